@@ -18,18 +18,12 @@ VARIABLE: Final = "CERTIFY_NOTIFICATIONS"
 EventKind = Literal["alarm", "expiry", "closed_gate", "failed_audit", "deployment", "not_deployed"]
 EVENTS: Final = get_args(EventKind)
 EXPIRY_DAYS: Final = 90.0
-_LONGEST = 120
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
-_LIMITS = f"timeout and wait are up to {_LONGEST} seconds, attempts 1 to 5."
 _EXAMPLE = "docs/recertification.md shows one."
 
 #: what is wrong with a field of a target, after its name
 _FIELDS: Final = {
     "events": f"events are some of {', '.join(EVENTS)}.",
-    "command": "the command is a list of texts, the program first.",
-    "timeout": _LIMITS,
-    "attempts": _LIMITS,
-    "wait": _LIMITS,
     "apprise": "apprise is the name of an environment variable, which holds the URL.",
 }
 
@@ -41,14 +35,11 @@ class Target(BaseModel):
 
     name: str = Field(
         pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,39}$",
-        description="Name in the journal, which holds neither command nor address.",
+        description="Name in the journal, which holds no address.",
     )
     events: Annotated[tuple[EventKind, ...], Field(strict=False, min_length=1)] = Field(
         EVENTS, description="Kinds of events to send."
     )
-    command: Annotated[
-        tuple[Annotated[str, Field(pattern=r"^[^\x00]+$")], ...], Field(strict=False)
-    ] = Field((), description="Program and arguments; empty for another way.")
     webhook: str = Field("", description="https address, or http to this machine.")
     secret_variable: str = Field(
         "", description="Environment variable with the key of the signature; empty for none."
@@ -58,16 +49,11 @@ class Target(BaseModel):
         pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$",
         description="Environment variable with the Apprise URL of Slack, Teams, mail and others.",
     )
-    timeout: float = Field(10.0, gt=0.0, le=_LONGEST, description="Seconds for one attempt.")
-    attempts: int = Field(2, ge=1, le=5, description="Attempts of one delivery.")
-    wait: float = Field(
-        1.0, ge=0.0, le=_LONGEST, description="Seconds before the second attempt; doubled later."
-    )
 
     @model_validator(mode="after")
     def _check(self) -> Target:
-        if sum(map(bool, (self.command, self.webhook, self.apprise))) != 1:
-            raise ValueError(f"target {self.name}: give one of command, webhook and apprise.")
+        if bool(self.webhook) == bool(self.apprise):
+            raise ValueError(f"target {self.name}: give one of webhook and apprise.")
         if self.webhook:
             _require_safe(self.name, self.webhook)
         return self
@@ -130,7 +116,7 @@ def _sentence(document: Any, error: ValidationError) -> str:
     if len(place) == 1:
         return ": certificate_days is a number of days above zero, and targets is a list."
     if len(place) == 2:
-        return ": a target is a mapping with a name and a command, webhook or apprise."
+        return ": a target is a mapping with a name and a webhook or apprise."
     field = str(place[2])
     if field == "name":
         return ": a target has no name of letters, digits, '_' and '-'; give one."

@@ -11,9 +11,6 @@ import hmac
 import http.client
 import logging
 import os
-import signal
-import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,10 +34,10 @@ from certify_assets.operations.notification_config import (
     is_loopback,
     read_notifications,
 )
-from certify_assets.processes import with_parent
 from certify_assets.storage.journal import UNCHAINED, Journal
 
 SIGNATURE: Final = "X-Certify-Signature"
+_TIMEOUT_S: Final = 10.0
 #: how a service of Apprise shows a kind; others are warnings
 _LEVELS: Final = {"alarm": "failure", "failed_audit": "failure", "deployment": "info"}
 
@@ -211,20 +208,13 @@ def _journal(corpus: Corpus) -> Journal[DeliveryAttempt]:
 
 
 def _send(target: Target, event: Event) -> str:
-    """Send an event, several times if need be; return "" or what went wrong."""
-    way = _run if target.command else _post if target.webhook else _apprise
-    why = ""
-    for attempt in range(target.attempts):
-        if attempt:
-            time.sleep(target.wait * 2 ** (attempt - 1))
-        try:
-            why = way(target, event)
-        except (OSError, ValueError, InputError, http.client.HTTPException) as error:
-            # the text of such errors may hold the address
-            why = type(error).__name__
-        if not why:
-            break
-    return why
+    """Send an event; return "" or what went wrong."""
+    way = _post if target.webhook else _apprise
+    try:
+        return way(target, event)
+    except (OSError, ValueError, InputError, http.client.HTTPException) as error:
+        # the text of such errors may hold the address
+        return type(error).__name__
 
 
 def _body(event: Event) -> bytes:
@@ -246,7 +236,7 @@ def _apprise(target: Target, event: Event) -> str:
         async_mode=False,
         http_redirects=False,
         storage_mode="memory",
-        service_timeout=target.timeout,
+        service_timeout=_TIMEOUT_S,
     )
     with _silent("apprise", "urllib3.connectionpool"):
         service = apprise.Apprise.instantiate(url, asset=asset)
@@ -256,7 +246,7 @@ def _apprise(target: Target, event: Event) -> str:
         plain = {known} if isinstance(known, str) else set(known)
         if url.partition(":")[0].lower() in plain and not is_loopback(service.host or ""):
             return "not encrypted"
-        service.socket_connect_timeout = service.socket_read_timeout = target.timeout
+        service.socket_connect_timeout = service.socket_read_timeout = _TIMEOUT_S
         sender = apprise.Apprise(asset=asset)
         sender.add(service)
         done = sender.notify(
@@ -282,27 +272,6 @@ def _silent(*names: str) -> Iterator[None]:
             logger.disabled = disabled
 
 
-def _run(target: Target, event: Event) -> str:
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(
-        list(target.command),
-        stdin=subprocess.PIPE,
-        stdout=quiet,
-        stderr=quiet,
-        # a session of its own, so that its children end with it
-        start_new_session=True,
-        # nobody would end it at its time limit once this process is killed
-        preexec_fn=with_parent(),
-    ) as process:
-        try:
-            process.communicate(_body(event), timeout=target.timeout)
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            return "timeout"
-    return "" if process.returncode == 0 else f"exit {process.returncode}"
-
-
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """An event is sent to the configured address and nowhere else: a redirect is a failure."""
 
@@ -326,7 +295,7 @@ def _post(target: Target, event: Event) -> str:
         handlers.append(urllib.request.ProxyHandler({}))
     try:
         opener = urllib.request.build_opener(*handlers)
-        with opener.open(request, timeout=target.timeout) as answer:
+        with opener.open(request, timeout=_TIMEOUT_S) as answer:
             return "" if 200 <= answer.status < 300 else f"status {answer.status}"
     except urllib.error.HTTPError as error:
         with suppress(OSError):

@@ -48,7 +48,6 @@ from certify_assets.operations.recertification_record import (
     RecertificationRecord,
 )
 from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.operations.served_model import MODEL_FOLDER, log_model
 from certify_assets.storage.tracking import Record, Tracker
 
 if TYPE_CHECKING:
@@ -432,9 +431,6 @@ def _registered(
         )
     )
     run = url.rsplit("/", 1)[-1]
-    if not judge.spec.hosted:
-        # a server's judge has no files, and a copy of it would have no journal of its answers
-        log_model(tracker.uri, run, judge, certificates, deployment=record.number)
     version = _version(tracker.uri, model_name(corpus), run, tags)
     return {"model": model_name(corpus), "version": version, "alias": ALIAS, "run": url}
 
@@ -452,7 +448,7 @@ def _version(uri: str, name: str, run: str, tags: Mapping[str, str]) -> str:
             description="Judges that decide new runs; the alias deployed marks the one that does "
             "now.",
         )
-    source = f"{client.get_run(run).info.artifact_uri}/{MODEL_FOLDER}"
+    source = client.get_run(run).info.artifact_uri
     # a kill may have come after the version and before the document that names it
     known = [
         item

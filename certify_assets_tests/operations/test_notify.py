@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,18 +17,17 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
+from certify_assets.operations import notifications
 from certify_assets.operations.layout import notifications_key
 from certify_assets.operations.notification_config import (
     VARIABLE,
     Notifications,
-    Target,
     read_notifications,
 )
 from certify_assets.operations.notifications import SIGNATURE, Event, deliver, read_deliveries
 from certify_assets.storage.store import Store
 
 EVENT = Event("alarm", "c", "lexical", "abc", "the error is above the budget.")
-OTHER = Event("expiry", "c", "lexical", "deployment 1", "it is old.")
 
 
 class Receiver(ThreadingHTTPServer):
@@ -116,32 +113,33 @@ def test_an_event_is_posted_once_signed_and_nothing_of_the_address_or_key_is_kep
 def test_a_failure_is_written_down_and_tried_again_until_it_works(
     store: Store, server: Any
 ) -> None:
-    configure(store, {"name": "channel", "webhook": url(server), "attempts": 2, "wait": 0.01})
-    server.answers = [500, 503, 500]
+    configure(store, {"name": "channel", "webhook": url(server)})
+    server.answers = [503]
     (sentence,) = deliver(Corpus(store, "c"), [EVENT])
     assert "status 503" in sentence and "127.0.0.1" not in sentence
-    assert deliver(Corpus(store, "c"), [EVENT]) == [], "the second of its two attempts works"
+    assert deliver(Corpus(store, "c"), [EVENT]) == []
     assert [(item.sent, item.why) for item in read_deliveries(Corpus(store, "c"))] == [
         (False, "status 503"),
         (True, ""),
     ]
     assert (
-        len(server.got) == 4 and deliver(Corpus(store, "c"), [EVENT]) == [] and len(server.got) == 4
+        len(server.got) == 2 and deliver(Corpus(store, "c"), [EVENT]) == [] and len(server.got) == 2
     )
 
 
 def test_a_server_that_is_slow_gone_or_points_elsewhere_is_a_failure(
-    store: Store, server: Any
+    store: Store, server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configure(store, {"name": "slow", "webhook": url(server), "timeout": 0.2, "attempts": 1})
+    monkeypatch.setattr(notifications, "_TIMEOUT_S", 0.2)
+    configure(store, {"name": "slow", "webhook": url(server)})
     server.delay = 5.0
     assert "timeout" in deliver(Corpus(store, "c"), [EVENT])[0]
     server.delay, server.answers = 0.0, [302]
-    configure(store, {"name": "moved", "webhook": url(server), "attempts": 1})
+    configure(store, {"name": "moved", "webhook": url(server)})
     assert "status 302" in deliver(Corpus(store, "c"), [EVENT])[0] and len(server.got) == 2, (
         "it is not followed"
     )
-    configure(store, {"name": "gone", "webhook": "http://127.0.0.1:9/", "attempts": 1})
+    configure(store, {"name": "gone", "webhook": "http://127.0.0.1:9/"})
     assert "not reached: ConnectionRefusedError" in deliver(Corpus(store, "c"), [EVENT])[0]
 
 
@@ -150,15 +148,6 @@ def test_a_missing_secret_sends_nothing(store: Store, server: Any) -> None:
         store, {"name": "channel", "webhook": url(server), "secret_variable": "NO_SUCH_SECRET"}
     )
     assert "no secret" in deliver(Corpus(store, "c"), [EVENT])[0] and server.got == []
-
-
-def test_attempts_wait_longer_each_time(store: Store, server: Any) -> None:
-    target = {"name": "channel", "webhook": url(server), "attempts": 3, "wait": 0.2}
-    configure(store, target)
-    server.answers = [500, 500]
-    started = time.monotonic()
-    assert deliver(Corpus(store, "c"), [EVENT]) == [] and len(server.got) == 3
-    assert time.monotonic() - started >= 0.2 + 0.4
 
 
 def test_a_service_of_apprise_gets_the_message_once_and_its_address_is_kept_nowhere(
@@ -171,8 +160,9 @@ def test_a_service_of_apprise_gets_the_message_once_and_its_address_is_kept_nowh
     caplog.set_level(0)
     address = url(server).replace("http", "json", 1).replace("hook", "confidential")
     monkeypatch.setenv("ON_CALL", address)
-    configure(store, {"name": "chat", "apprise": "ON_CALL", "attempts": 3, "wait": 0.01})
+    configure(store, {"name": "chat", "apprise": "ON_CALL"})
     server.answers = [500]
+    assert len(deliver(Corpus(store, "c"), [EVENT])) == 1
     for _ in range(2):
         assert deliver(Corpus(store, "c"), [EVENT, EVENT]) == []
     assert len(server.got) == 2, "the first is refused, the second taken, and none is sent again"
@@ -204,63 +194,11 @@ def test_an_address_of_apprise_that_cannot_be_used_is_said_without_it(
 ) -> None:
     if address is not None:
         monkeypatch.setenv("ON_CALL", address)
-    configure(store, {"name": "chat", "apprise": "ON_CALL", "attempts": 1})
+    configure(store, {"name": "chat", "apprise": "ON_CALL"})
     (sentence,) = deliver(Corpus(store, "c"), [EVENT])
     assert why in sentence
     journal = store.read_bytes(notifications_key("c")).decode()
     assert all("confidential" not in text for text in (sentence, journal, caplog.text))
-
-
-def test_a_command_gets_the_event_on_its_input_without_a_shell(
-    store: Store, tmp_path: Path
-) -> None:
-    program = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_bytes(sys.stdin.buffer.read())"
-    told = tmp_path / "$(touch no) told"
-    configure(
-        store,
-        {
-            "name": "on-call",
-            "events": ["alarm"],
-            "command": [sys.executable, "-c", program, str(told)],
-        },
-    )
-    assert deliver(Corpus(store, "c"), [EVENT, OTHER]) == []
-    assert (
-        json.loads(told.read_text(encoding="utf-8"))["kind"] == "alarm"
-        and not (Path.cwd() / "no").exists()
-    )
-    assert [item.kind for item in read_deliveries(Corpus(store, "c"))] == ["alarm"], (
-        "it is not told of what it did not ask for"
-    )
-
-
-def test_a_command_that_fails_hangs_or_is_missing_stops_nothing(store: Store, server: Any) -> None:
-    failing = [
-        {"name": "fails", "command": [sys.executable, "-c", "raise SystemExit(7)"]},
-        {
-            "name": "hangs",
-            "command": [sys.executable, "-c", "import time; time.sleep(60)"],
-            "timeout": 0.3,
-        },
-        {"name": "missing", "command": ["/no/such/program"]},
-    ]
-    configure(
-        store,
-        *[{**target, "attempts": 1} for target in failing],
-        {"name": "works", "webhook": url(server)},
-    )
-    said = deliver(Corpus(store, "c"), [EVENT])
-    assert [sentence.split(" got")[0] for sentence in said] == [
-        "fails",
-        "hangs",
-        "missing",
-    ] and len(server.got) == 1
-    assert [item.why for item in read_deliveries(Corpus(store, "c"))] == [
-        "exit 7",
-        "timeout",
-        "FileNotFoundError",
-        "",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -270,17 +208,13 @@ def test_a_command_that_fails_hangs_or_is_missing_stops_nothing(store: Store, se
         {"name": "x", "webhook": "http://127.0.0.1.example.org/"},
         {"name": "x", "webhook": "https://user:pass@example.org/"},
         {"name": "x", "webhook": "file:///etc/passwd"},
-        {"name": "x", "webhook": "https://example.org/", "command": ["ls"]},
         {"name": "x", "webhook": "https://example.org/", "apprise": "ON_CALL"},
         {"name": "x", "apprise": "slack://user:pass@TOKEN/#channel"},
-        {"name": "x", "command": ["ls"], "wait": -1},
         {"name": "x"},
-        {"name": "x y", "command": ["ls"]},
-        {"name": "x", "command": "ls -l"},
-        {"name": "x", "command": ["ls"], "events": ["weather"]},
-        {"name": "x", "command": ["ls"], "secret": "in the file"},
-        {"name": "x", "command": ["ls"], "timeout": 0},
-        {"name": "x", "command": [1]},
+        {"name": "x y", "apprise": "ON_CALL"},
+        {"name": "x", "apprise": "ON_CALL", "events": ["weather"]},
+        {"name": "x", "apprise": "ON_CALL", "secret": "in the file"},
+        {"name": "x", "command": ["ls"]},
         "x",
     ],
 )
@@ -306,7 +240,6 @@ def test_without_a_document_nobody_is_told_and_the_environment_may_name_one(
     monkeypatch.setenv(VARIABLE, str(path))
     assert read_notifications(store).certificate_days == 30
     assert deliver(Corpus(store, "c"), [EVENT]) == [] and len(server.got) == 1
-    assert Target(name="a", webhook="http://localhost:1/").attempts == 2
 
 
 def test_the_shipped_schema_is_that_of_the_configuration() -> None:
