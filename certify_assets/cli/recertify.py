@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 @click.option(
     "--at-least", type=NATURAL, help="New tasks needed this time. [default: the schedule's]"
 )
-@click.option("--training-labels", is_flag=True, help="Write the labels that may train, and end.")
 @corpus_option
 @json_option
 @click.pass_context
@@ -72,7 +71,6 @@ def recertify(
     schedule: str | None,
     reason: str,
     at_least: int | None,
-    training_labels: bool,
     total: float,
     count: int,
     every: int,
@@ -89,10 +87,6 @@ def recertify(
     from certify_assets.evaluation.spending import Schedule
     from certify_assets.operations.deployment import certified_judge
 
-    if training_labels:
-        with corpus.writing("ops recertify"):
-            _train(corpus, as_json)
-        return
     if schedule is None:
         _require_schedule(ctx)
     judged = certified_judge(JudgedCorpus(corpus, judge or _deployed(corpus)))
@@ -281,21 +275,3 @@ def _show(record: RecertificationRecord) -> None:
     for finding in record.findings:
         show_line(f"  {finding['code']}: {finding['message']}")
     show_line(record.joint)
-
-
-def _train(corpus: Corpus, as_json: bool) -> None:
-    from certify_assets.operations.audit_sample import NOT_TRAINING, write_training_labels
-
-    made = write_training_labels(corpus)
-    if as_json:
-        emit_json(asdict(made))
-        return
-    rows = [
-        ["may train", str(made.rows)],
-        ["of tasks", str(made.tasks)],
-        ["successes", str(made.successes)],
-    ]
-    rows += [[NOT_TRAINING[name], str(number)] for name, number in made.left_out.items()]
-    show_table(
-        f"Labels that may train: {corpus.store.locate(made.key)}", ["labelled runs", "number"], rows
-    )

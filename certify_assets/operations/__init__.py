@@ -19,7 +19,6 @@ Layout below the data root (``<batch>`` names runs that arrived together)::
         automatic_deployment.json           what the corpus's policy made of new certificates
         kept/<sha256>/…                     copies of judge and corpus that deployments decide by
         alarms.jsonl, notifications.jsonl   journals of alarms and of sent notifications
-        training_labels.parquet             labels that may train
         history.json, history.html          history of the certificates
     notifications.yaml                      receivers of notifications
 """

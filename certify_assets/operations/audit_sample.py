@@ -1,4 +1,4 @@
-"""Labelled tasks: which of them may extend CAL, and which labels may train."""
+"""Labelled tasks: which of them may extend CAL."""
 
 # A task counts when it was drawn "audit" before anything was scored and every attempt of it, over
 # all batches, has an outcome of a majority of its reviewers. The draw is recomputed from the plans
@@ -7,12 +7,10 @@
 # whether a task gets complete must not depend on its outcomes: a few open tasks are enough to hide
 # half of the errors where reviewers put off what went badly.
 #
-# `USES` says what the labels of each kind are for. Labels of drawn tasks certify and monitor, so
-# they never train. Those of runs that the judge could not decide may train. They are of the
-# hardest runs, so they neither certify nor monitor. Labels of a batch draw certify their batch
-# and may train. They are drawn by score, single runs and not tasks, among runs that the corpus
-# certificate does not cover, so they never extend CAL, and the monitor, which watches that
-# certificate, leaves them out with all such runs. A column ``provenance`` states the kind, and
+# `USES` says what the labels of each kind are for. Labels of drawn tasks certify and monitor. Those
+# of runs that the judge could not decide are of the hardest runs, so they do neither. Labels of a
+# batch draw certify their batch alone: they are drawn by score, single runs and not tasks, among
+# runs that the corpus certificate does not cover. A column ``provenance`` states the kind, and
 # every reader of labels enforces it.
 
 from __future__ import annotations
@@ -38,7 +36,6 @@ from certify_assets.operations.layout import (
     decisions_of,
     first_decisions_of,
     no_decisions,
-    training_key,
 )
 from certify_assets.operations.sampling import Draw, asked_rows, draw_tasks
 from certify_assets.storage.snapshot import remembered
@@ -51,8 +48,8 @@ if TYPE_CHECKING:
 USES: Final[Mapping[str, frozenset[str]]] = {
     "audit_sample": frozenset({"certify", "monitor"}),
     "spot_check": frozenset({"monitor"}),
-    "batch_draw": frozenset({"train"}),
-    "undecided": frozenset({"train"}),
+    "batch_draw": frozenset(),
+    "undecided": frozenset(),
 }
 #: share of drawn tasks that are open or tied above which a recertification carries a warning
 OPEN_SHARE: Final = 0.05
@@ -69,13 +66,6 @@ REASONS: Final = {
         "another batch did not draw the task, so its attempts there are not all labelled"
     ),
     "other_adapter": "an attempt was scored by another adapter than the present one",
-}
-#: why a labelled run does not train
-NOT_TRAINING: Final = {
-    "audit_sample": "its task is drawn for the audit sample, which certifies",
-    "spot_check": "its task is drawn for spot checks, which feed the monitor",
-    "in_splits": "its task is in the RL, CAL or TEST split",
-    "tied": "its reviewers disagree and neither side has a majority",
 }
 _MIXED = (
     "; the provenance of its labels is mixed, so restore the batch as it was written, or take it "
@@ -108,7 +98,7 @@ class CountedTasks:
         return waiting / able if able else 0.0
 
 
-def serves(kinds: pd.Series[str], use: Literal["certify", "monitor", "train"]) -> pd.Series[bool]:
+def serves(kinds: pd.Series[str], use: Literal["certify", "monitor"]) -> pd.Series[bool]:
     """Return which rows are of a kind whose labels have a use."""
     return kinds.isin([kind for kind, uses in USES.items() if use in uses])
 
@@ -310,46 +300,3 @@ def _reasons(
         }
         found[str(task)] = next((name for name, holds in tests.items() if holds), "")
     return found
-
-
-@dataclass(frozen=True)
-class TrainingLabels:
-    """Summary of the table of labels that may train."""
-
-    key: str
-    sha256: str
-    rows: int
-    tasks: int
-    successes: int
-    left_out: Mapping[str, int]  # labelled runs that are not in it, by the keys of NOT_TRAINING
-
-
-def write_training_labels(corpus: Corpus) -> TrainingLabels:
-    """Store the table of labels that may train."""
-    frame = with_labels(drawn_decisions(corpus), read_labels(corpus))
-    frame = frame[frame["outcome"].notna() | frame["tied"].astype(bool)]
-    splits = frame["task_id"].map(corpus.manifest.assignment)
-    trains = serves(frame["kind"], "train")
-    tests = {
-        **{kind: ~trains & (frame["kind"] == kind) for kind in USES},
-        # a task of the SFT split trains already
-        "in_splits": splits.notna() & (splits != "sft"),
-        "tied": frame["tied"].astype(bool),
-    }
-    left_out: dict[str, int] = {}
-    kept = frame
-    for name, holds in tests.items():
-        out = holds.loc[kept.index]
-        left_out |= {name: int(out.sum())} if out.any() else {}
-        kept = kept[~out]
-    names = ["trajectory_id", "task_id", "agent", "batch", "score", "outcome", "provenance"]
-    table = kept.assign(provenance=kept["kind"])[names].astype({"outcome": "int8"})
-    key = training_key(corpus.name)
-    return TrainingLabels(
-        key,
-        corpus.store.write_table(key, table.reset_index(drop=True)),
-        len(table),
-        int(table["task_id"].nunique()),
-        int(table["outcome"].sum()),
-        left_out,
-    )

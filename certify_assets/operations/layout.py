@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -20,13 +19,11 @@ from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
 _BATCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,79}")
 _RECERTIFIED = re.compile(
     r"operations/(?P<corpus>[^/]+)/recertifications/(?P<number>[0-9]+)/certificates\.json"
 )
-_GROUPS_KEPT = 4
 
 #: why a run is in the review queue, the most urgent first; "" where it is not
 ASKED: Final = ("batch_draw", "audit_sample", "spot_check", "undecided", "")
@@ -78,7 +75,6 @@ deployment_key = _named("deployment.json")
 labels_key = _named("labels.jsonl")  # the journal
 gold_key = _named("gold.jsonl")  # journal of what reviewers said of known runs
 reviewed_key = _named("labels.parquet")  # the table of resolved labels
-training_key = _named("training_labels.parquet")
 queue_key = _named("queue.parquet")
 queue_page_key = _named("queue.html")
 automatic_key = _named("automatic_deployment.json")  # what the policy made of new certificates
@@ -313,91 +309,51 @@ def stamp(store: Store, key: str) -> tuple[int, int]:
 class RunLookup:
     """Runs of the batches of a corpus by their ids; not for several threads at once."""
 
-    # Of a batch the column of ids is kept, of its texts the last few row groups: rows are sorted by
-    # task, so the attempts of a task are mostly in one group. A batch that is replaced is read
-    # again.
-
     def __init__(self, store: Store, corpus: str) -> None:
         self._store = store
         self._corpus = corpus
-        self._places: dict[str, tuple[tuple[int, int], dict[str, tuple[int, int]]]] = {}
-        self._groups: OrderedDict[tuple[str, tuple[int, int], int], pa.Table] = OrderedDict()
+        # how the runs of a batch were stored when they were verified
+        self._verified: dict[str, tuple[int, int]] = {}
 
     def find(self, batch: str, trajectory_id: str) -> Trajectory:
         """Return a run; refuse runs that are not those that were decided."""
         key = batch_key(self._corpus, batch, "runs.parquet")
         now = stamp(self._store, key)
+        if self._verified.get(batch) != now:
+            # a new view each time: a session lives longer than one operation
+            require_as_decided(Corpus(self._store, self._corpus), batch, "runs")
+            self._verified[batch] = now
         with self._store.as_file(key) as path:
-            if batch not in self._places or self._places[batch][0] != now:
-                # a new view each time: a session lives longer than one operation
-                require_as_decided(Corpus(self._store, self._corpus), batch, "runs")
-                self._places[batch] = (now, _places(path))
-            place = self._places[batch][1].get(trajectory_id)
-            if place is None:
+            found = stored_runs(path, {trajectory_id})
+            if trajectory_id not in found:
                 raise InputError(
                     f"{path} has no run {trajectory_id!r}, which its decisions name; import the "
                     "batch again."
                 )
-            group, row = place
-            return _trajectory(self._group(path, (batch, now, group)).slice(row, 1))
-
-    def _group(self, path: Path, name: tuple[str, tuple[int, int], int]) -> pa.Table:
-        if name not in self._groups:
-            self._groups[name] = _read_group(path, name[2], COLUMNS)
-            if len(self._groups) > _GROUPS_KEPT:
-                self._groups.popitem(last=False)
-        self._groups.move_to_end(name)
-        return self._groups[name]
+        return found[trajectory_id]
 
 
 def stored_runs(path: Path, names: AbstractSet[str]) -> dict[str, Trajectory]:
     """Return those of some runs that are in a table of trajectories."""
-    rows: dict[int, list[tuple[int, str]]] = {}
-    for name, (group, row) in _places(path).items():
-        if name in names:
-            rows.setdefault(group, []).append((row, name))
-    found: dict[str, Trajectory] = {}
-    for group, those in rows.items():
-        table = _read_group(path, group, COLUMNS)
-        found |= {name: _trajectory(table.slice(row, 1)) for row, name in those}
-    return found
-
-
-def _places(path: Path) -> dict[str, tuple[int, int]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
-            groups = file.num_row_groups
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(
-            f"{path} is not a readable Parquet file ({type(error).__name__}); import the batch "
-            "again."
-        ) from None
-    found: dict[str, tuple[int, int]] = {}
-    for group in range(groups):
-        names = _read_group(path, group, ("trajectory_id",)).column("trajectory_id").to_pylist()
-        found |= {name: (group, row) for row, name in enumerate(names)}
-    return found
-
-
-def _read_group(path: Path, group: int, columns: tuple[str, ...]) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path) as file:
-            return file.read_row_group(group, columns=list(columns))
+        table = pq.read_table(
+            path,
+            columns=list(COLUMNS),
+            partitioning=None,
+            filters=[("trajectory_id", "in", list(names))],
+        )
     except (pa.ArrowException, OSError) as error:
         raise InputError(
             f"{path} is not a table of trajectories ({type(error).__name__}); import the batch "
             "again."
         ) from None
+    return {row["trajectory_id"]: _trajectory(row) for row in table.to_pylist()}
 
 
-def _trajectory(table: pa.Table) -> Trajectory:
-    row = table.to_pylist()[0]
+def _trajectory(row: Mapping[str, Any]) -> Trajectory:
     steps = tuple(
         Step(step["action"] or "", step["observation"] or "") for step in row["steps"] or ()
     )

@@ -8,13 +8,11 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.formats.files import FileSet, Tally
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.evaluation.ledger import registration_key
 from certify_assets.evaluation.pool import PROVENANCE, pool_key
@@ -524,33 +522,11 @@ def source_link(roots: Sequence[str], name: str, expected: str) -> Link:
             for end in range(1, len(parts)):
                 archive = parent / Path(*parts[:end])
                 if archive.is_file() and archive.is_relative_to(parent):
-                    return _member_link(name, expected, archive, "/".join(parts[end:]))
+                    detail = "a member of an archive that is there and is not opened."
+                    return Link("source", name, "told", expected, "", detail, must=False)
     where = "it is not where it was read" if roots else "its runs came with the package"
     detail = f"{where}; its hash is on record."
     return Link("source", name, "missing", expected, "", detail, must=False)
-
-
-def _member_link(name: str, expected: str, archive: Path, member: str) -> Link:
-    """Return a source file inside an archive, by what the archive holds now."""
-    stat = archive.stat()
-    # the suffix without .gz, as importers name it
-    suffix = Path(member.lower().removesuffix(".gz")).suffix
-    mark = (stat.st_mtime_ns, stat.st_size)
-    found = _members(archive, suffix, mark).get(f"{archive.name}/{member}")
-    if found is not None:
-        return compared("source", name, expected, found)
-    detail = "a member of an archive that is there and is not opened."
-    return Link("source", name, "told", expected, "", detail, must=False)
-
-
-@lru_cache(maxsize=4)
-def _members(archive: Path, suffix: str, _: tuple[int, int]) -> dict[str, str]:
-    """Return the hash of every member with a suffix; of a damaged archive, of those before."""
-    try:
-        return {file.name: file.sha256() for file in FileSet([archive], {suffix}, Tally())}
-    except InputError:
-        # it unpacks to more than an import reads
-        return {}
 
 
 def _recertification_link(corpus: Corpus, hashes: Mapping[str, str]) -> Link:

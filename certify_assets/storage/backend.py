@@ -84,11 +84,7 @@ class Backend(ABC):
     def change(self, key: str, make: Callable[[bytes | None], bytes | None]) -> None:
         """Store what `make` returns for what is stored; None is nothing."""
         # without a lock: let one process at a time change a key
-        self._put(key, self.read(key) if self.exists(key) else None, make)
-
-    def _put(
-        self, key: str, old: bytes | None, make: Callable[[bytes | None], bytes | None]
-    ) -> None:
+        old = self.read(key) if self.exists(key) else None
         new = make(old)
         if new is None:
             self.delete(key)

@@ -6,7 +6,6 @@ import io
 import os
 import shutil
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,9 +17,6 @@ from certify_assets.files import lock_file, replacing, sha256_file, write_atomic
 from certify_assets.storage.backend import Backend, whole_lines
 from certify_assets.storage.objects import OBJECT_STORES, ObjectBackend
 from certify_assets.storage.urls import is_url
-
-# of the guards of a remote file system: until who wrote last is seen, and until one is given up
-_SETTLE_SECONDS, _GUARD_SECONDS = 0.2, 20.0
 
 
 class LocalBackend(Backend):
@@ -187,12 +183,6 @@ class FsspecBackend(Backend):
         found = filesystem.ls(remote, detail=False)
         return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in found)
 
-    def change(self, key: str, make: Callable[[bytes | None], bytes | None]) -> None:
-        """Replace an object while no other process has its guard."""
-        filesystem, path = self._remote(key)
-        with _guarded(filesystem, f"{path}.guard"):
-            self._put(key, _read_now(filesystem, path), make)
-
     def _remote(self, key: str) -> tuple[Any, str]:
         import fsspec
 
@@ -227,51 +217,6 @@ def backend_of(root: str) -> Backend:
 def _staged(filesystem: Any, path: str) -> str:
     filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
     return f"{path}.{uuid.uuid4().hex}.part"
-
-
-@contextmanager
-def _guarded(filesystem: Any, path: str) -> Iterator[None]:
-    """Be the only one that has created an object while the block lasts."""
-    filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-    mine = uuid.uuid4().hex.encode("ascii")
-    seen, since = None, time.monotonic()
-    while not _created(filesystem, path, mine):
-        found = _read_now(filesystem, path)
-        if found != seen:
-            seen, since = found, time.monotonic()
-        elif found is not None and time.monotonic() - since > _GUARD_SECONDS:
-            # a change takes a second: who made this guard was killed in it
-            with suppress(FileNotFoundError):
-                filesystem.rm_file(path)
-        time.sleep(_SETTLE_SECONDS)
-    try:
-        yield
-    finally:
-        with suppress(FileNotFoundError):
-            filesystem.rm_file(path)
-
-
-def _created(filesystem: Any, path: str, mine: bytes) -> bool:
-    try:
-        filesystem.pipe_file(path, mine, mode="create")
-    except OSError:
-        # an object store may answer with a conflict where two create at once
-        if _read_now(filesystem, path) is None:
-            raise
-        return False
-    # only object stores create exclusively; elsewhere two see that nothing is there, both write,
-    # and the one that wrote last has it
-    time.sleep(_SETTLE_SECONDS)
-    return _read_now(filesystem, path) == mine
-
-
-def _read_now(filesystem: Any, path: str) -> bytes | None:
-    # a listing that this process keeps knows nothing of what others stored or removed
-    filesystem.invalidate_cache()
-    try:
-        return bytes(filesystem.cat_file(path))
-    except FileNotFoundError:
-        return None
 
 
 def _write_all(stream: io.FileIO, data: bytes) -> None:

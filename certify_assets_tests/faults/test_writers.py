@@ -15,7 +15,7 @@ from certify_assets import Workspace
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.operations.deployment_record import read_deployments
-from certify_assets.storage import backends, lease
+from certify_assets.storage import lease
 from certify_assets.storage.store import Store
 from certify_assets_tests.faults.small import environment, results
 from certify_assets_tests.paths import REPOSITORY
@@ -85,14 +85,9 @@ def _read_until(stream: Any, words: str) -> str:
     return said
 
 
-@pytest.fixture(params=["local", "remote"])
-def root(request: pytest.FixtureRequest, corpora: Store) -> str:
-    """The data root with its corpora, as a folder or as a file system that fsspec opens."""
-    return corpora.root if request.param == "local" else f"local://{corpora.root}"
-
-
 @pytest.mark.slow
-def test_a_command_waits_for_a_run_and_says_for_whom(root: str, tmp_path: Path) -> None:
+def test_a_command_waits_for_a_run_and_says_for_whom(corpora: Store, tmp_path: Path) -> None:
+    root = corpora.root
     with _holder(_RUN, root, tmp_path) as run:
         command = _certify(root, tmp_path, "judge", "train", "two", "--judge", "structure")
         said = _read_until(command.stderr, "Waiting for its end")
@@ -150,24 +145,21 @@ def test_two_imports_of_one_name_are_one_corpus(tmp_path: Path) -> None:
 def test_calls_take_turns_and_lose_patience(
     corpora: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backends, "_SETTLE_SECONDS", 0.02)
     monkeypatch.setattr(lease, "_POLL_SECONDS", 0.02)
-    remote = Store("memory://turns")
-    for store in (corpora, remote):
-        corpus, order = Corpus(store, "two"), []
+    corpus, order = Corpus(corpora, "two"), list[str]()
 
-        def second(corpus: Corpus = corpus, order: list[str] = order) -> None:
-            with corpus.writing("second"):
-                order.append("second")
+    def second() -> None:
+        with corpus.writing("second"):
+            order.append("second")
 
-        thread = threading.Thread(target=second)
-        with corpus.writing("first"), corpus.writing("part of the first"):
-            thread.start()
-            thread.join(0.3)
-            order.append("first")
-        thread.join()
-        assert order == ["first", "second"]
-        assert not store.exists("leases/two.json")
+    thread = threading.Thread(target=second)
+    with corpus.writing("first"), corpus.writing("part of the first"):
+        thread.start()
+        thread.join(0.3)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+    assert not corpora.exists("leases/two.json")
     monkeypatch.setattr(lease, "_PATIENCE_SECONDS", 0.1)
     held = lease.Lease(corpora, "two", owner="run 1", what="scores")
     assert held.take() is None

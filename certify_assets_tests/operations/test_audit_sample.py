@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -13,14 +12,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.audit_sample import (
-    completed_at,
-    count_audit_tasks,
-    drawn_decisions,
-    write_training_labels,
-)
+from certify_assets.operations.audit_sample import completed_at, count_audit_tasks, drawn_decisions
 from certify_assets.operations.labels import Label, append_label, read_labels
-from certify_assets.operations.layout import batch_key, training_key
+from certify_assets.operations.layout import batch_key
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.recertification_builders import (
@@ -254,32 +248,6 @@ def test_a_label_that_is_taken_back_opens_the_task_and_its_place_stays(
     assert completed_at(
         read_labels(Corpus(store, "one")), {AUDIT[0]: [f"{AUDIT[0]}/0"]}
     ) != {} and order[AUDIT[0]] == min(order.values())
-
-
-def test_labels_of_undecided_runs_train_and_do_nothing_else(
-    store: Store, rows: pd.DataFrame
-) -> None:
-    label_rows(store, "one", rows)
-    made = write_training_labels(Corpus(store, "one"))
-    table = store.read_table(training_key("one"))
-    assert (
-        made.rows == len(table)
-        and set(table["task_id"]) == set(OTHERS)
-        and set(table["provenance"]) == {"undecided"}
-    )
-    assert made.left_out == {"audit_sample": 32, "spot_check": 16} and made.sha256 == store.sha256(
-        training_key("one")
-    )
-    counted = count_audit_tasks(Corpus(store, "one"), adapter_sha256=adapter(store))
-    assert not set(counted.rows["trajectory_id"]) & set(table["trajectory_id"])
-    # handed to the monitor as a file, they are refused as well
-    folder = Path(store.root) / "monitoring/one" / JUDGE
-    folder.mkdir(parents=True)
-    shutil.copy(Path(store.root) / training_key("one"), folder / "labels.parquet")
-    from certify_assets.operations.monitoring import monitor_judge
-
-    with pytest.raises(InputError, match="no audit sample"):
-        monitor_judge(JudgedCorpus(Corpus(store, "one"), JUDGE))
 
 
 def test_nothing_is_drawn_in_batches_from_before_the_first_deployment_and_their_tasks_do_not_count(

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.audit_sample import (
-    USES,
-    count_audit_tasks,
-    drawn_decisions,
-    serves,
-    write_training_labels,
-)
-from certify_assets.operations.layout import (
-    ASKED,
-    PROVISIONAL,
-    batch_key,
-    decisions_of,
-    training_key,
-)
+from certify_assets.operations.audit_sample import USES, count_audit_tasks, drawn_decisions, serves
+from certify_assets.operations.layout import ASKED, PROVISIONAL, batch_key, decisions_of
 from certify_assets.operations.monitoring import monitor_judge, operation_stream
 from certify_assets.operations.recertification import plan_recertification
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
@@ -107,13 +91,11 @@ def recertified(store: Store) -> str:
     return plan_recertification(judge_of(store)).inputs_sha256
 
 
-def test_every_kind_has_its_uses_and_what_certifies_never_trains() -> None:
+def test_every_kind_has_its_uses() -> None:
     assert set(USES) == set(ASKED) - {""}
-    assert not [kind for kind, uses in USES.items() if "train" in uses and len(uses) > 1]
     kinds = pd.Series(sorted(USES))
     assert kinds[serves(kinds, "certify")].tolist() == ["audit_sample"]
     assert kinds[serves(kinds, "monitor")].tolist() == ["audit_sample", "spot_check"]
-    assert kinds[serves(kinds, "train")].tolist() == ["batch_draw", "undecided"]
 
 
 def test_a_recertification_is_the_same_with_and_without_labels_of_a_draw(store: Store) -> None:
@@ -143,29 +125,6 @@ def test_a_drawn_run_of_an_audit_task_counts_with_its_whole_task_alone(store: St
     assert counted.tasks == [] and counted.left_out == {"open": len(AUDIT)}
     frame = drawn_decisions(Corpus(store, "one")).set_index("trajectory_id")
     assert set(frame.loc[part["trajectory_id"], "kind"]) == {"audit_sample"}
-
-
-def test_labels_of_a_draw_train_except_where_their_task_is_held_out(store: Store) -> None:
-    rows = provisional_batch(store)
-    label_rows(store, "one", rows)
-    drawn = label_draw(store, rows)
-    for closed in (False, True):
-        if closed:
-            close(store, rows, drawn)
-        made = write_training_labels(Corpus(store, "one"))
-        table = store.read_table(training_key("one")).set_index("trajectory_id")
-        found = table[table["provenance"] == "batch_draw"]
-        splits = drawn["task_id"].map(Corpus(store, "one").manifest.assignment)
-        expected = drawn[splits.isna() | (splits == "sft")].set_index("trajectory_id")
-        assert sorted(found.index) == sorted(expected.index)
-        assert (found["outcome"] == expected.loc[found.index, "truth"]).all()
-        assert made.left_out["in_splits"] == int((splits.notna() & (splits != "sft")).sum()) == 8
-        assert set(table["provenance"]) == {"batch_draw", "undecided"}
-    folder = Path(store.root) / "monitoring/one" / JUDGE
-    folder.mkdir(parents=True)
-    shutil.copy(Path(store.root) / training_key("one"), folder / "labels.parquet")
-    with pytest.raises(InputError, match="no audit sample"):
-        monitor_judge(judge_of(store))
 
 
 def test_the_monitor_leaves_out_what_its_certificate_does_not_cover_and_says_so(

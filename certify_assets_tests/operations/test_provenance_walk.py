@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import zipfile
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -10,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.formats import import_corpus
 from certify_assets.errors import InputError
 from certify_assets.evaluation import certification
-from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.layout import batch_key, certificate_key, decisions_of
-from certify_assets.operations.lineage import Link, adapter_link, find, source_link, walk
+from certify_assets.operations.lineage import Link, adapter_link, find, walk
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -209,23 +206,6 @@ def test_a_source_that_was_moved_is_told_and_breaks_nothing(decided: Store) -> N
         not broken(link)
         and next(part for part in link.walk() if part.name == "c/a.jsonl").status == "missing"
     )
-
-
-def test_a_source_inside_an_archive_is_compared(tmp_path: Path) -> None:
-    (tmp_path / "runs").mkdir()
-    with zipfile.ZipFile(tmp_path / "runs" / "a.zip", "w") as archive:
-        archive.writestr("inner/1.json", "{}")
-    name, sha256 = "runs/a.zip/inner/1.json", sha256_bytes(b"{}")
-    roots = [str(tmp_path / "runs")]
-    assert source_link(roots, name, sha256).status == "holds"
-    assert source_link(roots, name, "0" * 64).broken
-    assert source_link(roots, "runs/a.zip/inner/2.json", sha256).status == "told"
-    # what is imported and what is followed are one name and one hash
-    write_runs(tmp_path / "r.jsonl", tasks=2)
-    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
-        archive.write(tmp_path / "r.jsonl", "inner/r.jsonl")
-    (made,) = import_corpus(tmp_path / "b.zip", name="c").files.items()
-    assert source_link([str(tmp_path / "b.zip")], *made).status == "holds"
 
 
 def test_an_id_that_names_nothing_or_too_much_is_refused(decided: Store, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Leases: one owner at a time, whatever is killed, on local and remote data roots."""
+"""Leases: one owner at a time, whatever is killed."""
 
 import json
 import os
@@ -6,13 +6,12 @@ import signal
 import subprocess
 import sys
 import threading
-import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from certify_assets.storage import backends, lease
+from certify_assets.storage import lease
 from certify_assets.storage.lease import Clock, Held, Lease
 from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
@@ -31,12 +30,10 @@ class _FakeClock(Clock):
         self.time += seconds
 
 
-@pytest.fixture(params=["local", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: Any) -> Store:
-    """An empty data root, local or remote."""
-    monkeypatch.setattr(backends, "_SETTLE_SECONDS", 0.02)
-    remote = f"memory://{uuid.uuid4().hex}"
-    return Store(str(tmp_path / "root") if request.param == "local" else remote)
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty data root."""
+    return Store(str(tmp_path / "root"))
 
 
 def _lease(store: Store, owner: str, clock: Clock = lease.CLOCK, **more: Any) -> Lease:
