@@ -76,7 +76,7 @@ class DeclaredCorpus(dg.Resolvable, dg.Model):
     batch_days: int = pydantic.Field(28, description=_ABOUT["batch_days"])
     judge: str = pydantic.Field(NAMED_JUDGE, description=_ABOUT["judge"])
     judges_compared: int = pydantic.Field(1, description=_ABOUT["judges_compared"])
-    auto_deploy: Literal["never", "if_wider", "always"] = pydantic.Field(
+    auto_deploy: Literal["never", "always"] = pydantic.Field(
         "never", description=_ABOUT["auto_deploy"]
     )
 

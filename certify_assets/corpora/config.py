@@ -154,11 +154,10 @@ class CorpusConfig:
         ),
     ] = 1
     auto_deploy: Annotated[
-        Literal["never", "if_wider", "always"],
+        Literal["never", "always"],
         _field(
-            "Whether new certificates of the deployed judge decide with nobody asked: never, "
-            "if_wider (where they decide more of the same runs) or always; every check of "
-            "`certify ops deploy` holds, and no alarm may be open."
+            "Whether new certificates of the deployed judge decide with nobody asked: never or "
+            "always; every check of `certify ops deploy` holds, and no alarm may be open."
         ),
     ] = "never"
 

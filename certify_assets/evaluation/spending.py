@@ -5,7 +5,7 @@
 # schedule that is declared before the first of them: the asset, the command, the weekly job and the
 # sensors all come here. By the union bound all certificates of one judge, side and budget hold
 # together with at least 1 − δ − Σ δ_n, however much their data overlap, so whatever chooses among
-# them later, a user or `auto_deploy: if_wider`, chooses among statements that hold together. A
+# them later, a user or the policy, chooses among statements that hold together. A
 # share is claimed before anything is computed: a look is a test, and what was looked at and dropped
 # is spent too. The same rows and scores are the same test, and cost nothing again.
 

@@ -4,17 +4,13 @@
 # is deployed here is the judge that decides already, at its budgets, under certificates that were
 # never deployed before, so that what a user rolled back stays rolled back. All guard rails of a
 # deployment by hand hold, and more: no alarm of the certificates in use is open, since an alarm
-# chooses the date by labels; the audit sample alone does not speak against the new ones; and
-# `if_wider` wants more of the same runs decided. Choosing the widest of several certificates is
-# paid for: all of them spend by one schedule of δ.
+# chooses the date by labels; and the audit sample alone does not speak against the new ones.
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
-
-import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import (
@@ -28,17 +24,12 @@ from certify_assets.judges.record import columns
 from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.audit_sample import count_audit_tasks
-from certify_assets.operations.deployment import (
-    judge_fingerprint,
-    kept_certificates,
-    read_certificates,
-)
+from certify_assets.operations.deployment import judge_fingerprint, read_certificates
 from certify_assets.operations.deployment_record import DeploymentRecord, read_deployments
 from certify_assets.operations.layout import automatic_key, own_key
 from certify_assets.operations.recertification import score_rows
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
 from certify_assets.operations.rollout import (
-    certified_rows,
     choice_accepted,
     complete_deployment,
     deploy,
@@ -47,8 +38,6 @@ from certify_assets.operations.rollout import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from certify_assets.certificates import Certificate
 
 SCHEMA: Final = "certify_assets/automatic_deployment/1"
@@ -65,8 +54,6 @@ class AutomaticDeployment:
     certificates: tuple[str, ...] = ()  # SHA-256 of the newest ones, at the budgets that decide
     deployed: int = 0  # number of the deployment that they decide under; 0 where they do not
     reason: str = ""  # why they do not
-    before: float | None = None  # share of the same runs that the certificates in use decide
-    after: float | None = None  # and that the new ones would
     time: str = ""
 
     @property
@@ -136,11 +123,7 @@ def _decided(
             return replace(made, deployed=now.number)
         _require_new(corpus, now, made)
         _require_issued_since(now, found)
-        shares = _shares(now, found)
-        if shares is not None:
-            made = replace(made, before=shares[0], after=shares[1])
         _require_guards(corpus, now, found)
-        _require_wider(made)
         deployed = deploy(
             found.judge,
             alpha={item.side: item.alpha for item in found.certificates},
@@ -271,40 +254,3 @@ def _require_audit_sample(
                 f"on the audit sample of earlier batches the new {item.side} side at "
                 f"{item.alpha:g} fails ({audit.reason})"
             )
-
-
-def _require_wider(made: AutomaticDeployment) -> None:
-    if made.policy != "if_wider":
-        return
-    if made.before is None or made.after is None:
-        raise GateClosedError(
-            "auto_deploy is if_wider, and no run has a score of both the deployed judge and the "
-            "new one, so that they cannot be compared; deploy by hand."
-        )
-    if not made.after > made.before:
-        raise GateClosedError(
-            f"auto_deploy is if_wider, and of the same runs the new certificates decide "
-            f"{100 * made.after:.1f} %, those in use {100 * made.before:.1f} %."
-        )
-
-
-def _shares(now: DeploymentRecord, found: _Candidate) -> tuple[float, float] | None:
-    """Return the shares that certificates in use and new ones decide, of runs scored for both."""
-    rows, corpus = certified_rows(found.judge, found.key), found.judge.corpus.current
-    earlier = rows
-    if found.fresh:
-        earlier = certified_rows(now.judge_on(corpus), now.certificates_key)
-    both = rows.merge(earlier.rename(columns={"score": "before"}), on="trajectory_id")
-    if both.empty:
-        return None
-    kept = kept_certificates(corpus, now)
-    return _share(kept, both["before"]), _share(found.certificates, both["score"])
-
-
-def _share(certificates: tuple[Certificate, ...], scores: pd.Series[float]) -> float:
-    from certify_assets.certificates import decide
-
-    if not certificates:
-        return 0.0
-    decisions = decide(list(certificates), scores.to_numpy(np.float64)).decisions
-    return float((decisions != "human").mean())

@@ -33,26 +33,13 @@ from certify_assets.operations.deployment_record import (
     stored_deployment,
 )
 from certify_assets.operations.labels import anchor_labels
-from certify_assets.operations.layout import (
-    certificate_key,
-    deployment_key,
-    kept_key,
-    own_key,
-    recertification_key,
-    recertification_number,
-)
+from certify_assets.operations.layout import certificate_key, deployment_key, kept_key, own_key
 from certify_assets.operations.monitoring import label_alarm
-from certify_assets.operations.recertification_record import (
-    SCORES,
-    CertifiedSide,
-    RecertificationRecord,
-)
+from certify_assets.operations.recertification_record import CertifiedSide, RecertificationRecord
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.tracking import Record, Tracker
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from certify_assets.certificates import Certificate
 
 #: share of the drawn tasks that may be open or tied in a recertification that decides
@@ -204,17 +191,6 @@ def _tracked(
     record = replace(record, mlflow=register_deployment(judge, record, chosen))
     judge.store.write_json(deployment_key(judge.corpus.name), asdict(record))
     return record
-
-
-def certified_rows(judge: JudgedCorpus, key: str) -> pd.DataFrame:
-    """Return trajectory_id and score of the rows that stored certificates were computed on."""
-    number = recertification_number(judge.corpus.name, key)
-    table = (
-        judge.store.read_table(recertification_key(judge.corpus.name, number, SCORES))
-        if number
-        else judge.calibration[0]
-    )
-    return table[["trajectory_id", "score"]].reset_index(drop=True)
 
 
 def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRecord:

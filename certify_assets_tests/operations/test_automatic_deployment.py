@@ -13,14 +13,13 @@ from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.certification import certify_judge
-from certify_assets.evaluation.spending import Schedule, read_spending
 from certify_assets.operations.automatic import deploy_by_policy, last_automatic
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import load_deployment, read_deployments
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.notifications import gather_events
 from certify_assets.operations.recertification import recertify
-from certify_assets.operations.rollout import deploy, redeploy
+from certify_assets.operations.rollout import redeploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.operations.test_recertified_deployment import (
@@ -77,45 +76,6 @@ def test_the_policy_lets_new_certificates_decide_and_a_rollback_stays(ready: Sto
     assert back is not None and not back.deployed and "is not deployed again unasked" in back.reason
     assert [item.policy for item in read_deployments(Corpus(ready, "c"))] == ["", "always", ""]
     assert Deployment.of(Corpus(ready, "c")).refusal is None
-
-
-@pytest.mark.slow
-def test_if_wider_deploys_what_decides_more_of_the_same_runs(store: Store) -> None:  # noqa: F811
-    bring(store, seed=1)
-    # so little δ that less is certified than at first
-    record, _ = recertify(judge_of(store), schedule=Schedule("planned", 2.5e-2, count=10))
-    assert record is not None
-    made = deploy_by_policy(set_policy(store, "if_wider"))
-    assert made is not None and not made.deployed, made
-    assert "of the same runs the new certificates decide" in made.reason
-    assert kinds(store) == ["not_deployed"]
-    assert len(read_deployments(Corpus(store, "c"))) == 1
-    assert made.before is not None and made.after is not None and made.after < made.before
-    made = deploy_by_policy(set_policy(store, "always"))
-    assert made is not None and made.deployed == 2
-    bring(store, seed=2)
-    wide = Schedule("planned", 0.05, count=1)
-    record, _ = recertify(judge_of(store), schedule=wide, reason="more δ for more labels.")
-    assert record is not None
-    made = deploy_by_policy(set_policy(store, "if_wider"))
-    assert made is not None and made.deployed == 3, made
-    assert made.before is not None and made.after is not None and made.after > made.before
-
-
-@pytest.mark.slow
-def test_what_is_certified_again_replaces_nothing_where_it_decides_as_before(store: Store) -> None:  # noqa: F811
-    config = Corpus(store, "c").config
-    save_config(store, replace(config, alphas=(0.1, 0.2, 0.3), auto_deploy="if_wider"))
-    certify_judge(judge_of(store))
-    audit_judge(judge_of(store))
-    assert Deployment.of(Corpus(store, "c")).refusal is None, "it has its own copies"
-    made = deploy_by_policy(Corpus(store, "c"))
-    assert made is not None and not made.deployed and made.before == made.after, made
-    assert read_spending(Corpus(store, "c")).later == 0, "the same test with one budget more"
-    deploy(judge_of(store), track=False)
-    back = redeploy(Corpus(store, "c"), 1, track=False)
-    assert back.kept == read_deployments(Corpus(store, "c"))[0].kept != ""
-    assert Deployment.of(Corpus(store, "c")).refusal is None
 
 
 @pytest.mark.slow

@@ -390,12 +390,7 @@ def automatic_deployment() -> dg.AssetsDefinition:
             step.context.log_event(
                 dg.AssetMaterialization(DEPLOYMENT, partition=step.context.partition_key, tags=tags)
             )
-        figures = {
-            "deployment": float(made.deployed) or None,
-            "decided_before": made.before,
-            "decided_after": made.after,
-        }
-        known = {name: value for name, value in figures.items() if value is not None}
+        known = {"deployment": float(made.deployed)} if made.deployed else {}
         metadata = {
             "policy": made.policy,
             "reason": made.reason or f"deployment {made.deployed} decides under them.",
