@@ -11,12 +11,9 @@ from certify_assets.definitions import defs
 from certify_assets.defs.operations.assets import operation_assets
 from certify_assets.defs.operations.checks import operation_checks
 from certify_assets.defs.operations.sensors import new_inbox_sensor
-from certify_assets.defs.resources import DataRoot
-from certify_assets.errors import CertifyError
-from certify_assets.evaluation.certification import load_certificates
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.layout import DECISION_COLUMNS, batch_key
+from certify_assets.operations.layout import DECISION_COLUMNS
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
@@ -147,27 +144,3 @@ def test_a_batch_is_provisional_until_the_labels_of_its_draw_close_it(
     metadata, (passed, said) = closed()
     assert passed and metadata["certified"] == 1 and metadata["labels_wanted"] == 0
     assert metadata["labels_used"] == len(audit.record.order)
-
-
-def test_an_edited_audit_fails_the_asset_in_one_sentence(provisional: ProvisionalBatch) -> None:
-    key = batch_key("c", provisional.name, "audit.json")
-    document = provisional.store.read_json(key)
-    provisional.store.write_json(key, document | {"seed": document["seed"] + 1})
-    assets = [*operation_assets(), *operation_checks()]
-    chosen = dg.AssetSelection.assets(dg.AssetKey(["operations", "batch_certificates"]))
-    result = materialize(assets, provisional.store, selection=chosen, raise_on_error=False)
-    (failure,) = result.get_step_failure_events()
-    assert not result.success and "it was edited" in str(failure.event_specific_data)
-
-
-def test_the_steps_of_a_run_verify_once_what_nobody_replaced(operated: Store) -> None:
-    data_root = DataRoot(root=operated.root)
-    first = load_certificates(judged(data_root.view()))
-    again = load_certificates(judged(data_root.view()))
-    assert [id(item) for item in again] == [id(item) for item in first]
-    key = judged(operated).key("certificates.json")
-    document = operated.read_json(key)
-    document["certificates"][0]["coverage"] = 0.99
-    operated.write_json(key, document)
-    with pytest.raises(CertifyError):
-        load_certificates(judged(data_root.view()))

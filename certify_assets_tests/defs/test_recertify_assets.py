@@ -22,7 +22,6 @@ from certify_assets.defs.operations.schedules import (
 from certify_assets.defs.operations.sensors import reviewed_labels_sensor
 from certify_assets.defs.resources import DataRoot
 from certify_assets.evaluation import certification
-from certify_assets.judges.specs import JUDGES
 from certify_assets.operations.deployment_record import load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_label, append_labels
 from certify_assets.operations.notifications import certificate_age
@@ -231,21 +230,6 @@ def test_the_week_certifies_every_judge_and_trains_no_language_model_that_is_up_
     )
 
 
-@pytest.mark.slow
-def test_corpora_that_cannot_be_certified_are_not_scheduled(store: Store) -> None:
-    document = store.read_json("corpora/c/controls.json")
-    assert weekly(store, ["c"]).run_requests
-    leaking = {**document, "length_auroc": 0.99, "over": ["length"], "passed": False}
-    store.write_json("corpora/c/controls.json", leaking)
-    assert "tells the outcome" in Corpus(store, "c").obstacle
-    assert not weekly(store, ["c"]).run_requests
-    store.write_json("corpora/c/controls.json", {**document, "trajectories_sha256": "0" * 64})
-    assert weekly(store, ["c"]).run_requests, "measured on other runs: to be measured again"
-    imported = store.read_json("corpora/c/import.json")
-    store.write_json("corpora/c/import.json", {**imported, "label_facts": {"labels_only": 1}})
-    assert not weekly(store, ["c"]).run_requests
-
-
 def test_a_judge_beyond_the_quick_ones_is_certified_again_and_trained_again_only_where_it_is_stale(
     corpora: Store,
 ) -> None:
@@ -268,27 +252,6 @@ def test_a_judge_beyond_the_quick_ones_is_certified_again_and_trained_again_only
         json.dumps({**json.loads(path.read_text("utf-8")), "manifest_sha256": "0" * 64}), "utf-8"
     )
     assert to_recertify(Corpus(corpora, "one"))[0]["lexical_transfer"][:2] == ("model", "scores")
-
-
-@pytest.mark.slow
-def test_a_judge_that_others_are_compared_with_is_repeated_only_where_it_was_certified(
-    corpora: Store,
-) -> None:
-    from certify_assets.operations.recertification import to_recertify
-
-    names = [name for name, spec in JUDGES.items() if spec.quick and not spec.everywhere]
-    assert {"structure", "lexical_weighted"} <= set(names)
-    assert not {*names} & {*to_recertify(Corpus(corpora, "one"))[0]}
-    keys = {
-        key.to_user_string() for key in weekly(corpora, ["one"]).run_requests[0].asset_selection
-    }
-    assert "judges/combined/model" in keys
-    assert not any(key.startswith(tuple(f"judges/{name}/" for name in names)) for key in keys)
-    judged(corpora, "one", "structure").train()
-    judged(corpora, "one", "structure").score()
-    certification.certify_judge(judged(corpora, "one", "structure"))
-    parts = to_recertify(Corpus(corpora, "one"))[0]
-    assert parts["structure"][:2] == ("model", "scores") and "lexical_weighted" not in parts
 
 
 def test_the_time_zone_is_that_of_the_variable_or_utc(monkeypatch: pytest.MonkeyPatch) -> None:

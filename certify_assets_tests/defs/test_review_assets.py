@@ -125,10 +125,3 @@ def test_a_corpus_without_decisions_has_an_empty_queue(tmp_path: Path) -> None:
     assert "Nobody is asked about any run." in Path(
         metadata(result, "review_queue")["page"]
     ).read_text("utf-8")
-
-
-def test_assets_say_what_they_are_and_what_they_stand_on() -> None:
-    for asset in review_assets():
-        (spec,) = asset.specs
-        assert spec.description and spec.owners and spec.group_name == "operations" and spec.kinds
-        assert dg.AssetKey(["operations", "decisions"]) in {dep.asset_key for dep in spec.deps}

@@ -7,7 +7,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from certify_assets.corpora.arrivals import read_versions
 from certify_assets.corpora.config import CorpusConfig, load_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import CORPORA
@@ -61,15 +60,6 @@ def _tick(
 
 def _keys(requests: Sequence[dg.RunRequest]) -> list[str | None]:
     return [request.run_key for request in requests]
-
-
-def test_a_look_that_was_killed_before_its_runs_asks_again_under_the_same_key(store: Store) -> None:
-    _land(store, "mine/runs.jsonl", tasks=3)
-    # cursor and requests of the first tick are lost; its registration and its version are not
-    first, _, _ = _tick(store, new_runs_sensor)
-    again, cursor, _ = _tick(store, new_runs_sensor)
-    assert first and _keys(first) == _keys(again) and len(read_versions(Corpus(store, "mine"))) == 1
-    assert _tick(store, new_runs_sensor, cursor)[0] == []
 
 
 def test_content_that_comes_back_is_a_run_of_its_own(store: Store) -> None:
@@ -181,14 +171,3 @@ def test_declared_corpora_are_registered_and_run_again_when_settings_or_files_ch
     os.utime(runs, (2, 2))
     third, _, _ = _tick(store, changed, cursor)
     assert len({*_keys(first), *_keys(second), *_keys(third)}) == 3
-
-
-def test_a_thousand_files_at_once_are_one_run(store: Store) -> None:
-    for number in range(1000):
-        path = store.local_path("incoming") / f"mine/{number:04d}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(str(number), "utf-8")
-        os.utime(path, (1, 1))
-    requests, cursor, _ = _tick(store, new_runs_sensor)
-    assert len(requests) == 1 and len(read_versions(Corpus(store, "mine"))[0].files) == 1000
-    assert _tick(store, new_runs_sensor, cursor)[0] == []

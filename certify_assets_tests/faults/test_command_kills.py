@@ -32,8 +32,8 @@ def counted(name):
     method = getattr(LocalBackend, name)
     def write(self, *arguments):
         global written
-        written += 1
-        if written == doom:
+        written += not arguments[0].startswith("leases/")
+        if written == doom > 0:
             os.kill(os.getpid(), signal.SIGKILL)
         return method(self, *arguments)
     setattr(LocalBackend, name, write)
