@@ -242,7 +242,7 @@ def not_expired(corpus: Corpus) -> Verdict:
         return Verdict("ERROR", str(error))
     if record is None:
         return Verdict("WARN", NOTHING_DEPLOYED)
-    age = certificate_age(corpus, record)
+    age = certificate_age(record)
     sentence = (
         f"deployment {record.number} is {age.days} days old; certificates expire after {days:g}."
     )

@@ -26,7 +26,6 @@ from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.automatic import last_automatic
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import DeploymentRecord, read_deployments
-from certify_assets.operations.labels import read_labels
 from certify_assets.operations.layout import notifications_key
 from certify_assets.operations.notification_config import (
     EXPIRY_DAYS,
@@ -75,23 +74,10 @@ def read_deliveries(corpus: Corpus) -> list[DeliveryAttempt]:
     return _journal(corpus).read()
 
 
-def latest_time(corpus: Corpus, *, now: datetime | None = None) -> datetime:
-    """Return the present, or the latest logged time where the clock was set back."""
-    logged = [label.time for label in read_labels(corpus)[-1:]]
-    logged += [alarm.time for alarm in read_alarms(corpus)[-1:]]
-    return max([now or datetime.now(UTC), *(_parsed(text) for text in logged if text)])
-
-
-def certificate_age(
-    corpus: Corpus, record: DeploymentRecord, *, now: datetime | None = None
-) -> timedelta:
+def certificate_age(record: DeploymentRecord, *, now: datetime | None = None) -> timedelta:
     """Return the age of a deployment; zero where its time is in the future."""
-    return max(timedelta(0), latest_time(corpus, now=now) - _parsed(record.time))
-
-
-def _parsed(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    made = datetime.fromisoformat(record.time)
+    return max(timedelta(0), (now or datetime.now(UTC)) - made)
 
 
 def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Event]:
@@ -127,7 +113,7 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Event]
     except CertifyError:
         # reported by the delivery; expiry is checked all the same
         days = EXPIRY_DAYS
-    age = certificate_age(corpus, record, now=now)
+    age = certificate_age(record, now=now)
     if age > timedelta(days=days):
         text = (
             f"{corpus}: {judge} decides under certificates of {age.days} days ago, more than "

@@ -150,7 +150,7 @@ def test_checks_have_three_states(store: Store) -> None:
     assert found == ["PASS", "PASS", "PASS", "WARN", "WARN"]
     made = load_deployment(Corpus(store, "c"))
     assert made is not None
-    days = certificate_age(Corpus(store, "c"), made) / timedelta(days=1)
+    days = certificate_age(made) / timedelta(days=1)
     aged = []
     for longest in (1000.0, days / 0.9, days / 2):
         store.write_bytes("notifications.yaml", f"certificate_days: {longest:.12f}".encode())

@@ -248,12 +248,8 @@ def test_the_shipped_schema_is_that_of_the_configuration() -> None:
     assert shipped.read_text(encoding="utf-8") == schema, "write the schema of the model there"
 
 
-def test_an_old_deployment_expires_once_and_a_clock_that_is_set_back_does_not_make_it_young(
-    corpora: Store, server: Any
-) -> None:
-    from certify_assets.operations.deployment_record import load_deployment
-    from certify_assets.operations.labels import Label, append_label
-    from certify_assets.operations.notifications import certificate_age, gather_events, notify
+def test_an_old_deployment_expires_once(corpora: Store, server: Any) -> None:
+    from certify_assets.operations.notifications import gather_events, notify
     from certify_assets.operations.sampling import SamplingPlan
     from certify_assets_tests.recertification_builders import deploy_by_hand
 
@@ -261,15 +257,9 @@ def test_an_old_deployment_expires_once_and_a_clock_that_is_set_back_does_not_ma
     deploy_by_hand(corpora, "one", SamplingPlan(0.2, 0.2, 7), time=made.isoformat())
     configure(corpora, {"name": "channel", "webhook": url(server), "events": ["expiry"]})
     assert notify(Corpus(corpora, "one"), now=made + timedelta(days=80)) == [] and server.got == []
-    append_label(Corpus(corpora, "one"), Label("r", 1, "ann", "page", "t"))
     for _ in range(2):
-        assert notify(Corpus(corpora, "one"), now=made - timedelta(days=400)) == []
+        assert notify(Corpus(corpora, "one"), now=made + timedelta(days=100, hours=1)) == []
     assert len(server.got) == 1 and "100 days ago" in json.loads(server.got[0][1])["message"]
-    deployment = load_deployment(Corpus(corpora, "one"))
-    assert (
-        deployment is not None
-        and certificate_age(Corpus(corpora, "one"), deployment, now=made).days == 100
-    )
     # its certificates were never read on TEST
     assert {event.kind for event in gather_events(Corpus(corpora, "one"))} == {
         "expiry",
