@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.evaluation.certification import load_certificates
-from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.label_files import export_queue, import_labels
 from certify_assets.operations.labels import Label, append_label, label_table, read_labels
-from certify_assets.operations.layout import batch_key, decisions_of
-from certify_assets.operations.monitoring import operation_stream
-from certify_assets.operations.recertification import plan_recertification
+from certify_assets.operations.layout import batch_key
 from certify_assets.operations.review_queue import BLIND_COLUMNS, Queue, load_asked, load_queue
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.reports.review_page import (
@@ -25,15 +19,9 @@ from certify_assets.reports.review_page import (
     render_queue,
     render_review,
 )
-from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
-from certify_assets_tests.operations_builders import (
-    ProvisionalBatch,
-    agreeing,
-    audit_of,
-    provisional_batch,
-)
+from certify_assets_tests.operations_builders import ProvisionalBatch, agreeing, audit_of
 
 
 @pytest.fixture
@@ -218,39 +206,6 @@ def test_a_file_of_labels_closes_the_batch_and_says_so(
             break
     assert done.closed == (f"Batch {audit_of(batch).sentence()}",)
     assert audit_of(batch).state == "certified"
-
-
-@pytest.mark.slow
-def test_a_whole_task_audit_sample_is_no_draw_of_runs(operated: Store, tmp_path: Path) -> None:
-    batch = provisional_batch(operated, tmp_path, audit_rate=0.4)
-    audit, corpus = audit_of(batch), Corpus(batch.store, "c")
-    rows = decisions_of(corpus, batch.name)
-    sample = rows[rows["asked"] == "audit_sample"]
-    both = set(sample["trajectory_id"]) & set(audit.record.order)
-    assert both and set(sample["decision"]) >= {"provisional", "reject"}
-    for name in sample["trajectory_id"]:
-        say(batch, name, batch.truth[name])
-    # its labels count for the draw only where the draw comes to them
-    leading = [
-        sum(1 for _ in itertools.takewhile(both.__contains__, names)) for names in audit.draw.orders
-    ]
-    assert audit_of(batch).labels_used == sum(leading) < len(both)
-    # whole tasks extend CAL, runs of new agents and all; the monitor sees the covered runs alone
-    judge = JudgedCorpus(Corpus(batch.store, "c"), "lexical")
-    before = plan_recertification(judge)
-    assert set(before.counted.rows["trajectory_id"]) == set(sample["trajectory_id"])
-    covered = sample[sample["decision"] != "provisional"]
-    (certificate,) = strictest_certificates(load_certificates(judge))
-    stream = operation_stream(Corpus(batch.store, "c"), certificate)
-    assert len(stream.scores) == len(covered) and stream.left_out == {}
-    settle_without_closing(batch)
-    session = ReviewSession(batch.store, "c")
-    session.shown("ann")
-    assert audit_of(batch).state != "provisional" and len(session.news()) == 1
-    judge = JudgedCorpus(Corpus(batch.store, "c"), "lexical")
-    assert plan_recertification(judge).inputs_sha256 == before.inputs_sha256
-    after = operation_stream(Corpus(batch.store, "c"), certificate)
-    assert after.figures.sha256 == stream.figures.sha256 and after.batch_draws > 0
 
 
 def test_the_import_command_closes_a_settled_batch_and_says_so(

@@ -2,15 +2,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
 
-from certify_assets.corpora import formats
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
@@ -267,25 +264,6 @@ def test_a_file_that_is_being_written_waits(store: Store, monkeypatch: pytest.Mo
         receive(Corpus(store, "c"))
     part.unlink()
     assert receive(Corpus(store, "c")).new == 8
-
-
-def test_files_that_change_while_they_are_read_make_no_batch(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = deliver(inbox(store), tasks=2)
-    read = formats.gather_new_runs
-
-    @contextmanager
-    def while_it_grows(*arguments: Any, **options: Any) -> Iterator[Any]:
-        with read(*arguments, **options) as found:
-            deliver(path, tasks=3)
-            yield found
-
-    monkeypatch.setattr(formats, "gather_new_runs", while_it_grows)
-    with pytest.raises(InputError, match="changed while they were read"):
-        receive(Corpus(store, "c"))
-    monkeypatch.undo()
-    assert ready_batches(Corpus(store, "c")) == [] and receive(Corpus(store, "c")).new == 12
 
 
 def test_files_behind_a_url_are_copied_and_named_as_there(store: Store, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations.label_files import export_queue, export_studio, import_labels
-from certify_assets.operations.labels import Label, append_labels, read_labels, resolve_labels
+from certify_assets.operations.labels import read_labels, resolve_labels
 from certify_assets.operations.layout import batch_key
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.storage.store import Store
@@ -82,21 +82,6 @@ def test_a_longer_file_adds_what_is_new_and_a_changed_mind(store: Store, tmp_pat
     write(path, "trajectory_id,outcome", "open-0/0,1", "open-1/0,0", "open-2/0,1")
     assert import_labels(Corpus(store, "c"), path, reviewer="ANN").added == 2
     assert votes(store) == {"open-0/0": {"ann": 1}, "open-1/0": {"ann": 0}, "open-2/0": {"ann": 1}}
-
-
-def test_an_older_file_says_how_many_of_its_labels_are_overruled(
-    store: Store, tmp_path: Path
-) -> None:
-    lines = ["trajectory_id,outcome", "open-0/0,1", "open-1/0,1"]
-    old = write(tmp_path / "old.csv", *lines, "open-2/0,1")
-    import_labels(Corpus(store, "c"), old, reviewer="ann")
-    assert import_labels(Corpus(store, "c"), old, reviewer="ann").overruled == 0
-    new = write(tmp_path / "new.csv", lines[0], "open-0/0,0", "open-1/0,1")
-    import_labels(Corpus(store, "c"), new, reviewer="ann")
-    append_labels(Corpus(store, "c"), [Label("open-2/0", None, "ann", "page", "taken back")])
-    again = import_labels(Corpus(store, "c"), old, reviewer="ann")
-    assert (again.added, again.stood, again.overruled) == (0, 3, 2)
-    assert votes(store) == {"open-0/0": {"ann": 0}, "open-1/0": {"ann": 1}}
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])

@@ -10,7 +10,7 @@ import pytest
 
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import GateClosedError, InputError
+from certify_assets.errors import GateClosedError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import drawn_decisions
 from certify_assets.operations.batch_audit import BatchAudit
@@ -129,9 +129,3 @@ def test_batches_are_certified_only_where_the_corpus_lets_them_be(operated: Stor
     save_config(operated, replace(corpus.config, new_agents="review"))
     with pytest.raises(GateClosedError, match="its new_agents is review"):
         deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), batch_only=True, track=False)
-
-
-@pytest.mark.parametrize("alpha", [2.0, 0.0, float("nan"), {}, {"reject": 5.0}, {"keep": 0.1}])
-def test_budgets_of_batches_are_budgets(operated: Store, alpha: float | dict[str, float]) -> None:
-    with pytest.raises(InputError, match="are no budgets of batches"):
-        deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), alpha=alpha, batch_only=True)
