@@ -1,7 +1,6 @@
 """Archives and tables made to fill memory or disk: each costs a sentence, and memory stays bounded."""
 
 import gzip
-import io
 import json
 import resource
 import subprocess
@@ -14,13 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from certify_assets.corpora.formats import import_corpus
-from certify_assets.corpora.landing import FolderWatch, WaitingError
-from certify_assets.errors import InputError
-from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
 
 ZEROS = b"\0" * (1 << 20)
@@ -147,60 +141,6 @@ def test_members_that_climb_are_counted_and_nothing_is_unpacked(tmp_path: Path) 
         assert list(read.files) == ["climbs.zip/fine.jsonl"]
     assert [path.name for path in tmp_path.iterdir()] == ["climbs.zip"]
     assert not (tmp_path.parent / "x.jsonl").exists()
-
-
-def _sources() -> dict[str, bytes]:
-    plain, zipped, tarred, table = io.BytesIO(), io.BytesIO(), io.BytesIO(), io.BytesIO()
-    with gzip.open(plain, "wb") as stream:
-        stream.write(ROWS * 5)
-    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a/runs.jsonl", ROWS * 5)
-        archive.writestr("b/runs.jsonl", ROWS * 5)
-    with tarfile.open(fileobj=tarred, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name in ("a/runs.jsonl", "ü" * 120 + ".jsonl"):
-            info = tarfile.TarInfo(name)
-            info.size = len(ROWS)
-            archive.addfile(info, io.BytesIO(ROWS))
-    pq.write_table(pa.table({"task_id": ["a", "b"], "outcome": [1, 0], "text": ["x", "y"]}), table)
-    return {
-        "runs.jsonl.gz": plain.getvalue(),
-        "runs.zip": zipped.getvalue(),
-        "runs.tar": tarred.getvalue(),
-        "runs.parquet": table.getvalue(),
-        "runs.jsonl": ROWS * 5,
-        "runs.csv": b"task_id,outcome,text\na,1,x\nb,0,y\n",
-    }
-
-
-SOURCES = _sources()
-
-
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    st.sampled_from(sorted(SOURCES)),
-    st.lists(st.tuples(st.floats(0, 1), st.binary(min_size=0, max_size=6)), min_size=1, max_size=5),
-)
-def test_a_damaged_file_costs_a_sentence_and_never_a_traceback(
-    tmp_path: Path, name: str, damage: list[tuple[float, bytes]]
-) -> None:
-    data = bytearray(SOURCES[name])
-    for where, patch in damage:
-        place = int(where * (len(data) - 1))
-        data[place : place + max(1, len(patch))] = patch
-    path = tmp_path / name
-    path.write_bytes(bytes(data))
-    try:
-        import_corpus(path, format="table", name="c")
-    except InputError as error:
-        assert len(str(error)) > 20
-    try:
-        FolderWatch(Store(str(tmp_path / "root")), "corpora/c/landed.json", settle_seconds=-1).read(
-            [path]
-        )
-    except WaitingError as error:
-        assert name.split(".")[0] in str(error)
 
 
 def test_json_that_nests_without_end_costs_its_record(tmp_path: Path) -> None:
