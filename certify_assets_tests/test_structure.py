@@ -26,7 +26,6 @@ LAYERS = [
     "files",
     "work",
     "processes",
-    "assumptions",
     "certificates",
     "tables",
     "storage",
