@@ -300,23 +300,6 @@ def test_a_ledger_whose_end_was_cut_off_stops_the_next_audit(finished: Store) ->
         audit_judge(judged(finished))
 
 
-def test_a_ledger_and_its_heads_put_back_stop_the_next_audit_where_mlflow_knows_them(
-    finished: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/elsewhere.db")
-    audit_judge(judged(finished))
-    shutil.copytree(finished.root, tmp_path / "backup")
-    audit_judge(judged(finished))
-    for root in ("ledger", "judges"):
-        shutil.rmtree(Path(finished.root) / root)
-        shutil.copytree(tmp_path / "backup" / root, Path(finished.root) / root)
-    with pytest.raises(IntegrityError, match="that MLflow names"):
-        audit_judge(judged(Store(finished.root)))
-    assert len(ledger_entries(Corpus(finished, "c"))) == len(
-        ledger_entries(Corpus(Store(str(tmp_path / "backup")), "c"))
-    )
-
-
 def test_another_adapter_is_refused(finished: Store) -> None:
     path = next(
         path
