@@ -142,8 +142,3 @@ def test_a_text_that_a_judge_would_cut_comes_in_pieces(corpora: Store) -> None:
         "OBSERVATION\nthe task is done, reward 1.0\nSTEP 99\nACTION",
         "say(done)",
     ]
-
-
-def test_known_words_are_the_strongest() -> None:
-    judge = LexicalJudge.train(["good fine", "good nice", "bad sad", "bad poor"], [1, 1, 0, 0])
-    assert success_words(judge, 1) == "good" and success_words(judge, 1, success=False) == "bad"

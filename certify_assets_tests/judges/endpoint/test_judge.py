@@ -1,4 +1,3 @@
-import asyncio
 import json
 import logging
 import os
@@ -298,12 +297,3 @@ def test_a_password_in_the_url_is_used_and_not_shown() -> None:
         judge.score(["run 0"])
         assert set(server.keys) == {"Basic dXNlcjpwYXNzLXdvcmQtMQ=="}
     assert "pass-word-1" not in repr(judge) + json.dumps(asdict(judge.provenance()))
-
-
-def test_a_running_event_loop_is_no_obstacle() -> None:
-    async def notebook(url: str) -> list[float]:
-        scores: list[float] = _judge(url, Asking(read="top")).score(["run 0"]).score.tolist()
-        return scores
-
-    with faulty_server(_by_number) as server:
-        assert asyncio.run(notebook(server.url)) == [pytest.approx(2.99)]

@@ -87,12 +87,6 @@ def test_a_vote_of_one_word_is_the_first(text: str, vote: bool | None) -> None:
     assert stated_word(text) == vote
 
 
-def test_votes_of_one_word_conclude_as_those_with_reasons() -> None:
-    replies = [Reply(text=text) for text in ("SUCCESS", "FAIL", "FAIL", "?", "FAIL")]
-    assert conclude("vote", replies, 5)[2] == "unparsed"
-    assert math.exp(conclude("vote", replies, 5, "paper")[0]) == pytest.approx((5 / 4 + 0.5) / 6)
-
-
 def test_an_answer_cut_in_its_number_is_not_read() -> None:
     assert stated_word("FAIL", cut=True) is None
     assert stated_word("FAIL.", cut=True) is False

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.judges.endpoint.client import Pace, backoff_seconds, retry_after_seconds
+from certify_assets.judges.endpoint.client import Pace, retry_after_seconds
 from certify_assets.judges.endpoint.questions import ChatPrompt, CompletionPrompt, auditor_prompt
 from certify_assets.judges.endpoint.settings import MODES, Asking, Prices, Server
 
@@ -104,13 +104,6 @@ def test_retry_after_is_read_as_seconds_or_a_date() -> None:
     assert retry_after_seconds("1.5") == 1.5
     for nonsense in (None, "", "soon", "-3", "1.2.3", "nan", "inf", "٣"):
         assert retry_after_seconds(nonsense) is None
-
-
-def test_waits_double_within_their_jitter() -> None:
-    for attempt in range(1, 12):
-        centre = min(0.5 * 2 ** (attempt - 1), 30.0)
-        waits = [backoff_seconds(attempt, 0.5) for _ in range(50)]
-        assert all(0.5 * centre <= wait <= 1.5 * centre for wait in waits) and len(set(waits)) > 1
 
 
 def test_a_pace_is_even_and_put_right() -> None:

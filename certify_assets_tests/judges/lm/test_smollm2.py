@@ -103,15 +103,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.mark.slow
-def test_the_installed_model_is_converted_without_a_bar(
-    small: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert smollm2.smollm2_path().parent == tmp_path / "certify_assets"
-    assert "".join(capfd.readouterr()) == ""
-
-
-@pytest.mark.slow
 def test_the_installed_model_goes_from_settings_to_certificates(small: Store) -> None:
     for name in ("asis", "tuned", "moved"):
         record = judged(small, "here", name).train()

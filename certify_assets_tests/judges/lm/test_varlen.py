@@ -125,17 +125,6 @@ def test_the_engine_follows_from_device_layers_and_verdicts(qwen3: LanguageModel
         assert found.padding == padding and found.token_budget == 65_536 and not found.is_reference
 
 
-def test_the_attention_takes_packed_rows_alone(qwen3: LanguageModel) -> None:
-    import torch
-
-    with (
-        packed_attention(qwen3.model),
-        pytest.raises(ValueError, match="takes one sequence of packed rows"),
-    ):
-        qwen3.model(input_ids=torch.tensor([[5, 6, 7]]))
-    assert qwen3.model.config._attn_implementation == "sdpa"
-
-
 def test_the_gradient_of_packed_rows() -> None:
     import torch
 
@@ -203,47 +192,6 @@ def test_fine_tuning_on_packed_rows(tmp_path: Path, weight: float, recomputed: b
         curves.append([(step["loss"], step["grad_norm"]) for step in trained.loss_curve])
     assert len(curves[0]) == 2
     np.testing.assert_allclose(curves[1], curves[0], rtol=1e-3)
-
-
-def _row_by_row(
-    query: Any,
-    key: Any,
-    value: Any,
-    starts: Any,
-    *_: Any,
-    scale: float,
-    window_size: tuple[int, int],
-    **__: Any,
-) -> Any:
-    """What torch documents of its kernel, with its own arguments, for a CPU."""
-    import torch
-
-    found = []
-    for start, end in zip(starts.tolist(), starts.tolist()[1:], strict=False):
-        q, k, v = (part[start:end].transpose(0, 1) for part in (query, key, value))
-        apart = torch.arange(end - start)[:, None] - torch.arange(end - start)
-        mask = (apart >= 0) & ((apart <= window_size[0]) if window_size[0] >= 0 else True)
-        k, v = (part.repeat_interleave(q.shape[0] // part.shape[0], dim=0) for part in (k, v))
-        found.append(
-            torch.nn.functional.scaled_dot_product_attention(
-                q, k, v, attn_mask=mask, scale=scale
-            ).transpose(0, 1)
-        )
-    return torch.cat(found)
-
-
-@pytest.mark.parametrize("window", [None, 9])
-def test_what_is_handed_to_the_kernel(qwen3: LanguageModel, window: int | None) -> None:
-    import torch
-
-    generator = torch.Generator().manual_seed(0)
-    whole = [torch.randn((1, heads, 40, 32), generator=generator) for heads in (4, 2, 2)]
-    bounds = torch.tensor([0, 17, 18, 40], dtype=torch.int32)
-    module = torch.nn.Module()
-    module.num_key_value_groups = 2
-    expected = varlen._by_row(module, whole, bounds, window=window, scale=0.2, dropout=0.0)
-    found = varlen._flash(whole, bounds, 22, window=window, scale=0.2, kernel=_row_by_row)
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
 
 def test_torchs_kernel_takes_these_shapes_forward_and_backward() -> None:
