@@ -9,11 +9,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from dagster._core.definitions.definitions_load_context import (
-    DefinitionsLoadContext,
-    DefinitionsLoadType,
-)
-from dagster._core.definitions.repository_definition import RepositoryLoadData
 
 from certify_assets.components import Corpora, refuse_repeated
 from certify_assets.defs import setup
@@ -76,29 +71,6 @@ def test_files_of_one_project_agree_on_its_setup() -> None:
         setup.merged([one, setup.Setup(("web",))])
     with pytest.raises(InputError, match="'mine' is declared twice"):
         refuse_repeated(["mine", "other", "mine"])
-
-
-def test_the_processes_of_a_run_get_the_judges_that_the_code_location_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CERTIFY_ROOT", str(tmp_path))
-    (tmp_path / "judges.yaml").write_text("judges: [{name: short, family: lexical}]\n", "utf-8")
-    setup.judges_document.cache_clear()
-    try:
-        assert "short" in setup.judges()
-        kept = setup.snapshot()
-        # changed, or out of reach, since
-        (tmp_path / "judges.yaml").unlink()
-        setup.judges_document.cache_clear()
-        again = DefinitionsLoadContext(
-            DefinitionsLoadType.RECONSTRUCTION, RepositoryLoadData({}, reconstruction_metadata=kept)
-        )
-        with DefinitionsLoadContext.scoped(again):
-            assert "short" in setup.judges()
-        setup.judges_document.cache_clear()
-        assert "short" not in setup.judges()
-    finally:
-        setup.judges_document.cache_clear()
 
 
 _PROJECT = {

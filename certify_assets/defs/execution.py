@@ -78,7 +78,6 @@ def execute(
     config: OpsConfig | None = None,
     quiet: bool = True,
     label: str = "",
-    lines: bool = False,
     resume: bool = False,
 ) -> dg.JobExecutionResult:
     """Execute a job in this process on a corpus, or on none; `resume` continues its last run."""
@@ -95,9 +94,7 @@ def execute(
         steps -= done
         if not quiet:
             sys.stderr.write(f"  resuming a run that was stopped: {done} steps were finished\n")
-    progress = {
-        "loggers": {"progress": {"config": {"steps": steps, "label": label, "lines": lines}}}
-    }
+    progress = {"loggers": {"progress": {"config": {"steps": steps, "label": label}}}}
     result = dg.execute_job(
         dg.build_reconstructable_job(__name__, job_named.__name__, (name,)),
         instance=instance,

@@ -1,7 +1,5 @@
 """All definitions of the platform, for the code location of this package or a project's."""
 
-import warnings
-
 import dagster as dg
 
 from certify_assets.defs.corpora.definitions import corpora_definitions
@@ -9,7 +7,7 @@ from certify_assets.defs.judges.definitions import judge_definitions
 from certify_assets.defs.operations.definitions import operation_definitions
 from certify_assets.defs.research.definitions import research_definitions
 from certify_assets.defs.resources import resources
-from certify_assets.defs.setup import judges_document, snapshot
+from certify_assets.defs.setup import judges_document
 
 
 def platform_definitions() -> dg.Definitions:
@@ -17,14 +15,10 @@ def platform_definitions() -> dg.Definitions:
     for problem in judges_document().configured.problems:
         # the other judges load all the same
         dg.get_dagster_logger("certify_assets").warning(f"{problem} It is left out.")
-    merged = dg.Definitions.merge(
+    return dg.Definitions.merge(
         corpora_definitions(),
         judge_definitions(),
         operation_definitions(),
         research_definitions(),
         dg.Definitions(resources=resources()),
     )
-    with warnings.catch_warnings():
-        # in preview, and the versions are pinned as a pair
-        warnings.simplefilter("ignore", dg.PreviewWarning)
-        return merged.with_reconstruction_metadata(snapshot())

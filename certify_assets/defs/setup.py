@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import cache
 from typing import NamedTuple
 
 from certify_assets.errors import InputError
-from certify_assets.files import canonical_json, parse_json
 from certify_assets.judges.specs import (
     SHOWN_VARIABLE,
     JudgesFile,
@@ -22,7 +20,6 @@ from certify_assets.judges.specs import (
 
 #: key prefix of a project that uses the component, for the commands that its users run
 PREFIX_VARIABLE = "CERTIFY_ASSET_PREFIX"
-_SNAPSHOT = "certify_assets/judges.yaml"
 _PREFIX = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*")
 OWNERS = ("team:evaluation",)
 
@@ -119,27 +116,8 @@ def merged(declared: Sequence[Setup]) -> Setup:
 
 @cache
 def judges_document() -> JudgesFile:
-    """Return the user's judges.yaml as the code location read it when it started.
-
-    Processes of its runs and steps get that snapshot from Dagster and read nothing.
-    """
-    # no name for it in the public API, which has it for components in a project's folder alone
-    from dagster._core.definitions.definitions_load_context import (
-        DefinitionsLoadContext,
-        DefinitionsLoadType,
-    )
-
-    context = DefinitionsLoadContext.get()
-    if context.load_type == DefinitionsLoadType.RECONSTRUCTION:
-        kept = context.reconstruction_metadata.get(_SNAPSHOT)
-        if isinstance(kept, str):
-            return JudgesFile(**parse_json(kept))
+    """Return the user's judges.yaml as this process read it first."""
     return read_judges_document()
-
-
-def snapshot() -> dict[str, str]:
-    """Return what Dagster hands to the processes of runs and steps."""
-    return {_SNAPSHOT: canonical_json(asdict(judges_document())).decode("utf-8")}
 
 
 def judges() -> dict[str, JudgeSpec]:

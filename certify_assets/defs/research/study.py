@@ -98,7 +98,6 @@ def _make(
                 else None,
                 quiet=False,
                 label=f"{corpus} " if corpus else "",
-                lines=True,
             )
     outcomes = [
         _outcome(corpus, item, result)
