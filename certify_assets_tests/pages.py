@@ -77,12 +77,3 @@ def assert_fits(page, width: int) -> None:
     # scripts are off, so the browser is asked from outside the page
     sizes = page.context.new_cdp_session(page).send("Page.getLayoutMetrics")
     assert sizes["cssContentSize"]["width"] <= width, page.url
-
-
-def assert_figures_seen(page, height: int = 120) -> int:
-    """Every figure is drawn large enough to be read; return how many there are."""
-    figures = page.locator("figure svg[role=img]").all()
-    for figure in figures:
-        box = figure.bounding_box()
-        assert box is not None and box["width"] > 250 and box["height"] > height
-    return len(figures)

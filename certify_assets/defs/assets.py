@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import isgeneratorfunction, signature
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from inspect import isgeneratorfunction
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import dagster as dg
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from certify_assets.judges.base import Bill
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 Metadata = dict[
     str, dg.MetadataValue[Any] | dg.TableSchema | dg.TableColumnLineage | float | str | None
 ]
@@ -227,13 +226,7 @@ def _called_by_dagster(function: Callable[..., Any]) -> Callable[..., Any]:
     called = call_configured if "config" in hints else call
     called.__annotations__ = types | ({"config": hints["config"]} if "config" in hints else {})
     called.__name__, called.__doc__ = function.__name__, function.__doc__
-    return with_signature(called)
-
-
-def with_signature(function: _F) -> _F:
-    """Keep the signature with a function: Dagster asks for it some twenty times."""
-    function.__signature__ = signature(function)  # type: ignore[attr-defined]
-    return function
+    return called
 
 
 def table_metadata(frame: pd.DataFrame, rows: int | None = None) -> Metadata:

@@ -82,7 +82,6 @@ _CONTROLS: dict[str, str] = {
     "length_auroc": "text length alone",
     "agent_auroc": "the agent's average alone",
     "step_auroc": "number of steps alone",
-    "steps_auroc": "number of steps alone",
 }
 _TOO_FEW = "there are too few tasks to show that the judge is good enough"
 _STOPPED: dict[str, str] = {
@@ -455,10 +454,10 @@ def control_bars(source: PageSource) -> list[ControlBar]:
     """Return the judge's AUROC on what certifies it and that of every control, for the bars."""
     from certify_assets.certificates.auroc import auroc
 
-    own = float(source.controls.get("judge_auroc") or auroc(source.cal.scores, source.cal.outcomes))
+    own = float(auroc(source.cal.scores, source.cal.outcomes))
     rows = [ControlBar("the judge", own, True)] if np.isfinite(own) else []
     for key, value in source.controls.items():
-        if not key.endswith("_auroc") or key == "judge_auroc" or value is None:
+        if not key.endswith("_auroc") or value is None:
             continue
         if np.isfinite(value):
             words = _CONTROLS.get(key, key.removesuffix("_auroc").replace("_", " ") + " alone")

@@ -14,11 +14,7 @@ from certify_assets.definitions import defs
 from certify_assets.defs.names import CORPORA
 from certify_assets.defs.operations.assets import recertify_assets, review_assets
 from certify_assets.defs.operations.checks import recertify_checks, review_checks
-from certify_assets.defs.operations.schedules import (
-    TIMEZONE,
-    weekly_recertification,
-    weekly_timezone,
-)
+from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import reviewed_labels_sensor
 from certify_assets.defs.resources import DataRoot
 from certify_assets.evaluation import certification
@@ -252,14 +248,3 @@ def test_a_judge_beyond_the_quick_ones_is_certified_again_and_trained_again_only
         json.dumps({**json.loads(path.read_text("utf-8")), "manifest_sha256": "0" * 64}), "utf-8"
     )
     assert to_recertify(Corpus(corpora, "one"))[0]["lexical_transfer"][:2] == ("model", "scores")
-
-
-def test_the_time_zone_is_that_of_the_variable_or_utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    for named, used in (
-        ("Europe/Berlin", "Europe/Berlin"),
-        ("", "UTC"),
-        ("Mars/Olympus", "UTC"),
-        ("../../etc/passwd", "UTC"),
-    ):
-        monkeypatch.setenv(TIMEZONE, named)
-        assert weekly_timezone() == used

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.assets import with_signature
 from certify_assets.defs.names import corpora_partitions, judge_key
 from certify_assets.defs.resources import DataRoot
 from certify_assets.defs.setup import judges
@@ -49,7 +48,6 @@ def _check(
         partitions_def=corpora_partitions,
         description=promise,
     )
-    @with_signature
     def check(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
         return ask(JudgedCorpus(Corpus(data_root.view(), context.partition_key), judge))
 

@@ -1,8 +1,6 @@
 """The weekly recertification."""
 
-import os
 from collections.abc import Iterator
-from zoneinfo import ZoneInfo
 
 import dagster as dg
 
@@ -13,7 +11,6 @@ from certify_assets.defs.resources import DataRoot
 from certify_assets.operations.recertification import to_recertify
 from certify_assets.storage.store import Store
 
-TIMEZONE = "CERTIFY_TIMEZONE"
 _OPERATION = (
     "batch_certificates",
     "review_queue",
@@ -25,25 +22,12 @@ _OPERATION = (
 )
 
 
-def weekly_timezone() -> str:
-    """Return the time zone of the schedule; UTC, with a warning, where an unknown one is named."""
-    name = os.environ.get(TIMEZONE) or "UTC"
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        dg.get_dagster_logger("certify_assets").warning(
-            f"{TIMEZONE} is {name!a}, which is no time zone; the weekly schedule runs by UTC."
-        )
-        return "UTC"
-    return name
-
-
 @dg.schedule(
     name="weekly_recertification",
     job_name=WEEKLY,
     cron_schedule="0 6 * * 1",
-    execution_timezone=weekly_timezone(),
-    description="Every Monday at 06:00 (UTC, or CERTIFY_TIMEZONE), certify every stored judge "
+    execution_timezone="UTC",
+    description="Every Monday at 06:00 (UTC), certify every stored judge "
     "again, without scoring what is up to date, and recertify the deployed one.",
 )
 def weekly_recertification(
