@@ -17,7 +17,6 @@ from pydantic import BeforeValidator
 from certify_assets.certificates.auroc import Ranking
 from certify_assets.corpora.config import complete_thresholds
 from certify_assets.corpora.rendering import Rendered, render_frame
-from certify_assets.corpora.schema import COLUMNS
 from certify_assets.files import stored_as
 
 if TYPE_CHECKING:
@@ -79,18 +78,6 @@ _LEVEL = 0.95
 _BINS = 24
 _EXAMPLES = 2
 _AROUND = 60
-
-
-@dataclass(frozen=True, slots=True)
-class LeakFinding:
-    """A column, or a key in a text, that reveals the outcome in a table that a judge will read."""
-
-    # "column", or "key" of a record in the text of instruction or steps
-    kind: str
-    name: str
-    trajectories: int
-    # id of the first trajectory that has it
-    example: str
 
 
 @dataclass(frozen=True)
@@ -218,21 +205,6 @@ def check_leaks(
 
 def _limit(check: str) -> str:
     return "phrases" if check.startswith("phrase ") else check
-
-
-def find_leak_fields(frame: pd.DataFrame) -> list[LeakFinding]:
-    """Find columns beyond the schema, and keys of harness records in instructions and steps."""
-    ids = [str(identity) for identity in frame["trajectory_id"]]
-    strange = [str(name) for name in frame.columns if name not in COLUMNS]
-    quoted = quoted_keys(frame)
-    return [
-        *(LeakFinding("column", name, len(ids), ids[0] if ids else "") for name in strange),
-        *(
-            LeakFinding("key", name, len(quoted[name]), quoted[name][0])
-            for name in sorted(LEAK_KEYS)
-            if name in quoted
-        ),
-    ]
 
 
 def quoted_keys(frame: pd.DataFrame) -> dict[str, list[str]]:

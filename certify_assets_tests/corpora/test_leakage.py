@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from certify_assets.corpora.formats import FORMATS
-from certify_assets.corpora.leakage import LEAK_KEYS, VERDICT_PHRASES, check_leaks, find_leak_fields
+from certify_assets.corpora.leakage import LEAK_KEYS, VERDICT_PHRASES, check_leaks, quoted_keys
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, to_frame
 from certify_assets.errors import InputError
@@ -252,7 +252,7 @@ def test_the_evidence_shows_spreads_agents_and_places() -> None:
     assert len(phrase.examples) == 2 and run in set(frame["trajectory_id"])
 
 
-def test_columns_and_keys_that_speak_of_the_outcome_are_found() -> None:
+def test_keys_that_speak_of_the_outcome_are_found() -> None:
     frame = to_frame(
         [
             trajectory(0),
@@ -260,21 +260,14 @@ def test_columns_and_keys_that_speak_of_the_outcome_are_found() -> None:
             trajectory(2, instruction='{\\"is_resolved\\": true}'),
             trajectory(3, steps=(Step("I hope for a reward", "rewards: 3"),)),
         ]
-    ).assign(reward=1.0)
-    found = [
-        (item.kind, item.name, item.trajectories, item.example) for item in find_leak_fields(frame)
-    ]
-    assert found == [
-        ("column", "reward", 4, "run0"),
-        ("key", "is_resolved", 1, "run2"),
-        ("key", "reward_info", 1, "run1"),
-    ]
+    )
+    assert quoted_keys(frame) == {"is_resolved": ["run2"], "reward_info": ["run1"], "x": ["run1"]}
 
 
 def test_a_long_run_of_backslashes_is_searched_once() -> None:
     # each of them used to be the start of a search to the end: minutes for this one
     frame = to_frame([trajectory(0, steps=(Step("\\" * 300_000, '"reward": 1'),))])
-    assert [item.name for item in find_leak_fields(frame)] == ["reward"]
+    assert list(quoted_keys(frame)) == ["reward"]
 
 
 def test_an_adapter_says_what_it_leaves_unread() -> None:

@@ -70,22 +70,6 @@ def test_long_runs_are_shortened(tmp_path: Path) -> None:
     assert "characters cut" not in str(short.steps) and sum(imported.notes.values()) == 1
 
 
-def test_a_share_of_the_tasks(tmp_path: Path) -> None:
-    path = save_parquet(
-        tmp_path / "a.parquet",
-        [rebench_row(f"org__name-{number // 2}", 1, number) for number in range(400)],
-    )
-    imported = read(path, task_share="0.25")
-    tasks = set(imported.frame["task_id"])
-    # 200 draws at 1/4: six standard errors are 37
-    assert 13 <= len(tasks) <= 87 and len(imported.frame) == 2 * len(tasks)
-    assert imported.dropped == {"task_not_in_share": 400 - 2 * len(tasks)}
-    assert tasks < set(read(path, task_share=0.5).frame["task_id"])
-    for share in ("0", "2", "half", "nan"):
-        with pytest.raises(InputError, match="the option task_share is"):
-            read(path, task_share=share)
-
-
 def test_other_tables_are_left_to_others(tmp_path: Path) -> None:
     save_parquet(tmp_path / "other.parquet", [{"instance_id": "x", "patch": "y"}])
     with pytest.raises(InputError, match="has no columns instance_id, trajectory and resolved"):

@@ -10,8 +10,6 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.corpora.formats import import_corpus
@@ -58,26 +56,6 @@ def _gzipped(folder: Path) -> Path:
     return folder / "bomb.jsonl.gz"
 
 
-def _parquet(
-    folder: Path, *, rows: int = 20_000, length: int = 200_000, nested: bool = False
-) -> Path:
-    """One long text in a dictionary, said by every row."""
-    text = pa.DictionaryArray.from_arrays(
-        pa.array([0] * rows, pa.int32()), pa.array(["x" * length])
-    )
-    outcomes = pa.array([n % 2 for n in range(rows)])
-    tasks = pa.array([str(n) for n in range(rows)])
-    steps = pa.StructArray.from_arrays([text, text], names=["action", "observation"])
-    lists = pa.ListArray.from_arrays(pa.array(range(rows + 1), pa.int32()), steps)
-    column = {"steps": lists} if nested else {"text": text, "instruction": text}
-    pq.write_table(
-        pa.table({"task_id": tasks, "outcome": outcomes, **column}),
-        folder / "bomb.parquet",
-        compression="zstd",
-    )
-    return folder / "bomb.parquet"
-
-
 BOMBS: dict[str, tuple[Callable[[Path], Path], str]] = {
     "tar with a PAX header of half a gigabyte": (
         _tar_header(tarfile.XHDTYPE, 512),
@@ -89,11 +67,6 @@ BOMBS: dict[str, tuple[Callable[[Path], Path], str]] = {
     ),
     "zip of one member of zeros": (_zipped("runs.jsonl", 300), "the limit is 268,435,456"),
     "gzip of zeros": (_gzipped, "the limit is 268,435,456"),
-    "Parquet of one text said by every row": (_parquet, "unpacks to far more than the limit"),
-    "Parquet of one text said by every step": (
-        lambda folder: _parquet(folder, nested=True),
-        "unpacks to far more than the limit",
-    ),
 }
 
 _CODE = """

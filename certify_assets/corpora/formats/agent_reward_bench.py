@@ -13,18 +13,14 @@ from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.records import HEAD, is_object_with, json_value
 from certify_assets.corpora.formats.table import csv_rows
 from certify_assets.corpora.formats.texts import (
-    THRESHOLD_HELP,
     Turn,
     is_list_of_objects,
-    mapping,
     message_text,
     objects,
     page_text,
-    reward_outcome,
     steps_of_turns,
     switch,
     text_of,
-    threshold_of,
 )
 from certify_assets.errors import InputError
 
@@ -41,19 +37,14 @@ _HEADER = 1 << 12
 
 @dataclass
 class _Labels:
-    """Where outcomes come from: annotations or, as an option, the harness's reward."""
+    """Annotations, and the runs that they went to."""
 
     annotations: Annotations
-    by_reward: bool
-    threshold: float
-    keep_errors: bool
     found: set[AnnotatedRun] = field(default_factory=set)
     taken: dict[AnnotatedRun, tuple[str, bytes]] = field(default_factory=dict)
 
     def find(self, record: Mapping[str, Any], draft: Draft) -> AnnotatedRun | None:
         """Return the annotated run that a file holds, and remember that there is a file of it."""
-        if self.by_reward:
-            return None
         experiments = [
             text_of(record.get("experiment")),
             *PurePosixPath(draft.origin.file).parts[-2:-1],
@@ -63,19 +54,6 @@ class _Labels:
         )
         self.found |= {run} if run else set()
         return run
-
-    def outcome(self, record: Mapping[str, Any], run: AnnotatedRun | None) -> int | str | None:
-        """Return the outcome of a run, None where it has none, words where it cannot be used."""
-        if self.by_reward:
-            return reward_outcome(mapping(record.get("summary_info")), self.threshold)
-        return self.annotations.outcome(run) if run else None
-
-    def broke_down(self, record: Mapping[str, Any]) -> bool:
-        return (
-            self.by_reward
-            and not self.keep_errors
-            and mapping(record.get("summary_info")).get("err_msg") is not None
-        )
 
 
 def _fits(file: SourceFile) -> bool:
@@ -113,16 +91,11 @@ def _explain(file: SourceFile) -> str | None:
     domain="web",
     fits=_fits,
     explain=_explain,
-    label_source="majority of human annotators (or the reward of the harness, with the option "
-    "label=reward)",
+    label_source="majority of human annotators",
     options={
-        "label": "annotations (the default) or reward, the harness's cum_reward",
         "labels_only": (
             "make a corpus of outcomes without trajectories, for its profile alone (true or false)"
         ),
-        "success_threshold": THRESHOLD_HELP,
-        "keep_errors": "with label=reward: judge runs with an err_msg by their reward "
-        "(true or false)",
     },
     leak_fields=(
         *words(
@@ -134,22 +107,9 @@ def _explain(file: SourceFile) -> str | None:
 )
 def agent_reward_bench(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read cleaned runs and the labels of their annotators."""
-    by_reward = _label(reading.options) == "reward"
     labels_only = switch(reading.options, "labels_only")
-    if by_reward and labels_only:
-        raise InputError(
-            "the options label=reward and labels_only=true exclude each other; the labels "
-            "alone are the annotators'."
-        )
-    labels = _Labels(
-        read_annotations(files, reading),
-        by_reward,
-        threshold_of(reading.options),
-        switch(reading.options, "keep_errors"),
-    )
-    reading.label_facts.update(
-        labels.annotations.facts() if labels.annotations.verdicts and not by_reward else {}
-    )
+    labels = _Labels(read_annotations(files, reading))
+    reading.label_facts.update(labels.annotations.facts() if labels.annotations.verdicts else {})
     for file in files:
         if file.suffix == ".csv" and file.name not in labels.annotations.files:
             reading.other(file, "has no columns annotator_name, exp_name and trajectory_success.")
@@ -159,15 +119,8 @@ def agent_reward_bench(files: Files, reading: Reading) -> Iterator[Draft]:
             yield from _run(file, labels, reading)
     if labels_only:
         yield from _labels_alone(labels.annotations, reading)
-    elif not by_reward:
+    else:
         _count_without_trajectory(labels, reading)
-
-
-def _label(options: Mapping[str, Any]) -> str:
-    label = str(options.get("label", "annotations"))
-    if label not in ("annotations", "reward"):
-        raise InputError(f"the option label is {label!r}; give annotations or reward.")
-    return label
 
 
 # Annotations are published apart from the runs: without runs there is nothing to judge, and only
@@ -282,27 +235,19 @@ def _labelled(
     name = draft.origin.file
     if record.get("valid") is False:
         return "infrastructure_error", f"{name} is marked as not valid by its source."
-    if labels.broke_down(record):
-        broke = "says that the run broke down (summary_info.err_msg); see the option keep_errors."
-        return "infrastructure_error", f"{name} {broke}"
     if not draft.steps:
         return "no_trajectory", f"{name} has no action of the agent; nothing can be judged."
     content = draft.content()
     if run and (first := labels.taken.setdefault(run, (name, content)))[1] != content:
         both = f"{name} and {first[0]} are two runs of one annotation, which went to the latter"
         return "ambiguous_label", f"{both}; give one of them."
-    outcome = labels.outcome(record, run)
-    if isinstance(outcome, str):
-        return "bad_outcome", f"{name} cannot be used: {outcome}."
+    outcome = labels.annotations.outcome(run) if run else None
     if (
         outcome is None
         and not labels.annotations.verdicts
         and not reading.options.get("keep_unlabelled")
     ):
-        if labels.by_reward:
-            return "no_label", f"{name} has no cum_reward."
-        remedy = "give annotations.csv too, or take the reward (label=reward)"
-        return "no_label", f"{name} has no annotations next to it; {remedy}."
+        return "no_label", f"{name} has no annotations next to it; give annotations.csv too."
     return replace(draft, outcome=outcome)
 
 

@@ -184,21 +184,14 @@ class SourceFile:
 
 
 class SmallHeader(tarfile.TarInfo):
-    """A member's header whose extensions hold at most a megabyte; sparse files."""
+    """A member's header whose extensions hold at most a megabyte."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> Any:
         if self.type in _EXTENSIONS and self.size > _LONGEST:
             raise tarfile.ReadError(
                 f"a header of {self.size:,} bytes, of which {_LONGEST:,} are allowed"
             )
-        if self.type == tarfile.GNUTYPE_SPARSE:
-            self._refuse_sparse()
         return super()._proc_member(archive)  # type: ignore[misc]
-
-    def _refuse_sparse(self, *_: Any) -> None:
-        raise tarfile.ReadError("a sparse file; write the archive without sparse files")
-
-    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse_sparse
 
 
 class FileSet:

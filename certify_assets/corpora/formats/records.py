@@ -20,8 +20,6 @@ _NEXT_LINE = re.compile(r"\{[^\n]*\n\s*\{")
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 #: a JSON object of a source, whose fields only its format knows
 Record = dict[str, Any]
-# how many times the limit of a file the values of all its rows may take
-_UNPACKED_LIMITS = 8
 
 
 def decode(data: bytes) -> str:
@@ -123,22 +121,18 @@ def parquet_rows(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    number = unpacked = 0
+    number = 0
     try:
         with file.open() as stream:
             table = pq.ParquetFile(stream)
             # one iterator over all groups would hold on to the bytes of every group it has read
             for group in range(table.num_row_groups):
-                rows = _rows_at_once(table.metadata.row_group(group), file, batch_rows)
+                size = int(table.metadata.row_group(group).total_byte_size)
+                if size > file.limit:
+                    raise _too_large(file, size)
                 for batch in table.iter_batches(
-                    batch_size=rows, row_groups=[group], columns=list(columns)
+                    batch_size=batch_rows, row_groups=[group], columns=list(columns)
                 ):
-                    batch = batch.cast(
-                        pa.schema([(field.name, _plain(field.type)) for field in batch.schema])
-                    )
-                    unpacked += batch.nbytes
-                    if batch.nbytes > file.limit or unpacked > _UNPACKED_LIMITS * file.limit:
-                        raise _too_large(file)
                     for values in batch.to_pylist():
                         number += 1
                         yield number, values
@@ -146,34 +140,8 @@ def parquet_rows(
         yield number + 1, f"the file cannot be read from here on ({type(error).__name__})"
 
 
-def _rows_at_once(group: Any, file: SourceFile, most: int) -> int:
-    # a value that a dictionary holds once may be in every row of a batch; the columns' own metadata
-    # would say more, but asking for it on a damaged footer ends the process (pyarrow 25)
-    return max(1, min(most, file.limit // max(1, int(group.total_byte_size))))
-
-
-def _plain(kind: Any) -> Any:
-    """Return a column's type without dictionaries, whose bytes say nothing of what they become."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(kind):
-        return kind.value_type
-    if pa.types.is_large_list(kind):
-        return pa.large_list(kind.value_field.with_type(_plain(kind.value_type)))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
-    if pa.types.is_struct(kind):
-        return pa.struct(
-            [
-                kind.field(place).with_type(_plain(kind.field(place).type))
-                for place in range(kind.num_fields)
-            ]
-        )
-    return kind
-
-
-def _too_large(file: SourceFile) -> InputError:
+def _too_large(file: SourceFile, size: int) -> InputError:
     return InputError(
-        f"{file.name} unpacks to far more than the limit of {file.limit:,} bytes; split it or "
+        f"{file.name} has a row group of {size:,} bytes, the limit is {file.limit:,}; split it or "
         "raise the option max_file_mb."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -31,7 +30,6 @@ from certify_assets.corpora.formats.texts import (
     text_of,
 )
 from certify_assets.corpora.schema import Step
-from certify_assets.errors import InputError
 
 # four times what judges are shown: 67,074 runs at full length would not fit into one table of Arrow
 # strings, which hold 2 GiB a column
@@ -117,14 +115,12 @@ def _other(file: SourceFile) -> str:
     fits=_fits,
     explain=_explain,
     label_source="tests of the instance, run on the agent's patch",
-    options={"task_share": "share of the tasks to read, drawn by their ids (a number up to 1)"},
     leak_fields=words(
         "gen_tests_correct pred_passes_gen_tests eval_logs exit_status model_patch generated_patch"
     ),
 )
 def swe_rebench(files: Files, reading: Reading) -> Iterator[Draft]:
-    """Read the rows of trajectory tables, or a share of their tasks."""
-    share = _share(reading.options.get("task_share", "1"))
+    """Read the rows of trajectory tables."""
     for file in files:
         leaves = _leaves(file)
         schema = _schema(leaves) if leaves else None
@@ -133,21 +129,11 @@ def swe_rebench(files: Files, reading: Reading) -> Iterator[Draft]:
         elif schema is None:
             reading.tally.other(file.name, _other(file))
         else:
-            yield from _read_table(file, _wanted(leaves, schema), schema, share, reading)
-
-
-def _share(value: Any) -> float:
-    try:
-        share = float(value)
-    except (TypeError, ValueError):
-        share = 0.0
-    if not 0.0 < share <= 1.0:
-        raise InputError(f"the option task_share is {value!r}; give a number over 0, at most 1.")
-    return share
+            yield from _read_table(file, _wanted(leaves, schema), schema, reading)
 
 
 def _read_table(
-    file: SourceFile, columns: list[str], schema: _Schema, share: float, reading: Reading
+    file: SourceFile, columns: list[str], schema: _Schema, reading: Reading
 ) -> Iterator[Draft]:
     reading.sha256(file)
     for row, values in parquet_rows(file, columns, batch_rows=_BATCH_ROWS):
@@ -160,11 +146,6 @@ def _read_table(
             reading.drop(
                 "unreadable_record",
                 f"{where} cannot be used: it has no instance_id or no trajectory.",
-            )
-        elif not _in_share(task_of(task), share):
-            reading.drop(
-                "task_not_in_share",
-                f"{where} is a run of a task outside the share of tasks that was asked for.",
             )
         else:
             yield from _draft(values, schema, reading.origin(file, row), reading)
@@ -207,13 +188,6 @@ def _message(record: Mapping[str, Any]) -> Message:
         calls_text(record.get("tool_calls")),
         str(record.get("name") or ""),
     )
-
-
-def _in_share(task: str, share: float) -> bool:
-    """Draw tasks by the hash of their ids, the same on every machine."""
-    return int.from_bytes(
-        hashlib.sha256(task.encode("utf-8", "surrogatepass")).digest()[:6], "big"
-    ) < share * (1 << 48)
 
 
 def _shortened(steps: tuple[Step, ...], reading: Reading) -> tuple[Step, ...]:
