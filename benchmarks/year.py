@@ -22,7 +22,7 @@ reading, those of them that were wrong, labels, and the largest e-value of the m
 is at 1/δ; the summary compares every certified batch with the withheld outcomes. --alpha: the
 budget, of the corpus and of batches. --out keeps the table and a picture. --batch-runs: how many
 uncovered runs wait for a draw, at most for four weeks, by default as many as for any corpus; 1
-draws from every week's. --quick: eight weeks. Seeds of the draws of batches are by chance, so
+draws from every week's. --quick: four weeks. Seeds of the draws of batches are by chance, so
 figures vary. The lexical judge alone has assets, and commands report to no event log.
 """
 
@@ -576,14 +576,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--drift", choices=DRIFTS, default=DRIFTS[0])
     parser.add_argument("--batch-runs", type=int)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--quick", action="store_true", help="Eight weeks.")
+    parser.add_argument("--quick", action="store_true", help="Four weeks.")
     given = parser.parse_args(arguments)
     if not (given.data / given.corpus).is_dir():
         print(f"skipped: {given.data / given.corpus} is not here")
         return 0
     # as the YAML of a project says it; before the assets are imported
     settle(Setup(judges=("lexical",)))
-    calendar = Calendar(8 if given.quick else given.weeks)
+    calendar = Calendar(4 if given.quick else given.weeks)
     source = Source.read(given.data, given.corpus, calendar, given.seed)
     with tempfile.TemporaryDirectory() as folder:
         platform = Platform(Path(folder))
