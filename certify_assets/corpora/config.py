@@ -21,8 +21,8 @@ THRESHOLDS: Mapping[str, float] = {"length": 0.85, "steps": 0.85, "agent": 0.85,
 
 #: judge that is named where a corpus names none
 NAMED_JUDGE = "combined"
-#: of corpus.json; documents of schema 1 have no number
-SCHEMA, _GRID_OF_SCHEMA_1 = 2, 40
+#: of corpus.json
+SCHEMA = 2
 _CONFIG = "corpus.json"
 _NAME = r"[A-Za-z][A-Za-z0-9_\-]{0,63}"
 _DOMAIN = r"[a-z][a-z0-9_]{0,39}"
@@ -219,11 +219,7 @@ class CorpusConfig:
         """Read a configuration; an InputError names what is wrong and the remedy."""
         if not isinstance(document, Mapping):
             raise InputError("corpus.json is no object; map its keys to values.")
-        given = dict(document)
-        if given.pop("schema", 1) == 1 and given.get("grid") == _GRID_OF_SCHEMA_1:
-            # it was written whether anybody had stated it or not
-            del given["grid"]
-        return cls(**given)
+        return cls(**{name: value for name, value in document.items() if name != "schema"})
 
 
 def _sentence(found: Any) -> str:

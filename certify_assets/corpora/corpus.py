@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -77,14 +77,13 @@ class ImportSummary:
     files: dict[str, str]
     sha256: str
     format: str
-    # summaries of early versions lack these
-    examples: dict[str, str] = field(default_factory=dict)
+    examples: dict[str, str]
     # what was left out of records that were kept
-    notes: dict[str, int] = field(default_factory=dict)
-    label_source: str = ""
-    label_facts: dict[str, float] = field(default_factory=dict)
+    notes: dict[str, int]
+    label_source: str
+    label_facts: dict[str, float]
     # what was understood of tables, a sentence each
-    read_as: tuple[str, ...] = ()
+    read_as: tuple[str, ...]
 
     @classmethod
     def of_embedded(cls, imported: ImportedCorpus, sha256: str = "") -> ImportSummary:

@@ -152,12 +152,10 @@ def _frame(rows: Iterable[_Row]) -> pd.DataFrame:
 def same_runs(runs: pd.DataFrame, others: pd.DataFrame) -> int:
     """Count the runs that another table has too, under whatever names and with whatever spaces.
 
-    Texts that several tasks of either table share say nothing, nor do tables that an early version
-    wrote, which do not have them without their spaces.
+    Texts that several tasks of either table share say nothing.
     """
     same = runs["content"].isin(set(others["content"]))
-    if "letters" in runs and "letters" in others:
-        same |= _telling(runs).isin(set(_telling(others)) - {""})
+    same |= _telling(runs).isin(set(_telling(others)) - {""})
     return int(same.sum())
 
 
@@ -224,8 +222,7 @@ class RunChanges:
             changed_labels=dict(sorted(relabelled.items())),
             new_tasks=_by_split(tasks_after - tasks_before, splits),
             gone_tasks=len(tasks_before - tasks_after),
-            # versions that an early version wrote have no instructions
-            renamed=renamed_tasks(before, after) if "instruction" in before else {},
+            renamed=renamed_tasks(before, after),
             new_agents=tuple(sorted(set(after["agent"]) - set(before["agent"]))),
             gone_agents=tuple(sorted(set(before["agent"]) - set(after["agent"]))),
         )
@@ -330,7 +327,7 @@ def _by_split(tasks: Iterable[str], splits: Mapping[str, str]) -> dict[str, int]
 class CorpusDelivery:
     """A version of a corpus."""
 
-    # from 1; 0 for runs that no delivery brought, of a data root that an early version wrote
+    # from 1; 0 for runs that no delivery brought
     number: int
     trajectories_sha256: str
     # of the table of `run_table`, which is stored next to the journal

@@ -44,7 +44,6 @@ _FILE_SECONDS = 20.0
 _SCAN_SECONDS = 30.0
 _UNPACKED_BYTES = 8 << 30
 _PATIENCE = 8.0
-_MOST_SHOWN = 3
 _OPENERS: Mapping[str, Callable[[Path], IO[bytes]]] = {
     ".gz": gzip.GzipFile,  # type: ignore[dict-item]
     ".tgz": gzip.GzipFile,  # type: ignore[dict-item]
@@ -128,7 +127,7 @@ class FolderWatch:
                 files_seen = {name: entry.to_dict() for name, entry in seen.items()}
                 self.store.write_json(self.journal, {"files": files_seen})
         if not found:
-            raise WaitingError(_why_nothing(roots))
+            raise WaitingError("the folder has no file yet; links and pipes in it are not read")
         return FolderContent(sha256_bytes(canonical_json(files)), files)
 
     def read_places(self, places: Sequence[str | Path]) -> FolderContent:
@@ -225,31 +224,6 @@ def _files(root: Path) -> list[Path]:
         paths = [Path(folder) / name for name in sorted(names) if not name.startswith(".")]
         found += [path for path in paths if path.is_file() and not path.is_symlink()]
     return found
-
-
-def _why_nothing(roots: Sequence[Path]) -> str:
-    """Say what a folder holds of which nothing is read, if it holds anything."""
-    shown = []
-    for root in roots:
-        for folder, folders, names in os.walk(root):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            names = [name for name in names if not name.startswith(".")]
-            for path in (Path(folder, name) for name in sorted((*folders, *names))):
-                if path.is_symlink() or not path.is_dir():
-                    shown.append(f"{path.relative_to(root)} ({_kind(path)})")
-    if not shown:
-        return "the folder is empty"
-    rest = f" and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
-    return (
-        f"of what is in the folder nothing is read: {', '.join(shown[:_MOST_SHOWN])}{rest}; copy "
-        "the files into it"
-    )
-
-
-def _kind(path: Path) -> str:
-    if path.is_symlink():
-        return "link"
-    return "pipe" if path.is_fifo() else "no plain file"
 
 
 def _raise(error: OSError) -> None:

@@ -168,14 +168,9 @@ def test_a_folder_of_links_waits(store: Store, folder: Path, tmp_path: Path) -> 
     (folder / "c").mkdir(parents=True)
     (folder / "c" / "link.jsonl").symlink_to(outside)
     (folder / "linked").symlink_to(outside.parent)
-    words = "of what is in the folder nothing is read: link.jsonl (link); copy the files into it"
+    os.mkfifo(folder / "c" / "pipe.jsonl")
+    words = "the folder has no file yet; links and pipes in it are not read"
     assert _scan(store) == ({}, {"c": words})
-    (folder / "c" / "below").mkdir()
-    (folder / "c" / "below" / "outside").symlink_to(outside.parent)
-    os.mkfifo(folder / "c" / "below" / "pipe.jsonl")
-    (folder / "c" / "gone.jsonl").symlink_to(tmp_path / "gone")
-    words = "gone.jsonl (link), link.jsonl (link), below/outside (link) and 1 more; copy the files"
-    assert words in _scan(store)[1]["c"]
     _put(folder, "c/a.jsonl")
     assert list(_scan(store)[0]) == ["c"]
 
@@ -191,7 +186,7 @@ def test_an_inbox_without_files_is_not_called_empty(store: Store, kind: str) -> 
     corpus = Corpus(store, "c")
     assert not is_inbox_empty(corpus)
     with (
-        pytest.raises(WaitingError, match=rf"nothing is read: new\.jsonl \({kind}\)"),
+        pytest.raises(WaitingError, match="links and pipes in it are not read"),
         settled_inbox(corpus, watched=True),
     ):
         pass
@@ -199,7 +194,7 @@ def test_an_inbox_without_files_is_not_called_empty(store: Store, kind: str) -> 
 
 def test_a_folder_without_anything_is_empty(store: Store, folder: Path) -> None:
     (folder / "c" / "below").mkdir(parents=True)
-    assert _scan(store) == ({}, {"c": "the folder is empty"})
+    assert _scan(store) == ({}, {"c": "the folder has no file yet; links and pipes in it are not read"})
 
 
 def test_a_missing_folder_is_empty(store: Store) -> None:

@@ -148,14 +148,6 @@ def test_labels_come_from_the_source_that_is_asked_for(tmp_path: Path) -> None:
     assert judged.frame["outcome"].tolist() == [1, 0, 0]
     both = read(tmp_path / "t.json", label_sources="any")
     assert both.dropped == {"contradictory_labels": 2}
-    # aggregates do not say who gave them
-    some = runs("x", "a")
-    some[0]["feedback_stats"] = {"correct": {"n": 2, "avg": 1.0, "values": {}}}
-    write_lines(tmp_path / "x.jsonl", some)
-    with pytest.raises(InputError, match="only correct \\(feedback_stats\\)"):
-        read(tmp_path / "x.jsonl")
-    found = read(tmp_path / "x.jsonl", label_sources="feedback_stats")
-    assert found.frame["outcome"].tolist() == [1]
 
 
 def test_categories_numbers_and_columns_of_the_table_are_labels(tmp_path: Path) -> None:
@@ -301,39 +293,6 @@ def test_langsmith_runs_are_placed_by_what_there_is(
     bare = [{key: value for key, value in row.items() if key not in missing} for row in rows]
     write_lines(tmp_path / "bare.jsonl", shuffled(bare, 4))
     assert_same(tmp_path / "bare.jsonl", wanted)
-
-
-def test_a_missing_page_is_refused(whole: tuple[Rows, ImportedCorpus], tmp_path: Path) -> None:
-    traces, wanted = whole
-
-    def page(number: int, total: int) -> None:
-        meta = {"page": number, "limit": 2, "totalItems": 4, "totalPages": total}
-        document = {"data": traces[2 * number - 2 : 2 * number], "meta": meta}
-        (tmp_path / "pages" / f"{number}.json").write_text(json.dumps(document), "utf-8")
-
-    (tmp_path / "pages").mkdir()
-    page(1, 2)
-    with pytest.raises(InputError, match=r"1\.json is page 1 of 2, and of its pages 2 is missing"):
-        read(tmp_path / "pages")
-    page(2, 2)
-    assert_same(tmp_path / "pages", wanted)
-    # the one that came after a trace more
-    page(2, 3)
-    with pytest.raises(InputError, match="of its pages 3 is missing"):
-        read(tmp_path / "pages")
-
-
-def test_a_page_with_a_next_one_is_not_the_last(tmp_path: Path) -> None:
-    rows = [*runs("t0", "a", 0), feedback("t0", 1)]
-    for cursors, fine in (({"next": "abc"}, False), ({"next": None}, True)):
-        page = {"runs": rows[:-1], "cursors": cursors}
-        (tmp_path / "runs.json").write_text(json.dumps(page), "utf-8")
-        write_lines(tmp_path / "said.jsonl", rows[-1:])
-        if fine:
-            assert len(read(tmp_path).frame) == 1
-            continue
-        with pytest.raises(InputError, match="says that another page follows"):
-            read(tmp_path)
 
 
 @pytest.mark.slow

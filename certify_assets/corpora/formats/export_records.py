@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,7 +19,7 @@ from certify_assets.corpora.formats.records import (
     parquet_rows,
 )
 from certify_assets.corpora.formats.table import csv_rows
-from certify_assets.corpora.formats.texts import listed, mapping
+from certify_assets.corpora.formats.texts import listed
 from certify_assets.errors import InputError
 
 EXPORT_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".pq")
@@ -28,7 +27,6 @@ _TABLES, _PARQUET, _LINES = (".csv", ".tsv"), (".parquet", ".pq"), (".jsonl", ".
 _KEY = re.compile(rb'"([A-Za-z_]{2,40})"\s*:')
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _BATCH_ROWS = 1024
-_MOST_PAGES = 6
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -75,20 +73,13 @@ def export_records(
         Keys of a page under which its records are.
     kinds : iterable of frozenset
         Fields by which records of the tool are recognised; other files are noted.
-
-    Raises
-    ------
-    InputError
-        At the end, where pages say that there are others, which no file has: runs would lack what
-        these hold.
     """
     known = list(kinds)
-    pages = _Pages(known)
     for file in files:
         if not has_fields(file, known):
             reading.other(file, "has no record of this format.")
             continue
-        for row, record in _rows(file, reading, under, pages):
+        for row, record in _rows(file, reading, under):
             if isinstance(record, str):
                 reading.drop(
                     "unreadable_record", f"{file.name} row {row} cannot be used: {record}."
@@ -98,70 +89,10 @@ def export_records(
                     {snake(name): value for name, value in record.items()},
                     reading.origin(file, row),
                 )
-    pages.require_all()
-
-
-class _Pages:
-    """What pages of an API say of the others: their number (Langfuse), or a cursor to the next."""
-
-    def __init__(self, kinds: Sequence[frozenset[str]]) -> None:
-        self._kinds = kinds
-        # of each kind of records, the first file, the number and the total of each page
-        self._numbered: dict[int, list[tuple[str, int, int]]] = {}
-        # … and the files of the pages with a next one, and how many are the last
-        self._continued: dict[int, list[str]] = {}
-        self._last: Counter[int] = Counter()
-
-    def add(self, file: SourceFile, page: Mapping[str, Any], records: Sequence[Any]) -> None:
-        """Note what a page says; one without records does not show of what it is."""
-        first = next((item for item in records if isinstance(item, dict)), None)
-        if first is None:
-            return
-        names = {snake(name) for name in first}
-        kind = next((place for place, fields in enumerate(self._kinds) if fields <= names), -1)
-        meta = mapping(page.get("meta"))
-        number, total = meta.get("page"), meta.get("totalPages")
-        if type(number) is int and type(total) is int:
-            self._numbered.setdefault(kind, []).append((file.name, number, total))
-            return
-        after = meta.get("cursor") or mapping(page.get("cursors")).get("next")
-        if after:
-            self._continued.setdefault(kind, []).append(file.name)
-        elif "cursor" in meta or "cursors" in page:
-            self._last[kind] += 1
-
-    def require_all(self) -> None:
-        """Refuse pages of which others are missing."""
-        for found in self._numbered.values():
-            there = {number for _, number, _ in found}
-            missing = sorted(set(range(1, max(total for *_, total in found) + 1)) - there)
-            # of several queries, each has a first page
-            expected = sum(total for _, number, total in found if number == 1)
-            if missing or len(found) < expected:
-                named = ", ".join(map(str, missing[:_MOST_PAGES]))
-                raise _incomplete(
-                    f"{found[0][0]} is page {found[0][1]} of {found[0][2]}, and "
-                    + (
-                        f"of its pages {named}{' …' if missing[_MOST_PAGES:] else ''} "
-                        f"{'is' if len(missing) == 1 else 'are'} missing"
-                        if missing
-                        else f"there are {len(found)} pages where the first ones name {expected}"
-                    )
-                )
-        for kind, names in self._continued.items():
-            if not self._last[kind]:
-                raise _incomplete(f"{names[-1]} says that another page follows, which no file is")
-
-
-def _incomplete(problem: str) -> InputError:
-    return InputError(
-        f"{problem}: runs would lack what it holds; fetch every page, or remove meta (cursors) "
-        "from the files where these are all that you want."
-    )
 
 
 def _rows(
-    file: SourceFile, reading: Reading, under: tuple[str, ...], pages: _Pages
+    file: SourceFile, reading: Reading, under: tuple[str, ...]
 ) -> Iterator[tuple[int, Record | str]]:
     if file.suffix in _PARQUET:
         yield from parquet_rows(file, sorted(parquet_names(file) or ()), batch_rows=_BATCH_ROWS)
@@ -180,16 +111,14 @@ def _rows(
                 if isinstance(line, str):
                     yield row, line
                     continue
-                records = _of_page(line, under)
-                pages.add(file, line, records)
-                for record in records:
+                for record in _of_page(line, under):
                     yield row, record
         else:
-            yield from _document(file, data, reading, under, pages)
+            yield from _document(file, data, reading, under)
 
 
 def _document(
-    file: SourceFile, data: bytes, reading: Reading, under: tuple[str, ...], pages: _Pages
+    file: SourceFile, data: bytes, reading: Reading, under: tuple[str, ...]
 ) -> Iterator[tuple[int, Record | str]]:
     try:
         document = json_value(data)
@@ -201,11 +130,7 @@ def _document(
             return
         reading.drop("file_unreadable", f"{file.name} cannot be used: {error}; export it again.")
         return
-    if isinstance(document, list):
-        yield from listed_records(document)
-        return
-    records = _of_page(document, under)
-    pages.add(file, document, records)
+    records = document if isinstance(document, list) else _of_page(document, under)
     yield from listed_records(records)
 
 

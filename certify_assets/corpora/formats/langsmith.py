@@ -25,8 +25,6 @@ _FEEDBACK = frozenset(words("key run_id feedback_source"))
 _KINDS = (_RUN | {"trace_id"}, _RUN | {"dotted_order"}, _FEEDBACK)
 _PAGES = ("runs", "data", "feedback")
 _SOURCES = {"app": "human", "model": "llm_judge", "auto_eval": "llm_judge"}
-# of aggregates, which do not say who gave them
-_AGGREGATE = "feedback_stats"
 # <start>Z<id>, one part a level
 _PART = re.compile(r"(\d{8}T\d{6})(\d{0,6})\d*Z([0-9a-fA-F-]{36})")
 #: what frameworks do between models and tools, whose inputs and outputs repeat those
@@ -50,7 +48,7 @@ def _fits(file: Any) -> bool:
     options={
         **TRACE_OPTIONS,
         "label_sources": "sources of feedback that count: human (app, the default), api, "
-        "llm_judge (model, auto_eval), feedback_stats (aggregates without a source) or any",
+        "llm_judge (model, auto_eval) or any",
     },
     label_source="feedback on the trace",
     leak_fields=words(
@@ -128,12 +126,10 @@ class _Export:
             if node.above and known[-1:] != [node.above[-1]]:
                 reading.notes["spans whose parent is not in the trace"] += 1
             made.add(_span(node, known[-1] if known else ""))
-        given: set[tuple[str, str]] = set()
         for run_id, record in self._feedback:
             trace_id = str(record.get("trace_id") or trace_of.get(run_id, run_id))
             source = text_of(mapping(parsed(record.get("feedback_source"))).get("type")).lower()
             name, score = str(record["key"]), record.get("score")
-            given.add((run_id, name))
             made.assess(
                 Assessment(
                     trace_id=trace_id,
@@ -143,9 +139,6 @@ class _Export:
                     span_id="" if run_id == trace_id else run_id,
                 )
             )
-        for node in nodes:
-            for assessment in _aggregates(node, given):
-                made.assess(assessment)
         return made
 
 
@@ -163,23 +156,6 @@ def _placed(nodes: list[_Node]) -> list[_Node]:
             traces.setdefault(name, traces.get(top, top))
         placed.append(node if node.named else node._replace(trace_id=traces[node.run_id]))
     return placed
-
-
-def _aggregates(node: _Node, given: set[tuple[str, str]]) -> Iterator[Assessment]:
-    """Return the feedback that is known by its mean alone."""
-    for name, stats in mapping(parsed(node.record.get("feedback_stats"))).items():
-        if (node.run_id, name) in given:
-            continue
-        values = mapping(mapping(stats).get("values"))
-        mean = mapping(stats).get("avg")
-        for value in [mean] if mean is not None else values:
-            yield Assessment(
-                trace_id=node.trace_id,
-                name=name,
-                value=value,
-                source=_AGGREGATE,
-                span_id="" if node.run_id == node.trace_id else node.run_id,
-            )
 
 
 def _node(record: Record, origin: Origin) -> _Node | str:

@@ -110,7 +110,6 @@ def write(root: Path, canary: str | None = None) -> None:
         parent.setdefault("child_runs", []).append(run)
     (root / "tree.json").write_text(json.dumps(nested[0]), "utf-8")
     unlabelled = runs("x6", "c", 1, canary)
-    unlabelled[0]["feedback_stats"] = {"correct": {"n": 1, "avg": 1.0, "values": {}}}
     write_lines(root / "more.jsonl", unlabelled)
     write_lines(
         root / "feedback.jsonl",
