@@ -354,7 +354,6 @@ def _histogram_panel(certificate: Certificate, table: PageScores, *, name: str) 
         alpha=certificate.alpha,
         side=certificate.side,
         observed=observed,
-        where="TEST",
         name=name,
     )
     caption = (

@@ -229,7 +229,7 @@ def _tail_label(passed: NDArray[np.bool_], level: float, *, guarded: bool) -> st
 
 
 def error_histogram(
-    errors: FloatArray, *, alpha: float, side: str, observed: float | None, where: str, name: str
+    errors: FloatArray, *, alpha: float, side: str, observed: float | None, name: str
 ) -> str:
     """Draw the selective error under resampling of tasks, and the share above the budget."""
     above = float(np.mean(errors > alpha))
@@ -270,13 +270,13 @@ def error_histogram(
             axes.axvline(observed, color=svg.INK, lw=1.6, label=f"observed {percent(observed, 2)}")
         axes.set(
             xlim=(0, edges[-1]),
-            xlabel=f"error among {done(side)} runs of {where}",
+            xlabel=f"error among {done(side)} runs of TEST",
             ylabel="share of resamples",
         )
         _percent_axes(axes, x=True, y=True)
         legend(axes, 2)
         label = (
-            f"Histogram of {count(errors.size)} task resamples of {where}: {percent(above, 2)} of "
+            f"Histogram of {count(errors.size)} task resamples of TEST: {percent(above, 2)} of "
             f"them have an error above {percent(alpha)}."
         )
         return svg.figure_svg(figure, name, label)

@@ -31,7 +31,7 @@ def drawings(curve) -> dict[str, str]:
         "risk": risk_coverage(curve, alpha=0.1, point=(0.4, 0.05), name="risk"),
         "tail": tail_curve(curve, level=0.00125, guard_level=0.00625, point=0.4, name="tail"),
         "histogram": error_histogram(
-            errors, alpha=0.1, side="reject", observed=0.06, where="CAL", name="histogram"
+            errors, alpha=0.1, side="reject", observed=0.06, name="histogram"
         ),
         "scores": score_distribution(
             scores,
@@ -70,9 +70,7 @@ def test_ids_are_unique_across_figures_and_resolve(curve) -> None:
 
 def test_the_histogram_says_the_share_above_the_budget(curve) -> None:
     errors = np.array([0.05] * 90 + [0.2] * 10)
-    markup = error_histogram(
-        errors, alpha=0.1, side="release", observed=None, where="TEST", name="h"
-    )
+    markup = error_histogram(errors, alpha=0.1, side="release", observed=None, name="h")
     assert "10\N{NARROW NO-BREAK SPACE}% of them have an error above" in markup
     assert "released runs of TEST" in markup
 
