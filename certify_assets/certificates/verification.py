@@ -97,27 +97,15 @@ def verify_certificate(
     verification does not vouch for them beyond the digest, which anybody can compute. Everything
     else is recomputed, under the settings that the document names.
     """
-    observations = observe(scores, outcomes, tasks)
-    others = None if pilot is None else observe(*pilot)
-    unlabelled = as_pool(pool)
-    repeats = 0 if named else repeated_rows(observations, scores, outcomes, tasks, agents)
-    return _verify(document, observations, repeats, pilot=others, pool=unlabelled)
-
-
-def _verify(
-    document: Any,
-    table: Observations,
-    repeats: int,
-    *,
-    pilot: Observations | None = None,
-    pool: Pool | None = None,
-) -> str | None:
+    table, others = observe(scores, outcomes, tasks), None if pilot is None else observe(*pilot)
+    repeats = 0 if named else repeated_rows(table, scores, outcomes, tasks, agents)
+    given_pool = as_pool(pool)
     try:
         certificate, digest = _read(document)
     except ForgedCertificateError as error:
         return str(error)
     its_pool = certificate.inputs.get("pool")
-    if its_pool is not None and pool is None:
+    if its_pool is not None and given_pool is None:
         raise InputError(
             "The certificate was issued with a pool of unlabelled runs and cannot be recomputed "
             "without it; give it (--pool)."
@@ -130,10 +118,10 @@ def _verify(
             )
         if found := _table_difference(certificate.inputs, table.fingerprint):
             return found
-        if found := _pilot_difference(certificate.parameters["pilot"], pilot):
+        if found := _pilot_difference(certificate.parameters["pilot"], others):
             return found
-        unlabelled = None if its_pool is None else _as_named(pool, its_pool)
-        if found := _pool_difference(certificate, unlabelled, given=pool is not None):
+        unlabelled = None if its_pool is None else _as_named(given_pool, its_pool)
+        if found := _pool_difference(certificate, unlabelled, given=given_pool is not None):
             return found
         if repeats and all(item["code"] != "duplicate_rows" for item in certificate.findings):
             return (
@@ -144,7 +132,7 @@ def _verify(
         again = issue(
             table,
             settings_of(certificate),
-            pilot=None if certificate.parameters["pilot"] is None else pilot,
+            pilot=None if certificate.parameters["pilot"] is None else others,
             pool=unlabelled,
             provenance=certificate.provenance,
             selection=certificate.selection,

@@ -48,7 +48,7 @@ from certify_assets.cli.output import (
     write_text,
 )
 from certify_assets.cli.progress import steps
-from certify_assets.cli.verify import pool_of, verify_whole
+from certify_assets.cli.verify import pool_of, verify_documents
 from certify_assets.errors import InputError, StaleCertificateError
 
 if TYPE_CHECKING:
@@ -405,7 +405,7 @@ def report(
     others = None if pilot is None else read_pilot(pilot, reading)
     # a page takes as long as some certificates
     with steps("report", len(documents) + _PAGE_STEPS) as advance:
-        difference = verify_whole(given, documents, table, others, unlabelled, advance)
+        difference = verify_documents(given, documents, table, others, unlabelled, advance)
         if difference is not None:
             raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
         test = _audit_table(whole, audit_path, reading)

@@ -35,7 +35,6 @@ from certify_assets.errors import ForgedCertificateError, InputError
 from certify_assets.work import counted
 
 if TYPE_CHECKING:
-    from certify_assets.certificates import CertificateSet
     from certify_assets.cli.options import Table, Unlabelled
     from certify_assets.evaluation.score_table import ScoreTable
 
@@ -89,7 +88,7 @@ def verify(
         table = whole.choose_split(*certified)
         others = None if pilot is None else read_pilot(pilot, reading)
         unlabelled = pool_of(pool, certificate, documents, reading)
-        difference = verify_whole(given, documents, table, others, unlabelled)
+        difference = verify_documents(given, documents, table, others, unlabelled)
     for sentence in unread:
         complain(sentence)
     if as_json:
@@ -188,7 +187,7 @@ def _stored_pool(certificate: Path, documents: list[Any]) -> Path | None:
     return None
 
 
-def verify_whole(
+def verify_documents(
     given: CertificateFile,
     documents: list[Any],
     table: ScoreTable,
@@ -196,43 +195,25 @@ def verify_whole(
     pool: Unlabelled | None,
     done: Callable[[int], None] = lambda _: None,
 ) -> str | None:
-    """Recompute certificates from a table in memory; return the first difference."""
-    from certify_assets.certificates import verify_certificate, verify_set
+    """Recompute certificates from their table; return the first difference.
+
+    What a document says of its certificates together is recomputed last.
+    """
+    from certify_assets.certificates import Certificate, verify_certificate, verify_set
 
     data = (table.scores, outcomes_of(table), table.tasks)
     others: dict[str, Any] = {"pilot": pilot, "pool": pool}
-    named = table.trajectories is not None
-
-    def verified(item: Any) -> str | None:
-        difference = verify_certificate(item, *data, agents=table.agents, named=named, **others)
-        done(1)
-        return difference
-
-    return _first_difference(
-        given,
-        documents,
-        verified,
-        lambda found: verify_set(found, *data, **others),
-    )
-
-
-def _first_difference(
-    given: CertificateFile,
-    documents: list[Any],
-    verify: Callable[[Any], str | None],
-    together: Callable[[CertificateSet], str | None],
-) -> str | None:
-    """Return the first difference of the certificates, or of what is said of them together."""
-    from certify_assets.certificates import Certificate
-
+    runs = {"agents": table.agents, "named": table.trajectories is not None}
     for place, document in enumerate(counted("verifying", documents), 1):
-        if (found := verify(document)) is not None:
+        found = verify_certificate(document, *data, **others, **runs)
+        done(1)
+        if found is not None:
             one = len(documents) == 1
             return found if one else f"certificate {place} of {len(documents)}: {found}"
     if not given.outline:
         return None
     try:
         items = [Certificate.from_dict(item) for item in given.certificates]
-        return together(given.certificate_set(items))
+        return verify_set(given.certificate_set(items), *data, **others)
     except ForgedCertificateError as error:
         return str(error)
