@@ -270,7 +270,7 @@ def repeated_rows(
         )
     rows = np.stack([values, _outcomes(outcomes), task_codes(tasks)[1], owner])
     rows = rows[:, ~np.isnan(values)]
-    return rows.shape[1] - np.unique(rows, axis=1).shape[1]
+    return int(rows.shape[1] - np.unique(rows, axis=1).shape[1])
 
 
 def task_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:

@@ -203,7 +203,7 @@ def verify_documents(
 
     data = (table.scores, outcomes_of(table), table.tasks)
     others: dict[str, Any] = {"pilot": pilot, "pool": pool}
-    runs = {"agents": table.agents, "named": table.trajectories is not None}
+    runs: dict[str, Any] = {"agents": table.agents, "named": table.trajectories is not None}
     for place, document in enumerate(counted("verifying", documents), 1):
         found = verify_certificate(document, *data, **others, **runs)
         done(1)
