@@ -1,6 +1,7 @@
 """Every benchmark runs in its quick form from an installation, wherever it is started."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,3 +38,17 @@ def test_the_quick_form_runs(script: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
     # without a CUDA device gpu.py says so
     assert done.stdout.strip()
+
+
+def test_the_runner_says_how_long_each_takes() -> None:
+    def ran(*names: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(REPOSITORY / "benchmarks"), *names]
+        environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    done = ran("eager_user")
+    assert done.returncode == 0 and re.search(
+        r"^\[1/1\] eager_user done, \d+ s$", done.stdout, re.M
+    )
+    refused = ran("eager_user", "nothing")
+    assert refused.returncode == 2 and "there is no nothing; name some of" in refused.stderr
