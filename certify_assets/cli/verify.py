@@ -203,9 +203,9 @@ def verify_documents(
 
     data = (table.scores, outcomes_of(table), table.tasks)
     others: dict[str, Any] = {"pilot": pilot, "pool": pool}
-    runs: dict[str, Any] = {"agents": table.agents, "named": table.trajectories is not None}
+    named = table.trajectories is not None
     for place, document in enumerate(counted("verifying", documents), 1):
-        found = verify_certificate(document, *data, **others, **runs)
+        found = verify_certificate(document, *data, agents=table.agents, named=named, **others)
         done(1)
         if found is not None:
             one = len(documents) == 1

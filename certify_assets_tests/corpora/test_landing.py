@@ -194,7 +194,10 @@ def test_an_inbox_without_files_is_not_called_empty(store: Store, kind: str) -> 
 
 def test_a_folder_without_anything_is_empty(store: Store, folder: Path) -> None:
     (folder / "c" / "below").mkdir(parents=True)
-    assert _scan(store) == ({}, {"c": "the folder has no file yet; links and pipes in it are not read"})
+    assert _scan(store) == (
+        {},
+        {"c": "the folder has no file yet; links and pipes in it are not read"},
+    )
 
 
 def test_a_missing_folder_is_empty(store: Store) -> None:
