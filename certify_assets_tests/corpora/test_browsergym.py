@@ -1,4 +1,3 @@
-import io
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -8,16 +7,8 @@ from certify_assets.corpora.formats import FORMATS, SourceFile, detect_format, i
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import reader, write_json, write_tar
-from certify_assets_tests.corpora.formats.browsergym import (
-    DATE,
-    info,
-    infos,
-    summary,
-    write,
-    write_run,
-)
-from certify_assets_tests.paths import shared_data
+from certify_assets_tests.corpora.builders import reader, write_json
+from certify_assets_tests.corpora.formats.browsergym import DATE, info, infos, summary, write_run
 
 FOLDER = f"{DATE}_alpha_on_web.press_3"
 
@@ -204,24 +195,6 @@ def test_pickles_are_never_opened(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-def test_a_compressed_study(tmp_path: Path) -> None:
-    import gzip
-
-    write(tmp_path / "plain")
-    members = {
-        f"{path.relative_to(tmp_path / 'plain').as_posix()}.gz": gzip.compress(
-            path.read_bytes(), mtime=0
-        )
-        for path in (tmp_path / "plain").rglob("*_info.json")
-    }
-    packed = write_tar(tmp_path / "runs.tar.gz", members)
-    assert detect_format([packed]) == "browsergym"
-    assert (
-        read(packed).frame["trajectory_id"].tolist()
-        == read(tmp_path / "plain").frame["trajectory_id"].tolist()
-    )
-
-
 def test_webarena_verified_is_refused_with_the_reason(tmp_path: Path) -> None:
     verdict = {
         "task_id": 1,
@@ -238,17 +211,3 @@ def test_webarena_verified_is_refused_with_the_reason(tmp_path: Path) -> None:
         r"instruction.*AgentLab",
     ):
         import_corpus(tmp_path, name="wav")
-
-
-def test_the_published_logs_of_webarena_verified_are_refused_once() -> None:
-    with pytest.raises(InputError, match="verdict of WebArena Verified") as found:
-        import_corpus(shared_data("webarena_verified_demo"), name="wav")
-    assert str(found.value).count("verdict of WebArena Verified") == 1
-
-
-def test_what_is_not_json_never_fits() -> None:
-    for name in ("summary_info.json", "steps_info.json", "other.json"):
-        for content in (b"", b"\xff\x00", b"[" * 100_000, b"[1, 2]", b'"text"', b"{}"):
-            assert not FORMATS["browsergym"].fits(
-                SourceFile(f"a/{name}", len(content), lambda content=content: io.BytesIO(content))
-            )

@@ -89,11 +89,6 @@ def test_no_text_of_the_harness(frame: pd.DataFrame) -> None:
     assert not [word for word in HARNESS if word in text]
 
 
-def test_the_agents_of_the_two_corpora_are_different_ones() -> None:
-    weak, mixed = (set(load_embedded(name)["agent"]) for name in EMBEDDED)
-    assert not weak & mixed
-
-
 def test_files_are_small_and_carry_their_notice() -> None:
     assert sum(embedded_path(name).stat().st_size for name in EMBEDDED) < 1_000_000
     notice = embedded_path(EMBEDDED[0]).with_name("NOTICE").read_text("utf-8")

@@ -25,7 +25,6 @@ def test_every_format_has_a_source_here() -> None:
     assert all(
         adapter.label_source and adapter.title and adapter.suffixes for adapter in FORMATS.values()
     )
-    assert all(adapter.leak_fields for name, adapter in FORMATS.items() if name != "table")
 
 
 @EVERY

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from certify_assets.corpora.formats import detect_format, import_corpus
-from certify_assets.corpora.formats.files import ReadLimits
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import reader
@@ -158,18 +157,6 @@ def test_the_scorer_is_an_option_and_undecided_scores_are_noted(tmp_path: Path) 
     ):
         read(path, scorer="c")
     assert read(path, scorer="c", keep_unlabelled=True).frame["outcome"].isna().tolist() == [True]
-
-
-def test_a_log_larger_than_a_file_may_be_is_said_to_be_so(tmp_path: Path) -> None:
-    path = log(
-        tmp_path, sample(1, store={"noise": "".join(map(str, range(400_000)))}), method=STORED
-    )
-    with pytest.raises(
-        InputError,
-        match=r"log\.eval has 2,\d{3},\d{3} bytes, the limit is 1,048,576; raise the option "
-        r"max_file_mb",
-    ):
-        detect_format([path], ReadLimits(file_bytes=1 << 20))
 
 
 def test_odd_inputs(tmp_path: Path) -> None:

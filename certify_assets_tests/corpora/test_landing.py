@@ -156,13 +156,6 @@ def test_a_look_hashes_only_what_changed(
     assert _scan(store)[0]["c"] != first and hashed[1000:] == ["0007.json"]
 
 
-def test_a_broken_journal_costs_a_look_and_nothing_else(store: Store, folder: Path) -> None:
-    _put(folder, "c/a.jsonl")
-    first = _scan(store)
-    store.write_bytes("corpora/c/landed_incoming.json", b'{"files": [1')
-    assert _scan(store) == first
-
-
 def test_a_folder_of_links_waits(store: Store, folder: Path, tmp_path: Path) -> None:
     outside = _put(tmp_path, "outside/secret.jsonl")
     (folder / "c").mkdir(parents=True)

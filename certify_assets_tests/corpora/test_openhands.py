@@ -1,6 +1,3 @@
-import gzip
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -161,22 +158,3 @@ def test_a_broken_record_costs_that_record(tmp_path: Path, record: Any) -> None:
     )
     assert len(imported.frame) == 2 and imported.dropped == {"unreadable_record": 1}
     assert "output.jsonl row 2 cannot be used: " in imported.examples["unreadable_record"]
-
-
-def test_a_compressed_output_that_ends_early(tmp_path: Path) -> None:
-    noise = [
-        "".join(hashlib.sha256(f"{number} {part}".encode()).hexdigest() for part in range(100))
-        for number in range(40)
-    ]
-    data = gzip.compress(
-        "".join(
-            json.dumps(openhands(f"org__name-{number}", text=text)) + "\n"
-            for number, text in enumerate(noise)
-        ).encode()
-    )
-    (tmp_path / "output.jsonl.gz").write_bytes(data[: len(data) // 2])
-    imported = read(tmp_path / "output.jsonl.gz")
-    assert 0 < len(imported.frame) < 40 and imported.dropped == {"file_ends_early": 1}
-    (tmp_path / "output.jsonl.gz").write_bytes(data[:100])
-    save_lines(tmp_path / "whole.jsonl", [openhands("org__name-1")])
-    assert read(tmp_path).dropped == {"file_unreadable": 1}

@@ -159,14 +159,6 @@ def test_a_task_that_is_named_by_nothing_is_a_sentence(
     assert "--option task_attribute=NAME" in " ".join(said.split())
 
 
-def test_damage_costs_a_line(tmp_path: Path) -> None:
-    spans = recorded([small_run(number, 1) for number in range(2)], "messages")
-    lines = [json.dumps(otlp_request(spans[:4])), '{"resourceSpans": [', "[]"]
-    (tmp_path / "t.jsonl").write_text("\n".join(lines), "utf-8")
-    imported = read(tmp_path / "t.jsonl")
-    assert len(imported.frame) == 1 and imported.dropped == {"unreadable_record": 2}
-
-
 def test_what_the_recorder_left_out_is_counted(tmp_path: Path) -> None:
     asked = tuple({"role": "user", "content": f"question {number}"} for number in range(70))
     answer = {"role": "assistant", "content": "yes"}

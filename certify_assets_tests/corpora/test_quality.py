@@ -110,14 +110,6 @@ def test_a_task_in_two_stored_splits_fails() -> None:
     assert not results["manifest"].passed and "stored cal split" in results["manifest"].detail
 
 
-def test_pretraining_tasks_must_be_apart_too() -> None:
-    splits = {**stored(), "pretraining": FRAME[FRAME["task_id"] == MANIFEST.tasks["test"][0]]}
-    result = by_name(FRAME, MANIFEST, splits=splits)["disjoint_tasks"]
-    assert not result.passed
-    assert result.expectations == 10
-    assert "test and pretraining" in result.detail
-
-
 def test_a_manifest_of_other_data_fails() -> None:
     result = by_name(FRAME, make_manifest(corpus(tasks=59)["task_id"], "made"))["manifest"]
     assert not result.passed and "is in no split" in result.detail

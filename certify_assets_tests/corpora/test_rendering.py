@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.corpora import rendering
 from certify_assets.corpora.rendering import Renderer, defuse, render_frame
-from certify_assets.corpora.schema import Step, clean_text, to_frame
+from certify_assets.corpora.schema import Step, to_frame
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import trajectory
 
@@ -156,49 +155,3 @@ def test_rows_are_rendered_in_their_order() -> None:
         Renderer().render(instruction, steps).text
         for instruction, steps in zip(frame["instruction"], frame["steps"], strict=True)
     ]
-
-
-def test_text_that_is_passed_over_is_what_the_search_would_leave() -> None:
-    from certify_assets.corpora import rendering
-
-    for code in range(0x250):
-        for text in (chr(code), f"a{chr(code)}|>", f"[INST]{chr(code)}", f"{chr(code)}<|x|>"):
-            searched = rendering._LINE_BREAKS.sub("\n", rendering.clean_text(text))
-            searched = rendering._UNSEEN.sub(
-                lambda match: f"\\u{{{ord(match.group()):x}}}", searched
-            )
-            searched = rendering._CHAT_MARKUP.sub(
-                lambda match: " >" if match.group() == ">" else f"{match.group()} ", searched
-            )
-            assert rendering.defuse(text) == searched
-
-
-@pytest.mark.slow
-def test_a_text_without_anything_to_replace_is_told_without_the_patterns() -> None:
-    def by_patterns(text: str) -> str:
-        text = rendering._LINE_BREAKS.sub("\n", clean_text(text))
-        text = rendering._UNSEEN.sub(lambda match: f"\\u{{{ord(match.group()):x}}}", text)
-        return rendering._CHAT_MARKUP.sub(
-            lambda match: " >" if match.group() == ">" else f"{match.group()} ", text
-        )
-
-    every = [f"a{chr(point)}b" for point in range(0x110000)]
-    assert [defuse(text) for text in every] == [by_patterns(text) for text in every]
-    marks = [
-        "<",
-        ">",
-        "|",
-        "/",
-        "[",
-        "]",
-        "INST",
-        "s",
-        "bos",
-        "think",
-        "tool_call",
-        "\n",
-        "\t",
-        " ",
-    ]
-    for text in (f"{a}{b}{c}{d}" for a in marks for b in marks for c in marks for d in marks):
-        assert defuse(text) == by_patterns(text)

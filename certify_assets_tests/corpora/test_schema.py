@@ -115,20 +115,6 @@ def test_a_file_that_is_no_table_of_trajectories_is_refused(tmp_path: Path) -> N
         read_trajectories(tmp_path / "typed.parquet")
 
 
-def test_a_truncated_file_is_refused(tmp_path: Path, rows: list[Trajectory]) -> None:
-    data = write_trajectories(tmp_path / "whole.parquet", to_frame(rows))
-    (tmp_path / "part.parquet").write_bytes(data[: len(data) // 2])
-    with pytest.raises(InputError, match="not a readable Parquet"):
-        read_trajectories(tmp_path / "part.parquet")
-
-
-def test_a_table_holds_the_texts_of_its_runs_and_no_copy() -> None:
-    run = trajectory(0, steps=(Step("look" * 100, "page" * 1000),))
-    (steps,) = to_frame([run])["steps"]
-    assert steps[0]["action"] is run.steps[0].action
-    assert steps[0]["observation"] is run.steps[0].observation
-
-
 def test_many_rows_are_written_and_checked_by_groups(tmp_path: Path) -> None:
     frame = to_frame(trajectory(row, task_id=f"t{row % 70}") for row in range(5000))
     data = write_trajectories(tmp_path / "a.parquet", frame)

@@ -12,13 +12,7 @@ from certify_assets.corpora.formats.base import Draft, Origin, Reading
 from certify_assets.corpora.formats.files import Tally
 from certify_assets.corpora.formats.labelling import Assessment
 from certify_assets.corpora.formats.span_messages import messages_of
-from certify_assets.corpora.formats.span_tree import (
-    Span,
-    SpanTree,
-    TraceRecords,
-    span_kind,
-    tool_messages,
-)
+from certify_assets.corpora.formats.span_tree import Span, SpanTree, TraceRecords, tool_messages
 from certify_assets.corpora.formats.spans import drafts_of_traces
 from certify_assets.corpora.formats.texts import Message
 from certify_assets.corpora.schema import Step
@@ -250,11 +244,6 @@ def test_messages_of_every_tool(shape: str, wrap: str) -> None:
 def test_values_that_are_no_list_of_messages(value: Any, message: Message) -> None:
     assert messages_of(value) == (message,)
     assert messages_of(None) == messages_of("") == ()
-
-
-def test_kinds_of_all_tools_are_one() -> None:
-    words = ["CHAT_MODEL", "LLM", "GENERATION", "chat", "execute_tool", "TOOL", None]
-    assert [span_kind(word) for word in words] == ["llm"] * 4 + ["tool"] * 2 + [""]
 
 
 @pytest.mark.parametrize(

@@ -259,9 +259,3 @@ def test_a_task_in_two_splits_is_refused(tmp_path: Path) -> None:
 def test_a_document_that_is_no_manifest_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ManifestError, match="manifest"):
         SplitManifest.from_dict(MANIFEST.to_dict() | change)
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": 3}'])
-def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises((InputError, ManifestError), match="manifest"):
-        stored(tmp_path, content)

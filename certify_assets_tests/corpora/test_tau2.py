@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 from typing import Any
 
@@ -240,17 +239,6 @@ def test_a_broken_simulation_costs_itself(tmp_path: Path) -> None:
     assert imported.frame["trajectory_id"].tolist() == ["s0", "s2"]
     assert imported.dropped == {"unreadable_record": 1}
     assert imported.frame["instruction"].all()
-
-
-def test_the_order_of_keys_does_not_matter(tmp_path: Path) -> None:
-    document = results([simulation("s0")], [task("0")], simulation_index=[])
-    (tmp_path / "x.json").write_text(json.dumps(document, sort_keys=True), "utf-8")
-    plain = read(write_json(tmp_path / "y" / "x.json", document)).frame
-    assert (
-        read(tmp_path / "x.json")
-        .frame.drop(columns="source_sha256")
-        .equals(plain.drop(columns="source_sha256"))
-    )
 
 
 def test_the_published_runs() -> None:

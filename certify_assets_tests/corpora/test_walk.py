@@ -4,7 +4,6 @@ import gzip
 import io
 import os
 import stat
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -85,31 +84,6 @@ def test_a_zip_cannot_fill_memory_and_a_broken_one_gives_what_it_has(tmp_path: P
     (tmp_path / "cut.zip").write_bytes((tmp_path / "bomb.zip").read_bytes()[:-30])
     tally = Tally()
     assert names(tmp_path / "cut.zip", tally) == [] and tally.dropped == {"file_broken_archive": 1}
-
-
-def test_an_encrypted_zip_is_counted_as_broken(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "runs.zip", "w") as archive:
-        archive.writestr("a.json", "{}")
-    content = bytearray((tmp_path / "runs.zip").read_bytes())
-    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        content[content.index(signature) + offset] |= 1
-    (tmp_path / "runs.zip").write_bytes(content)
-    tally = Tally()
-    assert names(tmp_path / "runs.zip", tally) == []
-    assert "encrypted" in tally.examples["file_broken_archive"]
-
-
-def test_an_archive_in_a_tar_is_counted(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "runs.tar", "w") as archive:
-        for name in ("inner.tar.gz", "one.json.gz"):
-            info = tarfile.TarInfo(name)
-            content = gzip.compress(b"{}")
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    tally = Tally()
-    files = list(FileSet([tmp_path / "runs.tar"], {".json"}, tally))
-    assert [file.read() for file in files] == [b"{}"]
-    assert tally.dropped == {"file_nested_archive": 1}
 
 
 def test_files_can_be_gone_through_again_and_are_counted_once(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, usable, words
+from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, usable
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.records import HEAD, is_object_with, json_value
 from certify_assets.corpora.formats.table import csv_rows
@@ -97,13 +97,6 @@ def _explain(file: SourceFile) -> str | None:
             "make a corpus of outcomes without trajectories, for its profile alone (true or false)"
         ),
     },
-    leak_fields=(
-        *words(
-            "summary_info valid logs trajectory_dir steps[].stats steps[].chat_messages judgments/"
-        ),
-        "annotations.csv: trajectory_success, trajectory_side_effect, trajectory_optimality, "
-        "trajectory_looping",
-    ),
 )
 def agent_reward_bench(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read cleaned runs and the labels of their annotators."""

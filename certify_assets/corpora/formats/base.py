@@ -162,8 +162,6 @@ class CorpusFormat:
         Kind of work, where all runs of the format share one.
     options : mapping of str to str
         Options beyond the common ones, with their meaning.
-    leak_fields : tuple of str
-        Fields of the source about the outcome or the solution; they are never rendered.
     explain : callable
         Why a file with such a suffix is not of this format and what to do, or None.
     label_source : str
@@ -177,7 +175,6 @@ class CorpusFormat:
     read: Reader
     domain: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
-    leak_fields: tuple[str, ...] = ()
     explain: Callable[[SourceFile], str | None] = _no_explanation
     label_source: str = "the source's own outcome"
 
@@ -189,7 +186,6 @@ def corpus_format(
     fits: Callable[[SourceFile], bool],
     domain: str = "",
     options: Mapping[str, str] | None = None,
-    leak_fields: tuple[str, ...] = (),
     explain: Callable[[SourceFile], str | None] = _no_explanation,
     label_source: str = "the source's own outcome",
 ) -> Callable[[Reader], CorpusFormat]:
@@ -207,7 +203,6 @@ def corpus_format(
             read=read,
             domain=domain,
             options=options or {},
-            leak_fields=leak_fields,
             explain=explain,
             label_source=label_source,
         )

@@ -7,14 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import (
-    Draft,
-    Files,
-    Reading,
-    contents,
-    corpus_format,
-    words,
-)
+from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, corpus_format
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.records import json_value
 from certify_assets.corpora.formats.texts import (
@@ -111,12 +104,6 @@ def _folder(file: SourceFile) -> str:
             "its own and for agents' errors"
         ),
     },
-    leak_fields=words(
-        "summary_info.json [].reward [].raw_reward [].terminated [].truncated "
-        "[].task_info [].stats [].profiling [].obs.chat_messages "
-        "[].agent_info.err_msg [].agent_info.stack_trace experiment.log exp_args.pkl "
-        "step_<n>.pkl.gz"
-    ),
 )
 def browsergym(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the run folders that hold a summary and steps."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from certify_assets.corpora.formats.base import Files, Origin, Reading, contents
@@ -27,7 +26,6 @@ _TABLES, _PARQUET, _LINES = (".csv", ".tsv"), (".parquet", ".pq"), (".jsonl", ".
 _KEY = re.compile(rb'"([A-Za-z_]{2,40})"\s*:')
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _BATCH_ROWS = 1024
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def snake(name: str) -> str:
@@ -140,16 +138,3 @@ def _of_page(document: Record, under: tuple[str, ...]) -> list[Any]:
         return [document]
     found = [item for key in under for item in listed(document.get(key))]
     return found if any(key in document for key in under) else [document]
-
-
-def nanoseconds(value: Any) -> int:
-    """Return a moment as the tools write it (ISO 8601, UTC where it names no zone); 0 without."""
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value.strip())
-        except ValueError:
-            return 0
-    if not isinstance(value, datetime):
-        return 0
-    moment = value if value.tzinfo else value.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000

@@ -88,17 +88,6 @@ def _fits(file: SourceFile) -> bool:
         "valid_exceptions": "types of exceptions, separated by commas, after which a reward "
         "counts all the same",
     },
-    leak_fields=(
-        *words(
-            "verifier_result exception_info step_results[].verifier_result "
-            "step_results[].exception_info agent_result stats verifier/reward.txt "
-            "verifier/reward.json verifier/test-stdout.txt verifier/test-stderr.txt "
-            "verifier/ctrf.json"
-        ),
-        "agent/trajectory.json steps[].extra",
-        "agent/trajectory.json final_metrics",
-        "agent/trajectory.json notes",
-    ),
 )
 def harbor(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the trials of jobs with their trajectories."""

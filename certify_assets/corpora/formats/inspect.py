@@ -150,12 +150,6 @@ def _members(file: SourceFile) -> list[str]:
         "where it is not given, P is .5",
         "agent": "agent of all runs; model and solver of the log where it is not given",
     },
-    leak_fields=words(
-        "results reductions samples[].target samples[].scores samples[].metadata "
-        "samples[].store samples[].events samples[].setup samples[].files "
-        "samples[].error samples[].limit summaries.json reductions.json "
-        "_journal/summaries"
-    ),
 )
 def inspect(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the samples of evaluation logs."""

@@ -10,13 +10,18 @@ from certify_assets.corpora.formats.export_records import (
     EXPORT_SUFFIXES,
     export_records,
     has_fields,
-    nanoseconds,
     snake,
 )
 from certify_assets.corpora.formats.labelling import Assessment
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.span_messages import messages_of, parsed
-from certify_assets.corpora.formats.span_tree import Span, TraceRecords, span_kind, tool_messages
+from certify_assets.corpora.formats.span_tree import (
+    Span,
+    TraceRecords,
+    nanoseconds,
+    span_kind,
+    tool_messages,
+)
 from certify_assets.corpora.formats.spans import TRACE_OPTIONS, TraceDefaults, drafts_of_traces
 from certify_assets.corpora.formats.texts import is_id, objects, text_of
 
@@ -66,10 +71,6 @@ def _fits(file: Any) -> bool:
         "llm_judge (EVAL) or any",
     },
     label_source="scores of the trace",
-    leak_fields=words(
-        "scores[] observations[type=EVALUATOR] observations[].metadata observations[].usage "
-        "metadata tags comments htmlPath"
-    ),
 )
 def langfuse(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read one run a trace."""

@@ -11,12 +11,17 @@ from certify_assets.corpora.formats.export_records import (
     EXPORT_SUFFIXES,
     export_records,
     has_fields,
-    nanoseconds,
 )
 from certify_assets.corpora.formats.labelling import Assessment
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.span_messages import messages_of, parsed
-from certify_assets.corpora.formats.span_tree import Span, TraceRecords, span_kind, tool_messages
+from certify_assets.corpora.formats.span_tree import (
+    Span,
+    TraceRecords,
+    nanoseconds,
+    span_kind,
+    tool_messages,
+)
 from certify_assets.corpora.formats.spans import TRACE_OPTIONS, TraceDefaults, drafts_of_traces
 from certify_assets.corpora.formats.texts import is_id, listed, mapping, objects, text_of
 
@@ -51,9 +56,6 @@ def _fits(file: Any) -> bool:
         "llm_judge (model, auto_eval) or any",
     },
     label_source="feedback on the trace",
-    leak_fields=words(
-        "feedback_stats extra reference_example_id tags events serialized feedback[]"
-    ),
 )
 def langsmith(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read one run a trace."""

@@ -66,9 +66,6 @@ def _fits(file: SourceFile) -> bool:
     fits=_fits,
     options=TRACE_OPTIONS,
     label_source="assessments of the traces, by default those of people",
-    leak_fields=words(
-        "info.assessments assessments[].feedback assessments[].expectation assessments[].rationale"
-    ),
 )
 def mlflow(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read traces with their spans and assessments."""

@@ -90,11 +90,6 @@ def _explain(file: SourceFile) -> str | None:
     fits=_fits,
     explain=_explain,
     label_source="tests of the instance, run by the SWE-bench harness on the agent's patch",
-    leak_fields=words(
-        "report test_result fine_grained_report error metrics metadata.details "
-        "instance.patch instance.test_patch instance.hints_text instance.FAIL_TO_PASS "
-        "instance.PASS_TO_PASS history[].extras resolved_ids unresolved_ids"
-    ),
 )
 def openhands(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the runs of every output file, with outcomes from reports."""

@@ -38,7 +38,6 @@ def _is_annotations(names: set[str]) -> bool:
     fits=_fits,
     options=TRACE_OPTIONS,
     label_source="annotations of the traces, or an attribute",
-    leak_fields=words("annotation_name annotator_kind result.label result.score"),
 )
 def openinference(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read spans, with the annotations of all files."""

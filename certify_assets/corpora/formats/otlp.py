@@ -14,7 +14,6 @@ from certify_assets.corpora.formats.base import (
     contents,
     corpus_format,
     usable,
-    words,
 )
 from certify_assets.corpora.formats.files import SourceFile, Tally
 from certify_assets.corpora.formats.records import HEAD, Record, json_records
@@ -42,10 +41,6 @@ def _fits(file: SourceFile) -> bool:
     fits=_fits,
     options=TRACE_OPTIONS,
     label_source="evaluations of the traces (gen_ai.evaluation.result), or an attribute",
-    leak_fields=words(
-        "gen_ai.evaluation.name gen_ai.evaluation.score.value gen_ai.evaluation.score.label "
-        "gen_ai.evaluation.explanation"
-    ),
 )
 def otlp(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read traces, whose spans may be in any number of requests, lines and files."""

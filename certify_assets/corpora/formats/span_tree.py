@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from certify_assets.corpora.formats.base import Origin, Reading
@@ -28,6 +28,7 @@ _KINDS = {
     "workflow": "chain",
 }
 _NAMED = 30
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,15 +76,18 @@ def span_kind(said: Any) -> str:
 
 
 def nanoseconds(value: Any) -> int:
-    """Return a time as nanoseconds: such a number, also as text, a datetime, or ISO 8601."""
+    """Return a time as nanoseconds: such a number, also as text, a datetime, or ISO 8601.
+
+    A time without a zone is UTC; what is no time is 0.
+    """
     if isinstance(value, str) and not value.isdecimal():
         try:
-            value = datetime.fromisoformat(value)
+            value = datetime.fromisoformat(value.strip())
         except ValueError:
             return 0
     if isinstance(value, datetime):
-        value = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return int(value.timestamp() * 1_000_000) * 1000
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
     return int(value) if str(value).isdecimal() and len(str(value)) < 25 else 0
 
 

@@ -13,7 +13,6 @@ from certify_assets.corpora.formats.base import (
     contents,
     corpus_format,
     excerpt,
-    words,
 )
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.records import Record
@@ -57,10 +56,6 @@ def _explain(file: SourceFile) -> str | None:
     fits=_fits,
     explain=_explain,
     label_source="tests of the instance, run by the SWE-bench harness on the submitted patch",
-    leak_fields=words(
-        "info history[].is_demo replay_config resolved resolved_ids unresolved_ids "
-        "empty_patch_ids error_ids model_patch"
-    ),
 )
 def swe_agent(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read trajectories, with outcomes from harness reports."""

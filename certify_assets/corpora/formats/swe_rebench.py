@@ -13,7 +13,6 @@ from certify_assets.corpora.formats.base import (
     Reading,
     corpus_format,
     excerpt,
-    words,
 )
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.records import parquet_rows
@@ -115,9 +114,6 @@ def _other(file: SourceFile) -> str:
     fits=_fits,
     explain=_explain,
     label_source="tests of the instance, run on the agent's patch",
-    leak_fields=words(
-        "gen_tests_correct pred_passes_gen_tests eval_logs exit_status model_patch generated_patch"
-    ),
 )
 def swe_rebench(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the rows of trajectory tables."""

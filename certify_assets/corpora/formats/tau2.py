@@ -20,7 +20,6 @@ from certify_assets.corpora.formats.base import (
     corpus_format,
     json_document,
     usable,
-    words,
 )
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.records import (
@@ -102,13 +101,6 @@ class _Found:
             "given"
         )
     },
-    leak_fields=words(
-        "simulations[].reward_info simulations[].termination_reason "
-        "simulations[].review simulations[].user_only_review "
-        "simulations[].hallucination_check simulations[].auth_classification "
-        "simulations[].info simulations[].messages[].raw_data simulation_index "
-        "tasks[].evaluation_criteria tasks[].description tasks[].initial_state"
-    ),
 )
 def tau2(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read result files and folders of simulations."""

@@ -15,7 +15,6 @@ from certify_assets.corpora.formats.base import (
     corpus_format,
     json_document,
     usable,
-    words,
 )
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.records import HEAD, Record, listed_records
@@ -72,10 +71,6 @@ def _is_list(head: bytes) -> bool:
     options={
         "domain": "prefix of task ids (retail, airline); read from the file where it is not given"
     },
-    leak_fields=words(
-        "reward info.reward_info info.task.actions info.task.outputs info.error "
-        "info.traceback info.source info.user_cost records"
-    ),
 )
 def taubench_v1(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the runs of every result list."""

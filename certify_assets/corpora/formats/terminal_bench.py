@@ -17,7 +17,6 @@ from certify_assets.corpora.formats.base import (
     corpus_format,
     excerpt,
     json_document,
-    words,
 )
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.texts import mapping, name_of, text_of
@@ -131,11 +130,6 @@ def _fits(file: SourceFile) -> bool:
     options={
         "agent": "agent of all runs; read from the path or run_metadata.json where it is not given"
     },
-    leak_fields=words(
-        "is_resolved parser_results failure_mode accuracy results[].is_resolved "
-        "results[].parser_results results[].failure_mode panes/post-test.txt "
-        "sessions/tests.log sessions/tests.cast commands.txt"
-    ),
 )
 def terminal_bench(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read trials with their terminal recordings."""
