@@ -268,9 +268,8 @@ def _trainer(
 
     checkpoints, steps, run_sha256 = saving
     on = Hardware.of(base.model)
-    weighted = len({row["weight"] for row in built}) > 1
     pairs = single_tokens(base.verdicts) if config.by_pairs else None
-    trainer = sft_trainer_class(weighted=weighted, pairs=pairs)(
+    trainer = sft_trainer_class(pairs)(
         model=model,
         args=sft_arguments(
             config, checkpoints, device=on.device, dtype=on.dtype, checkpoint_steps=steps

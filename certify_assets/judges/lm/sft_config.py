@@ -36,31 +36,19 @@ class SftConfig:
     accumulation: int = 4
     max_tokens: int = 5120
     seed: int = 42
-    # the paper gives none: those of the trainer
-    warmup_steps: int = 0
-    weight_decay: float = 0.0
     max_grad_norm: float = 1.0
-    # weight of a row with outcome 1 against one with outcome 0; the weights of all rows average 1
-    success_weight: float = 1.0
     gradient_checkpointing: bool = False
     objective: str = OBJECTIVES[0]
 
     def __post_init__(self) -> None:
         words = "the {name} of fine-tuning"
         require_whole(self, words, rank=1, alpha=1, batch_size=1, accumulation=1, max_tokens=1)
-        names = ("epochs", "learning_rate", "max_grad_norm", "success_weight")
-        require_positive(self, words, *names)
+        require_positive(self, words, "epochs", "learning_rate", "max_grad_norm")
         require_objective(self.objective)
         if not 0 <= self.dropout < 1:
             raise InputError(
                 f"the dropout of fine-tuning is {self.dropout!r}; give a number from 0 to below 1."
             )
-
-    @classmethod
-    def compact(cls, *, epochs: float = 4.0, max_tokens: int = 1024) -> SftConfig:
-        """Return settings for the compact model."""
-        # the paper's learning rate is for four billion parameters and would not move this model
-        return cls(epochs=epochs, learning_rate=2e-3, max_tokens=max_tokens)
 
     @property
     def by_pairs(self) -> bool:
@@ -98,30 +86,26 @@ class TrainingRow(TypedDict):
 
     input_ids: list[int]
     labels: list[int]
-    weight: float
 
 
 def training_rows(
     rows: Sequence[SftRow], verdicts: VerdictTokens, config: SftConfig
 ) -> list[TrainingRow]:
-    """Return token ids, labels on the verdict's tokens alone, and weights that average 1."""
+    """Return token ids, and labels on the verdict's tokens alone."""
     if not rows:
         raise InputError(
             "there are no rows to fine-tune on; give labelled trajectories of the SFT split."
         )
     for place, row in enumerate(rows):
         _check(place, row, verdicts, config)
-    weights = [config.success_weight if row.outcome else 1.0 for row in rows]
-    mean = sum(weights) / len(weights)
     built: list[TrainingRow] = []
-    for row, weight in zip(rows, weights, strict=True):
+    for row in rows:
         verdict = verdicts.success if row.outcome else verdicts.fail
         prompt = row.prompt.ids
         built.append(
             {
                 "input_ids": [*prompt, *verdict],
                 "labels": [IGNORED] * len(prompt) + list(verdict),
-                "weight": weight / mean,
             }
         )
     return built

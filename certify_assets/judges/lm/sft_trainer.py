@@ -1,4 +1,4 @@
-"""TRL's SFT trainer with weighted rows, no pickles, no model card and no telemetry."""
+"""TRL's SFT trainer with packed rows, no pickles, no model card and no telemetry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ class _TrainingBatch(TypedDict):
 
     input_ids: Tensor
     labels: Tensor
-    weight: Tensor
     attention_mask: NotRequired[Tensor]
     position_ids: NotRequired[Tensor]
     bounds: NotRequired[Tensor]
@@ -30,7 +29,7 @@ class _TrainingBatch(TypedDict):
 
 
 def collate(rows: Sequence[TrainingRow]) -> _TrainingBatch:
-    """Pad rows on the right; every row keeps its labels and its weight."""
+    """Pad rows on the right; every row keeps its labels."""
     import torch
 
     width = max(len(row["input_ids"]) for row in rows)
@@ -42,21 +41,18 @@ def collate(rows: Sequence[TrainingRow]) -> _TrainingBatch:
         "input_ids": padded((row["input_ids"] for row in rows), 0),
         "attention_mask": padded(([1] * len(row["input_ids"]) for row in rows), 0),
         "labels": padded((row["labels"] for row in rows), IGNORED),
-        "weight": torch.tensor([row["weight"] for row in rows], dtype=torch.float32),
     }
 
 
 def collate_packed(rows: Sequence[TrainingRow]) -> _TrainingBatch:
-    """Put rows into one sequence; each label carries the weight of its row."""
+    """Put rows into one sequence."""
     import torch
 
     packed = pack([row["input_ids"] for row in rows])
-    weights = [row["weight"] for row in rows for _ in row["input_ids"]]
     return {
         "input_ids": packed.ids,
         "position_ids": packed.positions,
         "labels": torch.tensor([[label for row in rows for label in row["labels"]]]),
-        "weight": torch.tensor([weights], dtype=torch.float32),
         "bounds": packed.bounds,
         "longest": packed.longest,
     }
@@ -88,9 +84,7 @@ def packed_loss(model: Any, inputs: _TrainingBatch, tokens: Any = None) -> Any:
         losses = torch.nn.functional.cross_entropy(
             logits, inputs["labels"][0, places], reduction="none"
         )
-    return (inputs["weight"][0, places] * losses).sum() / (
-        len(places) if tokens is None else tokens
-    )
+    return losses.sum() / (len(places) if tokens is None else tokens)
 
 
 def pair_loss(model: Any, inputs: _TrainingBatch, verdicts: tuple[int, int]) -> Any:
@@ -143,8 +137,9 @@ def sft_arguments(
             train_sampling_strategy="sequential" if pairs else "random",
             learning_rate=config.learning_rate,
             lr_scheduler_type="cosine",
-            warmup_steps=config.warmup_steps,
-            weight_decay=config.weight_decay,
+            # the paper gives no warmup and no decay: those of the trainer
+            warmup_steps=0,
+            weight_decay=0.0,
             max_grad_norm=config.max_grad_norm,
             per_device_train_batch_size=config.step_rows if pairs else config.batch_size,
             gradient_accumulation_steps=1 if pairs else config.accumulation,
@@ -172,7 +167,7 @@ def sft_arguments(
         )
 
 
-def sft_trainer_class(*, weighted: bool, pairs: tuple[int, int] | None = None) -> Any:
+def sft_trainer_class(pairs: tuple[int, int] | None = None) -> Any:
     """Return the trainer's class; TRL is imported here. `pairs`: tokens of the two verdicts."""
     from trl.trainer.sft_trainer import SFTTrainer
 
@@ -192,22 +187,12 @@ def sft_trainer_class(*, weighted: bool, pairs: tuple[int, int] | None = None) -
                 return packed_loss(
                     inner_model(self.accelerator.unwrap_model(model)), inputs, num_items_in_batch
                 )
-            weight = inputs.pop("weight")
-            if not weighted:
-                return super().compute_loss(
-                    model,
-                    inputs,
-                    return_outputs=return_outputs,
-                    num_items_in_batch=num_items_in_batch,
-                )
-            found = model(**inputs, use_cache=False, fused_lm_head=True)
-            tokens = (
-                (inputs["labels"] != IGNORED).sum()
-                if num_items_in_batch is None
-                else num_items_in_batch
+            return super().compute_loss(
+                model,
+                inputs,
+                return_outputs=return_outputs,
+                num_items_in_batch=num_items_in_batch,
             )
-            # log_probs is 0 where no label is
-            return -(weight[:, None] * found.log_probs).sum() / tokens
 
     return VerdictTrainer
 
