@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -225,7 +225,9 @@ def _side_panels(source: PageSource, certificate: Certificate, name: str) -> lis
     if first:
         panels.append(_score_panel(source))
     if certificate.certified and source.test is not None and np.isfinite(source.test.scores).any():
-        panels.append(_histogram_panel(certificate, source.test, name=f"{name}test"))
+        spread = _histogram_panel(certificate, source.test, name=f"{name}test")
+        # alone in its row where there is no second side
+        panels.append(spread if len(source.sides) > 1 else replace(spread, layout="lead"))
     return panels
 
 
