@@ -8,7 +8,6 @@ import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -55,8 +54,6 @@ BREAK_SECONDS = 1800.0
 #: latest pairs of labels that a reviewer's pace is of, and the fewest that make one
 _PACE_LABELS, _PACE_LEAST = 50, 5
 _LEASE_SECONDS = 600.0
-#: runs of one batch that could not be read before the others are no longer tried
-_PATIENCE = 5
 _DECIDING = ("decisions.parquet", "pooled.json", "audit.json", "closing.json")
 
 
@@ -253,8 +250,7 @@ class ReviewSession:
                     run = self._run(view, reviewer, name)
                 except (InputError, IntegrityError) as error:
                     # one run that cannot be shown must not stand in the way of the others
-                    batch = view.queue.frame.iloc[view.rows[name]]["batch"]
-                    self._set_aside(view, name, batch, str(error))
+                    self._unreadable[name] = str(error)
                     continue
                 self._shown[name] = (reviewer, time.monotonic())
                 self._seen.add((reviewer, name))
@@ -325,16 +321,11 @@ class ReviewSession:
         return now
 
     def _run(self, view: _View, reviewer: str, name: str) -> Trajectory:
-        """Return a run of the queue, or a known one, which takes as long."""
+        """Return a run of the queue, or a known one."""
         frame, mine = view.asked.frame, self._open.get(reviewer, {})
         rows = frame[frame["trajectory_id"] == name]
         if self._gold is None or not mine.get(name, not len(rows)):
             return self._lookup.find(rows.iloc[0]["batch"], name)
-        coming = next((one for one in view.queue.frame["trajectory_id"] if one not in mine), "")
-        for row in frame[frame["trajectory_id"] == coming].to_dict("records"):
-            # read for nothing: an answer without a look into a table would come sooner
-            with suppress(InputError, IntegrityError):
-                self._lookup.find(row["batch"], coming)
         return self._gold.runs[name]
 
     def _queued(
@@ -535,12 +526,6 @@ class ReviewSession:
                     pass
                 self._explained[name] = found
             return self._explained[name]
-
-    def _set_aside(self, view: _View, name: str, batch: str, why: str) -> None:
-        """Note that a run cannot be shown, and after several the rest of its batch."""
-        names = view.queue.frame.loc[view.queue.frame["batch"] == batch, "trajectory_id"]
-        before = sum(other in self._unreadable for other in names)
-        self._unreadable |= dict.fromkeys(names if before >= _PATIENCE else [name], why)
 
     def _leased(self, name: str, reviewer: str) -> bool:
         who, since = self._shown.get(name, (reviewer, 0.0))

@@ -47,8 +47,8 @@ finally:
 """
 #: name of a world, and a command in it
 _COMMANDS = {
-    "import": ("certified", "corpus import more.jsonl --name other --no-rl"),
-    "replace": ("certified", "corpus import more.jsonl --name c --replace --no-rl"),
+    "import": ("certified", "corpus import more.jsonl --name other --set rl=false"),
+    "replace": ("certified", "corpus import more.jsonl --name c --replace --set rl=false"),
     "train": ("certified", "judge train c --judge combined"),
     "score": ("certified", "judge score c"),
     "deploy": ("certified", "ops deploy c lexical --draw-seed 5"),
@@ -74,7 +74,8 @@ def _stored(root: Path) -> dict[str, bytes]:
     return {
         key.as_posix(): path.read_bytes()
         for key, path in found.items()
-        if key.parts[0] not in _BESIDE and not key.name.startswith(".")
+        # scores of a part of a batch, which a kill may leave and nothing reads
+        if key.parts[0] not in _BESIDE and "shares" not in key.parts and key.name[0] != "."
     }
 
 
