@@ -259,8 +259,9 @@ def load_decisions(corpus: Corpus) -> pd.DataFrame:
     ]
     if not tables:
         return no_decisions()
-    # a year has many small tables: converted at once, and those that wait for a closing corrected
-    every = pa.concat_tables(tables).to_pandas()
+    # a year has many small tables: converted at once, and those that wait for a closing corrected;
+    # a column of a refused batch may be empty, and has no type then
+    every = pa.concat_tables(tables, promote_options="default").to_pandas()
     ends = np.cumsum([len(table) for table in tables]).tolist()
     waits = (every["decision"] == PROVISIONAL).to_numpy()
     parts = [
