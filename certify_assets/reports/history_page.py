@@ -22,12 +22,7 @@ from certify_assets.reports.wording import (
 )
 
 if TYPE_CHECKING:
-    from certify_assets.operations.history import (
-        HistoryStep,
-        OperationHistory,
-        SideHistory,
-        SpentDelta,
-    )
+    from certify_assets.operations.history import HistoryStep, OperationHistory, SideHistory
     from certify_assets.storage.store import Store
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 250, 58, 16, 24, 40
@@ -117,37 +112,6 @@ def error_history(steps: Sequence[HistoryStep]) -> str:
         f"Realised error and budget: {'; '.join(said) or 'no labels yet'}.",
         classes="plot",
     )
-
-
-def spending_history(claims: Sequence[SpentDelta], *, first: float, promised: float) -> str:
-    """Draw δ of all certificates so far, cumulated, under the declared total."""
-    top = _rounded(1.05 * (first + promised))
-    totals = [first]
-    for item in claims:
-        totals.append(totals[-1] + item.delta)
-    parts = _frame(list(range(len(totals))), top)
-    width = min(40.0, 0.6 * _SPAN / len(totals))
-    for place, total in enumerate(totals):
-        x, y = _x(place, len(totals)), _y(total / top)
-        before = _y((totals[place - 1] if place else 0.0) / top)
-        parts.append(
-            f'<rect x="{x - width / 2:.1f}" y="{before:.1f}" width="{width:.1f}" '
-            f'height="{_TOP + _TALL - before:.1f}" fill="{svg.GRID}"/>'
-        )
-        parts.append(
-            f'<rect x="{x - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" '
-            f'height="{before - y:.1f}" fill="{svg.SHARE}"/>'
-        )
-    y = _y((first + promised) / top)
-    parts.append(
-        f'<path d="M{_LEFT} {y:.1f}h{_SPAN}" stroke="{svg.BUDGET}" stroke-width="1.6" '
-        'stroke-dasharray="6 3"/>'
-    )
-    label = (
-        f"δ spent: {totals[-1]:.4g} of {first + promised:.4g} declared, by the first certificate "
-        f"and {len(claims)} later ones."
-    )
-    return svg.inline_svg("".join(parts), _BOX, label, classes="plot")
 
 
 def _rounded(top: float) -> float:
@@ -245,16 +209,6 @@ def render_history(history: OperationHistory, *, home: str = "") -> str:
             "confidence sequence (band); dashed the budget; a cross "
             "where the monitor raised an alarm.",
         },
-        {
-            "heading": "Confidence spent",
-            "markup": spending_history(
-                history.claims, first=history.first_delta, promised=history.promised
-            ),
-            "caption": (
-                "δ of the deployed judge's first certificate, and of each later one and each "
-                "recertification, added up, a side and budget; dashed the most that was declared."
-            ),
-        },
     ]
     return render(
         "history.html",
@@ -268,7 +222,11 @@ def render_history(history: OperationHistory, *, home: str = "") -> str:
             ("later certificates and recertifications", count(len(history.claims))),
             ("alarms", count(len(history.alarms))),
             ("δ spent by them", compact(history.spent)),
-            ("δ spent in all", compact(history.first_delta + history.spent)),
+            (
+                "δ spent in all, of what is declared",
+                f"{compact(history.first_delta + history.spent)} of "
+                f"{compact(history.first_delta + history.promised)}",
+            ),
         ],
         panels=panels,
         columns=COLUMNS,
