@@ -1,7 +1,7 @@
 """The compact model behind HTTP, as vLLM serves one: `python -m …compact_server PORT`.
 
 It answers `/v1/completions` with the log-probabilities of the next token that the model really
-gives, so that a parity test compares two readings of the same weights. A server of its own where
+gives, so that two readings of the same weights can be compared. A server of its own where
 vLLM, which takes minutes to start, would be too much.
 """
 
