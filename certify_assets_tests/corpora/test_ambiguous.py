@@ -10,7 +10,6 @@ from certify_assets.cli import main
 from certify_assets.corpora.formats import import_corpus
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.records import json_value, one_object
-from certify_assets.corpora.formats.swe_reports import parse_object
 from certify_assets.errors import UnreadableFileError
 
 GOOD = '{"task_id": "a", "text": "x", "outcome": 1}'
@@ -57,7 +56,7 @@ def test_an_outcome_that_is_exactly_0_or_1_is_kept(tmp_path: Path, written: str)
 
 def test_every_reader_of_documents_refuses_a_key_twice() -> None:
     text = '{"resolved": [], "resolved": ["a"]}'
-    assert "twice" in one_object(text) and "twice" in parse_object(text.encode())
+    assert "twice" in one_object(text)
     with pytest.raises(ValueError, match="twice"):
         json_value(text.encode())
     assert one_object('{"n": 1e-400}') == {"n": 5e-324}

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from certify_assets.corpora.formats.records import decode, one_object
 from certify_assets.corpora.formats.swe_reports import (
     Report,
     Unlabelled,
     issue_text,
-    parse_object,
     run_name,
     task_of,
 )
@@ -82,9 +82,9 @@ def test_what_a_report_says() -> None:
     ],
 )
 def test_what_is_no_object(data: bytes, problem: str) -> None:
-    found = parse_object(data)
+    found = one_object(decode(data))
     assert isinstance(found, str) and found.startswith(problem)
-    assert parse_object(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
+    assert one_object(decode(b'\xef\xbb\xbf{"a": 1}')) == {"a": 1}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
@@ -11,20 +12,19 @@ from certify_assets.corpora.formats.base import Draft, Files, Reading, contents,
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.records import json_value
 from certify_assets.corpora.formats.texts import (
-    THRESHOLD_HELP,
     Turn,
     is_list_of_objects,
     mapping,
     message_text,
     objects,
     page_text,
-    reward_outcome,
     steps_of_turns,
     switch,
     text_of,
-    threshold_of,
 )
+from certify_assets.errors import InputError
 
+_TOLERANCE = 1e-6
 _STEPS, _SUMMARY = "steps_info.json", "summary_info.json"
 _SUMMARY_KEYS = frozenset({"n_steps", "cum_reward"})
 _HEAD = 1 << 16
@@ -98,7 +98,9 @@ def _folder(file: SourceFile) -> str:
     explain=_explain,
     label_source="reward of the harness (cum_reward) against a threshold",
     options={
-        "success_threshold": THRESHOLD_HELP,
+        "success_threshold": (
+            "smallest cum_reward that is a success (a number above 0; 1 where it is not given)"
+        ),
         "keep_errors": (
             "judge runs with an err_msg by their reward (true or false); the harness sets it for "
             "its own and for agents' errors"
@@ -127,7 +129,7 @@ def browsergym(files: Files, reading: Reading) -> Iterator[Draft]:
 
 
 def _summaries(files: Files, reading: Reading) -> dict[str, _Summary]:
-    threshold, keep_errors = threshold_of(reading.options), switch(reading.options, "keep_errors")
+    threshold, keep_errors = _threshold_of(reading.options), switch(reading.options, "keep_errors")
     summaries: dict[str, _Summary] = {}
     for file, data in contents(files.matching(f"*{_SUMMARY}*"), reading):
         if _file_name(file) != _SUMMARY:
@@ -151,7 +153,7 @@ def _summary(file: SourceFile, summary: Any, threshold: float, keep_errors: bool
     if summary.get("err_msg") is not None and not keep_errors:
         broke = "says that the run broke down (err_msg); see the option keep_errors."
         return _Summary(None, "infrastructure_error", f"{file.name} {broke}")
-    outcome = reward_outcome(summary, threshold)
+    outcome = _reward_outcome(summary, threshold)
     if isinstance(outcome, str):
         return _Summary(None, "bad_outcome", f"{file.name} cannot be used: {outcome}.")
     return _Summary(outcome)
@@ -233,3 +235,25 @@ def _tree_text(tree: Any) -> str:
         for role, name in pairs
         if isinstance(role, str) and isinstance(name, str) and name
     )
+
+
+def _threshold_of(options: Mapping[str, Any]) -> float:
+    """Return the option success_threshold."""
+    value = options.get("success_threshold", 1)
+    try:
+        threshold = float(value)
+    except (TypeError, ValueError):
+        threshold = math.nan
+    if isinstance(value, bool) or not math.isfinite(threshold) or threshold <= 0:
+        raise InputError(f"the option success_threshold is {value!r}; give a number above 0.")
+    return threshold
+
+
+def _reward_outcome(summary: Mapping[str, Any], threshold: float) -> int | str | None:
+    """Return whether cum_reward reaches the threshold, None without one, words if no number."""
+    reward = summary.get("cum_reward")
+    if reward is None or (isinstance(reward, float) and math.isnan(reward)):
+        return None
+    if isinstance(reward, bool) or not isinstance(reward, int | float):
+        return f"its cum_reward is {str(reward)[:40]!r}, not a number"
+    return int(reward >= threshold - _TOLERANCE)

@@ -243,15 +243,12 @@ def _roots(paths: Sequence[Path]) -> list[tuple[str, Path]]:
         {Path(os.path.abspath(path)) for path in paths},  # noqa: PTH100 - links are not followed
         key=lambda path: (path.name, path.as_posix()),
     )
-    names = Counter(path.name for path in unique)
-    labels = [path.name if names[path.name] == 1 else "/".join(path.parts[-2:]) for path in unique]
-    repeated = Counter(labels)
-    seen: Counter[str] = Counter()
-    for position, label in enumerate(labels):
-        seen[label] += 1
-        if repeated[label] > 1:
-            labels[position] = f"{label}#{seen[label]}"
-    return list(zip(labels, unique, strict=True))
+    labels = [(path.name, "/".join(path.parts[-2:]), path.as_posix()) for path in unique]
+    used = Counter(label for all_of_path in labels for label in dict.fromkeys(all_of_path))
+    return [
+        (next(label for label in all_of_path if used[label] == 1), path)
+        for all_of_path, path in zip(labels, unique, strict=True)
+    ]
 
 
 def _suffix(name: str) -> str:

@@ -83,11 +83,7 @@ def _fits(file: SourceFile) -> bool:
     suffixes=(".json",),
     fits=_fits,
     label_source="verifier of the task, run by the harness in the container after the agent",
-    options={
-        "reward": "name of the reward that counts, where a verifier gives several",
-        "valid_exceptions": "types of exceptions, separated by commas, after which a reward "
-        "counts all the same",
-    },
+    options={"reward": "name of the reward that counts, where a verifier gives several"},
 )
 def harbor(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the trials of jobs with their trajectories."""
@@ -138,9 +134,7 @@ def _run(
         reading.drop("no_label", f"{first.name} has no result.json of its trial next to it.")
         return
     instruction, steps = run_of_documents([part.document for part in parts], reading)
-    named = str(reading.options.get("valid_exceptions") or "").replace(" ", "").split(",")
-    valid = _AGENTS_OWN.union(filter(None, named))
-    if infrastructure := [name for name in trial.exceptions if name not in valid]:
+    if infrastructure := [name for name in trial.exceptions if name not in _AGENTS_OWN]:
         reading.drop(
             "infrastructure_error",
             f"{trial.file} ended with {infrastructure[0]}; its reward is not valid.",

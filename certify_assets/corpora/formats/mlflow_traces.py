@@ -214,21 +214,16 @@ def _assessments(info: Mapping[str, Any], trace_id: str, reading: Reading) -> It
         source = mapping(record.get("source"))
         kind = text_of(source.get("source_type")).lower()
         feedback = mapping(record.get("feedback"))
-        expected = mapping(record.get("expectation"))
-        name = text_of(record.get("assessment_name") or record.get("name"))
         if record.get("valid") is False:
             reading.notes["assessments that others replace"] += 1
         elif feedback.get("error") is not None:
             reading.notes["assessments that ended in an error"] += 1
-        # what was expected is no judgement of the run, unless it is asked for by its name
-        elif feedback or (expected and name == reading.options.get("label")):
-            value = feedback.get("value", expected.get("value"))
-            if value is None and "serialized_value" in expected:
-                value = parsed(mapping(expected["serialized_value"]).get("value"))
+        # what was expected is no judgement of the run
+        elif feedback:
             yield Assessment(
                 trace_id=trace_id,
                 span_id=text_of(record.get("span_id")),
-                name=name,
-                value=value,
+                name=text_of(record.get("assessment_name") or record.get("name")),
+                value=feedback.get("value"),
                 source="llm_judge" if kind == "ai_judge" else kind,
             )

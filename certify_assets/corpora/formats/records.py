@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.errors import InputError
 from certify_assets.files import apart_from_0_and_1, unique_keys
-from certify_assets.work import WorkStage, under_way
 
 HEAD = 1 << 16
 _LINE = re.compile(r"[^\s][^\n]*")
@@ -76,16 +74,10 @@ def iter_lines(data: bytes) -> Iterator[tuple[int, Record | str]]:
     text = decode(data)
     number, counted = 1, 0
     # a file of empty lines would fill memory if all lines were cut out before the first is read
-    with parsing(text) as stage:
-        for match in _LINE.finditer(text):
-            number += text.count("\n", counted, match.start())
-            counted = stage.done = match.start()
-            yield number, one_object(match[0].strip())
-
-
-def parsing(text: str) -> AbstractContextManager[WorkStage]:
-    """Have a file shown of which all is in memory, and the records are taken out of it."""
-    return under_way(WorkStage("reading its records", len(text), in_bytes=True))
+    for match in _LINE.finditer(text):
+        number += text.count("\n", counted, match.start())
+        counted = match.start()
+        yield number, one_object(match[0].strip())
 
 
 def json_records(data: bytes) -> Iterator[tuple[int, Record | str]]:

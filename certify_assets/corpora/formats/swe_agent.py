@@ -15,7 +15,7 @@ from certify_assets.corpora.formats.base import (
     excerpt,
 )
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.records import Record
+from certify_assets.corpora.formats.records import Record, decode, one_object
 from certify_assets.corpora.formats.swe_reports import (
     FileRun,
     Outcomes,
@@ -23,7 +23,6 @@ from certify_assets.corpora.formats.swe_reports import (
     draft_of,
     issue_text,
     parents,
-    parse_object,
     run_name,
     task_of,
 )
@@ -97,10 +96,10 @@ def _task(file: SourceFile) -> str:
 
 
 def _run(data: bytes) -> FileRun | str:
-    record = parse_object(data)
+    record = one_object(decode(data))
     if isinstance(record, str):
         return record
-    if not isinstance(record, dict) or not isinstance(record.get("trajectory"), list):
+    if not isinstance(record.get("trajectory"), list):
         return "it is no object with a trajectory"
     if not is_list_of_objects(record["trajectory"]):
         return "its trajectory is not a list of steps"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, words
 from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.records import Record, json_value
+from certify_assets.corpora.formats.records import decode, is_object_with, one_object
 from certify_assets.corpora.schema import Step
 
 _NEW_ID = re.compile(r"([^/\s]+?)(?:/|__)([^/\s]+?)(?::pr-|_pr-)(\d+)")
@@ -220,22 +220,11 @@ def draft_of(
         )
 
 
-def parse_object(data: bytes) -> Record | list[Any] | str:
-    """Parse a file that holds one JSON object or list; what is wrong with it is a sentence."""
-    try:
-        value = json_value(data)
-    except ValueError as error:
-        return str(error)
-    return (
-        value if isinstance(value, dict | list) else f"it is {type(value).__name__}, not an object"
-    )
-
-
 def _reports(files: Files, reading: Reading) -> Iterator[Report]:
     for file, data in contents(files.matching("*.json", "*.json.gz"), reading):
-        if b'"resolved' not in data:
+        if b'"resolved' not in data or not is_object_with(data, ()):
             continue
-        document = parse_object(data)
+        document = one_object(decode(data))
         if isinstance(document, str):
             reading.sha256(file)
             reading.drop(
@@ -243,7 +232,7 @@ def _reports(files: Files, reading: Reading) -> Iterator[Report]:
                 f"{file.name} seems to hold outcomes and cannot be read: {document}; fetch it "
                 "again.",
             )
-        elif isinstance(document, dict) and (report := _report(file.name, document)):
+        elif report := _report(file.name, document):
             reading.sha256(file)
             yield report
 

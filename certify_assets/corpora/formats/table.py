@@ -20,13 +20,7 @@ from certify_assets.corpora.formats.base import (
     words,
 )
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.records import (
-    Record,
-    iter_lines,
-    parquet_names,
-    parquet_rows,
-    parsing,
-)
+from certify_assets.corpora.formats.records import Record, iter_lines, parquet_names, parquet_rows
 from certify_assets.corpora.formats.texts import text_of
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
@@ -34,7 +28,6 @@ from certify_assets.tables.columns import likely_column, matched, refuse_repeate
 from certify_assets.tables.delimited import decoded, is_separator_line, long_fields, separator_of
 from certify_assets.tables.sheets import sheet_rows
 from certify_assets.tables.text_column import OutcomeColumn
-from certify_assets.work import WorkStage
 
 _FIELDS = words("task_id outcome text steps trajectory_id agent attempt instruction")
 #: what a column of each field may be called otherwise
@@ -284,16 +277,10 @@ def csv_rows(file: SourceFile, wanted: AbstractSet[str]) -> tuple[tuple[str, ...
 
 
 def _csv_records(file: SourceFile, text: str, separator: str) -> Iterator[_Row]:
-    with parsing(text) as stage:
-        yield from _csv_cells(file, text, separator, stage)
-
-
-def _csv_cells(file: SourceFile, text: str, separator: str, stage: WorkStage) -> Iterator[_Row]:
-    stream = io.StringIO(text, newline="")
-    reader = csv.reader(stream, delimiter=separator, strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     header: list[str] | None = None
     while True:
-        first, stage.done = reader.line_num + 1, stream.tell()
+        first = reader.line_num + 1
         try:
             with long_fields():
                 cells = next(reader)

@@ -11,7 +11,6 @@ from certify_assets.corpora.formats.base import Reading, excerpt
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
-THRESHOLD_HELP = "smallest cum_reward that is a success (a number above 0; 1 where it is not given)"
 _TOLERANCE = 1e-6
 
 
@@ -190,28 +189,6 @@ def full_reward(reward: Any) -> int | None:
     if isinstance(reward, bool) or not isinstance(reward, int | float) or math.isnan(reward):
         return None
     return int(abs(reward - 1.0) <= _TOLERANCE)
-
-
-def threshold_of(options: Mapping[str, Any]) -> float:
-    """Return the option success_threshold."""
-    value = options.get("success_threshold", 1)
-    try:
-        threshold = float(value)
-    except (TypeError, ValueError):
-        threshold = math.nan
-    if isinstance(value, bool) or not math.isfinite(threshold) or threshold <= 0:
-        raise InputError(f"the option success_threshold is {value!r}; give a number above 0.")
-    return threshold
-
-
-def reward_outcome(summary: Mapping[str, Any], threshold: float) -> int | str | None:
-    """Return whether cum_reward reaches the threshold, None without one, words if no number."""
-    reward = summary.get("cum_reward")
-    if reward is None or (isinstance(reward, float) and math.isnan(reward)):
-        return None
-    if isinstance(reward, bool) or not isinstance(reward, int | float):
-        return f"its cum_reward is {str(reward)[:40]!r}, not a number"
-    return int(reward >= threshold - _TOLERANCE)
 
 
 def switch(options: Mapping[str, Any], name: str) -> bool:
