@@ -42,7 +42,7 @@ class SplitManifest:
     """Which task belongs to which split, and everything needed to compute that again."""
 
     corpus: str
-    # a key of `PROFILES` or "custom"
+    # a key of `PROFILES`
     profile: str
     seed: int
     shares: Mapping[str, int | float]
@@ -136,7 +136,6 @@ def make_manifest(
     seed: int = 42,
     pinned_sft: Iterable[str] | None = None,
     *,
-    shares: Mapping[str, float] | None = None,
     train_rl: bool = True,
     universe: Iterable[str] = (),
 ) -> SplitManifest:
@@ -154,8 +153,12 @@ def make_manifest(
         if pinned_sft is None
         else _tasks(pinned_sft)
     )
-    wanted = _shares(profile, shares)
-    floor = _CAL_TASKS if profile == "certify" and shares is None else 0
+    if profile not in PROFILES:
+        raise InputError(
+            f"there is no split profile {profile!r}; choose one of {', '.join(sorted(PROFILES))}."
+        )
+    wanted = dict(PROFILES[profile])
+    floor = _CAL_TASKS if profile == "certify" else 0
     if unknown := pinned - own - others:
         raise InputError(
             f"corpus {corpus} has no task {min(unknown)!r} to pin to SFT; pin tasks that it has."
@@ -166,7 +169,7 @@ def make_manifest(
         pinned = set()
     manifest = SplitManifest(
         corpus=corpus,
-        profile="custom" if shares is not None else profile,
+        profile=profile,
         seed=seed,
         shares=wanted,
         train_rl=train_rl,
@@ -376,34 +379,6 @@ def _largest_remainder(total: int, shares: Mapping[str, float]) -> dict[str, int
     ]:
         sizes[name] += 1
     return sizes
-
-
-def _shares(profile: str, shares: Mapping[str, float] | None) -> dict[str, float]:
-    if shares is None:
-        if profile not in PROFILES:
-            raise InputError(
-                f"there is no split profile {profile!r}; choose one of "
-                f"{', '.join(sorted(PROFILES))} or give shares."
-            )
-        return dict(PROFILES[profile])
-    if unknown := sorted(set(shares) - set(SPLITS)):
-        raise InputError(
-            f"there is no split {unknown[0]!r} to give a share; name {', '.join(SPLITS)}."
-        )
-    values = {name: shares.get(name, 0) for name in SPLITS}
-    if any(
-        type(value) not in (int, float) or not 0 <= value < float("inf")
-        for value in values.values()
-    ):
-        raise InputError(
-            f"the shares {dict(shares)} are not numbers of at least 0; give relative shares "
-            "such as 25, 10, 40, 25."
-        )
-    if not (values["cal"] > 0 and values["test"] > 0):
-        raise InputError(
-            "CAL or TEST has no share; a certificate needs the first and its audit the second."
-        )
-    return values
 
 
 def _tasks(task_ids: Iterable[str]) -> set[str]:

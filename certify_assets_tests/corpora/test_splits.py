@@ -97,18 +97,6 @@ def test_the_assignment_is_pinned() -> None:
     assert make_manifest(manifest.assignment, "c", seed=8).assignment != manifest.assignment
 
 
-def test_own_shares() -> None:
-    assert sizes(20, shares={"cal": 1, "test": 1}) == {"cal": 10, "test": 10}
-    assert make_manifest("abcdefgh", "c", shares={"cal": 0.5, "test": 0.5}).profile == "custom"
-    for shares, words in (
-        ({"cal": 1}, "CAL or TEST has no share"),
-        ({"cal": 1, "dev": 1}, "no split 'dev'"),
-        ({"cal": -1, "test": 1}, "not numbers"),
-    ):
-        with pytest.raises(InputError, match=words):
-            sizes(20, shares=shares)
-
-
 def test_pinned_tasks_are_in_sft_for_every_seed() -> None:
     pinned = [f"t{number}" for number in range(20)]
     for seed in range(5):
