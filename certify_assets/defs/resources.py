@@ -17,7 +17,7 @@ from certify_assets.storage.lease import OWNER_VARIABLE
 from certify_assets.storage.mlflow_server import without_credentials
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store, default_root
-from certify_assets.storage.tracking import Record, Summary, Tracker, write_or_keep
+from certify_assets.storage.tracking import Record, Summary, Tracker, write_record
 
 
 class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -58,7 +58,6 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
     enabled: bool = Field(
         default=True, description="False records nothing, for machines without MLflow."
     )
-    experiment: str = Field(default="certify_assets", description="Name of the MLflow experiment.")
 
     def record(
         self,
@@ -96,8 +95,7 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
             files=files or {},
             summary=summary,
         )
-        # what cannot be written is kept and sent with a later record
-        done = write_or_keep(store, record, experiment=self.experiment)
+        done = write_record(store, record)
         if done.url is None:
             context.log.warning(
                 f"MLflow did not take the record of {asset} ({done.reason}); the asset is complete "
@@ -105,11 +103,9 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
             )
             return {"mlflow_run": dg.MetadataValue.text(f"not recorded: {done.reason}")}
         # the id next to the link, which is only as good as the address of the MLflow UI
-        late = {"mlflow_sent_late": dg.MetadataValue.int(done.sent_late)} if done.sent_late else {}
         return {
             "mlflow_run": dg.MetadataValue.url(done.url),
             "mlflow_run_id": dg.MetadataValue.text(done.url.rsplit("/", 1)[-1]),
-            **late,
         }
 
     def find(
@@ -122,7 +118,7 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         if not self.enabled:
             return None
         try:
-            return Tracker.for_store(store, experiment=self.experiment).find(tags)
+            return Tracker.for_store(store).find(tags)
         except Exception as error:
             reason = without_credentials(f"{type(error).__name__}: {error}")
             context.log.warning(f"MLflow was not asked for the run before this one ({reason}).")

@@ -21,7 +21,6 @@
 #     ledger/<corpus>.jsonl                 every read of a TEST split
 #     inbox/<corpus>/…                      new runs to decide
 #     operations/<corpus>/…                 deployments, batches, labels: see `operations`
-#     tracking/waiting/…                    records that MLflow did not take, until it takes them
 
 from __future__ import annotations
 

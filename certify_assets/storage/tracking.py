@@ -1,9 +1,9 @@
-"""MLflow records of steps, and the queue of those that MLflow did not take."""
+"""MLflow records of steps."""
 
 # The client is used without MLflow's global state, so that two steps of one process cannot write
 # into each other's run. Tracking is a record, not a condition: a step whose record fails continues.
-# The record waits under tracking/waiting/ until a later step gets through; for two minutes after a
-# failure no step asks again, so that a server that hangs costs one step its time limit, not all.
+# For two minutes after a failure no step of the process asks again, so that a server that hangs
+# costs one step its time limit, not all.
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from certify_assets._version import __version__
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.files import canonical_json, sha256_bytes, sha256_file
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.storage.mlflow_server import mlflow_client, without_credentials
 from certify_assets.storage.store import Store
 
@@ -36,13 +35,7 @@ _MAX_POINTS = 200
 # nothing that could hold a pickle
 _SUFFIXES = {".safetensors", ".json"}
 
-_FOLDER = "tracking/waiting"
-_FAILURE = "tracking/failure.json"
 _PAUSE_SECONDS = 120.0
-_MOST = 50
-_LONGEST_QUEUE = 2000
-_TAG = "certify.record"
-_KEPT = "certify.kept"
 _SUMMARY = "certify.summary"
 _PARENT = "mlflow.parentRunId"
 _CONTEXT = "mlflow.data.context"
@@ -51,6 +44,8 @@ _DIGEST = 32
 # experiments and runs of summaries that this process has found, by server, experiment, and folder
 # or hash of their tags: a search costs half as much as the rest of a small record
 _FOUND: dict[tuple[str, str, str], str] = {}
+# server → when and why it did not take a record of this process
+_FAILED: dict[str, tuple[float, str]] = {}
 
 _Points = Sequence[tuple[int, float]]
 
@@ -177,19 +172,17 @@ class Tracker:
     uri: str
     # where documents go when this tracker creates the experiment
     artifact_root: str
-    experiment: str = EXPERIMENT
     # the database is that of the data root, whose artifacts it names by their path
     own: bool = False
 
     @classmethod
-    def for_store(cls, store: Store, *, experiment: str = EXPERIMENT) -> Tracker:
+    def for_store(cls, store: Store) -> Tracker:
         """Return the tracker that belongs to a data root."""
         if store.is_local:
             store.local_path("mlflow").mkdir(parents=True, exist_ok=True)
         return cls(
             uri=tracking_uri(store),
             artifact_root=store.locate("mlflow/artifacts").replace("%", "%25"),
-            experiment=experiment,
             own=store.is_local and "MLFLOW_TRACKING_URI" not in os.environ,
         )
 
@@ -211,7 +204,7 @@ class Tracker:
             tags[_PARENT] = self._summary_run(client, experiment, record.summary)
         run = client.create_run(experiment, run_name=record.name, tags=tags).info.run_id
         try:
-            now = _time(record)
+            now = int(1000 * time.time())
             params = [Param(name, str(of)[:_MAX_PARAM]) for name, of in record.params.items()]
             metrics = [
                 Metric(name, float(number), now, 0)
@@ -247,15 +240,15 @@ class Tracker:
 
     def _experiment(self, client: Any) -> tuple[Any, str]:
         """Return the experiment of the records, None where there is none yet, and its name."""
-        found = client.get_experiment_by_name(self.experiment)
+        found = client.get_experiment_by_name(EXPERIMENT)
         if (
             found is None
             or not self.own
             or _same_place(found.artifact_location, self.artifact_root)
         ):
-            return found, self.experiment
+            return found, EXPERIMENT
         # of a data root that was copied or moved: MLflow would write into the original's artifacts
-        name = f"{self.experiment} in {self.artifact_root}"
+        name = f"{EXPERIMENT} in {self.artifact_root}"
         return client.get_experiment_by_name(name), name
 
     def _summary_run(self, client: Any, experiment: str, summary: Summary) -> str:
@@ -276,7 +269,7 @@ class Tracker:
 
     def _experiment_id(self, client: Any) -> str:
         """Return the id of the experiment of the records, made where there is none."""
-        known = (self.uri, self.experiment, self.artifact_root)
+        known = (self.uri, EXPERIMENT, self.artifact_root)
         if number := _FOUND.get(known):
             return number
         found, name = self._experiment(client)
@@ -370,12 +363,6 @@ def _log_documents(client: Any, run: str, documents: Mapping[str, str]) -> None:
         client.log_artifacts(run, folder)
 
 
-def _time(record: Record) -> int:
-    """Return when a record was made, in milliseconds: of a late one, when it was kept."""
-    kept = record.tags.get(_KEPT)
-    return int(1000 * (datetime.fromisoformat(kept).timestamp() if kept else time.time()))
-
-
 def _same_place(one: str, other: str) -> bool:
     return one.removeprefix("file://").rstrip("/") == other.removeprefix("file://").rstrip("/")
 
@@ -386,18 +373,16 @@ class Recorded:
 
     url: str | None
     reason: str = ""
-    # records of earlier steps that were sent with this one
-    sent_late: int = 0
 
 
-def write_or_keep(store: Store, record: Record, *, experiment: str) -> Recorded:
-    """Write a record and those that wait to MLflow; keep it where MLflow does not take it."""
-    place = without_credentials(os.environ.get("MLFLOW_TRACKING_URI", ""))
-    if reason := _paused(store, place):
-        return _keep(store, record, reason)
+def write_record(store: Store, record: Record) -> Recorded:
+    """Write a record to MLflow; say why where MLflow does not take it."""
+    place = os.environ.get("MLFLOW_TRACKING_URI", "")
+    failed, reason = _FAILED.get(place, (-_PAUSE_SECONDS, ""))
+    if time.monotonic() - failed < _PAUSE_SECONDS:
+        return Recorded(None, reason)
     try:
-        tracker = Tracker.for_store(store, experiment=experiment)
-        url = tracker.write(record)
+        return Recorded(Tracker.for_store(store).write(record))
     except CertifyError as error:
         # no MLflow is configured, so that none will ever take it
         return Recorded(None, str(error))
@@ -406,87 +391,5 @@ def write_or_keep(store: Store, record: Record, *, experiment: str) -> Recorded:
         reason = (
             f"{type(error).__name__}: {without_credentials(' '.join(str(error).split()))[:300]}"
         )
-        with suppress(OSError):
-            store.write_json(_FAILURE, {"time": time.time(), "place": place, "reason": reason})
-        return _keep(store, record, reason)
-    return Recorded(url, sent_late=_send_waiting(store, tracker))
-
-
-def waiting_records(store: Store) -> list[str]:
-    """Return the keys of the records that wait, the oldest first."""
-    return [f"{_FOLDER}/{name}" for name in store.names(_FOLDER) if name.endswith(".json")]
-
-
-def _paused(store: Store, place: str) -> str:
-    """Return why MLflow is not asked now, or ""; a clock that was set back ends the pause."""
-    try:
-        failure = store.read_json(_FAILURE) if store.exists(_FAILURE) else {}
-        recent = (
-            failure.get("place") == place
-            and 0 <= time.time() - float(failure.get("time", 0)) < _PAUSE_SECONDS
-        )
-    except (CertifyError, OSError, AttributeError, TypeError, ValueError):
-        return ""
-    return str(failure["reason"]) if recent else ""
-
-
-def _keep(store: Store, record: Record, reason: str) -> Recorded:
-    document = {
-        **asdict(record),
-        "files": _hashed(record.files),
-        "kept": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    # numbers alone in the curves of a record, texts by str as MLflow would write them
-    document["params"] = {name: str(value) for name, value in record.params.items()}
-    digest = sha256_bytes(canonical_json(document))
-    if len(waiting_records(store)) >= _LONGEST_QUEUE:
-        return Recorded(
-            None, f"{reason}; {_LONGEST_QUEUE:,} records wait already, so it was not kept"
-        )
-    try:
-        # named by time, so that they are sent in their order
-        store.write_json(f"{_FOLDER}/{time.time_ns():020d}_{digest[:16]}.json", document)
-    except OSError as error:
-        return Recorded(None, f"{reason}; nor could it be kept ({error.strerror or error})")
-    return Recorded(None, f"{reason}; kept, and sent with a later record")
-
-
-def _hashed(files: Mapping[Path, str]) -> list[list[str]]:
-    return [
-        [str(path), folder, sha256_file(path)] for path, folder in files.items() if path.is_file()
-    ]
-
-
-def _send_waiting(store: Store, tracker: Tracker) -> int:
-    """Send what waits; a record is deleted after it arrived, and never sent twice."""
-    sent = 0
-    for key in waiting_records(store)[:_MOST]:
-        name = key.rsplit("/", 1)[-1]
-        try:
-            record = _restored(store.read_json(key), name)
-        except (CertifyError, OSError, AttributeError, KeyError, TypeError, ValueError):
-            # altered since: it stays for an operator to look at
-            continue
-        try:
-            if tracker.find({_TAG: name}) is None:
-                tracker.write(record)
-                sent += 1
-            store.delete(key)
-        except Exception:
-            break
-    return sent
-
-
-def _restored(document: Mapping[str, Any], name: str) -> Record:
-    kept = {key: value for key, value in document.items() if key not in {"files", "kept"}}
-    # a file that was replaced since is another step's
-    files = {
-        Path(path): folder
-        for path, folder, digest in document["files"]
-        if Path(path).is_file() and sha256_file(Path(path)) == digest
-    }
-    if summary := kept.pop("summary", None):
-        datasets = tuple(DatasetRead(**item) for item in summary.pop("datasets"))
-        kept["summary"] = Summary(**summary, datasets=datasets)
-    record = Record(**{**kept, "files": files})
-    return replace(record, tags={**record.tags, _TAG: name, _KEPT: document["kept"]})
+        _FAILED[place] = (time.monotonic(), reason)
+        return Recorded(None, reason)
