@@ -8,7 +8,7 @@ from certify_assets.defs.research import assets
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.cli.calling import Call
-from certify_assets_tests.study_builders import shorten
+from certify_assets_tests.study_builders import SHORT, shorten
 
 pytestmark = pytest.mark.slow
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    shorten(monkeypatch)
+    shorten(monkeypatch, (*SHORT, "judges/lexical_transfer/"))
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +34,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_the_study_is_run_shown_and_drawn(call: Call, root: str) -> None:
     answer = call(f"research study c --root {root}")
     assert answer.code == 0 and "Main result" in answer.out
+    # one corpus is none to transfer from, and that keeps nothing else from being made
+    assert "judges/lexical_transfer/model skipped: no corpus can train a judge" in answer.err
+    assert Path(root, "real_scores/c.json").exists()
     assert "not run" in answer.out and "Web-A" not in answer.out
     assert Path(root, "study/study.html").exists()
     answer = call(f"research study c --root {root} --json")
     assert answer.code == 0
-    assert list(answer.json["counts"]) == ["kept"]
+    assert set(answer.json["counts"]) == {"kept", "skipped"}
     assert answer.json["profile"] == "quick"
     assert answer.json["page"].endswith("study/study.html")
     assert all(Path(table).is_file() for table in answer.json["tables"])

@@ -84,6 +84,18 @@ def test_a_changed_document_or_input_is_made_again(store: Store) -> None:
     assert {again["d", name] for name in names} == {"done"}
 
 
+def test_the_page_is_drawn_again_once_a_corpus_has_its_first_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    store = registered(tmp_path)
+    names = ("corpora/", "judges/lexical/", "research/report")
+    studied(store, ["c"], names)
+    before = store.sha256("study/study.html")
+    again = states(studied(store, ["c"], (*names, "research/real_scores")))
+    assert again["", "research/report"] == "done" and store.sha256("study/study.html") != before
+
+
 def test_a_killed_study_resumes_where_it_was(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = ("real_scores/c.json", "judges/lexical/c/certificates.json")
     kept = {key: store.read_bytes(key) for key in keys}

@@ -24,7 +24,7 @@ study_job = dg.define_asset_job(
         *(judge_key(name, part) for name in _JUDGES for part in ("report", "monitor")),
     ),
     description="Make what the study needs of one corpus. `certify research study` runs it on "
-    "every corpus, in two parts, without what is up to date.",
+    "every corpus, in three parts, without what is up to date.",
 )
 
 tables_job = dg.define_asset_job(

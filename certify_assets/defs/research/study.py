@@ -25,8 +25,9 @@ from certify_assets.storage.store import Store, default_root
 
 STUDY, TABLES = "research_study", "research_tables"
 _SIMULATION = "research/simulation"
-# besides the judges by transfer
-_AFTER_ALL = {"corpora/agent_disjoint", "corpora/comparison", "research/real_scores"}
+# what reads every judge there is
+_LAST = {"corpora/agent_disjoint", "corpora/comparison", "research/real_scores"}
+_WAITED = "a step that it needs did not end."
 Say = Callable[[str], None]
 
 
@@ -49,13 +50,14 @@ def run_study(
         pass
     made = job_keys(STUDY)
     outcomes: list[Outcome] = []
-    # what reads other corpora comes after all of them are split
-    for last in (False, True):
+    # judges by transfer come after all corpora are split, and what reads every judge in a run of its
+    # own, since a judge that is skipped would skip it
+    for part in range(3):
         for name in names:
             keys = [
                 item
                 for item in made
-                if _reads_others(item) == last and (name in trained or not _trains(item))
+                if _part(item) == part and (name in trained or not _trains(item))
             ]
             with one_writer(name):
                 outcomes += _make(STUDY, keys, name, asked, say)
@@ -64,7 +66,7 @@ def run_study(
 
 def job_keys(job: str) -> Collection[dg.AssetKey]:
     """Return the assets of a job."""
-    return job_named(job).asset_layer.executable_asset_keys
+    return set(job_named(job).asset_layer.executable_asset_keys)
 
 
 def _trains(item: dg.AssetKey) -> bool:
@@ -73,9 +75,11 @@ def _trains(item: dg.AssetKey) -> bool:
     return spec is not None and spec.uses_language_model and not spec.untrained
 
 
-def _reads_others(item: dg.AssetKey) -> bool:
+def _part(item: dg.AssetKey) -> int:
     spec = JUDGES.get(judge_of(item))
-    return name_of(item) in _AFTER_ALL or (spec is not None and spec.needs_other_corpora)
+    if name_of(item) in _LAST:
+        return 2
+    return int(spec is not None and spec.needs_other_corpora)
 
 
 def _make(
@@ -106,7 +110,7 @@ def _make(
         for item in sorted(keys)
     ]
     for outcome in outcomes:
-        if outcome.reason:
+        if outcome.reason not in ("", _WAITED):
             place = f"{corpus}: " if corpus else ""
             say(f"{place}{outcome.asset} {outcome.status}: {outcome.reason}")
     return outcomes
@@ -118,7 +122,7 @@ def _outcome(corpus: str, item: dg.AssetKey, result: dg.JobExecutionResult) -> O
         step = place.split(".")[0] == item.to_python_identifier()
         if step or place.endswith(f" of {item.to_user_string()}"):
             return Outcome(corpus, name_of(item), "failed", text)
-    reason = "a step that it needs did not end."
+    reason = _WAITED
     for event in result.all_events:
         if event.asset_key != item:
             continue
@@ -156,6 +160,7 @@ def stale(
             graph.get(item).parent_keys & found
             or resolver.get_status(item, partition) != StaleStatus.FRESH
             or not _intact(instance, store, item, partition)
+            or (partition is None and _preceded(instance, item, graph.get(item).parent_keys))
             or (name_of(item) == _SIMULATION and _trials(store) < profile.trials)
         ):
             found.add(item)
@@ -174,7 +179,24 @@ def _intact(
     version = stored_version(store, item, corpus or "")
     if version is None:
         return True
+    made = _newest(instance, item, corpus)
+    return (
+        made is not None and (made.asset_materialization.tags or {}).get(VERSION) == version.value
+    )
+
+
+def _preceded(
+    instance: dg.DagsterInstance, item: dg.AssetKey, parents: Collection[dg.AssetKey]
+) -> bool:
+    """Whether a partition of a parent was made after it: Dagster overlooks the first one."""
+    made = _newest(instance, item)
+    later = (_newest(instance, parent) for parent in parents)
+    return made is None or any(found and found.storage_id > made.storage_id for found in later)
+
+
+def _newest(
+    instance: dg.DagsterInstance, item: dg.AssetKey, corpus: str | None = None
+) -> dg.EventLogRecord | None:
     where = dg.AssetRecordsFilter(asset_key=item, asset_partitions=[corpus] if corpus else None)
     records = instance.fetch_materializations(where, limit=1).records
-    made = records[0].asset_materialization if records else None
-    return made is not None and (made.tags or {}).get(VERSION) == version.value
+    return records[0] if records else None
