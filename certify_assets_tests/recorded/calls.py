@@ -1,21 +1,16 @@
-"""The calls of the Python interface on one score table, as a process of its own.
-
-``python calls.py SCORES`` prints one JSON document. It is started by its path, so that the product
-is the one on ``PYTHONPATH``, whichever tree this file lies in.
-"""
+"""The calls of the Python interface on one score table."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
-_PROCEDURES = ("pseudo_task", "guarded_taskboot", "taskboot", "naive", "korn_graubard")
+_PROCEDURES = ("pseudo_task", "guarded_taskboot", "taskboot", "naive")
 
 
-def main(path: str) -> None:
-    """Print what each call returns for the scores under the path."""
+def answers(path: Path) -> dict[str, Any]:
+    """Return what each call returns for the scores under the path."""
     import pandas as pd
 
     import certify_assets as product
@@ -46,12 +41,8 @@ def main(path: str) -> None:
     resampled = product.resample_audit(*others, threshold=float(pd.Series(table[0]).median()))
     curve = product.threshold_curve(*table, alpha=0.2)
     points = {name: [float(x) for x in getattr(curve, name)] for name in ("thresholds", "coverage")}
-    print(json.dumps({"certificates": found, "resample": resampled.to_dict(), "curve": points}))
+    return {"certificates": found, "resample": resampled.to_dict(), "curve": points}
 
 
 def _columns(frame: Any) -> tuple[Any, Any, Any]:
     return frame["score"].to_numpy(), frame["outcome"].to_numpy(int), frame["task_id"].to_numpy()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["added_alone", "clean", "codes", "differences", "picked", "rounded"]
+__all__ = ["clean", "codes", "differences", "picked", "rounded"]
 
 _DIGITS = 10
 #: roundings of nearly one number may differ by one in the tenth digit; nothing that is read does
@@ -123,8 +123,3 @@ def _same(one: Any, other: Any) -> bool:
     if {type(one), type(other)} <= {int, float}:
         return math.isclose(one, other, rel_tol=_TOLERANCE, abs_tol=1e-300)
     return type(one) is type(other) and bool(one == other)
-
-
-def added_alone(before: Any) -> bool:
-    """Whether a difference is something new, so that nothing is lost by it."""
-    return bool(before == "absent")

@@ -1,20 +1,18 @@
-"""Record what the product prints, to prove after a rebuild that nothing of it is lost.
+"""Record what the product answers, to prove after a rebuild that no answer changed.
 
     python -m certify_assets_tests.recorded.record --out FILE [--compare FILE] [--data DIR]
 
-The product is driven from outside alone: by ``python -m certify_assets.cli … --json`` and by
-``from certify_assets import certify, …``, each in a process of its own. Recorded are numbers and
-codes that a user reads; times, hashes, places and sentences are left out (see `canonical`). The
-names of commands are in `COMMANDS`, and where the data root keeps things is known to the functions
-`stored_scores`, `stored_runs`, `stored_document` and `stored_tables` alone.
+The product is driven as users drive it: by commands with ``--json`` and by ``from certify_assets
+import certify, …``. Recorded are numbers and codes that a user reads; times, hashes, places and
+sentences are left out (see `canonical`). The names of commands are in `COMMANDS`, and where the
+data root keeps things is known to the functions `stored_scores`, `stored_runs`, `stored_document`
+and `stored_tables` alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import csv
-import io
 import json
 import os
 import re
@@ -34,14 +32,7 @@ import pytest
 from certify_assets_tests.doc_commands import execute, surroundings
 from certify_assets_tests.paths import REPOSITORY, shared_data
 from certify_assets_tests.recorded import calls
-from certify_assets_tests.recorded.canonical import (
-    added_alone,
-    clean,
-    codes,
-    differences,
-    picked,
-    rounded,
-)
+from certify_assets_tests.recorded.canonical import clean, codes, differences, picked, rounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +44,6 @@ COMMANDS = {
     "line": "run {corpus} --judge lexical_weighted",
     "import": "corpus import",
     "show": "corpus show {corpus}",
-    "splits": "corpus splits {corpus}",
     "certificate": "certificate",
     "audit": "audit",
     "decide": "decide",
@@ -61,7 +51,6 @@ COMMANDS = {
     "resample": "resample",
     "plan": "plan",
     "monitor": "monitor",
-    "recalibrate": "judge recalibrate {corpus}",
     "compare": "judge compare {corpus}",
     "ledger": "ledger status {corpus}",
     "deploy": "ops deploy {corpus} {judge}",
@@ -78,11 +67,12 @@ COMMANDS = {
 EMBEDDED = ("miniwob_mixed", "miniwob_weak")
 JUDGES = ("lexical", "lexical_weighted")
 ALPHAS = ("0.1", "0.2")
-#: folder of the published runs: format, and the side that `certify plan` is asked about
+#: folder of the published runs: the side that `certify plan` is asked about, and the script of
+#: benchmarks/corpora that makes a table of them where there is no reader
 PUBLISHED = {
-    "taubench_retail": ("auto", "release"),
-    "terminal_bench_core": ("auto", "reject"),
-    "swebench_lite_acr": ("autocoderover+swe_agent", "reject"),
+    "taubench_retail": ("release", ""),
+    "terminal_bench_core": ("reject", ""),
+    "swebench_lite_acr": ("reject", "autocoderover"),
 }
 #: the corpus that a batch is delivered to, and that the study is of: both budgets certify there
 OPERATED = "miniwob_weak"
@@ -149,15 +139,9 @@ class Answer:
 
 @dataclass
 class Product:
-    """The command line of the product in a tree, on a data root of its own.
+    """The commands of the product, on a data root of their own in the folder ``work``."""
 
-    ``work`` has the data root and the tables that commands are given. ``here``: commands are called
-    in this process, which has the product of this tree: imports are most of what a process takes.
-    """
-
-    tree: Path
     work: Path
-    here: bool = False
 
     @property
     def root(self) -> Path:
@@ -169,37 +153,13 @@ class Product:
         words = [word.format(**names) for word in COMMANDS[command].split()]
         rest = ["--json", *(["--root", str(self.root)] if rooted else [])]
         words += [*map(str, arguments), *rest]
-        if self.here:
-            with surroundings(self.work, self._settings()):
-                code, printed = execute(shlex.join(["certify", *words]))
-            return Answer(code, json.loads(printed) if printed.strip() else {})
-        done = self._run("-m", "certify_assets.cli", *words)
-        document: Any = {}
-        if done.stdout.strip():
-            document = json.loads(done.stdout)
-        elif done.returncode not in (0, 3):
-            _say(f"{' '.join(words)}: exit {done.returncode}: {done.stderr.strip()[-400:]}")
-        return Answer(done.returncode, document)
+        with surroundings(self.work, self._settings()):
+            code, printed = execute(shlex.join(["certify", *words]))
+        return Answer(code, json.loads(printed) if printed.strip() else {})
 
     def python(self, scores: Path) -> Any:
         """Return what the calls of the Python interface give for a score table."""
-        if self.here:
-            printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
-                calls.main(str(scores))
-            return json.loads(printed.getvalue())
-        done = self._run(str(Path(__file__).with_name("calls.py")), str(scores))
-        if done.returncode:
-            _say(done.stderr[-1000:])
-            return {"exit": done.returncode}
-        return json.loads(done.stdout)
-
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PYTHONPATH": str(self.tree), **self._settings()}
-        environment.pop("CERTIFY_JUDGES", None)
-        command = [sys.executable, *arguments]
-        keywords: dict[str, Any] = {"env": environment, "cwd": self.work, "capture_output": True}
-        return subprocess.run(command, text=True, check=False, **keywords)
+        return json.loads(json.dumps(calls.answers(scores)))
 
     def _settings(self) -> dict[str, str]:
         return {
@@ -230,7 +190,7 @@ def record_embedded(product: Product) -> dict[str, Any]:
 def record_published(product: Product, data: Path | None) -> dict[str, Any]:
     """Record published corpora: import, whole pipeline, certificates; or why one is left out."""
     made: dict[str, Any] = {}
-    for corpus, (form, side) in PUBLISHED.items():
+    for corpus, (side, converter) in PUBLISHED.items():
         try:
             folder = shared_data(corpus) if data is None else data / corpus
             archives = sorted(folder.glob("*.tar.gz"))
@@ -240,8 +200,13 @@ def record_published(product: Product, data: Path | None) -> dict[str, Any]:
         if not archives:
             made[corpus] = {"skipped": f"the data folder has no archives of {corpus}"}
             continue
-        arguments = (*archives, "--format", form, "--name", corpus)
-        imported = product.call("import", *arguments)
+        if converter:
+            table = product.work / f"{corpus}.jsonl"
+            script = REPOSITORY / "benchmarks" / "corpora" / f"{converter}.py"
+            command = [sys.executable, script, *archives, "--out", table]
+            subprocess.run(command, check=True, stdout=sys.stderr)
+            archives = [table]
+        imported = product.call("import", *archives, "--name", corpus)
         made[corpus] = {"import": imported.figures(_IMPORTED), **_corpus(product, corpus, side)}
     return made
 
@@ -250,13 +215,13 @@ def _corpus(product: Product, corpus: str, side: str = "reject") -> dict[str, An
     """Record the whole pipeline of a corpus, and the commands that work on its score table."""
     _say(f"{corpus}: the whole pipeline")
     line = product.call("line", corpus=corpus)
+    shown = product.call("show", corpus=corpus).document
     made: dict[str, Any] = {
         "exit": line.code,
-        "show": _show(product.call("show", corpus=corpus).document),
-        "splits": clean(product.call("splits", corpus=corpus).document.get("splits")),
+        "show": _show(shown),
+        "splits": clean(shown.get("splits")),
         "ledger": _ledger(product.call("ledger", corpus=corpus)),
         "judges": {judge: _stored(product.root, corpus, judge) for judge in JUDGES},
-        "recalibrate": product.call("recalibrate", corpus=corpus).figures(),
         "compare": _compared(product.call("compare", corpus=corpus).document),
     }
     return made | _tables(product, corpus, side)
@@ -535,7 +500,7 @@ def _study(product: Product) -> dict[str, Any]:
     _say(f"{OPERATED}: the quick study")
     work = product.work / "study"
     work.mkdir()
-    alone = Product(product.tree, work, product.here)
+    alone = Product(work)
     answer = alone.call("study", "--profile", "quick", "--workers", 1, corpus=OPERATED)
     tables = {}
     for path in stored_tables(alone.root):
@@ -551,10 +516,10 @@ def _cell(text: str) -> str:
     return text if text.count(" ") < _SENTENCE else " ".join(re.findall(r"\d*\.?\d+", text))
 
 
-def compare(before: Mapping[str, Any], after: Mapping[str, Any], *, allow_new: bool = False) -> int:
-    """Print every difference of two records; return the number of those that count.
+def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
+    """Print every difference of two records and return their number.
 
-    What one of them skipped is named and not compared; with `allow_new`, new figures do not count.
+    What one of them skipped is named and not compared.
     """
     counted = 0
     for name in sorted({*before, *after} - {"schema"}):
@@ -568,7 +533,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any], *, allow_new: b
         kept = [{key: found[key] for key in found if key not in skipped} for found in (one, other)]
         for path, was, now in differences(*kept, name):
             print(f"{path}: {json.dumps(was)} → {json.dumps(now)}")
-            counted += not (allow_new and added_alone(was))
+            counted += 1
     return counted
 
 
@@ -577,15 +542,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="where the record is written")
     parser.add_argument("--compare", type=Path, help="an earlier record; exit 1 where one differs")
-    parser.add_argument("--allow-new", action="store_true", help="let new figures be no difference")
     parser.add_argument("--data", type=Path, help="folder of published runs [../shared/data]")
     parser.add_argument("--only", choices=("embedded", "published"), help="one of the two sets")
-    parser.add_argument("--here", action="store_true", help="all in this process, of this tree")
-    parser.add_argument("--product", type=Path, default=REPOSITORY, help="tree of the product")
     given = parser.parse_args(arguments)
     made: dict[str, Any] = {"schema": "certify_assets_tests/recorded/1"}
     with tempfile.TemporaryDirectory() as folder:
-        product = Product(given.product.resolve(), Path(folder), given.here)
+        product = Product(Path(folder))
         data = None if given.data is None else given.data.resolve()
         sections: dict[str, _SECTION] = {
             "embedded": lambda: record_embedded(product),
@@ -602,7 +564,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.compare is None:
         return 0
     before = json.loads(given.compare.read_text("utf-8"))
-    different = compare(before, json.loads(text), allow_new=given.allow_new)
+    different = compare(before, json.loads(text))
     _say(f"{different} differences" if different else "nothing differs")
     return 1 if different else 0
 
