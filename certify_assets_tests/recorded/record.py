@@ -121,7 +121,7 @@ def stored_document(root: Path, corpus: str, judge: str, name: str) -> Any:
 
 def stored_tables(root: Path) -> list[Path]:
     """Return the CSV tables of the study."""
-    return sorted((root / "study" / "site" / "tables").glob("*.csv"))
+    return sorted((root / "study" / "tables").glob("*.csv"))
 
 
 @dataclass
@@ -501,7 +501,7 @@ def _study(product: Product) -> dict[str, Any]:
     work = product.work / "study"
     work.mkdir()
     alone = Product(work)
-    answer = alone.call("study", "--profile", "quick", "--workers", 1, corpus=OPERATED)
+    answer = alone.call("study", "--profile", "quick", corpus=OPERATED)
     tables = {}
     for path in stored_tables(alone.root):
         if path.stem not in _NO_FIGURES:
