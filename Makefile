@@ -94,13 +94,8 @@ dev: setup
 vllm:
 	@PYTHON=$(PYTHON) tools/vllm_server.sh install
 
-# simulations run in their quick form here; without --quick they take up to ten minutes each
 bench: setup
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench]'; \
-	for script in benchmarks/*.py; do \
-	  quick="$$(grep -q -- '"--quick"' $$script && echo --quick || true)"; \
-	  echo "== $$script $$quick"; $(BIN)/python $$script $$quick || exit 1; \
-	done
+	@$(BIN)/python benchmarks
 
 docs: setup
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[docs]'

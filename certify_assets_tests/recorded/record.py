@@ -80,7 +80,7 @@ OPERATED = "miniwob_weak"
 _NO_FIGURES = ("cost", "stages")
 _CERTIFICATE = (
     "certified threshold coverage selective_error tail level trajectories tasks covered_tasks "
-    "covered_trajectories errors effective_tasks success_rate icc deff n_eff estimand candidates "
+    "covered_trajectories errors effective_tasks success_rate icc deff n_eff candidates "
     "findings"
 )
 _SIZES = "trajectories tasks unlabelled success_rate icc deff n_eff agents attempts duplicates"
