@@ -179,10 +179,9 @@ def _intact(
     version = stored_version(store, item, corpus or "")
     if version is None:
         return True
-    made = _newest(instance, item, corpus)
-    return (
-        made is not None and (made.asset_materialization.tags or {}).get(VERSION) == version.value
-    )
+    record = _newest(instance, item, corpus)
+    made = record.asset_materialization if record else None
+    return made is not None and (made.tags or {}).get(VERSION) == version.value
 
 
 def _preceded(
