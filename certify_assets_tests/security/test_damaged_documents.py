@@ -32,8 +32,8 @@ _JUDGES = b"""judges:
   - {name: own, family: lexical, reading: {chars: whole}}
 """
 _NOTIFIED = b"""targets:
-  - {name: team, webhook: 'https://example.org/hook', events: [alarm], timeout: 5}
-  - {name: program, command: ['true'], attempts: 3, wait: 2}
+  - {name: team, webhook: 'https://example.org/hook', events: [alarm]}
+  - {name: chat, apprise: ON_CALL}
 """
 #: by file of a data root, what it says and who reads it
 DOCUMENTS: dict[str, tuple[bytes, Callable[[Path, Path], object]]] = {
