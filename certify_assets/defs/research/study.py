@@ -50,7 +50,7 @@ def run_study(
         pass
     made = job_keys(STUDY)
     outcomes: list[Outcome] = []
-    # judges by transfer come after all corpora are split, and what reads every judge in a run of its
+    # judges by transfer come after all corpora are split; what reads every judge has a run of its
     # own, since a judge that is skipped would skip it
     for part in range(3):
         for name in names:
