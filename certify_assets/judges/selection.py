@@ -78,13 +78,3 @@ def select(
         tuple(rows),
         _RULE.format(count=len(given), names=", ".join(given), baseline=baseline),
     )
-
-
-def choosing_half(tasks: Sequence[Any], seed: int) -> NDArray[np.bool_]:
-    """Return the rows of the half of the tasks that chooses, the smaller one of an odd number."""
-    names = sorted({str(task) for task in tasks})
-    if len(names) < 2:
-        raise InputError(f"CAL has {len(names)} task; the rule of halves needs at least 2.")
-    order = np.random.default_rng([seed, len(names)]).permutation(len(names))
-    chosen = {names[place] for place in order[: len(names) // 2]}
-    return np.array([str(task) in chosen for task in tasks], dtype=bool)

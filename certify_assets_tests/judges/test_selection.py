@@ -7,7 +7,7 @@ import pytest
 
 from certify_assets.certificates import Settings, certify, evaluate, observe
 from certify_assets.errors import InputError
-from certify_assets.judges.selection import choosing_half, select
+from certify_assets.judges.selection import select
 
 SETTINGS = Settings(alpha=0.1, delta=0.05)
 
@@ -52,20 +52,6 @@ def test_the_baseline_is_kept_on_a_tie_and_where_nothing_certifies() -> None:
         found = select(candidates, outcomes, tasks, settings=SETTINGS, baseline="sft")
         assert found.chosen == "sft"
     assert not any(row.coverage for row in found.rows)
-
-
-def test_halves_hold_whole_tasks_and_follow_the_seed_alone() -> None:
-    tasks = [f"t{place % 31}" for place in range(200)]
-    half = choosing_half(tasks, 42)
-    assert len({task for task, inside in zip(tasks, half, strict=True) if inside}) == 15
-    assert not {task for task, inside in zip(tasks, half, strict=True) if inside} & {
-        task for task, inside in zip(tasks, half, strict=True) if not inside
-    }
-    order = np.random.default_rng(0).permutation(200)
-    assert choosing_half([tasks[place] for place in order], 42).tolist() == half[order].tolist()
-    assert choosing_half(tasks, 43).tolist() != half.tolist()
-    with pytest.raises(InputError, match="CAL has 1 task"):
-        choosing_half(["a", "a"], 1)
 
 
 def test_a_candidate_without_a_score_a_row_is_refused() -> None:

@@ -25,7 +25,6 @@ from certify_assets.errors import InputError, LeakError
 from certify_assets.judges.harvest.rows import ContaminationRow, GateRow, SkewRow
 from certify_assets.judges.reading import WHOLE
 from certify_assets.judges.record import columns, texts
-from certify_assets.judges.selection import choosing_half
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +138,13 @@ def withhold(frame: pd.DataFrame) -> HarvestPool:
 
 def halves(cal: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Cut CAL by task: half A sets the threshold of the harvest, half B certifies its judge."""
-    first = choosing_half(cal["task_id"].tolist(), seed)
+    # half A is the smaller one of an odd number of tasks
+    names = sorted({str(task) for task in cal["task_id"]})
+    if len(names) < 2:
+        raise InputError(f"CAL has {len(names)} task; halves of it need at least 2.")
+    order = np.random.default_rng([seed, len(names)]).permutation(len(names))
+    chosen = {names[place] for place in order[: len(names) // 2]}
+    first = cal["task_id"].astype(str).isin(chosen)
     return cal[first].reset_index(drop=True), cal[~first].reset_index(drop=True)
 
 

@@ -61,6 +61,10 @@ def test_halves_share_no_task_and_hold_all_of_cal() -> None:
     assert len(half_a) + len(half_b) == len(cal)
     assert half_a["task_id"].nunique() == 15, "the half that certifies is the larger one"
     assert halves(cal, 42)[0].equals(half_a) and not halves(cal, 43)[0].equals(half_a)
+    turned = halves(cal[::-1], 42)[0]
+    assert set(turned["task_id"]) == set(half_a["task_id"]), "in whatever order the rows come"
+    with pytest.raises(InputError, match="CAL has 1 task"):
+        halves(cal[cal["task_id"] == cal["task_id"].iloc[0]], 1)
 
 
 @pytest.mark.parametrize("split", ["cal", "test"])
