@@ -33,7 +33,7 @@ ALPHAS = (0.1, 0.2)
 DELTA = 0.05
 GRID = 40
 SIDES = ("reject", "release")
-# the first one decides; the page shows the others for comparison
+# the first one decides; the others are stored next to it, for comparison
 PROCEDURES = ("pseudo_task", "guarded_taskboot", "taskboot", "naive")
 
 FILE = "judges.yaml"
