@@ -173,20 +173,6 @@ def test_judgments_are_no_runs(tmp_path: Path) -> None:
         read(tmp_path / "judgments")
 
 
-def test_broken_files_cost_themselves(tmp_path: Path) -> None:
-    write_annotations(
-        tmp_path, [annotation("A", f"shop.{number}", ALPHA, "Successful") for number in (1, 2, 3)]
-    )
-    write_run(tmp_path, "shop.1", record())
-    path = write_run(tmp_path, "shop.2", record())
-    path.write_bytes(path.read_bytes()[:-9])
-    write_run(tmp_path, "shop.3", record(steps=[step(0, "noop()"), "no step"]))
-    (tmp_path / "cleaned" / "shop.4.json.gz").write_bytes(b"\x1f\x8b broken")
-    imported = read(tmp_path)
-    assert imported.dropped == {"file_unreadable": 1, "no_trajectory": 1, "unreadable_record": 2}
-    assert len(imported.frame) == 1
-
-
 @pytest.mark.slow
 def test_the_published_labels() -> None:
     root = shared_data("agent_reward_bench_labels")

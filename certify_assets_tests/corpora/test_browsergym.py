@@ -152,22 +152,6 @@ def test_what_cannot_be_used_is_counted(
     assert words in imported.examples[reason]
 
 
-def test_broken_files_cost_their_run(tmp_path: Path) -> None:
-    good(tmp_path)
-    (write_run(tmp_path, f"{DATE}_a_on_b_1", None, infos()) / "summary_info.json").write_bytes(
-        b"{broken"
-    )
-    (write_run(tmp_path, f"{DATE}_a_on_b_2", summary(), None) / "steps_info.json").write_bytes(
-        b'[{"obs": "\xff"}]'
-    )
-    (write_run(tmp_path, f"{DATE}_a_on_b_3", summary(), None) / "steps_info.json.gz").write_bytes(
-        b"\x1f\x8b broken"
-    )
-    imported = read(tmp_path)
-    assert len(imported.frame) == 1
-    assert imported.dropped == {"unreadable_record": 2, "file_unreadable": 1}
-
-
 def test_pickles_are_never_opened(tmp_path: Path) -> None:
     def refuse() -> NoReturn:
         raise AssertionError("a pickle was opened")

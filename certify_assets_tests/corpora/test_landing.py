@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from certify_assets.corpora.arrivals import adopt, declare, read_versions, record_version
-from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora, save_config
+from certify_assets.corpora.config import CorpusConfig, load_config, registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.landing import (
     WaitingError,
@@ -68,14 +68,6 @@ def test_a_file_that_grows_between_looks_waits_however_old_it_says_it_is(
     arrived, waiting = _scan(store)
     assert arrived == {} and "grew from 2 to 5 bytes" in waiting["c"]
     assert _scan(store)[0]["c"] != first
-
-
-def test_a_file_of_the_future_is_settled_when_two_looks_are_alike(
-    store: Store, folder: Path
-) -> None:
-    _put(folder, "c/a.jsonl", age=-3600)
-    assert "may still be written" in _scan(store)[1]["c"]
-    assert "c" in _scan(store)[0]
 
 
 def test_the_version_follows_content_not_times(store: Store, folder: Path) -> None:
@@ -249,20 +241,3 @@ def test_adopting_registers_once(tmp_path: Path) -> None:
     assert "mine" in registered_corpora(store)
     with pytest.raises(InputError, match="comes with the package"):
         adopt(store, tmp_path, "miniwob_weak")
-
-
-def test_configurations_come_back_and_unknown_keys_do_not(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    config = CorpusConfig(
-        "c", format="table", paths=("x.csv",), options={"keep_unlabelled": True}, seed=7, rl=False
-    )
-    save_config(store, config)
-    assert load_config(store, "c") == config
-    store.write_json("corpora/d/corpus.json", {"name": "d", "budget": 3})
-    with pytest.raises(InputError, match="unknown key 'budget'"):
-        load_config(store, "d")
-    with pytest.raises(InputError, match="no corpus is called 'e'"):
-        load_config(store, "e")
-    for name in ("", "a/b", "../x", "1a", "a b"):
-        with pytest.raises(InputError, match="cannot name a corpus"):
-            CorpusConfig(name)

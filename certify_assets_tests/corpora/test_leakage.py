@@ -261,9 +261,3 @@ def test_keys_that_speak_of_the_outcome_are_found() -> None:
         ]
     )
     assert quoted_keys(frame) == {"is_resolved": ["run2"], "reward_info": ["run1"], "x": ["run1"]}
-
-
-def test_a_long_run_of_backslashes_is_searched_once() -> None:
-    # each of them used to be the start of a search to the end: minutes for this one
-    frame = to_frame([trajectory(0, steps=(Step("\\" * 300_000, '"reward": 1'),))])
-    assert list(quoted_keys(frame)) == ["reward"]

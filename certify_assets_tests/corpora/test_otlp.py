@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from certify_assets.cli import main
-from certify_assets.corpora.formats import import_corpus
 from certify_assets.corpora.schema import Step, from_frame
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import reader, write_json
@@ -167,16 +166,6 @@ def test_what_the_recorder_left_out_is_counted(tmp_path: Path) -> None:
     assert imported.notes == {"attributes that the recorder left out": 16}
 
 
-def test_a_large_attribute_is_cut_or_refused(tmp_path: Path) -> None:
-    run = small_run()
-    run.messages[1]["content"] = "x" * 3_000_000
-    path = write_json(tmp_path / "t.json", otlp_request(recorded([run], "indexed")))
-    (found,) = from_frame(read(path).frame)
-    assert len(found.instruction) == 3_000_000
-    with pytest.raises(InputError, match="split it or raise the option max_file_mb"):
-        import_corpus(path, format="otlp", name="c", options={"max_file_mb": 1})
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_published_runs_are_read_as_they_were_recorded(generation: str, tmp_path: Path) -> None:
@@ -187,10 +176,3 @@ def test_published_runs_are_read_as_they_were_recorded(generation: str, tmp_path
     assert not imported.dropped and len(imported.frame) == len(runs)
     if generation == "messages":
         assert_the_same(from_frame(imported.frame), runs)
-
-
-def test_formats_are_joined_with_traces(tmp_path: Path) -> None:
-    write_json(tmp_path / "t.json", otlp_request(recorded([small_run()], "messages")))
-    (tmp_path / "runs.csv").write_text("task_id,outcome,text\na,1,fine\n", "utf-8")
-    imported = import_corpus(tmp_path, format="otlp+table", name="c")
-    assert len(imported.frame) == 2 and not imported.dropped

@@ -3,10 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from certify_assets.corpora.formats import import_corpus
 from certify_assets.corpora.leakage import LEAK_KEYS, quoted_keys
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, from_frame
@@ -206,32 +203,6 @@ def test_a_file_that_is_not_json_costs_that_file(tmp_path: Path, damage: str) ->
     assert imported.dropped == {"file_unreadable": 1}
     with pytest.raises(InputError, match=r"b-retail\.json cannot be used: it is not"):
         read(tmp_path / "runs", strict=True)
-
-
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(cut=st.integers(0, 3200), position=st.integers(0, 3200), noise=st.binary(max_size=6))
-def test_damaged_files_are_read_or_refused(
-    tmp_path: Path, cut: int, position: int, noise: bytes
-) -> None:
-    data = json.dumps([tau_record(task, text=f"end {task}") for task in range(3)]).encode()
-    (tmp_path / "cut-retail.json").write_bytes(data[: min(cut, len(data))])
-    (tmp_path / "noise-retail.json").write_bytes(
-        data[:position] + noise + data[position + len(noise) :]
-    )
-    for name in ("cut-retail.json", "noise-retail.json"):
-        try:
-            imported = import_corpus(
-                tmp_path / name,
-                format="taubench_v1",
-                name="tau",
-                options={"domain": "retail", "keep_unlabelled": True},
-            )
-        except InputError as error:
-            assert name in str(error)
-        else:
-            assert 1 <= len(imported.frame) <= 3
 
 
 def plant(record: dict[str, Any], path: str) -> None:

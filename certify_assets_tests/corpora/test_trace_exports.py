@@ -4,7 +4,6 @@ import csv
 import json
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from certify_assets.errors import InputError
 from certify_assets_tests.corpora.formats import langfuse, langsmith
 from certify_assets_tests.corpora.formats.langfuse import exported, trace, write_lines
 from certify_assets_tests.corpora.formats.langsmith import feedback, run_id, runs
-from certify_assets_tests.corpora.traces import Run, published_runs
 
 COLUMNS = ["task_id", "trajectory_id", "agent", "attempt", "instruction", "steps", "outcome"]
 Rows = list[dict[str, Any]]
@@ -216,70 +214,6 @@ def test_every_kind_of_export_is_told_from_the_other(tmp_path: Path) -> None:
         detect_format([tmp_path])
 
 
-def as_langfuse(run: Run, identity: str) -> dict[str, Any]:
-    """A trace of a run as instrumentation records it: every call of the model and of a tool."""
-    rows: Rows = []
-
-    def add(kind: str, name: str, asked: Any, answered: Any) -> None:
-        second, minute = len(rows) % 60, len(rows) // 60
-        rows.append(
-            {
-                "id": f"{identity}.{len(rows)}",
-                "type": kind,
-                "name": name,
-                "startTime": f"2026-03-01T10:{minute:02}:{second:02}.000Z",
-                "parentObservationId": f"{identity}.0" if rows else None,
-                "input": asked,
-                "output": answered,
-            }
-        )
-
-    add("AGENT", "agent", None, None)
-    for given, said, answers in run.calls():
-        add("GENERATION", "chat", given, said)
-        calls = {call["id"]: call["function"] for call in said.get("tool_calls") or ()}
-        for answer in answers:
-            asked = calls.get(answer["tool_call_id"], {}).get("arguments")
-            add("TOOL", answer["name"], asked, answer["content"])
-    return {
-        **trace(identity, run.task, run.attempt, run.outcome),
-        "metadata": {"task_id": run.task, "attempt": run.attempt, "agent": run.agent},
-        "input": None,
-        "output": None,
-        "observations": rows,
-    }
-
-
-def as_langsmith(run: Run, name: str) -> Rows:
-    """The same as runs of LangSmith, in the shapes of its wrapper of OpenAI's client."""
-    rows = as_langfuse(run, name)["observations"]
-    kinds = {"AGENT": "chain", "GENERATION": "llm", "TOOL": "tool"}
-    made = []
-    for row in rows:
-        own = run_id(row["id"])
-        record = {
-            "id": own,
-            "trace_id": run_id(f"{name}.0"),
-            "parent_run_id": None if own == run_id(f"{name}.0") else run_id(f"{name}.0"),
-            "run_type": kinds[row["type"]],
-            "name": row["name"],
-            "start_time": row["startTime"].removesuffix("Z"),
-            "inputs": {"messages": row["input"]},
-            "outputs": {"choices": [{"index": 0, "message": row["output"]}]},
-            "extra": {
-                "metadata": {"task_id": run.task, "attempt": run.attempt, "agent": run.agent}
-            },
-        }
-        if record["run_type"] == "tool":
-            record |= {"inputs": {"input": row["input"]}, "outputs": {"output": row["output"]}}
-        elif record["run_type"] == "chain":
-            record |= {"inputs": {}, "outputs": {}}
-        made.append(record)
-    said = feedback("x", run.outcome)
-    ids = {"id": run_id(f"{name}/said"), "run_id": run_id(f"{name}.0")}
-    return [*made, said | ids | {"trace_id": ids["run_id"]}]
-
-
 @pytest.mark.parametrize(
     "missing", [(), ("session_id", "session_name"), ("trace_id", "dotted_order")]
 )
@@ -293,38 +227,3 @@ def test_langsmith_runs_are_placed_by_what_there_is(
     bare = [{key: value for key, value in row.items() if key not in missing} for row in rows]
     write_lines(tmp_path / "bare.jsonl", shuffled(bare, 4))
     assert_same(tmp_path / "bare.jsonl", wanted)
-
-
-@pytest.mark.slow
-def test_published_runs_come_through_either_tool_without_loss(tmp_path: Path) -> None:
-    found = [run for run in published_runs(40) if any(True for _ in run.calls())]
-    assert len(found) >= 40
-    # what a user says after the agent's last word is in no call of a model
-    cut = [replace(run, messages=run.messages[: _last(run.messages) + 1]) for run in found]
-    (tmp_path / "fuse").mkdir()
-    whole = [as_langfuse(run, f"t{n:04}") for n, run in enumerate(cut)]
-    (tmp_path / "fuse" / "page.json").write_text(json.dumps(shuffled(whole, 1)), "utf-8")
-    rows = [row for n, run in enumerate(cut) for row in as_langsmith(run, f"t{n:04}")]
-    write_lines(tmp_path / "smith" / "runs.jsonl", shuffled(rows, 2))
-    for tool, names in (
-        ("fuse", [f"t{n:04}" for n in range(len(cut))]),
-        ("smith", [run_id(f"t{n:04}.0") for n in range(len(cut))]),
-    ):
-        frame = read(tmp_path / tool).frame.set_index("trajectory_id")
-        assert len(frame) == len(cut)
-        for name, run in zip(names, cut, strict=True):
-            row = frame.loc[name]
-            steps = [(step["action"], step["observation"]) for step in row["steps"]]
-            wanted = [(step.action, step.observation) for step in run.steps()]
-            assert steps == wanted, (tool, name)
-            assert row["instruction"] == run.instruction()
-            assert (row["task_id"], row["agent"], row["attempt"], row["outcome"]) == (
-                run.task,
-                run.agent,
-                run.attempt,
-                run.outcome,
-            )
-
-
-def _last(messages: tuple[dict[str, Any], ...]) -> int:
-    return max(n for n, one in enumerate(messages) if one["role"] in ("assistant", "tool"))
