@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from certify_assets.certificates import Settings
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
@@ -52,36 +52,15 @@ def _spec(judge: JudgedCorpus) -> GrpoSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArmInputs:
-    """All that the training of an arm depends on."""
+class ArmRecord:
+    """A trained arm, stored as arm.json."""
 
-    start: str
-    start_sha256: str
-    reward: Mapping[str, float]
-    optimiser: str
-    config: Mapping[str, float | str | Sequence[int]]
-    rl_sha256: str
-    renderer_sha256: str
-
-    @property
-    def sha256(self) -> str:
-        """Hash of all of it: the key of the arm."""
-        return sha256_bytes(canonical_json(asdict(self)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ArmRecord(ArmInputs):
-    """A trained arm and its inputs, stored as arm.json."""
-
-    judge: str
-    corpus: str
-    arm: str
-    # hash of the inputs
+    # all that the training depends on, and its hash
+    inputs: Mapping[str, Any]
     key: str
     rl_trajectories: int
     # hash of the adapter after each number of steps
     steps: Mapping[str, str]
-    run_sha256: str
     # the log of the optimiser, whose entries differ in what they measure
     history: Sequence[Mapping[str, float]]
 
@@ -261,7 +240,7 @@ class _Run:
     arm: str
     config: GrpoConfig
     rows: pd.DataFrame
-    inputs: ArmInputs
+    inputs: Mapping[str, Any]
 
     @classmethod
     def of(cls, judge: JudgedCorpus, arm: str) -> _Run:
@@ -274,15 +253,15 @@ class _Run:
                 f"--rl, or leave {judge} out."
             )
         config = grpo_config(spec)
-        inputs = ArmInputs(
-            start=spec.start,
-            start_sha256=judge.sibling(spec.start).artifact.adapter_sha256,
-            reward=reward_of(reward),
-            optimiser=spec.optimiser,
-            config=config.to_dict(),
-            rl_sha256=_rows_sha256(rl, spec.reading.renderer),
-            renderer_sha256=spec.reading.renderer.sha256,
-        )
+        inputs = {
+            "start": spec.start,
+            "start_sha256": judge.sibling(spec.start).artifact.adapter_sha256,
+            "reward": reward_of(reward),
+            "optimiser": spec.optimiser,
+            "config": config.to_dict(),
+            "rl_sha256": _rows_sha256(rl, spec.reading.renderer),
+            "renderer_sha256": spec.reading.renderer.sha256,
+        }
         return cls(judge, arm, config, rl, inputs)
 
     @property
@@ -293,13 +272,17 @@ class _Run:
     def folder(self) -> str:
         return self.judge.key("arms", self.arm)
 
+    @property
+    def key(self) -> str:
+        return sha256_bytes(canonical_json(self.inputs))
+
     def finished(self) -> ArmRecord | None:
         """Return the record of a finished training with the same key; check its adapters."""
         name = f"{self.folder}/arm.json"
         if not self.store.exists(name):
             return None
         record = ArmRecord(**self.store.read_json(name))
-        if record.key != self.inputs.sha256:
+        if record.key != self.key:
             return None
         for step, sha256 in record.steps.items():
             with candidate_adapter(self.judge, Candidate(self.arm, int(step))) as folder:
@@ -317,21 +300,17 @@ class _Run:
             workplace(self.store, self.folder) as folder,
             self.judge.sibling(self.judge.spec.start).artifact_files() as start,
         ):
-            run_sha256, history = self._optimise(start, folder, report)
+            history = self._optimise(start, folder, report)
             if not self.store.is_local:
                 self._upload(folder)
-            steps = {
-                str(step): _lora_sha256(folder / f"step_{step}") for step in self.config.evaluate_at
-            }
             record = ArmRecord(
-                judge=self.judge.name,
-                corpus=self.judge.corpus.name,
-                arm=self.arm,
-                key=self.inputs.sha256,
-                **asdict(self.inputs),
+                inputs=self.inputs,
+                key=self.key,
                 rl_trajectories=len(self.rows),
-                steps=steps,
-                run_sha256=run_sha256,
+                steps={
+                    str(step): _lora_sha256(folder / f"step_{step}")
+                    for step in self.config.evaluate_at
+                },
                 history=history,
             )
             self.store.write_json(f"{self.folder}/arm.json", asdict(record))
@@ -346,24 +325,21 @@ class _Run:
     def _begin(self) -> None:
         """Clear away what a run with another key left: its checkpoints are not this one's."""
         name = f"{self.folder}/run.json"
-        key = self.inputs.sha256
-        if self.store.exists(name) and self.store.read_json(name)["key"] == key:
+        if self.store.exists(name) and self.store.read_json(name)["key"] == self.key:
             return
         if self.store.is_local:
             shutil.rmtree(self.store.local_path(self.folder), ignore_errors=True)
         else:
             self.store.delete(f"{self.folder}/arm.json")
-        self.store.write_json(name, {"key": key, **asdict(self.inputs)})
+        self.store.write_json(name, {"key": self.key, "inputs": self.inputs})
 
-    def _optimise(
-        self, start: Path, folder: Path, report: Report
-    ) -> tuple[str, Sequence[Mapping[str, float]]]:
-        """Train the adapter; return the hash of the run, and its log."""
+    def _optimise(self, start: Path, folder: Path, report: Report) -> Sequence[Mapping[str, float]]:
+        """Train the adapter; return the log of the optimiser."""
         from certify_assets.judges.lm.adapters import load_adapter, save_adapter
         from certify_assets.judges.lm.exact_grpo import train_exact
         from certify_assets.judges.lm.judge import load_base
 
-        spec = self.judge.spec
+        spec = _spec(self.judge)
         base, encoder = load_base(spec.model, spec.revision, spec.reading)
         language, _ = load_adapter(base, start, trainable=True)
         about = {
@@ -386,9 +362,9 @@ class _Run:
 
         prompts = encoder.encode_frame(self.rows)
         outcomes = [int(outcome) for outcome in self.rows["outcome"]]
-        arm = arm_named(self.arm, _spec(self.judge).rewards)
+        arm = arm_named(self.arm, spec.rewards)
         checkpoints = folder / "checkpoint"
-        if self.inputs.optimiser == "trl":
+        if spec.optimiser == "trl":
             from certify_assets.judges.lm.trl_grpo import train_trl
 
             sampled = train_trl(
@@ -401,7 +377,7 @@ class _Run:
                 evaluate=keep,
                 progress=advance,
             )
-            return sampled.sha256, sampled.history
+            return sampled.history
         exact = train_exact(
             language,
             prompts,
@@ -412,7 +388,7 @@ class _Run:
             evaluate=keep,
             progress=lambda step: advance(step.step, step.loss),
         )
-        return exact.sha256, [asdict(step) for step in exact.history]
+        return [asdict(step) for step in exact.history]
 
     def _upload(self, folder: Path) -> None:
         for step in self.config.evaluate_at:
