@@ -55,7 +55,7 @@ _COMMANDS = {
     "rollback": ("operated", "ops rollback c 1"),
     "ingest": ("operated", "ops ingest c new.jsonl"),
     "recertify": ("operated", "ops recertify c --at-least 1"),
-    "labels": ("operated", "review import c labels.csv --reviewer bob"),
+    "labels": ("operated", "review import c more.csv --reviewer bob"),
 }
 _BESIDE = ("dagster", "mlflow", "tracking", "ledger", "leases")
 #: whose bytes do not depend on the moment
@@ -93,9 +93,10 @@ def _operated(world: Path, certified: Path) -> None:
     for words in (sampled, "ops ingest c first.jsonl", sampled):
         assert _call(world, words) == 0
     rows = load_decisions(Corpus(Store(str(world / "root")), "c"))
-    asked = rows.loc[rows["asked"] == "audit_sample", "trajectory_id"]
-    lines = [f"{run},{place % 2}" for place, run in enumerate(asked)]
-    (world / "labels.csv").write_text("\n".join(["trajectory_id,outcome", *lines]), "utf-8")
+    for kind, name in (("audit_sample", "labels.csv"), ("spot_check", "more.csv")):
+        asked = rows.loc[rows["asked"] == kind, "trajectory_id"]
+        lines = [f"{run},{place % 2}" for place, run in enumerate(asked)]
+        (world / name).write_text("\n".join(["trajectory_id,outcome", *lines]), "utf-8")
     assert _call(world, "review import c labels.csv --reviewer ann") == 0
 
 
@@ -118,7 +119,7 @@ def test_a_killed_command_is_called_again(
     code = _call(whole, words)
     assert code in (0, 3)
     wanted, writes = _stored(whole / "root"), int((whole / "writes").read_text("utf-8"))
-    for doom in sorted({1 + writes // 3, 1 + 2 * writes // 3, writes}):
+    for doom in sorted({1 + writes // 2, writes}):
         world = shutil.copytree(worlds[base], tmp_path / f"killed-{doom}")
         before = _stored(world / "root")
         assert _call(world, words, doom) < 0
