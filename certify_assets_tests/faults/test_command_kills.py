@@ -133,7 +133,8 @@ def test_a_killed_command_is_called_again(
         assert [
             place
             for place, data in wanted.items()
-            if place.endswith(_SAME) and found[place] != data
+            # labels have the time of their making
+            if place.endswith(_SAME) and "labels" not in place and found[place] != data
         ] == []
         for place in (place for place in wanted if place.endswith(".jsonl")):
             assert found[place].count(b"\n") == wanted[place].count(b"\n"), place
