@@ -19,7 +19,7 @@ BENCHMARKS = [
 ELSEWHERE = {"year"}
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("script", BENCHMARKS, ids=lambda path: path.stem)
 def test_the_quick_form_runs(script: Path, tmp_path: Path) -> None:
     site, elsewhere = tmp_path / "site", tmp_path / "elsewhere"

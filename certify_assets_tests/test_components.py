@@ -121,6 +121,7 @@ print(json.dumps([request.partition_key for request in result.run_requests]))
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_a_project_of_somebody_else_certifies_its_corpus_by_the_component(tmp_path: Path) -> None:
     project, root = tmp_path / "project", tmp_path / "root"
     for name, text in _PROJECT.items():

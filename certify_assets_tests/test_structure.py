@@ -106,6 +106,7 @@ def _declared(*, extras: bool = True) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_every_import_is_of_a_declared_requirement_that_is_pinned() -> None:
     # imported here and an interface of what brings them, so setup.cfg names that alone
     brought = {
@@ -158,6 +159,7 @@ def test_every_import_is_of_a_declared_requirement_that_is_pinned() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_imports_point_in_one_direction() -> None:
     wrong = []
     for path in PACKAGE.rglob("*.py"):
@@ -171,6 +173,7 @@ def test_imports_point_in_one_direction() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_no_modules_import_each_other_and_no_class_name_is_taken_twice() -> None:
     trees = {
         ".".join(path.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(
@@ -233,6 +236,7 @@ def _measure(code: str, environment: Mapping[str, str] | None = None) -> dict[st
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_definitions_load_fast_and_without_heavy_libraries(tmp_path: Path) -> None:
     code = (
         "import json, sys, time\n"

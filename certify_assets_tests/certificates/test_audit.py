@@ -136,7 +136,7 @@ def test_release_side() -> None:
     assert found.realized_error == pytest.approx((1 - test.outcomes[inside]).mean())
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_lower_bound_is_the_delta_quantile_of_many_resamples() -> None:
     cal, _ = pair()
     counts = count_at(observe(*cal), "reject", np.array([2.0]))

@@ -82,7 +82,7 @@ def test_a_side_on_which_nothing_is_saved_is_left_out(batch: Batch) -> None:
         sides_sha256(found, twice)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_both_sides_hold_at_once_with_their_joint_confidence() -> None:
     """Batches whose every widest set has one error too many, audited until they are settled."""
     rng, trials, violated = np.random.default_rng(8), 400, 0

@@ -155,7 +155,7 @@ def test_coverage_of_reference_cells(cell: tuple[int, float]) -> None:
     assert abs(mean - REFERENCE[cell]) <= 3.5 * np.hypot(error, 0.01) and wrong <= 6
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("cell", sorted(REFERENCE))
 def test_coverage_of_every_reference_cell(cell: tuple[int, float]) -> None:
     # the standard error of a coverage over 200 trials is at most .025
@@ -182,7 +182,7 @@ def fooled_rate(tasks: int, share: float, trials: int, pilot_tasks: int = 100) -
     return hits / trials
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_betting_is_not_fooled_whatever_the_pilot_says() -> None:
     # promised .05; standard error over 100 trials at that rate .022. Every second pilot is of
     # easier tasks and bets high

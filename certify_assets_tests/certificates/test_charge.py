@@ -175,7 +175,7 @@ def share(design: Hidden, trials: int, *, charge: bool) -> float:
     return found / trials
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_hidden_larger_tasks_are_held_by_the_charge_alone() -> None:
     trials = 200
     design = Hidden(50)  # a true error of at least .102 at every threshold

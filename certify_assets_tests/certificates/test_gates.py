@@ -65,7 +65,7 @@ def test_the_bound_is_the_quantile_over_resampled_tables() -> None:
     assert found == pytest.approx(np.quantile(areas, 0.05), abs=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_the_bound_errs_as_often_as_it_says() -> None:
     design = Clustered(tasks=60, rho=0.5, separation=0.4, loading=0.2)
     large = Clustered(tasks=40_000, rho=0.5, separation=0.4, loading=0.2)

@@ -270,7 +270,7 @@ def retested(part: TaskStream, every: int = 20) -> tuple[bool, bool]:
     return bootstrap, binomial
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("rho", sorted(TAU))
 def test_promises_on_every_design(rho: float) -> None:
     # 1,000 streams: standard error .0069 at a rate of .05, .012 at .2, .016 at .5
@@ -289,7 +289,7 @@ def test_promises_on_every_design(rho: float) -> None:
     assert bootstrap > 0.1 and binomial > 0.2
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("rho", sorted(TAU))
 def test_medians_of_certification_and_delay(rho: float) -> None:
     for error, page in ((0.0, 63), (0.01, 69), (0.03, 96), (0.05, 158)):

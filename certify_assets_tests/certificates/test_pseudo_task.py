@@ -315,7 +315,7 @@ def test_a_table_that_certifies_nothing_says_how_many_tasks_would() -> None:
     assert curve.thresholds.size == 160
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_wrong_tasks_that_are_larger_are_held_where_the_guard_is_not() -> None:
     larger = Fooled(tasks=50, share=0.102, size_ratio=5)
     trials, wrong = 200, {"guarded_taskboot": 0, "pseudo_task": 0}

@@ -42,7 +42,7 @@ def _share_that_certifies(
     return float(np.mean(shares))
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("setting", _SETTINGS)
 def test_the_planned_size_certifies_in_four_of_five_draws(
     setting: tuple[float, float, float, int, float, str],

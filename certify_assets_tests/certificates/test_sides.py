@@ -145,7 +145,7 @@ def test_only_both_sides_under_the_same_settings_share_delta() -> None:
         assert "under the same settings" in str(found)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("procedure", ["guarded_taskboot", "pseudo_task"])
 def test_where_errors_fill_tasks_a_guard_at_half_of_delta_gives_less_than_it_promises(
     procedure: str,

@@ -61,7 +61,7 @@ def test_taskboot_and_naive_reproduce_reference_cells(tasks: int, rho: float) ->
         assert cell.violation <= 4 / 60
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize(("tasks", "rho"), sorted(TASKBOOT))
 def test_every_cell_of_the_reference_table(tasks: int, rho: float) -> None:
     references = {
@@ -103,7 +103,7 @@ def test_taskboot_is_fooled_and_the_guard_is_not() -> None:
     assert found["floor"] <= 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize(
     ("tasks", "share", "reference"),
     [

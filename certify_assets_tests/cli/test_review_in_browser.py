@@ -87,6 +87,7 @@ def server(store: Store) -> Iterator[Served]:
         yield one
 
 
+@pytest.mark.smoke
 def test_labelling_by_keyboard_alone_and_without_scripts(
     browser: Any, server: Served, store: Store
 ) -> None:
@@ -167,6 +168,7 @@ def look(browser: Any, server: Served, tmp_path: Path, width: int, line: int) ->
     return pictures
 
 
+@pytest.mark.smoke
 def test_hostile_text_is_shown_and_never_obeyed(browser: Any, store: Store, tmp_path: Path) -> None:
     runs = [
         Trajectory(

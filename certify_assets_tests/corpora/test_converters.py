@@ -7,7 +7,7 @@ import pytest
 from certify_assets_tests.paths import REPOSITORY, shared_data
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize(
     ("name", "runs", "tasks", "agents", "rate", "digest"),
     [

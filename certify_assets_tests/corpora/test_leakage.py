@@ -183,7 +183,7 @@ def test_impossible_thresholds_are_refused(given: dict[str, Any]) -> None:
         check_leaks(corpus(tasks=4), thresholds=given)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_intervals_are_over_tasks() -> None:
     frame = corpus(tasks=40, attempts=4)
     once = check_leaks(frame)

@@ -149,6 +149,7 @@ def test_urls_that_name_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_real_runs_of_a_real_server_come_back_and_are_assessed_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,7 +19,7 @@ from certify_assets.research.study import PROFILES
 from certify_assets.storage.store import Store
 from certify_assets_tests.study_builders import registered, states, studied
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.statistics
 
 
 @pytest.fixture(scope="module")

@@ -54,6 +54,7 @@ def test_every_asset_of_the_corpus_is_materialized(instance: dg.DagsterInstance)
         assert instance.get_materialized_partitions(key) == {CORPUS}, key
 
 
+@pytest.mark.smoke
 def test_every_check_was_evaluated_and_none_that_blocks_failed(
     instance: dg.DagsterInstance,
 ) -> None:
@@ -82,6 +83,7 @@ def test_asset_metadata_is_what_the_pages_need(instance: dg.DagsterInstance) -> 
     assert {"dagster/row_count", "dagster/column_schema", "dagster/column_lineage"} <= set(scores)
 
 
+@pytest.mark.smoke
 def test_mlflow_holds_the_runs_with_their_dagster_tags(
     demo: Demo, instance: dg.DagsterInstance
 ) -> None:
@@ -126,6 +128,7 @@ def _is_summary(run: Any) -> bool:
     return "certify.summary" in run.data.tags
 
 
+@pytest.mark.smoke
 def test_the_demo_certifies_an_embedded_corpus(demo: Demo) -> None:
     corpus = demo.document["corpora"][0]
     assert corpus["corpus"] == CORPUS and corpus["tasks"] >= 100

@@ -14,7 +14,7 @@ from certify_assets.research.simulation import Simulation, simulate
 from certify_assets_tests.defs.running import materialize
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_document_metadata_and_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     designs = [
         *study_designs(("paper", "heavy_tails"), tasks=[20], rhos=[0.5]),

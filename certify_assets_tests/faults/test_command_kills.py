@@ -17,7 +17,7 @@ from certify_assets_tests.faults.small import environment, is_whole
 from certify_assets_tests.operations_builders import certified_corpus, deliver
 from certify_assets_tests.paths import REPOSITORY
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 
 #: calls a command, and dies before the write of that number; 0 is never
 _CHILD = """

@@ -79,7 +79,7 @@ def wrong_certificates(trial: int, candidates: int) -> list[bool]:
     return [alone[0] > 0, max(alone) > 0, any(paid)]
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_the_uncorrected_maximum_breaks_its_promise_and_counting_keeps_it() -> None:
     """300 trials with 12 candidates that are all wrong.
 

@@ -82,7 +82,7 @@ def test_a_reviewer_who_drifts_is_named_and_known_labels_are_counted() -> None:
     assert eve.differing == 0 and not eve.drifts
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_the_interval_covers_the_kappa_of_many_tasks() -> None:
     rng = np.random.default_rng(7)
 

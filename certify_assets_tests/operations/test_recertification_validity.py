@@ -42,7 +42,7 @@ class Population:
         return float(self.errors[tasks].sum() / self.runs[tasks].sum())
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_spot_checks_by_task_estimate_the_error_and_checks_of_near_runs_do_not() -> None:
     population, draws = Population(3000, seed=1), 200
     found = np.array(
@@ -104,7 +104,7 @@ def test_the_alarm_is_rarely_false_in_a_blind_order_and_often_where_near_runs_co
     assert shares["near first"] > 2 * DELTA
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_all_recertifications_together_are_wrong_no_more_often_than_is_declared() -> None:
     """At a true error of 1.02 alpha every certificate is wrong: .070, .130 at all of delta."""
     trials, schedule = 100, Schedule()

@@ -104,6 +104,7 @@ def test_a_recertification_certifies_the_budgets_that_the_corpus_has_now(store: 
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_a_recertification_is_deployed_and_decides(store: Store) -> None:
     bring(store, seed=1)
     assert (

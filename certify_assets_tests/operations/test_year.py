@@ -11,7 +11,7 @@ import pytest
 from certify_assets_tests.paths import REPOSITORY, assert_painted, benchmark, shared_data
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_a_year_of_deliveries_keeps_its_promises(tmp_path: Path) -> None:
     data = shared_data("swebench_lite_acr").parent
     script = benchmark("year")

@@ -206,7 +206,7 @@ def record_published(product: Product, data: Path | None) -> dict[str, Any]:
             command = [sys.executable, script, *archives, "--out", table]
             subprocess.run(command, check=True, stdout=sys.stderr)
             archives = [table]
-        imported = product.call("import", *archives, "--name", corpus)
+        imported = product.call("import", *archives, "--name", corpus, *given)
         made[corpus] = {"import": imported.figures(_IMPORTED), **_corpus(product, corpus, side)}
     return made
 

@@ -43,7 +43,7 @@ def test_a_difference_is_named_with_both_values(capsys: pytest.CaptureFixture[st
     assert [*differences(True, 1)], "a truth is no number"
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_nothing_that_the_embedded_corpora_gave_is_lost(tmp_path: Path) -> None:
     record = HERE / "embedded.json"
     out = tmp_path / "now.json"

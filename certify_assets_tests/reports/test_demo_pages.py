@@ -55,6 +55,7 @@ def root(demo: Demo) -> Path:
     return demo.root
 
 
+@pytest.mark.smoke
 def test_every_page_is_reached_from_the_start_page_and_leads_back(root: Path) -> None:
     start = root / "index.html"
     links: dict[Path, set[Path]] = {}
@@ -99,6 +100,7 @@ def test_every_page_is_read_in_every_look(
         assert max(ground) < 50 if scheme == "dark" else min(ground) > 200
 
 
+@pytest.mark.smoke
 def test_the_first_screen_decides(browser: Any, root: Path) -> None:
     path = root / "judges/lexical/miniwob_mixed/page.html"
     for width, height in ((1400, 900), (390, 844)):

@@ -192,7 +192,7 @@ def test_a_prediction_inside_the_range() -> None:
     assert "extrapolation" not in said
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_the_interval_holds_for_a_new_corpus_of_a_true_line() -> None:
     rng = np.random.default_rng(5)
     trials, hits = 500, 0

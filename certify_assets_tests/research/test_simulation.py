@@ -167,7 +167,7 @@ def test_refusals(call: Callable[[], object], words: str) -> None:
         call()
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_results_do_not_depend_on_workers_order_or_other_cells() -> None:
     designs = [*study_designs(["paper"], **_SMALL), *study_designs(["fooled"], tasks=[20])]
     seen: list[tuple[int, int]] = []
@@ -257,7 +257,7 @@ def test_rates_count_what_certified_nothing() -> None:
     assert (by_task.violation, by_task.own_violation) == (0.25, 0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_every_cell_of_the_papers_table() -> None:
     study = simulate(
         study_designs(["paper", "low_base_rate", "size_outcome", "heavy_tails"]),

@@ -178,6 +178,7 @@ def test_nothing_was_written_outside_the_data_root(root: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 @pytest.mark.browser
 def test_nothing_of_a_run_is_executed_in_a_browser(root: Path, browser: Browser) -> None:
     page = browser.new_page()

@@ -135,6 +135,7 @@ def test_the_loss_of_the_first_step_of_pairs_by_hand(tmp_path: Path, packed: boo
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_training_learns_and_leaves_the_base_as_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], objective: str
