@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,13 @@ import pydantic
 from pydantic.dataclasses import dataclass as validated
 
 from certify_assets.corpora.embedded import EMBEDDED
-from certify_assets.corpora.splits import PROFILES
+from certify_assets.corpora.splits import (
+    PROFILES,
+    SplitManifest,
+    extend_manifest,
+    make_manifest,
+    task_universe,
+)
 from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
 from certify_assets.storage.urls import shown_url
@@ -348,3 +354,21 @@ def remove_corpus(store: Store, name: str) -> list[str]:
     for empty in (f"{folder}/splits", folder):
         store.remove_folder(empty)
     return gone
+
+
+def plan_splits(
+    config: CorpusConfig, tasks: Iterable[str], earlier: SplitManifest | None = None
+) -> SplitManifest:
+    """Assign tasks to splits by a configuration; store nothing."""
+    # tasks that were assigned before keep their splits, unless another profile or seed is asked for
+    asked = config.profile, config.seed, config.rl
+    if earlier and asked == (earlier.profile, earlier.seed, earlier.train_rl):
+        return extend_manifest(earlier, tasks)
+    return make_manifest(
+        tasks,
+        config.name,
+        config.profile,
+        config.seed,
+        train_rl=config.rl,
+        universe=task_universe(config.name),
+    )

@@ -16,6 +16,7 @@ from certify_assets.corpora.config import (
     corpus_file,
     format_domain,
     load_config,
+    plan_splits,
     save_config,
 )
 from certify_assets.corpora.deliveries import (
@@ -37,7 +38,6 @@ from certify_assets.corpora.schema import (
 from certify_assets.corpora.splits import (
     SPLITS,
     SplitManifest,
-    plan_splits,
     select,
     verify_manifest,
     without_test,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.config import CorpusConfig, Domain, complete_thresholds
+from certify_assets.corpora.config import CorpusConfig, Domain, complete_thresholds, plan_splits
 from certify_assets.corpora.corpus import Corpus, ImportSummary, embedded_import
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.leakage import LeakChecks, check_leaks
 from certify_assets.corpora.profile import CorpusProfile, profile_corpus
-from certify_assets.corpora.splits import SplitManifest, plan_splits, without_test
+from certify_assets.corpora.splits import SplitManifest, without_test
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:

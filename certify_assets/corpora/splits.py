@@ -20,8 +20,6 @@ from certify_assets.files import canonical_json, sha256_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.corpora.config import CorpusConfig
-
 SPLITS: tuple[str, ...] = ("sft", "rl", "cal", "test")
 PROFILES: Mapping[str, Mapping[str, int]] = MappingProxyType(
     {
@@ -182,24 +180,6 @@ def make_manifest(
     return SplitManifest.from_dict(manifest.to_dict() | {"sha256": manifest.content_sha256()})
 
 
-def plan_splits(
-    config: CorpusConfig, tasks: Iterable[str], earlier: SplitManifest | None = None
-) -> SplitManifest:
-    """Assign tasks to splits by a configuration; store nothing."""
-    # tasks that were assigned before keep their splits, unless another profile or seed is asked for
-    asked = config.profile, config.seed, config.rl
-    if earlier and asked == (earlier.profile, earlier.seed, earlier.train_rl):
-        return extend_manifest(earlier, tasks)
-    return make_manifest(
-        tasks,
-        config.name,
-        config.profile,
-        config.seed,
-        train_rl=config.rl,
-        universe=_task_universe(config.name),
-    )
-
-
 def extend_manifest(earlier: SplitManifest, task_ids: Iterable[str]) -> SplitManifest:
     """Assign the tasks of a later delivery; refuse an earlier manifest that was altered."""
     # A task keeps its split for good, also while no delivery has runs of it. New tasks are put in
@@ -220,7 +200,8 @@ def extend_manifest(earlier: SplitManifest, task_ids: Iterable[str]) -> SplitMan
     return replace(manifest, sha256=manifest.content_sha256())
 
 
-def _task_universe(corpus: str) -> list[str]:
+def task_universe(corpus: str) -> list[str]:
+    """Return the tasks of the other embedded corpora, for a corpus that is embedded itself."""
     if corpus not in EMBEDDED:
         return []
     others = [name for name in EMBEDDED if name != corpus]

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates import Settings
+from certify_assets.corpora.config import plan_splits
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
-from certify_assets.corpora.splits import plan_splits, select
+from certify_assets.corpora.splits import select
 from certify_assets.errors import InputError
 from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.files import canonical_json, sha256_bytes

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from certify_assets.corpora.config import registered_corpora
+from certify_assets.corpora.config import plan_splits, registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS, load_embedded
-from certify_assets.corpora.splits import plan_splits
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import read_json, sha256_file
 from certify_assets.storage.store import Store
