@@ -36,7 +36,6 @@ from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, write_runs
-from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
 from certify_assets_tests.operations_builders import deliver
 from certify_assets_tests.security.altering import (
     altered,

@@ -21,7 +21,6 @@ from certify_assets_tests.builders import judged
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
 from certify_assets_tests.defs.running import materialize, partitions
-from certify_assets_tests.operations.test_notify import configure, server, url  # noqa: F401 - a fixture
 from certify_assets_tests.security.hostile import CANARY, MARKUP
 from certify_assets_tests.security.test_pages import Page
 
