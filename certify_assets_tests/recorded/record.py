@@ -200,7 +200,10 @@ def record_published(product: Product, data: Path | None) -> dict[str, Any]:
         if not archives:
             made[corpus] = {"skipped": f"the data folder has no archives of {corpus}"}
             continue
+        given: tuple[str, ...] = ()
         if converter:
+            # a table does not say its domain
+            given = ("--set", "domain=software")
             table = product.work / f"{corpus}.jsonl"
             script = REPOSITORY / "benchmarks" / "corpora" / f"{converter}.py"
             command = [sys.executable, script, *archives, "--out", table]
