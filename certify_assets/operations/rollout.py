@@ -37,6 +37,7 @@ from certify_assets.operations.layout import certificate_key, deployment_key, ke
 from certify_assets.operations.monitoring import label_alarm
 from certify_assets.operations.recertification_record import CertifiedSide, RecertificationRecord
 from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.operations.served_model import MODEL_FOLDER, log_model
 from certify_assets.storage.tracking import Record, Tracker
 
 if TYPE_CHECKING:
@@ -407,6 +408,9 @@ def _registered(
         )
     )
     run = url.rsplit("/", 1)[-1]
+    if not judge.spec.hosted:
+        # a server's judge has no files, and a copy of it would have no journal of its answers
+        log_model(tracker.uri, run, judge, certificates, deployment=record.number)
     version = _version(tracker.uri, model_name(corpus), run, tags)
     return {"model": model_name(corpus), "version": version, "alias": ALIAS, "run": url}
 
@@ -424,7 +428,7 @@ def _version(uri: str, name: str, run: str, tags: Mapping[str, str]) -> str:
             description="Judges that decide new runs; the alias deployed marks the one that does "
             "now.",
         )
-    source = client.get_run(run).info.artifact_uri
+    source = f"{client.get_run(run).info.artifact_uri}/{MODEL_FOLDER}"
     # a kill may have come after the version and before the document that names it
     known = [
         item

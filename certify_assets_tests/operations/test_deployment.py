@@ -301,7 +301,7 @@ def test_mlflow_gets_a_version_with_alias_certificates_and_hashes(
     assert parent.data.tags["certify.judge"] == "lexical"
     assert version.tags["adapter_sha256"] == second.fingerprint["adapter_sha256"]
     names = {item.path for item in client.list_artifacts(version.run_id)}
-    assert names == {"certificates", "deployment.json"}
+    assert names == {"model", "certificates", "deployment.json"}
     (recorded,) = operated.local_path("mlflow/artifacts").glob(
         f"{version.run_id}/artifacts/deployment.json"
     )

@@ -1,0 +1,244 @@
+"""A deployed judge as files of its own, by which a server decides without the data root."""
+
+# What a batch is decided by, as far as one run shows it: score, certificates, and whether the
+# certificate of the corpus covers the run. Draws, certificates of batches and agents whose scores
+# have moved need the batch, alarms and corrected labels the data root.
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from certify_assets._version import __version__
+from certify_assets.certificates import Certificate, decide
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.schema import Step, Trajectory, to_frame
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.files import canonical_json, sha256_bytes, sha256_file, stored_as, write_atomic
+from certify_assets.judges.base import Judge, score_table
+from certify_assets.judges.judged import JudgedCorpus, judge_file
+from certify_assets.judges.specs import JudgeSpec, families
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA: Final = "certify_assets/served_judge/1"
+#: what is asked of a run; steps are objects with action and observation
+COLUMNS: Final = ("task_id", "agent", "instruction", "steps")
+#: what is answered
+ANSWERS: Final = ("score", "decision", "reason", "certificate_sha256")
+_DOCUMENT = "served.json"
+# of what is stored of a judge, without what a server has no use for
+_SUFFIXES = {".safetensors", ".json"}
+# what the record of the judge says, and what a server does not train by
+_NOT_SERVED = {"reading", "recipe"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedDocument:
+    """What the other files are, and what they may decide."""
+
+    schema: str
+    corpus: str
+    judge: str
+    deployment: int
+    specification: Mapping[str, Any]
+    adapter_sha256: str
+    renderer_sha256: str
+    # at most one a side; none of a deployment for batches alone
+    certificates: Sequence[str]
+    # of the corpus: whether its certificate decides runs of agents without a run in CAL
+    new_agents: str
+    # hashes of the tasks of the splits and of the agents in CAL: more people read an MLflow server
+    # than may know their names
+    tasks: Sequence[str]
+    agents: Sequence[str]
+    # hash of every other file by its place
+    files: Mapping[str, str]
+
+
+def export_judge(
+    judge: JudgedCorpus, certificates: Sequence[Certificate], folder: Path, *, deployment: int = 0
+) -> str:
+    """Write what decides into a folder; return the hash that `ServedJudge.open` asks for."""
+    corpus, store = judge.corpus, judge.store
+    record = judge.artifact
+    place = judge_file(judge.name, corpus.name)
+    names = [name for name in store.names(judge.key("adapter")) if Path(name).suffix in _SUFFIXES]
+    files = {
+        f"{place}/{name}": store.read_bytes(judge.key(name))
+        for name in ("adapter.json", *(f"adapter/{name}" for name in names))
+    } | {f"certificates/{item.side}.json": item.to_json() for item in certificates}
+    document = ServedDocument(
+        schema=SCHEMA,
+        corpus=corpus.name,
+        judge=judge.name,
+        deployment=deployment,
+        specification=judge.spec.model_dump(mode="json", exclude=_NOT_SERVED),
+        adapter_sha256=record.adapter_sha256,
+        renderer_sha256=judge.renderer.sha256,
+        certificates=[item.sha256 for item in certificates],
+        new_agents=corpus.current.config.new_agents,
+        tasks=_hashed(corpus.manifest.assignment),
+        agents=_hashed(judge.calibration[0]["agent"].unique()),
+        files={name: sha256_bytes(data) for name, data in files.items()},
+    )
+    for name, data in {**files, _DOCUMENT: canonical_json(asdict(document))}.items():
+        write_atomic(folder / name, data)
+    return sha256_file(folder / _DOCUMENT)
+
+
+@dataclass(frozen=True, eq=False)
+class ServedJudge:
+    """A judge with its certificates, verified as it was opened."""
+
+    document: ServedDocument
+    model: Judge
+    judge: JudgedCorpus
+    certificates: tuple[Certificate, ...]
+    tasks: frozenset[str] = field(repr=False)
+    agents: frozenset[str] = field(repr=False)
+
+    @classmethod
+    def open(cls, folder: Path, sha256: str) -> ServedJudge:
+        """Open what `export_judge` wrote; refuse it where a file is not what was deployed."""
+        document = _read_document(folder / _DOCUMENT, sha256)
+        for name, expected in document.files.items():
+            if not (folder / name).is_file() or sha256_file(folder / name) != expected:
+                raise _altered(folder / name)
+        certificates = tuple(
+            _certificate(folder / name, document)
+            for name in document.files
+            if name.startswith("certificates/")
+        )
+        if {item.sha256 for item in certificates} != {*document.certificates}:
+            raise _altered(folder / "certificates")
+        judge = JudgedCorpus.of(
+            Corpus(Store(str(folder)), document.corpus), _specification(document.specification)
+        )
+        if judge.renderer.sha256 != document.renderer_sha256:
+            raise IntegrityError(
+                f"{judge} was certified on texts of renderer {document.renderer_sha256[:12]}, and "
+                f"certify_assets {__version__} renders otherwise; serve it with the version that "
+                "deployed it."
+            )
+        model = judge.load(expected_sha256=document.adapter_sha256)
+        tasks, agents = frozenset(document.tasks), frozenset(document.agents)
+        return cls(document, model, judge, certificates, tasks, agents)
+
+    def decide(self, runs: pd.DataFrame) -> pd.DataFrame:
+        """Decide runs with the columns `COLUMNS`: columns `ANSWERS`, rows in their order.
+
+        The decision is reject, release or human, and the reason says why it is human: known_task
+        and new_agent are of runs that the certificate does not cover.
+        """
+        import pandas as pd
+
+        if missing := [name for name in COLUMNS if name not in runs.columns]:
+            raise InputError(f"the runs lack {', '.join(missing)}; give {', '.join(COLUMNS)}.")
+        rows = [
+            _trajectory(number, row, self.document.corpus)
+            for number, row in enumerate(runs[list(COLUMNS)].itertuples(index=False, name=None))
+        ]
+        table = score_table(self.model, to_frame(rows), self.judge.renderer)
+        scores = table.sort_values("trajectory_id")["score"].to_numpy(np.float64)
+        decisions = np.full(len(rows), "human", dtype=object)
+        reasons = np.full(len(rows), "no_certificate", dtype=object)
+        uncovered = np.array([self._uncovered(row) for row in rows], dtype=object)
+        covered = uncovered == ""
+        if self.certificates:
+            decided = decide(list(self.certificates), scores)
+            decisions, reasons = (np.asarray(part, dtype=object) for part in decided)
+            decisions[~covered], reasons[~covered] = "human", uncovered[~covered]
+        named = ";".join(item.sha256 for item in self.certificates)
+        return pd.DataFrame(
+            {
+                "score": scores,
+                "decision": decisions,
+                "reason": reasons,
+                "certificate_sha256": np.where(covered, named, ""),
+            }
+        )
+
+    def _uncovered(self, run: Trajectory) -> str:
+        """Return why the certificate does not cover a run; empty where it does."""
+        if _hash(run.task_id) in self.tasks:
+            return "known_task"
+        known = self.document.new_agents == "accept" or _hash(run.agent) in self.agents
+        return "" if known else "new_agent"
+
+
+def _specification(document: Mapping[str, Any]) -> JudgeSpec:
+    known = families().get(str(document.get("family")))
+    if known is None or not known.judges:
+        raise IntegrityError(
+            f"no judge of the family {document.get('family')!r} is known; serve it with the "
+            "version of certify_assets that deployed it."
+        )
+    return type(known.judges[0]).model_validate(dict(document))
+
+
+def _read_document(path: Path, sha256: str) -> ServedDocument:
+    data = path.read_bytes() if path.is_file() else b""
+    if sha256_bytes(data) != sha256:
+        raise _altered(path)
+    document = json.loads(data)
+    if document.get("schema") != SCHEMA:
+        raise IntegrityError(
+            f"{path} is {document.get('schema')!r} and not {SCHEMA}; serve it with the version of "
+            "certify_assets that deployed it."
+        )
+    return stored_as(ServedDocument, document)
+
+
+def _certificate(path: Path, document: ServedDocument) -> Certificate:
+    """Read a certificate; refuse one that is none, of another judge, or that certifies nothing."""
+    item = Certificate.from_json(path.read_bytes())
+    expected = {
+        "adapter_sha256": document.adapter_sha256,
+        "renderer_sha256": document.renderer_sha256,
+    }
+    others = [name for name, value in expected.items() if item.provenance.get(name) != value]
+    if others or not item.certified or item.sha256 not in document.certificates:
+        raise _altered(path)
+    return item
+
+
+def _altered(path: Path) -> IntegrityError:
+    return IntegrityError(
+        f"{path} is not what was deployed, so nothing is decided; deploy the judge again."
+    )
+
+
+def _trajectory(number: int, row: Sequence[Any], corpus: str) -> Trajectory:
+    task, agent, instruction, steps = row
+    try:
+        exchanges = tuple(Step(step["action"], step["observation"]) for step in steps)
+    except (TypeError, KeyError, IndexError):
+        raise InputError(
+            f"the steps of run {number} are not objects with action and observation; give both."
+        ) from None
+    return Trajectory(
+        corpus=corpus,
+        task_id=task,
+        trajectory_id=f"{number:012d}",
+        agent=agent,
+        attempt=0,
+        instruction=instruction,
+        steps=exchanges,
+        outcome=None,
+    )
+
+
+def _hash(name: str) -> str:
+    return sha256_bytes(name.encode("utf-8", "surrogatepass"))
+
+
+def _hashed(names: Any) -> list[str]:
+    return sorted(_hash(str(name)) for name in names)
