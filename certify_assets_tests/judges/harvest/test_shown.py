@@ -48,12 +48,7 @@ def test_page_index_overview_and_comparison_say_half_b_and_pseudo_labels(store: 
     ):
         assert words in page and words not in home
     assert "tasks in CAL;" not in page and "effective runs in CAL" not in page
-    for words in (
-        "was wrong on half B of CAL",
-        "Half B of CAL resampled by task",
-        "gates, from half B of CAL",
-    ):
-        assert words in page and words not in home
+    assert "was wrong on half B of CAL" in page and "was wrong on half B of CAL" not in home
     write_index(store)
     assert store.read_bytes("index.html").decode().count("Certified on half B of CAL alone.") == 1
     shown = {judge["judge"]: judge for judge in overview(Corpus(store, "c"))["judges"]}
