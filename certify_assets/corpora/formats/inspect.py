@@ -245,8 +245,9 @@ def _read_json(library: Any, log: _Log) -> Iterator[Draft]:
         return
     if isinstance(document["eval"], dict):
         document["eval"].setdefault("created", _CREATED)
-    for sample in objects(document.get("samples")):
-        if isinstance(sample.get("error"), dict):
+    samples = document.get("samples")
+    for sample in samples if isinstance(samples, list) else ():
+        if isinstance(sample, dict) and isinstance(sample.get("error"), dict):
             sample["error"] = _NO_TRACE | sample["error"]
     # the library refuses a log with half a character, which models may write
     log.path.write_bytes(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
