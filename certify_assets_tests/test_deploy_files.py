@@ -116,7 +116,7 @@ def test_an_image_gets_nothing_but_what_pip_builds_from(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     assert _copied(tmp_path) == {"certify_assets/cli/main.py", "setup.cfg"}
     real = {name.partition("/")[0] for name in _copied(REPOSITORY)}
-    files = {"LICENSE", "README.md", "constraints.txt", "pyproject.toml", "setup.cfg"}
+    files = {"LICENSE", "README.md", "constraints.txt", "pyproject.toml", "setup.cfg", "setup.py"}
     assert real == {"certify_assets", *files}
 
 
