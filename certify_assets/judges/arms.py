@@ -250,7 +250,7 @@ class _Run:
         if rl.empty:
             raise InputError(
                 f"{judge.corpus} has no RL split, so nothing can be reinforced; import it with "
-                f"--rl, or leave {judge} out."
+                f"--set rl=true, or leave {judge} out."
             )
         config = grpo_config(spec)
         inputs = {

@@ -130,8 +130,8 @@ def withhold(frame: pd.DataFrame) -> HarvestPool:
     labelled = frame[frame["outcome"].notna()].reset_index(drop=True)
     if labelled.empty:
         raise InputError(
-            "the pool of the harvest is empty: this corpus has no RL split; split it again with "
-            "--rl."
+            "the pool of the harvest is empty: this corpus has no RL split; import it again with "
+            "--set rl=true."
         )
     return HarvestPool(labelled.assign(outcome=None), labelled["outcome"].to_numpy(np.int8))
 
