@@ -9,9 +9,3 @@ import dagster as dg
 warnings.filterwarnings(
     "ignore", message="Specifying a partitions_def on an AssetCheckSpec", category=dg.PreviewWarning
 )
-# partitions of two dimensions, and their mapping to one, are marked as beta
-warnings.filterwarnings(
-    "ignore",
-    message="Class `Multi(PartitionsDefinition|ToSingleDimensionPartitionMapping)`",
-    category=dg.BetaWarning,
-)
