@@ -28,7 +28,6 @@ __all__ = [
     "free_port",
     "object_store",
     "postgres_server",
-    "processes_in",
     "ray_cluster",
 ]
 
@@ -48,18 +47,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def processes_in(folder: Path) -> dict[int, str]:
-    """Return the processes whose working folder is a given one, with their command lines."""
-    found = {}
-    for place in Path("/proc").glob("[0-9]*"):
-        # one that ends meanwhile has none
-        with suppress(OSError):
-            if (place / "cwd").readlink() == folder:
-                words = (place / "cmdline").read_bytes().replace(b"\0", b" ")
-                found[int(place.name)] = words.decode("utf-8", "replace")[:200]
-    return found
 
 
 @contextmanager

@@ -77,21 +77,6 @@ def report(
     )
 
 
-def conversation(text: str = "look", rounds: int = 1) -> list[dict[str, str]]:
-    """A conversation of AutoCodeRover after some rounds."""
-    messages = [
-        {"role": "system", "content": "You maintain a project."},
-        {"role": "user", "content": f"<issue>{ISSUE}\n</issue>"},
-        {"role": "user", "content": "Use the search API."},
-    ]
-    for number in range(rounds):
-        messages += [
-            {"role": "assistant", "content": f"I {text} in round {number}: search_method('total')"},
-            {"role": "user", "content": "Result of search_method: def total(rows):"},
-        ]
-    return messages
-
-
 def openhands(
     identity: str, resolved: bool | None = True, text: str = "look", **changes: Any
 ) -> dict[str, Any]:

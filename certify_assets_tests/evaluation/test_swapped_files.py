@@ -178,5 +178,5 @@ def test_no_result_mixes_two_versions(
         else:
             kept += 1
             assert found in whole, f"swapped before read {place} of {reads}: two versions in one"
-    # a deployment reads its own copies, which `operations/test_swapped_files.py` swaps
+    # a deployment reads its own copies, which are not swapped
     assert kept and (refused or name == "decide")
