@@ -394,13 +394,11 @@ def monitor_path(
     scores: ArrayLike,
     outcomes: ArrayLike,
     tasks: Sequence[Any] | NDArray[Any],
-    *,
-    points: int = _POINTS,
 ) -> MonitorPath:
-    """Follow a monitor task by task, with intervals at up to ``points`` places."""
+    """Follow a monitor task by task, with intervals at evenly spaced places."""
     stream = task_stream(certificate, scores, outcomes, tasks)
     length = stream.covered.size
-    at = sorted({int(place) for place in np.linspace(1, length, min(points, length)).round()})
+    at = sorted({int(place) for place in np.linspace(1, length, min(_POINTS, length)).round()})
     heads = [stream.head(place) for place in at]
     ends = [error_interval(head, certificate.delta) for head in heads]
     errors = [head.realized_error for head in heads]

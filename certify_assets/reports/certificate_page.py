@@ -377,7 +377,7 @@ def _observed(table: PageScores, threshold: float, side: str) -> float | None:
 
 def _heatmap_panel(source: PageSource) -> Panel:
     table = source.cal
-    drawn = task_heatmap(table.tasks, table.scores, table.outcomes, source.decisions, name="map")
+    drawn = task_heatmap(table.tasks, table.scores, table.outcomes, source.decisions)
     sample = (
         f" {count(drawn.shown)} of {count(drawn.tasks)} tasks are drawn, evenly spaced."
         if drawn.shown < drawn.tasks

@@ -43,7 +43,7 @@ _LOOKS: dict[tuple[str, int], tuple[str, str, str]] = {
     ("human", 1): (svg.HUMAN_SOFT, svg.HUMAN, "dot"),
     ("reject", 0): (svg.SHARE_SOFT, "", ""),
     ("reject", 1): (svg.WRONG, svg.PAPER, "cross"),
-    ("release", 1): ("url(#hatch-release)", svg.INK, "dot"),
+    ("release", 1): ("url(#map-hatch)", svg.INK, "dot"),
     ("release", 0): (svg.WRONG, svg.PAPER, "bar"),
     ("run", 0): (svg.HUMAN_SOFT, "", ""),
     ("run", 1): (svg.SHARE, svg.PAPER, "dot"),
@@ -59,7 +59,7 @@ _WORDS: dict[tuple[str, int], str] = {
     ("run", 1): "succeeded",
 }
 _HATCH = (
-    '<defs><pattern id="hatch-release" width="4" height="4" patternUnits="userSpaceOnUse" '
+    '<defs><pattern id="map-hatch" width="4" height="4" patternUnits="userSpaceOnUse" '
     'patternTransform="rotate(45)">'
     f'<rect width="4" height="4" fill="{svg.PASS_SOFT}"/><path d="M0 0v4" stroke="{svg.PASS}" '
     'stroke-width="2"/></pattern></defs>'
@@ -259,8 +259,6 @@ def task_heatmap(
     scores: NDArray[np.float64],
     outcomes: NDArray[np.int8],
     decisions: Sequence[str],
-    *,
-    name: str = "map",
 ) -> Heatmap:
     """Draw one row a task (best success rate on top), one cell a run (lowest score left)."""
     # unscored runs are at the right end of their row: nothing is known of them, so they go to
@@ -275,7 +273,7 @@ def task_heatmap(
     kinds = [
         (decision, int(outcome)) for decision, outcome in zip(decisions, outcomes, strict=True)
     ]
-    return _draw_map(rows, kinds, _map_label(rows, decisions, outcomes, wrong), wrong, name=name)
+    return _draw_map(rows, kinds, _map_label(rows, decisions, outcomes, wrong), wrong)
 
 
 def outcome_heatmap(
@@ -283,8 +281,6 @@ def outcome_heatmap(
     agents: Sequence[str],
     attempts: Sequence[int],
     outcomes: NDArray[np.int8],
-    *,
-    name: str = "map",
 ) -> Heatmap:
     """Draw the outcomes of a corpus that no judge has read: one row a task, one cell a run."""
     rows = _sorted_rows(tasks, outcomes, lambda i: (agents[i], attempts[i]))
@@ -295,7 +291,7 @@ def outcome_heatmap(
         f"success rate ({percent(float(np.mean(outcomes)))} overall): "
         f"all attempts at {counted(even, 'task')} end alike."
     )
-    return _draw_map(rows, kinds, label, 0, name=name)
+    return _draw_map(rows, kinds, label, 0)
 
 
 def _draw_map(
@@ -303,8 +299,6 @@ def _draw_map(
     every: Sequence[tuple[str, int]],
     label: str,
     wrong: int,
-    *,
-    name: str,
 ) -> Heatmap:
     mean = max(1.0, len(every) / max(1, len(rows)))
     kept = min(len(rows), _MOST_TASKS, max(1, int(_MOST_CELLS / mean)))
@@ -330,8 +324,7 @@ def _draw_map(
     height = _LEGEND + layout.rows * layout.pitch + 4
     present = set(every)
     kinds = [kind for kind in _WORDS if kind in present]
-    # only our own markup is renamed: a task may be called anything
-    drawn = (_HATCH + _map_legend(kinds) + _paths(parts)).replace("hatch-release", f"{name}-hatch")
+    drawn = _HATCH + _map_legend(kinds) + _paths(parts)
     body = drawn + f'<g class="rows">{"".join(labels)}</g>'
     return Heatmap(
         svg.inline_svg(body, f"0 0 {_MAP_WIDTH:g} {height:g}", label, classes="map"),

@@ -310,7 +310,6 @@ def _map(report: CorpusReport) -> tuple[str, str]:
         runs["agent"].tolist(),
         runs["attempt"].tolist(),
         runs["outcome"].to_numpy(dtype="int8"),
-        name="map",
     )
     caption = (
         "One row a task, the easiest on top; one cell a run, by agent and attempt. Rows of one "

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from certify_assets.operations.review_queue import Budget, Queue
     from certify_assets.operations.review_session import JudgeDecision, QueuedRun, Statement
 
+#: rows of the queue that its page shows
+_MOST_ROWS: Final = 200
 KIND_WORDS: Final = {
     "batch_draw": (
         "Batch draws",
@@ -160,7 +162,6 @@ def render_queue(
     queue: Queue,
     corpus: str,
     *,
-    limit: int = 200,
     served: bool = False,
     agreement: Agreement | None = None,
 ) -> str:
@@ -182,7 +183,7 @@ def render_queue(
             "task_id": defuse(row["task_id"]),
             "trajectory_id": defuse(row["trajectory_id"]),
         }
-        for row in queue.frame.head(limit).to_dict("records")
+        for row in queue.frame.head(_MOST_ROWS).to_dict("records")
     ]
     share = budget.saved / budget.decided if budget.decided else 0.0
     return _render(

@@ -268,7 +268,6 @@ def run_harvests(
     plan: HarvestPlan | None = None,
     *,
     learner: LearnerMaker | None = None,
-    run_id: str = "cli",
     say: Callable[[str], None] = lambda _: None,
 ) -> HarvestDocument:
     """Run every loop of a plan on a corpus, store and return the document."""
@@ -285,7 +284,7 @@ def run_harvests(
         )
         manifest = plan_splits(replace(config, profile=shares, rl=True), frame["task_id"].unique())
         splits = _splits(frame, manifest)
-        read = _announced(corpus, plan, manifest, run_id)
+        read = _announced(corpus, plan, manifest)
         made = [harvest_rounds(loop) for loop in _loops(splits, make, plan, say)]
         record_result(corpus.store, read, sha256_bytes(canonical_json(made)))
         loops += made
@@ -332,9 +331,7 @@ def _loops(
         yield Loop(splits, learner, settings, plan.rounds, HALVES_SEED, say=say)
 
 
-def _announced(
-    corpus: Corpus, plan: HarvestPlan, manifest: SplitManifest, run_id: str
-) -> LedgerEntry:
+def _announced(corpus: Corpus, plan: HarvestPlan, manifest: SplitManifest) -> LedgerEntry:
     """Write into the ledger what will be read of TEST, before it is."""
     fixed = {
         **plan.to_dict(),
@@ -343,7 +340,7 @@ def _announced(
         "halves_seed": HALVES_SEED,
     }
     return announce_study(
-        corpus, reader=f"harvests of {plan.learner}", plan={"harvests": fixed}, run_id=run_id
+        corpus, reader=f"harvests of {plan.learner}", plan={"harvests": fixed}, run_id="cli"
     )
 
 
