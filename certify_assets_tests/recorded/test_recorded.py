@@ -44,6 +44,7 @@ def test_a_difference_is_named_with_both_values(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.statistics
+@pytest.mark.smoke
 def test_nothing_that_the_embedded_corpora_gave_is_lost(tmp_path: Path) -> None:
     record = HERE / "embedded.json"
     out = tmp_path / "now.json"

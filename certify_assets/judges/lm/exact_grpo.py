@@ -8,7 +8,7 @@
 #
 # All tokens that are no verdict earn the same u, so three probabilities suffice: p_S, p_F and p_O =
 # 1 − p_S − p_F, and E[g] = (n−1)/n · ∇(p_S r_S + p_F r_F + p_O u). With m = p_S + p_F, p = p_S/m
-# the judge's score (Eq. 2 of the paper), z = logit p and D = r_S − r_F this is (n−1)/n · (m p(1−p)
+# the judge's score (Eq. 4 of the paper), z = logit p and D = r_S − r_F this is (n−1)/n · (m p(1−p)
 # D ∇z + (p r_S + (1−p) r_F − u) ∇m): with all mass on the verdicts only p(1−p)·D·(n−1)/n·∇z is
 # left, and the second term raises m, as u is at most either verdict's reward.
 #

@@ -27,7 +27,7 @@ _TOKENS = 5120
 
 @dataclass(frozen=True, eq=False)
 class CausalJudge:
-    """A causal language model read at one position, Eq. 2 of the paper."""
+    """A causal language model read at one position, Eq. 4 of the paper."""
 
     name: str
     language: LanguageModel

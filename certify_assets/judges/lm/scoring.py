@@ -1,4 +1,4 @@
-"""Eq. 2 of the paper: log-probabilities of the two verdicts where the prompt ends."""
+"""Eq. 4 of the paper: log-probabilities of the two verdicts where the prompt ends."""
 
 from __future__ import annotations
 

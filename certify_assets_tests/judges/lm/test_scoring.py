@@ -35,7 +35,7 @@ def _log_odds(run: ScoringRun) -> Any:
 
 
 def _by_hand(judge: LanguageModel, prompt: Encoded) -> tuple[float, float]:
-    """Eq. 2 from the model's own full logits, without cache, batch or padding."""
+    """Eq. 4 from the model's own full logits, without cache, batch or padding."""
     import torch
 
     found = []
