@@ -22,7 +22,6 @@ from certify_assets.errors import InputError, quoted
 #: platform, which takes every task that is not in the calibration table
 GIVEN: Final = "given"
 EVERY_TASK: Final = "every_task"
-ORIGINS: Final = (GIVEN, EVERY_TASK)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +38,7 @@ class Pool:
     sha256 : str
         Hash of the content; does not depend on row order, file format or outcomes.
     origin : str
-        One of `ORIGINS`.
+        `GIVEN` or `EVERY_TASK`.
     """
 
     scores: NDArray[np.float64]

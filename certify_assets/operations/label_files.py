@@ -43,19 +43,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-#: the labelling interface that the exported tasks are made for
-STUDIO_CONFIG = """\
-<View>
-  <Header value="Did this run do what the instruction asks?"/>
-  <Text name="run" value="$run"/>
-  <Choices name="outcome" toName="run" choice="single" required="true">
-    <Choice value="success"/>
-    <Choice value="failure"/>
-  </Choices>
-  <TextArea name="comment" toName="run" maxSubmissions="1"/>
-</View>
-"""
-
 _WANTED = ("trajectory_id", "task_id", "outcome", "reviewer", "comment")
 _STUDIO_CHARS = 60_000
 _MOST_LABELS, _MOST_FAULTS = 6, 20
@@ -118,7 +105,7 @@ def _refuse_labels(path: Path) -> None:
 
 
 def export_studio(path: Path, store: Store, corpus: str, queue: Queue) -> None:
-    """Write the queue as tasks of Label Studio, with every run's text; see `STUDIO_CONFIG`."""
+    """Write the queue as tasks of Label Studio, with every run's text; docs/review.md has the interface."""
     if path.suffix.lower() != ".json":
         raise InputError(f"{path} does not end in .json; Label Studio imports tasks from JSON.")
     lookup = RunLookup(store, corpus)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate
 
-#: a link has the hash by which it is named, another one, is not there, or is named by no hash
-STATUSES: Final = ("holds", "differs", "missing", "told")
 _HASH = re.compile(r"[0-9a-f]{8,64}")
 
 
@@ -58,7 +56,9 @@ class Link:
 
     kind: str
     name: str  # key in the data root, or another name
-    status: str  # one of STATUSES
+    # holds: it has the hash by which it is named; differs: another one; missing: it is not there;
+    # told: it is named by no hash
+    status: str
     expected: str = ""  # SHA-256 by which it is named; empty where there is none
     found: str = ""  # SHA-256 of what is stored
     detail: str = ""

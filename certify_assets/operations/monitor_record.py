@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Monitoring
     from certify_assets.certificates.monitor import MonitorPath
 
-#: status of a monitor, from the worst
-STATUSES = ("alarm", "too_few", "nothing", "quiet")
-
 
 @dataclass(frozen=True)
 class SampleFile:
@@ -133,7 +130,7 @@ class MonitorRecord:
 
 
 def describe_monitors(entries: Sequence[MonitorEntry]) -> tuple[str, str]:
-    """Return the status of some monitors, one of ``STATUSES``, and the reason for it in words."""
+    """Return alarm, too_few or quiet for some monitors, and the reason for it in words."""
     if any(entry.result.alarm for entry in entries):
         status = "alarm"
     else:
