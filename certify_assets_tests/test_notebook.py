@@ -42,9 +42,13 @@ def frames(runs: pd.DataFrame) -> dict[str, Any]:
     import polars
     import pyarrow
 
+    plain = polars.DataFrame(runs.to_dict("list"))
+    task = polars.col("task_id")
     return {
         "pandas": runs,
-        "polars": polars.DataFrame(runs.to_dict("list")),
+        "polars": plain,
+        "categories": plain.with_columns(task.cast(polars.Categorical)),
+        "enumerated": plain.with_columns(task.cast(polars.Enum(sorted(set(runs["task_id"]))))),
         "arrow": pyarrow.table(runs.to_dict("list")),
     }
 
@@ -61,7 +65,7 @@ def test_arrays_give_the_certificate_that_they_gave(runs: pd.DataFrame, plain: C
         certify(runs["score"])
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "categories", "enumerated", "arrow"])
 def test_a_frame_is_certified_and_decided_as_the_kind_that_it_is(
     kind: str, runs: pd.DataFrame, plain: Certificate
 ) -> None:

@@ -256,10 +256,13 @@ def _annotator(annotation: Mapping[str, Any]) -> str:
 
 
 def _choice(path: Path, where: str, annotation: Mapping[str, Any]) -> str | None:
-    """Return the choice of an annotation; None where it was skipped."""
+    """Return the choice of an annotation; None where it was skipped.
+
+    A project may ask other questions too: only the control called ``outcome`` answers this one.
+    """
     picked = [
         choice
-        for value in _values(annotation, "choices")
+        for value in _values(annotation, "choices", control="outcome")
         for choice in _texts(value.get("choices"))
     ]
     if annotation.get("was_cancelled") or not picked:
@@ -278,11 +281,15 @@ def _remark(annotation: Mapping[str, Any]) -> str:
     )
 
 
-def _values(annotation: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+def _values(
+    annotation: Mapping[str, Any], kind: str, control: str | None = None
+) -> list[Mapping[str, Any]]:
     results = [
         one
         for one in annotation.get("result", [])
-        if isinstance(one, Mapping) and one.get("type") == kind
+        if isinstance(one, Mapping)
+        and one.get("type") == kind
+        and control in (None, one.get("from_name"))
     ]
     return [one["value"] for one in results if isinstance(one.get("value"), Mapping)]
 

@@ -133,6 +133,10 @@ def _arrow_values(
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
+        kind = column.type
+        if pa.types.is_string_view(kind.value_type):
+            # as Polars writes categories; Arrow cannot decode those
+            column = column.cast(pa.dictionary(kind.index_type, pa.large_string()))
         column = column.dictionary_decode()
     number = numbers is not None and name in numbers
     if number and (

@@ -197,6 +197,25 @@ def test_a_table_is_read_right_or_refused_with_a_remedy(name: str, tmp_path: Pat
     assert table.trajectories is not None and table.trajectories.tolist() == IDS
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "attack_success", "prompt_injected", "reward_hacking", "cheated", "data_leak",
+        "privacy breach", "malicious", "deceptive", "misaligned", "poisoned", "jailbreak", "stuck",
+        "gave_up", "needs_human", "handoff",
+    ],
+)  # fmt: skip
+def test_a_name_whose_yes_is_a_failure_is_asked_about(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    text(PLAIN.rename(columns={"outcome": name}))(path)
+    columns = ColumnNames(outcome=name)
+    with pytest.raises(TableError) as refused:
+        read_score_table(path, columns=columns)
+    assert refused.value.options == {"--success-label": "LABEL"}
+    table = read_score_table(path, columns=columns, success_label="1")
+    assert table.outcomes is not None and table.outcomes.tolist() == OUTCOMES
+
+
 def test_what_was_understood_is_said_once(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     frame = scores("{:.4f}", comma=True).assign(outcome=words("pass", "fail")["outcome"])

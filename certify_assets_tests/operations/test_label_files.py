@@ -250,6 +250,26 @@ def test_tasks_for_label_studio_come_back_as_its_export(store: Store, tmp_path: 
     )
 
 
+def test_the_answer_to_another_question_is_no_label(store: Store, tmp_path: Path) -> None:
+    other = {
+        "from_name": "needs_followup",
+        "to_name": "run",
+        "type": "choices",
+        "value": {"choices": ["yes"]},
+    }
+    alone, both = annotation("failure", 1), annotation("failure", 1)
+    alone["result"] = [other]
+    both["result"].append(other)
+    tasks = [
+        {"data": {"trajectory_id": name}, "annotations": [one]}
+        for name, one in (("open-0/0", alone), ("open-1/0", both))
+    ]
+    path = write(tmp_path / "export.json", json.dumps(tasks))
+    done = import_labels(Corpus(store, "c"), path)
+    assert (done.added, done.empty) == (1, 1)
+    assert votes(store) == {"open-1/0": {"Label Studio user 1": 0}}
+
+
 def test_a_name_is_given_to_the_one_annotator_of_a_project(store: Store, tmp_path: Path) -> None:
     tasks = [{"data": {"trajectory_id": "open-0/0"}, "annotations": [annotation("success", 1)]}]
     assert import_labels(
