@@ -26,8 +26,10 @@ from certify_assets.certificates.pool import GIVEN, Pool
 #: below this many tasks neither the paper's simulation nor ours covers the bootstrap
 FEW_TASKS = 20
 _SATURATED = 0.05
-#: standard errors below one half from which an AUROC is called reversed: one-sided 99 %
-_REVERSED = 2.326
+#: one-sided confidence with which an AUROC is below one half where scores are called reversed
+_REVERSED = 0.99
+#: a standard error over fewer tasks is too uncertain for that
+_FEWEST_REVERSED = 10
 #: from this ratio on, wrong tasks that are larger than others have been seen to break every guard
 _LARGE_RATIO = 5.0
 
@@ -122,8 +124,13 @@ def _ranking_findings(
     missed = np.concatenate([[0.0], errors / wrong, [1.0]])
     if float(np.trapezoid(found, missed)) > 0.5:
         return
+    if counts.tasks < _FEWEST_REVERSED:
+        return
+    from scipy.special import stdtrit
+
     area, spread = observations.clustered_auroc
-    if area + _REVERSED * spread < 0.5:
+    # the standard error is estimated from the tasks, so the quantile is Student's
+    if area + float(stdtrit(counts.tasks - 1, _REVERSED)) * spread < 0.5:
         yield (
             "scores_look_reversed",
             f"The AUROC is {area:.3f} (standard error {spread:.3f} over tasks), below .5 beyond "

@@ -231,14 +231,24 @@ def test_scores_that_rank_the_wrong_way_round_are_told_from_chance() -> None:
     assert area == pytest.approx(observe(*data).auroc) and 0 < spread < 0.05
     # scores and outcomes that have only their task in common: one-sided 1 % at most, standard
     # error .006 of 300 tables
-    wrong = 0
-    for seed in range(300):
-        rng = np.random.default_rng(seed)
-        tasks, easy = np.repeat(np.arange(40), 6), rng.beta(0.5, 0.5, 40)
-        outcomes = (rng.random(tasks.size) < easy[tasks]).astype(int)
-        scores = rng.normal(size=40)[tasks] + rng.normal(size=tasks.size)
-        wrong += "scores_look_reversed" in codes(certify(scores, outcomes, tasks, procedure="deff"))
-    assert wrong / 300 <= 0.01 + 2 * 0.006
+    for number in (10, 40):
+        wrong = 0
+        for seed in range(300):
+            rng = np.random.default_rng(seed)
+            tasks, easy = np.repeat(np.arange(number), 6), rng.beta(0.5, 0.5, number)
+            outcomes = (rng.random(tasks.size) < easy[tasks]).astype(int)
+            scores = rng.normal(size=number)[tasks] + rng.normal(size=tasks.size)
+            found = certify(scores, outcomes, tasks, procedure="deff")
+            wrong += "scores_look_reversed" in codes(found)
+        assert wrong / 300 <= 0.01 + 2 * 0.006
+
+
+@pytest.mark.parametrize(("number", "told"), [(1, False), (2, False), (9, False), (10, True)])
+def test_few_tasks_cannot_show_that_scores_are_reversed(number: int, told: bool) -> None:
+    tasks = np.repeat(np.arange(number), 8)
+    outcomes = np.tile([0, 1], tasks.size // 2)
+    scores = np.random.default_rng(0).normal(size=tasks.size) - 2 * outcomes
+    assert ("scores_look_reversed" in codes(certify(scores, outcomes, tasks))) is told
 
 
 def test_rows_that_are_there_twice_are_counted() -> None:
