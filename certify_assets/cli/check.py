@@ -409,12 +409,9 @@ def report(
         if difference is not None:
             raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
         test = _audit_table(whole, audit_path, reading)
-        scale = reading.score_scale or recognised_scale(
-            -table.scores if reading.lower_is_better else table.scores
-        )
-        if reading.lower_is_better and scale == "probability":
-            # the negative of a probability is neither one nor log-odds
-            scale = "score"
+        # the negative of a probability is none
+        own = "score" if reading.lower_is_better else recognised_scale(table.scores)
+        scale = own if reading.lower_is_better else reading.score_scale or own
         page = render_page(
             certificates,
             table.to_frame(),

@@ -27,14 +27,13 @@ DEPLOYED = "pseudo_task"
 
 
 def recognised_scale(scores: NDArray[np.float64]) -> str:
-    """Return what scores are by their values alone; never a scale that would be converted in vain.
+    """Return "probability" where every score is from 0 to 1, else "score".
 
-    A number from 0 to 1 that is shown as log-odds would get a probability that is none.
+    Numbers do not say that they are log-odds: whoever knows it says so.
     """
     known = scores[np.isfinite(scores)]
-    if known.size and known.min() >= 0.0:
-        return "probability" if known.max() <= 1.0 else "score"
-    return "log-odds"
+    within = known.size and known.min() >= 0.0 and known.max() <= 1.0
+    return "probability" if within else "score"
 
 
 @dataclass(frozen=True)

@@ -195,30 +195,27 @@ def test_a_page_that_cannot_be_written_names_its_place(
     assert answer.err.startswith(f"certify: {tmp_path} cannot be written (Is a directory)")
 
 
-def test_probabilities_are_recognised_and_never_shown_as_log_odds(
-    call: Call, scores: Path, tmp_path: Path
-) -> None:
+def test_no_score_is_called_log_odds_unasked(call: Call, scores: Path, tmp_path: Path) -> None:
     frame = pd.read_csv(scores)
     shown = {}
-    for scale, column in {
-        "log-odds": frame["score"],
-        "probability": 1 / (1 + np.exp(-frame["score"])),
-        "score": 100 / (1 + np.exp(-frame["score"])),
-    }.items():
-        table, out = tmp_path / f"{scale}.csv", tmp_path / f"{scale}.json"
+    for name, column, scale in (
+        ("negative", frame["score"], "score"),
+        ("probability", 1 / (1 + np.exp(-frame["score"])), "probability"),
+        ("score", 100 / (1 + np.exp(-frame["score"])), "score"),
+    ):
+        table, out = tmp_path / f"{name}.csv", tmp_path / f"{name}.json"
         frame.assign(score=column).to_csv(table, index=False)
         assert call(f"certificate {table} --alpha 0.2 --out {out}").code == 0
         answer = call(f"report {out} {table} --out {tmp_path}/page.html --json")
         assert answer.json["score_scale"] == scale
-        shown[scale] = (tmp_path / "page.html").read_text("utf-8")
-    assert "(P = " in shown["log-odds"] and "probability of success" in shown["probability"]
+        shown[name] = (tmp_path / "page.html").read_text("utf-8")
+        assert "(P = " not in shown[name] and "log-odds of success" not in shown[name]
+    assert "probability of success" in shown["probability"]
     out, chance = tmp_path / "turned.json", tmp_path / "probability.csv"
-    for scale in ("probability", "score"):
-        assert "(P = " not in shown[scale] and "log-odds of success" not in shown[scale]
     # a probability that is negated is neither one nor log-odds
     assert call(f"certificate {chance} --lower-is-better --alpha 0.2 --out {out}").code in (0, 3)
     turned = call(f"report {out} {chance} --lower-is-better --out {tmp_path}/page.html --json")
     assert turned.json["score_scale"] == "score"
-    out, table = tmp_path / "score.json", tmp_path / "score.csv"
+    out, table = tmp_path / "negative.json", tmp_path / "negative.csv"
     asked = f"report {out} {table} --score-scale log-odds --out {tmp_path}/page.html"
     assert call(asked).code == 0 and "(P = " in (tmp_path / "page.html").read_text("utf-8")
