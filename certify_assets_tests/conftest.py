@@ -230,11 +230,9 @@ def arms_store(_chosen_arm: Path, one_step_arms: None, tmp_path: Path) -> Store:
 
 
 class Demo(NamedTuple):
-    """What one run of the demo left: a copy for one process of pytest-xdist, and what it is of."""
+    """What one run of the demo left, as a copy for one process of pytest-xdist."""
 
     root: Path
-    #: opened by no test: reading SQLite writes beside the database
-    made_at: Path
     document: dict[str, Any]
     stderr: str
 
@@ -277,7 +275,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
 
     made_at = prepared_world(tmp_path_factory, "demo", prepare)
     root = Path(shutil.copytree(made_at, tmp_path_factory.mktemp("demo") / "root"))
-    return Demo(root, made_at, **json.loads((made_at.parent / "output.json").read_text("utf-8")))
+    return Demo(root, **json.loads((made_at.parent / "output.json").read_text("utf-8")))
 
 
 @pytest.fixture(scope="session")
