@@ -503,14 +503,14 @@ class JudgedCorpus:
             return list(_CAL_ALONE)
         # under the same splits certificates keep the rows that they were made of
         if known.get("manifest_sha256") == manifest.sha256:
-            return list(known["calibration_splits"])
+            return list(self.calibration_splits)
         if self._kept_from_rl(known):
             return list(_CAL_ALONE)
         return [split for split in self.spec.calibration_splits if manifest.tasks[split]]
 
     def _kept_from_rl(self, known: Mapping[str, Any]) -> bool:
         """Whether RL still holds the tasks whose labels did not certify the judge before."""
-        if not known or "rl" in known["calibration_splits"]:
+        if not known or "rl" in known.get("calibration_splits", ()):
             return False
         # a delivery makes another manifest in which tasks keep their splits: labels that chose a
         # judge, or that a judge's decisions chose when RL was not guarded, would certify
@@ -607,7 +607,7 @@ class JudgedCorpus:
     @property
     def calibration_splits(self) -> tuple[str, ...]:
         """Splits that certify the judge with its stored scores."""
-        splits = tuple(self.read("scores.json").get("calibration_splits", _CAL_ALONE))
+        splits = tuple(self.read("scores.json").get("calibration_splits", ()))
         if not {"cal"} <= set(splits) <= set(self.spec.calibration_splits):
             raise IntegrityError(
                 f"{self.store.locate(self.key('scores.json'))} names {' and '.join(splits)} as the "

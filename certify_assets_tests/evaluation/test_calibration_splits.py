@@ -48,15 +48,6 @@ def tasks(store: Store, *splits: str) -> set[str]:
     return {task for split in splits for task in found[split]}
 
 
-def of_cal_alone(store: Store) -> None:
-    """What a version stored that knew no other calibration split than CAL."""
-    document = store.read_json(f"{SCORES}.json")
-    del document["calibration_splits"]
-    document["scores_sha256"] = store.write_table(f"{SCORES}.parquet", judged(store).score_table())
-    store.write_json(f"{SCORES}.json", document)
-    certification.certify_judge(judged(store))
-
-
 def by_command(*words: object) -> bool:
     from certify_assets.cli import main
 
@@ -116,26 +107,6 @@ def test_the_command_certifies_the_score_table_of_a_judge_as_the_platform_does(
             assert json.loads(out.read_text("utf-8")) | named == item.to_dict() | named
 
 
-@pytest.mark.slow
-def test_certificates_of_an_earlier_version_stay_valid_and_on_cal(certified: Store) -> None:
-    of_cal_alone(certified)
-    judge = judged(certified)
-    assert set(judge.calibration[0]["task_id"]) == tasks(certified, "cal")
-    before = certification.load_certificates(judge)
-    assert {item.provenance["split"] for item in before} == {"cal"}
-    # scored again under the same splits, it keeps the rows that its certificates were made of
-    judge.score()
-    assert judged(certified).calibration_splits == ("cal",)
-    assert certification.load_certificates(judged(certified)) == before
-    assert verified_by_command(certified)
-    # and new splits bring RL in
-    configure(certified, seed=7)
-    Corpus(certified, "c").prepare()
-    judged(certified).train()
-    judged(certified).score()
-    assert judged(certified).calibration_splits == ("rl", "cal")
-
-
 def configure(store: Store, **changed: object) -> None:
     save_config(store, replace(load_config(store, "c"), **changed))  # type: ignore[arg-type]
 
@@ -161,14 +132,10 @@ def test_labels_of_rl_that_choose_a_judge_do_not_certify_it(certified: Store) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chosen", [True, False])
-def test_a_delivery_does_not_let_labels_certify_that_chose(certified: Store, chosen: bool) -> None:
-    if chosen:
-        configure(certified, rl_labels="choose")
-        judged(certified).score()
-        configure(certified, rl_labels="certify")
-    else:
-        of_cal_alone(certified)
+def test_a_delivery_does_not_let_labels_certify_that_chose(certified: Store) -> None:
+    configure(certified, rl_labels="choose")
+    judged(certified).score()
+    configure(certified, rl_labels="certify")
     manifest, before = Corpus(certified, "c").manifest, tasks(certified, "rl")
     delivered = write_runs(certified.local_path("later.jsonl"), tasks=100)
     configure(certified, paths=(str(delivered),))
@@ -201,7 +168,9 @@ def test_scores_that_name_other_splits_are_refused(certified: Store, splits: lis
 
 
 def test_a_deployment_on_cal_alone_still_decides(certified: Store) -> None:
-    of_cal_alone(certified)
+    configure(certified, rl_labels="choose")
+    judged(certified).score()
+    certification.certify_judge(judged(certified))
     audit_judge(judged(certified))
     deploy(judged(certified), track=False)
     deployment = Deployment.of(Corpus(certified, "c"))

@@ -112,7 +112,7 @@ def test_a_judge_of_a_delivery_is_audited_on_the_audit_sample_of_earlier_batches
     certify_judge(judge_of(store))
     audit_judge(judge_of(store))
     made = deploy_by_policy(Corpus(store, "c"))
-    assert made is not None and made.before is not None and made.after is not None
+    assert made is not None
     if wrong:
         assert "on the audit sample of earlier batches the new reject side" in made.reason, made
     assert made.deployed == (0 if wrong else 2), made
