@@ -27,21 +27,29 @@ if TYPE_CHECKING:
 for _name in ("DAGSTER_HOME", "CERTIFY_ROOT", "MLFLOW_TRACKING_URI"):
     os.environ.pop(_name, None)
 
-#: files of the slow tier that take a minute or more, the longest first
+#: files that take a minute or more in their tier, the longest first
 LONGEST = (
     "test_benchmarks.py",
     "operations/test_year.py",
-    "faults/test_kills.py",
-    "defs/test_full_study.py",
+    "faults/test_command_kills.py",
     "recorded/test_recorded.py",
-    "judges/test_arms.py",
-    "faults/test_object_store.py",
+    "defs/test_full_study.py",
     "faults/test_ui.py",
-    "defs/test_language_assets.py",
-    "cli/test_judge_grpo.py",
-    "defs/test_automatic_loop.py",
+    "faults/test_object_store.py",
+    "faults/test_disk.py",
     "judges/lm/test_smollm2.py",
-    "judges/test_language_training.py",
+    "faults/test_kills.py",
+    "defs/test_automatic_loop.py",
+    "faults/test_surroundings.py",
+    "cli/test_judge_grpo.py",
+    "defs/test_materialization.py",
+    "faults/test_postgres_restarts.py",
+    "security/test_operation_forgeries.py",
+    "faults/test_at_once.py",
+    "defs/test_executors.py",
+    "judges/test_arms.py",
+    "corpora/test_mlflow_traces.py",
+    "test_components.py",
 )
 
 
