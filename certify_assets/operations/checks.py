@@ -184,10 +184,10 @@ def batches_certified(corpus: Corpus) -> Verdict:
 
 
 def no_alarm(corpus: Corpus) -> Verdict:
-    """PASS where the monitor of the deployed judge is quiet; ERROR where it raised an alarm."""
+    """ERROR where the monitor of the deployed judge raised an alarm, WARN where it lacks labels."""
     record = stored_deployment(corpus)
     if record is None:
-        return Verdict("WARN", NOTHING_DEPLOYED)
+        return Verdict("PASS", NOTHING_DEPLOYED)
     found = load_monitor(JudgedCorpus(corpus, record.judge))
     status = {"alarm": "ERROR", "quiet": "PASS"}.get(found.status, "WARN")
     return Verdict(status, found.reason)
@@ -215,7 +215,7 @@ def audit_sample_complete(corpus: Corpus) -> Verdict:
     """WARN where many drawn tasks are open or tied; ERROR from half of them."""
     record = stored_deployment(corpus)
     if record is None:
-        return Verdict("WARN", NOTHING_DEPLOYED)
+        return Verdict("PASS", NOTHING_DEPLOYED)
     try:
         plan = plan_recertification(record.judge_on(corpus))
     except CertifyError as error:
@@ -241,7 +241,7 @@ def not_expired(corpus: Corpus) -> Verdict:
     except CertifyError as error:
         return Verdict("ERROR", str(error))
     if record is None:
-        return Verdict("WARN", NOTHING_DEPLOYED)
+        return Verdict("PASS", NOTHING_DEPLOYED)
     age = certificate_age(record)
     sentence = (
         f"deployment {record.number} is {age.days} days old; certificates expire after {days:g}."

@@ -54,8 +54,8 @@ _RECERTIFICATION: tuple[tuple[Callable[[Corpus], Verdict], str, bool, str], ...]
         checks.no_alarm,
         "monitor",
         False,
-        "PASS; ERROR on an alarm; WARN where nothing is deployed or labelled, or too few tasks "
-        "are covered for silence to mean much.",
+        "PASS; ERROR on an alarm; WARN where a judge is deployed and nothing is labelled, or too "
+        "few tasks are covered for silence to mean much.",
     ),
     (
         checks.delta_left,
