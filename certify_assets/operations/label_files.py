@@ -105,7 +105,10 @@ def _refuse_labels(path: Path) -> None:
 
 
 def export_studio(path: Path, store: Store, corpus: str, queue: Queue) -> None:
-    """Write the queue as tasks of Label Studio, with every run's text; docs/review.md has the interface."""
+    """Write the queue as tasks of Label Studio, with every run's text.
+
+    docs/review.md has the interface.
+    """
     if path.suffix.lower() != ".json":
         raise InputError(f"{path} does not end in .json; Label Studio imports tasks from JSON.")
     lookup = RunLookup(store, corpus)

@@ -53,7 +53,8 @@ _CONTRARY = re.compile(
     r"fail|error|incorrect|wrong|un(re)?solved|unsuccess|reject|invalid|broken|crash|violat"
     r"|hallucinat|harmful|unsafe|toxic|defect|mistake|(?<!de)fault|abort|abandon|refus|escalat"
     r"|flagged|regress|timed?[ _-]?out|attack|inject|hack|cheat|leak|breach|malicious|decept"
-    r"|misalign|poison|jailbreak|stuck|g[ai]ve[ _-]?up|needs?[ _-]?human|hand[ _-]?off|(^|[^a-z])(not?|non|nok|bad|bugs?|loss|lost)([^a-z]|$)"
+    r"|misalign|poison|jailbreak|stuck|g[ai]ve[ _-]?up|needs?[ _-]?human|hand[ _-]?off"
+    r"|(^|[^a-z])(not?|non|nok|bad|bugs?|loss|lost)([^a-z]|$)"
 )
 _MOST_LABELS = 6
 # cells that one fault names: of the first why it is one, of the others where they are
