@@ -409,9 +409,10 @@ def report(
         if difference is not None:
             raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
         test = _audit_table(whole, audit_path, reading)
-        # the negative of a probability is none
-        own = "score" if reading.lower_is_better else recognised_scale(table.scores)
-        scale = own if reading.lower_is_better else reading.score_scale or own
+        scale = reading.score_scale or recognised_scale(table.scores)
+        if reading.lower_is_better and scale == "probability":
+            # the negative of a probability is none; negated log-odds are log-odds
+            scale = "score"
         page = render_page(
             certificates,
             table.to_frame(),

@@ -43,7 +43,7 @@ EXAMPLES = (
 _REPLY = re.compile(
     r'^\s*(click|type|choose|claim)\b\s*(\d+)?\s*(?:"(.*)")?\s*$', re.IGNORECASE | re.MULTILINE
 )
-# these pages measure how fast a hand is
+# these pages measure reaction times
 _UNREGISTERED = {"button-delay", "chase-circle", "hover-shape", "moving-items", "simon-says"}
 _INSTALL = (
     "install them with `pip install 'certify_assets[miniwob]'` and `apt-get install chromium`"
@@ -194,7 +194,7 @@ class TaskPage:
             else:
                 element.select_option(label=text, timeout=2000)
         except Error:
-            return f"the element does not let itself {verb}"
+            return f"this element does not accept the action {verb}"
         return ""
 
     def succeeded(self) -> bool:

@@ -219,3 +219,8 @@ def test_no_score_is_called_log_odds_unasked(call: Call, scores: Path, tmp_path:
     out, table = tmp_path / "negative.json", tmp_path / "negative.csv"
     asked = f"report {out} {table} --score-scale log-odds --out {tmp_path}/page.html"
     assert call(asked).code == 0 and "(P = " in (tmp_path / "page.html").read_text("utf-8")
+    # negated log-odds are log-odds of the contrary
+    out = tmp_path / "contrary.json"
+    assert call(f"certificate {table} --lower-is-better --alpha 0.2 --out {out}").code in (0, 3)
+    asked = f"report {out} {table} --lower-is-better --score-scale log-odds --json"
+    assert call(f"{asked} --out {tmp_path}/page.html").json["score_scale"] == "log-odds"
