@@ -293,7 +293,7 @@ def sampled_seconds(bench: Bench, most: int) -> float:
 
     class Clock(TrainerCallback):
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            bench.hardware.synchronize()
+            bench.wait()
             marks.append(time.perf_counter())
 
     with (

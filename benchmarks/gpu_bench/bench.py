@@ -158,7 +158,8 @@ class Bench:
             for length in lengths
         ]
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Wait until the device has done what it was given."""
         if self.hardware.accelerated:
             import torch
 
@@ -166,10 +167,10 @@ class Bench:
 
     def seconds(self, run: Callable[[], Any]) -> float:
         """Wall-clock seconds of a run, the device waited for."""
-        self._wait()
+        self.wait()
         start = time.perf_counter()
         run()
-        self._wait()
+        self.wait()
         return time.perf_counter() - start
 
     def score(self, prompts: list[Encoded], **settings: Any) -> dict[str, Any]:
