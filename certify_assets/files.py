@@ -75,6 +75,16 @@ def write_atomic(path: Path, data: bytes, *, private: bool = False) -> None:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in an error that names none, as where a disk is full."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
 def _replace(path: Path, data: bytes, private: bool) -> None:
     with replacing(path, private=private) as stream:
         stream.write(data)

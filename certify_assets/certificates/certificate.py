@@ -104,6 +104,15 @@ class Certificate:
             )
         _check_sense(self)
 
+    def __repr__(self) -> str:
+        decision = {"reject": "auto-fail", "release": "auto-pass"}[self.side]
+        if self.threshold is None:
+            return f"<certificate: no {decision} with an error of at most {100 * self.alpha:g} %>"
+        sign = "≤" if self.side == "reject" else "≥"
+        return (
+            f"<certificate: {100 * self.coverage:.1f} % {decision} at {sign} {self.threshold:.4g}>"
+        )
+
     @property
     def digest(self) -> str:
         """SHA-256 of every other key: it shows edits that verification cannot."""

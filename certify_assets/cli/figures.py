@@ -40,7 +40,7 @@ _WORDS: Final = {
     "lower_bound": "error, lower bound",
     "n_eff": "effective runs",
     "net_share": "share saved",
-    "notes": "left out of records that were kept",
+    "notes": "kept, with parts dropped",
     "out": "written to",
     "own_coverage": "share that these runs would certify",
     "paper_rule_pass": "observed error within the budget",

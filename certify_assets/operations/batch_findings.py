@@ -95,9 +95,9 @@ def _other_lengths(
         )
         yield (
             "other_lengths",
-            f"the runs of {len(agents)} agents of the calibration table have other lengths now, "
-            f"such as {agents[0]!r} with {now:.0f} characters in the median against {then:.0f}: "
-            "another version, or other work; look at some.",
+            f"agents of the calibration table ({len(agents)}) write runs of other lengths now: "
+            f"{agents[0]!r} has a median of {now:.0f} characters, and had {then:.0f}. Look at "
+            "some for another version, or other work.",
         )
 
 

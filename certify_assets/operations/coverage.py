@@ -106,7 +106,7 @@ class Coverage:
             yield (
                 "new_agents",
                 (
-                    f"{rows} runs are of {len(self.new_agents)} agents without a run in CAL "
+                    f"{rows} runs come from agents without a run in CAL "
                     f"({_shown(self.new_agents)}); the promise of the corpus certificate is on "
                     f"runs like those of CAL; {what}"
                 ),
@@ -116,8 +116,8 @@ class Coverage:
             yield (
                 "changed_agents",
                 (
-                    f"{rows} runs are of {len(self.changed_agents)} agents of CAL whose runs score "
-                    f"otherwise now ({_shown(self.changed_agents)}), as another version would; "
+                    f"{rows} runs come from agents of CAL whose runs score otherwise now "
+                    f"({_shown(self.changed_agents)}), as another version would; "
                     f"{what}"
                 ),
             )
@@ -126,7 +126,8 @@ class Coverage:
 
 
 def _shown(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def cover(

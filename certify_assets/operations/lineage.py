@@ -1,6 +1,6 @@
 """Lineage of a decision, batch or certificate, every link compared with what is stored now."""
 
-# decision → certificate → scores → adapter → harvest → splits → import → source files
+# decision → certificate → scores → model → harvest → splits → import → source files
 
 from __future__ import annotations
 
@@ -390,7 +390,7 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
     hashes = certificate.provenance
     name, judge_name = hashes.get("corpus", ""), hashes.get("judge", "")
     if not name or not judge_name:
-        detail = "the certificate was not issued by the platform, so it names no adapter."
+        detail = "the certificate was not issued by the platform, so it names no model."
         return [unhashed("scores", "a score table of its own", detail)]
     corpus = Corpus(store, name)
     deployments = [
@@ -409,7 +409,7 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
             hashes["scores_sha256"],
             detail=f"split={hashes.get('split', 'cal')} certified",
         ),
-        adapter_link(judge, hashes["adapter_sha256"]),
+        model_link(judge, hashes["adapter_sha256"]),
         manifest_link(corpus, hashes["manifest_sha256"]),
         trajectories_link(corpus, hashes["trajectories_sha256"]),
     ]
@@ -432,32 +432,32 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
     ]
 
 
-def adapter_link(judge: JudgedCorpus, expected: str) -> Link:
-    """Return the adapter of a judge by the hash of its files, and what its training began with."""
+def model_link(judge: JudgedCorpus, expected: str) -> Link:
+    """Return the model of a judge by the hash of its files, and what its training began with."""
     if not judge.store.exists(judge.key("adapter.json")):
-        return compared("adapter", judge.key(), expected, "")
+        return compared("model", judge.key(), expected, "")
     try:
         record = judge.stored_artifact
         found = judge.family.fingerprint(judge, record)
         links = _training_links(judge, record.details)
     except (CertifyError, KeyError, TypeError, AttributeError) as error:
         detail = f"it cannot be read: {error}"
-        return Link("adapter", judge.key(), "differs", expected, "", detail)
+        return Link("model", judge.key(), "differs", expected, "", detail)
     detail = f"SFT: {record.sft_trajectories} runs of {record.sft_tasks} tasks, seed {record.seed}"
-    return compared("adapter", judge.key(), expected, found, detail=detail, links=links)
+    return compared("model", judge.key(), expected, found, detail=detail, links=links)
 
 
 def _training_links(judge: JudgedCorpus, document: Mapping[str, Any]) -> list[Link]:
     found, store = [], judge.store
     before = judge.spec.upstream
     if before and "start_sha256" in document:
-        found.append(adapter_link(judge.origin(before), document["start_sha256"]))
+        found.append(model_link(judge.origin(before), document["start_sha256"]))
     if harvest := document.get("harvest"):
         start, gate = judge.origin(harvest["start"]), judge.key("harvest.json")
         links = [
             compared("gate", gate, harvest["gate_sha256"], _stored_hash(store, gate)),
             file_link(store, "scores", start.key("scores.parquet"), harvest["start_scores_sha256"]),
-            adapter_link(start, harvest["start_adapter_sha256"]),
+            model_link(start, harvest["start_adapter_sha256"]),
         ]
         detail = f"{harvest['size']} pseudo-labels"
         key = judge.key("harvest.parquet")

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from certify_assets.reports.wording import DASH, compact, counted, done, percent, rate, small
+from certify_assets.reports.wording import (
+    DASH,
+    DECISIONS,
+    compact,
+    counted,
+    done,
+    in_order,
+    percent,
+    rate,
+    small,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +29,6 @@ if TYPE_CHECKING:
 #: of the bar and the curves: they stand out from white and from black, since a notebook has either
 COLOURS: Final = {"reject": "#3f7fd6", "human": "#8b94a0", "release": "#1f9a8f"}
 _BUDGET = "#c98a1b"
-_DECISIONS = {"reject": "auto-fail", "human": "reviewers", "release": "auto-pass"}
 _WIDTH, _HEIGHT = 520.0, 200.0
 _BUDGETS = 3.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 12.0, 12.0, 36.0
@@ -46,7 +55,7 @@ def card(sides: Sides, explained: Sequence[Explained], read_as: Sequence[str] = 
         ]
     )
     said = f"<p>Table read as: {escape('; '.join(read_as))}.</p>" if read_as else ""
-    return (
+    return in_order(
         '<div class="certify-card" style="max-width:560px;line-height:1.45;color:inherit">'
         f"<p><strong>{escape(sides.sentence)}</strong><br>{escape(facts)}</p>"
         f"{_bar(sides)}{_curves(explained)}"
@@ -81,9 +90,9 @@ def _bar(sides: Sides) -> str:
         at = place * _WIDTH / 3
         parts.append(
             f'<rect x="{at:.1f}" y="31" width="10" height="10" fill="{COLOURS[name]}"/>'
-            + _text(at + 15, 40, f"{_DECISIONS[name]} {percent(share)}")
+            + _text(at + 15, 40, f"{DECISIONS[name]} {percent(share)}")
         )
-    label = ", ".join(f"{_DECISIONS[name]} {percent(share)}" for name, share in shares.items())
+    label = ", ".join(f"{DECISIONS[name]} {percent(share)}" for name, share in shares.items())
     return _drawn("".join(parts), 48, f"Of all runs: {label}.")
 
 
@@ -134,7 +143,7 @@ def _curves(explained: Sequence[Explained]) -> str:
                 f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}" stroke="currentColor"/>'
             )
         share = percent(certificate.coverage) if certificate.certified else "nothing"
-        said.append(f"{_DECISIONS[curve.side]}: {share} certified")
+        said.append(f"{DECISIONS[curve.side]}: {share} certified")
     return _drawn(
         "".join(parts),
         _HEIGHT,
@@ -167,7 +176,7 @@ def draw_curves(explained: Sequence[Explained], axes: Axes | None = None) -> Axe
     for item in explained:
         certificate, curve = item.certificate, item.curve
         order, colour = np.argsort(curve.coverage, kind="stable"), COLOURS[curve.side]
-        share, side = curve.coverage[order], _DECISIONS[curve.side]
+        share, side = curve.coverage[order], DECISIONS[curve.side]
         error, upper = curve.selective_error[order], curve.bootstrap_upper[order]
         axes.plot(share, error, color=colour, label=f"{side}: observed error")
         axes.plot(share, upper, color=colour, ls=":", label=f"{side}: upper bound")
@@ -188,7 +197,7 @@ def account(sides: Sides, explained: Sequence[Explained], read_as: Sequence[str]
     parts = [sides.sentence]
     for item in explained:
         certificate = item.certificate
-        name = _DECISIONS[certificate.side].capitalize()
+        name = DECISIONS[certificate.side].capitalize()
         found = "".join(
             f"\n    - {finding['code']}: {finding['message']}" for finding in certificate.findings
         )

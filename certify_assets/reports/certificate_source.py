@@ -36,6 +36,14 @@ def recognised_scale(scores: NDArray[np.float64]) -> str:
     return "probability" if within else "score"
 
 
+def deployed(certificates: Sequence[Certificate]) -> list[Certificate]:
+    """Return those of the deployed procedure; where there is none, of the first one."""
+    names = [item.procedure for item in certificates]
+    wanted = DEPLOYED if DEPLOYED in names else names[0]
+    kept = [item for item in certificates if item.procedure == wanted]
+    return sorted(kept, key=lambda item: (item.alpha, item.side))
+
+
 @dataclass(frozen=True)
 class PageScores:
     """The labelled rows of one split as arrays; rows without an outcome are counted."""
@@ -110,10 +118,7 @@ class PageSource:
     @cached_property
     def deployed(self) -> list[Certificate]:
         """The deployed procedure's certificates; where there is none, those of the first given."""
-        names = [c.procedure for c in self.certificates]
-        wanted = DEPLOYED if DEPLOYED in names else names[0]
-        kept = [c for c in self.certificates if c.procedure == wanted]
-        return sorted(kept, key=lambda c: (c.alpha, c.side))
+        return deployed(self.certificates)
 
     @cached_property
     def both(self) -> Sides:

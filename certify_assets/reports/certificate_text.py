@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from certify_assets.reports.certificate_source import deployed
 from certify_assets.reports.wording import (
     DASH,
+    DECISIONS,
     compact,
     confidence,
     count,
@@ -100,14 +102,13 @@ def procedure_words(name: str) -> str:
 
 
 def page_title(name: str, certificates: Sequence[Certificate]) -> str:
-    """Return the title of a page that was given none: the table, and the errors allowed."""
-    budgets: dict[str, set[str]] = {}
-    for item in certificates:
-        budgets.setdefault(item.side, set()).add(f"{100 * item.alpha:g} %")
-    limits = {side: " and ".join(sorted(found)) for side, found in sorted(budgets.items())}
-    if len(set(limits.values())) == 1:
-        return f"{name}, {' and '.join(limits)} ≤ {next(iter(limits.values()))}"
-    return f"{name}, {', '.join(f'{side} ≤ {limit}' for side, limit in limits.items())}"
+    """Return the title of a page that was given none: the table, and what is certified."""
+    budgets: dict[str, list[str]] = {}
+    for item in deployed(certificates):
+        if item.certified:
+            budgets.setdefault(DECISIONS[item.side], []).append(percent(item.alpha))
+    limits = [f"{side} ≤ {' and '.join(found)}" for side, found in budgets.items()]
+    return f"{name}, {', '.join(limits) or 'nothing certified'}"
 
 
 class BannerFact(NamedTuple):
@@ -217,11 +218,10 @@ def _saved(source: PageSource) -> list[BannerFact]:
     minutes = source.minutes_per_review
     if minutes is None:
         return []
-    saved, whole = (share * 1000 * minutes / 60 for share in (source.decided, 1.0))
     return [
         BannerFact(
             "reviewing saved per 1,000 runs",
-            f"{saved:.1f} of {whole:.1f} hours",
+            f"about {counted(round(source.decided * 1000 * minutes / 60), 'hour')}",
             f"assumption: {compact(minutes)} minutes a run",
         )
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +25,10 @@ _MINUS = "\N{MINUS SIGN}"
 _STAMP = "@@stamp@@"
 # a percent sign stands off its number by a space that neither breaks nor gapes
 _PERCENT = "\N{NARROW NO-BREAK SPACE}%"
+# they change the order in which the text after them is shown
+_REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+#: what becomes of a run, by the side that decides it
+DECISIONS = {"reject": "auto-fail", "human": "reviewers", "release": "auto-pass"}
 
 
 def percent(share: float | None, digits: int = 1) -> str:
@@ -122,6 +127,11 @@ def confidence(level: float, validity: str) -> str:
     return words.get(validity, f"{percent(level)} confidence for independent runs only")
 
 
+def in_order(page: str) -> str:
+    r"""Write characters that reorder text as \u escapes; names in a page are untrusted."""
+    return _REORDERING.sub(lambda found: f"\\u{ord(found[0]):04x}", page)
+
+
 @lru_cache(maxsize=1)
 def environment() -> jinja2.Environment:
     """Return the environment of the templates next to this file."""
@@ -143,7 +153,7 @@ def environment() -> jinja2.Environment:
 
 def render(template: str, **values: object) -> str:
     """Fill a template; its footer in print has the date and a hash, by default that of the page."""
-    page = environment().get_template(template).render(**values)
+    page = in_order(environment().get_template(template).render(**values))
     what = values.get("hashed") or f"page {sha256_bytes(page.encode('utf-8'))[:16]}"
     parts = (f"certify_assets {__version__}", str(values.get("date", "")), f"SHA-256 of the {what}")
     # the first place is that of the style sheet, before any text of the data

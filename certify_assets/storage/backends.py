@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from certify_assets.errors import InputError, MissingToolError
-from certify_assets.files import lock_file, replacing, sha256_file, write_atomic
+from certify_assets.files import lock_file, naming, replacing, sha256_file, write_atomic
 from certify_assets.storage.backend import Backend, whole_lines
 from certify_assets.storage.objects import OBJECT_STORES, ObjectBackend
 from certify_assets.storage.urls import is_url
@@ -43,7 +43,7 @@ class LocalBackend(Backend):
     def write_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> str:
         """Store a stream by rename, never all of it in memory."""
         path = Path(os.path.realpath(self.path(key)))
-        with replacing(path) as stream:
+        with naming(path), replacing(path) as stream:
             write(stream)
         return sha256_file(path)
 
@@ -55,7 +55,7 @@ class LocalBackend(Backend):
         try:
             os.link(source, staged)
         except OSError:
-            with source.open("rb") as stream, replacing(path) as sink:
+            with source.open("rb") as stream, naming(path), replacing(path) as sink:
                 shutil.copyfileobj(stream, sink)
             return
         staged.replace(path)
@@ -102,7 +102,7 @@ class LocalBackend(Backend):
         path = self.path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         # without a buffer, which closing the file would write once more after an error
-        with path.open("a+b", buffering=0) as stream:
+        with naming(path), path.open("a+b", buffering=0) as stream:
             lock_file(stream.fileno())
             stream.seek(0)
             old = whole_lines(stream.readall())

@@ -249,7 +249,7 @@ def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> 
         operated.root,
         "--json",
     )
-    assert broken.code == 3 and broken.json["broken"] == ["adapter judges/lexical/c: differs"]
+    assert broken.code == 3 and broken.json["broken"] == ["model judges/lexical/c: differs"]
     missing = call("ops", "lineage", "nothing", "--root", operated.root)
     assert missing.code == 2 and "is no trajectory_id of a decision" in missing.err
 

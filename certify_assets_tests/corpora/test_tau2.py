@@ -188,7 +188,7 @@ def test_runs_that_were_numbered_anew_go_back_to_their_task(tmp_path: Path) -> N
         "s2": "shop/2",
         "s4": "shop/3",
     }
-    assert imported.notes == {"runs moved to the task that they were checked for": 3}
+    assert imported.notes == {"runs whose task was corrected to the one that was checked": 3}
     assert imported.dropped == {"unknown_task": 1}
     assert imported.frame["instruction"][1].startswith("You want to move order 1.")
 
@@ -247,7 +247,7 @@ def test_the_published_runs() -> None:
     assert (len(frame), frame["task_id"].nunique(), imported.dropped) == (243, 175, {})
     # one producer numbered its 164 runs again: read by their numbers, two agents' runs of one
     # number would be of different tasks
-    assert imported.notes == {"runs moved to the task that they were checked for": 162}
+    assert imported.notes == {"runs whose task was corrected to the one that was checked": 162}
     assert sorted(frame["task_id"].str.split("/").str[0].value_counts().to_dict().items()) == [
         ("airline", 111),
         ("mock", 16),

@@ -138,7 +138,7 @@ def test_a_file_that_may_not_grow_leaves_the_old_one(tmp_path: Path) -> None:
         "import resource, sys\nfrom certify_assets.storage.store import Store\nstore = Store(sys.argv[1])\n"
         "for attempt in (lambda: store.write_bytes('a.json', b'x' * 100_000), lambda: store.append_line('journal.jsonl', lambda old: 'y' * 100_000),\n"
         "                lambda: store.write_stream('b.bin', lambda stream: stream.write(b'z' * 100_000))):\n"
-        "    try:\n        attempt()\n    except OSError as error:\n        print(error.strerror)\n"
+        "    try:\n        attempt()\n    except OSError as error:\n        print(error.strerror, error.filename)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],
@@ -147,7 +147,9 @@ def test_a_file_that_may_not_grow_leaves_the_old_one(tmp_path: Path) -> None:
         check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
     )
-    assert done.stdout.splitlines() == ["File too large"] * 3, done.stderr
+    names = ("a.json", "journal.jsonl", "b.bin")
+    wanted = [f"File too large {tmp_path / name}" for name in names]
+    assert done.stdout.splitlines() == wanted, done.stderr
     assert store.read_bytes("a.json") == b"old"
     assert not store.exists("b.bin")
     assert not list(tmp_path.rglob("*.part"))

@@ -126,7 +126,7 @@ def test_an_agent_of_cal_that_scores_otherwise_now_is_treated_as_a_new_one(
     (document,) = decide_ready(Corpus(deployed, "c"))
     found = {item["code"]: item["message"] for item in document.findings}
     assert found["changed_agents"].startswith(
-        "60 runs are of 1 agents of CAL whose runs score otherwise now (agent-1)"
+        "60 runs come from agents of CAL whose runs score otherwise now (agent-1)"
     )
     frame = decisions_of(Corpus(deployed, "c"), document.batch)
     changed = frame["trajectory_id"].isin(_runs_of(path, "agent-1"))
@@ -146,7 +146,7 @@ def test_runs_of_other_lengths_are_found(deployed: Store, tmp_path: Path) -> Non
     found = _findings(
         deployed, tmp_path / "new.jsonl", tasks=60, change=_with_words("and so on " * 40)
     )
-    assert "have other lengths now, such as 'agent-" in found["other_lengths"]
+    assert "write runs of other lengths now: 'agent-" in found["other_lengths"]
 
 
 def test_a_task_larger_than_those_of_cal_is_found(deployed: Store, tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_tasks_that_were_seen_and_runs_that_changed_go_to_people(
     )
     findings = {finding["code"]: finding["message"] for finding in document.findings}
     assert findings["seen_tasks"].startswith("4 runs are of tasks of the splits (4 of CAL)")
-    assert "32 runs are of 1 agents without a run in CAL (stranger)" in findings["new_agents"]
+    assert "32 runs come from agents without a run in CAL (stranger)" in findings["new_agents"]
     assert "24 runs came before" in findings["changed_runs"]
     assert "Reviewers get the 8 runs" in findings["not_drawn"]
     assert (

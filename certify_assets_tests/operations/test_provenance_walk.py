@@ -14,7 +14,7 @@ from certify_assets.evaluation import certification
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.layout import batch_key, certificate_key, decisions_of
-from certify_assets.operations.lineage import Link, adapter_link, find, walk
+from certify_assets.operations.lineage import Link, find, model_link, walk
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
@@ -74,7 +74,7 @@ def test_a_decision_is_followed_to_its_source_files(decided: Store) -> None:
         "decision",
         "certificate",
         "scores",
-        "adapter",
+        "model",
         "manifest",
         "trajectories",
         "import",
@@ -158,9 +158,9 @@ def other_decision(store: Store) -> None:
     [
         (spoil(f"{JUDGE}/scores.parquet"), {("scores", "differs")}),
         (lose(f"{JUDGE}/scores.parquet"), {("scores", "missing")}),
-        (spoil(f"{JUDGE}/adapter/weights.safetensors"), {("adapter", "differs")}),
-        (lose(f"{JUDGE}/adapter/weights.safetensors"), {("adapter", "differs")}),
-        (lose(f"{JUDGE}/adapter.json"), {("adapter", "missing")}),
+        (spoil(f"{JUDGE}/adapter/weights.safetensors"), {("model", "differs")}),
+        (lose(f"{JUDGE}/adapter/weights.safetensors"), {("model", "differs")}),
+        (lose(f"{JUDGE}/adapter.json"), {("model", "missing")}),
         (other_splits, {("manifest", "differs")}),
         (lose("corpora/c/splits/manifest.json"), {("manifest", "missing")}),
         (spoil("corpora/c/trajectories.parquet"), {("trajectories", "differs")}),
@@ -252,12 +252,12 @@ def harvested(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def test_an_adapter_is_followed_through_its_harvest_to_the_one_before(harvested: Store) -> None:
     folder = "judges/lexical_harvest_1/c"
     sha256 = harvested.read_json(f"{folder}/adapter.json")["adapter_sha256"]
-    link = adapter_link(JudgedCorpus(Corpus(harvested, "c"), "lexical_harvest_1"), sha256)
+    link = model_link(JudgedCorpus(Corpus(harvested, "c"), "lexical_harvest_1"), sha256)
     (harvest,) = link.links
     assert harvest.kind == "harvest" and [part.kind for part in harvest.links] == [
         "gate",
         "scores",
-        "adapter",
+        "model",
     ]
     assert {part.status for part in link.walk()} == {"holds"} and "pseudo-labels" in harvest.detail
     kept = {
@@ -274,7 +274,7 @@ def test_an_adapter_is_followed_through_its_harvest_to_the_one_before(harvested:
     for key in list(kept)[1:]:
         spoil(key)(harvested)
     assert broken(
-        adapter_link(JudgedCorpus(Corpus(harvested, "c"), "lexical_harvest_1"), sha256)
+        model_link(JudgedCorpus(Corpus(harvested, "c"), "lexical_harvest_1"), sha256)
     ) == {("gate", "differs"), ("harvest", "differs"), ("scores", "differs")}
     for key, data in kept.items():
         harvested.write_bytes(key, data)
@@ -291,8 +291,8 @@ def test_a_deployment_keeps_what_its_judge_began_with(harvested: Store) -> None:
         harvested.delete(key)
         harvested.write_bytes(key, b"{}")
     corpus = Corpus(harvested, "c")
-    assert broken(adapter_link(JudgedCorpus(corpus, "lexical_harvest_1"), sha256))
-    link = adapter_link(made.judge_on(corpus), sha256)
+    assert broken(model_link(JudgedCorpus(corpus, "lexical_harvest_1"), sha256))
+    link = model_link(made.judge_on(corpus), sha256)
     assert {part.status for part in link.walk()} == {"holds"}
     (scores,) = [part for part in link.walk() if part.kind == "scores"]
     assert scores.name == f"operations/c/kept/{made.kept}/{JUDGE}/scores.parquet"

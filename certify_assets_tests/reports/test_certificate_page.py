@@ -46,7 +46,7 @@ def test_hours_are_said_where_minutes_are_given() -> None:
     cal = score_table(80, seed=4, signal=1.5)
     found = small(cal)
     text = text_of(render_page([found], cal, title="t", minutes_per_review=3))
-    assert f"{50 * found.coverage:.1f} of 50.0 hours assumption: 3 minutes a run" in text
+    assert f"about {50 * found.coverage:.0f} hours assumption: 3 minutes a run" in text
 
 
 def test_deployed_certificates_have_hash_findings_and_assumptions(certified: Case) -> None:

@@ -188,7 +188,7 @@ def _read_results(
         else:
             if row in others and isinstance(record, dict):
                 record["task_id"] = others[row]
-                reading.notes["runs moved to the task that they were checked for"] += 1
+                reading.notes["runs whose task was corrected to the one that was checked"] += 1
             yield from _drafts(record, header, reading.origin(file, row), found, reading)
 
 

@@ -1,0 +1,44 @@
+"""What a user meets at the first use: pages, names, titles."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+
+from certify_assets import certify
+from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.paths import REPOSITORY
+
+SCORES = REPOSITORY / "docs/examples/scores.csv"
+
+
+def _columns(row: str) -> int:
+    spans = re.findall(r"<t[hd]\b(?:[^>]*?colspan=\"(\d+)\")?", row)
+    return sum(int(span or 1) for span in spans)
+
+
+def test_the_page_of_a_table_has_whole_rows_and_a_true_title(call: Call, tmp_path: Path) -> None:
+    certificate, page = tmp_path / "c.json", tmp_path / "c.html"
+    assert call("certificate", SCORES, "--out", certificate).code == 0
+    assert call("report", certificate, SCORES, "--out", page).code == 0
+    html = page.read_text("utf-8")
+    # nothing is released
+    assert re.search(r"<h1>scores\.csv, auto-fail ≤ 10\s%</h1>", html)
+    for table in re.findall(r"<table class=\"cards\">.*?</table>", html, re.DOTALL):
+        head, *rows = map(_columns, re.findall(r"<tr\b.*?</tr>", table, re.DOTALL))
+        assert rows == [head] * len(rows)
+
+
+def test_a_name_cannot_turn_the_text_after_it(call: Call, tmp_path: Path) -> None:
+    certificate, page = tmp_path / "c.json", tmp_path / "c.html"
+    call("certificate", SCORES, "--out", certificate)
+    call("report", certificate, SCORES, "--out", page, "--title", "safe\u202etxt.exe")
+    html = page.read_text("utf-8")
+    assert "safe\\u202etxt.exe" in html and "\u202e" not in html
+
+
+def test_a_certificate_is_a_line_in_a_terminal() -> None:
+    found = certify(pd.read_csv(SCORES), side="reject")
+    assert repr(found) == "<certificate: 55.8 % auto-fail at ≤ 0.2722>"
+    released = certify(pd.read_csv(SCORES), side="release")
+    assert repr(released) == "<certificate: no auto-pass with an error of at most 10 %>"
