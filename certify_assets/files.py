@@ -51,6 +51,11 @@ def sha256_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def name_digest(name: str) -> str:
+    """Return what recognises a name without giving it: the first 12 digits of its SHA-256."""
+    return sha256_bytes(name.encode("utf-8", "surrogatepass"))[:12]
+
+
 def sha256_file(path: Path) -> str:
     """Return the SHA-256 of a file's content, read in pieces of one megabyte."""
     digest = hashlib.sha256()

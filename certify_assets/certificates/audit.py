@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -25,7 +25,7 @@ from certify_assets.certificates.charge import charged_tails_at
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_at
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate, guard_of
-from certify_assets.certificates.inputs import Observations, observe, same_table
+from certify_assets.certificates.inputs import Observations, known_tasks, observe
 from certify_assets.certificates.pool import GivenPool, as_pool
 from certify_assets.certificates.procedures import clopper_pearson_upper
 from certify_assets.certificates.verification import settings_of
@@ -201,7 +201,8 @@ class Audit:
     ----------
     verdict : {"PASS", "WARN", "ERROR"}
         ERROR when the lower bound of the realised error exceeds α; WARN when only the realised
-        error does, or when there is too little to judge by; PASS otherwise.
+        error does, when there is too little to judge by, or when tasks are those of the
+        certificate; PASS otherwise.
     realized_error : float or None
         Errors over covered trajectories; None when nothing is covered.
     lower_bound : float
@@ -211,6 +212,8 @@ class Audit:
     covered_tasks : int
     trajectories, tasks : int
         Scored trajectories and their tasks.
+    known_tasks : int
+        Tasks of the table that the certificate was issued on.
     unscored : int
         Rows without a score, left out.
     certificate_sha256 : str
@@ -229,6 +232,7 @@ class Audit:
     covered_tasks: int
     trajectories: int
     tasks: int
+    known_tasks: int
     unscored: int
     certificate_sha256: str
     own_coverage: float | None
@@ -299,8 +303,11 @@ def audit_certificate(
         If the table or the certificate's settings cannot be used.
     """
     observations, settings = observe(scores, outcomes, tasks), settings_of(certificate)
-    same = same_table(certificate.inputs, observations.fingerprint)
-    found = measure_threshold(observations, settings, certificate.threshold, delta=delta, same=same)
+    known = known_tasks(certificate.inputs, observations.labels)
+    found = measure_threshold(observations, settings, certificate.threshold, delta=delta)
+    if known.number:
+        verdict = "WARN" if found.verdict == "PASS" else found.verdict
+        found = replace(found, verdict=verdict, reason=f"{found.reason} {known.sentence}")
     own = None
     if observations.scored:
         evaluation = evaluate(observations, settings)
@@ -309,6 +316,7 @@ def audit_certificate(
         **asdict(found),
         trajectories=observations.scored,
         tasks=np.unique(observations.tasks[: observations.scored]).size,
+        known_tasks=known.number,
         unscored=observations.unscored,
         certificate_sha256=certificate.sha256,
         own_coverage=own,
@@ -322,9 +330,8 @@ def measure_threshold(
     threshold: float | None,
     *,
     delta: float | None = None,
-    same: bool = False,
 ) -> MeasuredThreshold:
-    """Measure a threshold on a table, as an audit does; `same`: it was certified on that table."""
+    """Measure a threshold on a table, as an audit does."""
     if not observations.scored:
         return MeasuredThreshold(
             "WARN",
@@ -338,7 +345,7 @@ def measure_threshold(
     realized = int(counts.error_totals[0]) / covered if covered else None
     spent = settings.delta if delta is None else delta
     lower = lower_error_bound(counts, spent, settings.budget) if covered else 0.0
-    verdict, reason = _verdict(settings, realized, lower, seen=seen, same=same)
+    verdict, reason = _verdict(settings, realized, lower, seen=seen)
     if settings.method.estimand == "task":
         reason = f"{reason} {_OTHER_ESTIMAND}"
     return MeasuredThreshold(verdict, reason, realized, lower, covered / counts.trajectories, seen)
@@ -350,7 +357,6 @@ def _verdict(
     lower: float,
     *,
     seen: int,
-    same: bool,
 ) -> tuple[str, str]:
     alpha, needed = settings.alpha, n_min(settings.alpha, settings.delta)
     verdict = "WARN"
@@ -365,11 +371,6 @@ def _verdict(
         reason = (
             f"The realised error {realized:.3f} exceeds alpha {alpha:g}; its lower bound "
             f"{lower:.3f} does not."
-        )
-    elif same:
-        reason = (
-            "These are the rows that the certificate was issued on; an audit on them is no "
-            "independent evidence."
         )
     elif seen < needed:
         reason = (

@@ -12,7 +12,7 @@ from typing import Any, Final, TypedDict, get_args, get_origin, get_type_hints, 
 
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evaluation import level_shares
-from certify_assets.certificates.inputs import Inputs, PoolInputs
+from certify_assets.certificates.inputs import LEVELS, Inputs, PoolInputs, ScoreRange
 from certify_assets.errors import ForgedCertificateError, quoted
 from certify_assets.files import canonical_json, sha256_bytes, significant
 
@@ -96,6 +96,8 @@ class Certificate:
             _check_mapping(name, getattr(self, name), shape)
         if "pool" in self.inputs:
             _check_mapping("inputs.pool", self.inputs["pool"], kinds_of(PoolInputs))
+        if "scores" in self.inputs:
+            _check_range(self.inputs["scores"])
         for finding in self.findings:
             _check_mapping("findings", finding, {"code": (str,), "message": (str,)})
         if not all(_is_text(key) and _is_text(value) for key, value in self.provenance.items()):
@@ -215,7 +217,7 @@ _SHAPES: dict[str, _Kinds] = {
     "software": {"version": (str,)},
     "inputs": kinds_of(Inputs),
 }
-_MAY_LACK = ("inputs", "pool")
+_MAY_LACK = {"inputs": Inputs.__optional_keys__}
 _MOST_WHOLE = 2**63 - 1
 
 
@@ -244,14 +246,24 @@ def _check(name: str, value: Any, allowed: tuple[type, ...]) -> None:
 
 
 def _check_mapping(name: str, value: Any, shape: _Kinds) -> None:
-    # a certificate without a pool has the document that it had before there were any
-    needed = {key: kinds for key, kinds in shape.items() if (name, key) != _MAY_LACK}
+    needed = {key: kinds for key, kinds in shape.items() if key not in _MAY_LACK.get(name, ())}
     if not isinstance(value, dict) or not set(needed) <= set(value) <= set(shape):
         raise ForgedCertificateError(
             f"{name} is {quoted(value)}; it has exactly the keys {', '.join(sorted(needed))}."
         )
     for key in value:
         _check(f"{name}.{key}", value[key], shape[key])
+
+
+def _check_range(given: ScoreRange) -> None:
+    _check_mapping("inputs.scores", given, kinds_of(ScoreRange))
+    for value in (ordered := [given["low"], *given["quantiles"], given["high"]]):
+        _check("inputs.scores", value, (float,))
+    if ordered != sorted(ordered) or len(given["quantiles"]) != len(LEVELS):
+        raise ForgedCertificateError(
+            f"inputs.scores is not a range with {len(LEVELS)} quantiles in order; give the "
+            "certificate as it was written."
+        )
 
 
 def _check_sense(certificate: Certificate) -> None:

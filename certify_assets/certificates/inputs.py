@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from heapq import nsmallest
 from itertools import count
-from typing import Any, TypedDict
+from typing import Any, Final, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,10 +20,15 @@ from certify_assets.certificates import kernels
 from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.clustering import ClusterSummary, summarise_clusters
 from certify_assets.errors import InputError
+from certify_assets.files import name_digest, significant
 from certify_assets.work import WorkStage, under_way
 
 # below, a dictionary of all rows is as fast
 _MANY = 50_000
+#: of the quantiles of scores that a certificate keeps
+LEVELS: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
+#: of the digests of tasks that a certificate keeps
+MOST_DIGESTS: Final = 4096
 
 
 class PoolInputs(TypedDict):
@@ -33,22 +39,63 @@ class PoolInputs(TypedDict):
     origin: str  # who chose its tasks
 
 
+class ScoreRange(TypedDict):
+    """The ends of some scores, and their quantiles at `LEVELS`."""
+
+    low: float
+    high: float
+    quantiles: list[float]
+
+
 class TableInputs(TypedDict):
     """What names a table in a certificate."""
 
     sha256: str
     rows: int
+    # digests of its tasks in their order, at most `MOST_DIGESTS`
+    tasks: str
 
 
 class Inputs(TableInputs, total=False):
-    """What a certificate was issued on."""
+    """What a certificate was issued on; without `scores` where no row has any."""
 
     pool: PoolInputs
+    scores: ScoreRange
 
 
 def same_table(one: TableInputs, other: TableInputs) -> bool:
     """Whether two certificates, or a certificate and a table, name the same calibration table."""
     return (one["sha256"], one["rows"]) == (other["sha256"], other["rows"])
+
+
+class KnownTasks(NamedTuple):
+    """How many of some tasks are tasks of a certificate."""
+
+    # of each task given
+    known: NDArray[np.bool_]
+    # whether the certificate recognises each of its tasks
+    complete: bool
+
+    @property
+    def number(self) -> int:
+        """Number of those that are recognised."""
+        return int(self.known.sum())
+
+    @property
+    def sentence(self) -> str:
+        """Say how many there are; empty where there is none."""
+        least = "" if self.complete else "At least "
+        return (
+            f"{least}{self.number} of {self.known.size} tasks are those the certificate was issued "
+            "on; give new tasks."
+        ) * bool(self.number)
+
+
+def known_tasks(inputs: TableInputs, labels: Sequence[str]) -> KnownTasks:
+    """Look tasks up among those that a certificate was issued on."""
+    digests = set(inputs["tasks"].split())
+    known = [name_digest(label) in digests for label in labels]
+    return KnownTasks(np.array(known, dtype=bool), len(digests) < MOST_DIGESTS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,10 +221,21 @@ class Observations:
         ends = (*scores[:1], *scores[-1:])
         return max((int(np.count_nonzero(scores == end)) for end in ends), default=0)
 
-    @property
+    @cached_property
     def fingerprint(self) -> Inputs:
         """The ``inputs`` entry of a certificate."""
-        return {"sha256": self.sha256, "rows": self.rows}
+        digests = nsmallest(MOST_DIGESTS, map(name_digest, self.labels))
+        found: Inputs = {"sha256": self.sha256, "rows": self.rows, "tasks": " ".join(digests)}
+        if self.scored:
+            found["scores"] = score_range(self.scores[: self.scored])
+        return found
+
+
+def score_range(scores: NDArray[np.float64]) -> ScoreRange:
+    """Return the range of scores that are sorted, none of them missing."""
+    places = [round(level * (scores.size - 1)) for level in (0.0, *LEVELS, 1.0)]
+    low, *quantiles, high = (significant(float(scores[place])) for place in places)
+    return {"low": low, "high": high, "quantiles": quantiles}
 
 
 def observe(

@@ -200,9 +200,7 @@ def issue(
 
 def _inputs(observations: Observations, pool: Pool | None) -> Inputs:
     found = observations.fingerprint
-    if pool is not None:
-        found["pool"] = pool.fingerprint
-    return found
+    return found if pool is None else {**found, "pool": pool.fingerprint}
 
 
 class _Outcome(TypedDict):

@@ -36,7 +36,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.certificate import Certificate
-from certify_assets.certificates.inputs import Observations, observe, same_table, task_codes
+from certify_assets.certificates.inputs import (
+    KnownTasks,
+    Observations,
+    known_tasks,
+    observe,
+    task_codes,
+)
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import significant
 
@@ -183,6 +189,8 @@ class Monitoring:
         The e-process against "the error is at most α" at the last task; at most exp(700) is shown.
     tasks : int
         Tasks in the stream, with something covered or not.
+    known_tasks : int
+        Tasks of the table that the certificate was issued on, which are left out.
     interval : tuple of float
         Confidence sequence for the error at the last task; contains the realised error.
     detector : {"e_process", "shiryaev_roberts"}
@@ -206,6 +214,7 @@ class Monitoring:
     alarm: bool
     e_value: float
     tasks: int
+    known_tasks: int
     interval: tuple[float, float]
     detector: str
     alpha: float
@@ -259,7 +268,7 @@ def monitor_certificate(
     Raises
     ------
     InputError
-        If the table cannot be used, is the certificate's own, or the certificate certifies nothing.
+        If the table cannot be used or has no new task, or the certificate certifies nothing.
 
     Notes
     -----
@@ -268,13 +277,8 @@ def monitor_certificate(
     """
     if detector not in DETECTORS:
         raise InputError(f"detector is {quoted(detector)}; give one of {', '.join(DETECTORS)}.")
-    observations = observe(scores, outcomes, tasks)
-    if same_table(observations.fingerprint, certificate.inputs):
-        raise InputError(
-            "These are the rows that the certificate was issued on; monitor it on tasks that were "
-            "labelled afterwards."
-        )
-    stream = task_stream(certificate, scores, outcomes, tasks)
+    known, new = _new_rows(certificate, scores, outcomes, tasks)
+    observations, stream = observe(*new), task_stream(certificate, *new)
     alpha, delta = certificate.alpha, certificate.delta
     alarms = {
         "e_process": DetectorState.of(alarm_process(stream, alpha), 1 / delta),
@@ -286,6 +290,7 @@ def monitor_certificate(
         alarm=first is not None,
         e_value=alarms["e_process"].value,
         tasks=len(stream.labels),
+        known_tasks=known.number,
         interval=error_interval(stream, delta),
         detector=detector,
         alpha=alpha,
@@ -302,10 +307,28 @@ def monitor_certificate(
         realized_error=None if realized is None else significant(realized),
         findings=tuple(
             {"code": code, "message": message}
-            for code, message in _findings(certificate, observations, stream)
+            for code, message in (
+                *([("known_tasks", known.sentence)] if known.number else []),
+                *_findings(certificate, observations, stream),
+            )
         ),
         **alarms,
     )
+
+
+def _new_rows(certificate: Certificate, *table: Any) -> tuple[KnownTasks, Sequence[Any]]:
+    """Return the tasks of a table that the certificate knows, and its rows without them."""
+    observe(*table)
+    labels, codes = task_codes(table[-1])
+    known = known_tasks(certificate.inputs, labels)
+    if known.number and (known.known.all() or not known.complete):
+        raise InputError(f"There is nothing to monitor by. {known.sentence}")
+    if not known.number:
+        return known, table
+    new = ~known.known[codes]
+    return known, [
+        [value for value, kept in zip(column, new, strict=True) if kept] for column in table
+    ]
 
 
 def task_stream(
@@ -396,7 +419,7 @@ def monitor_path(
     tasks: Sequence[Any] | NDArray[Any],
 ) -> MonitorPath:
     """Follow a monitor task by task, with intervals at evenly spaced places."""
-    stream = task_stream(certificate, scores, outcomes, tasks)
+    stream = task_stream(certificate, *_new_rows(certificate, scores, outcomes, tasks)[1])
     length = stream.covered.size
     at = sorted({int(place) for place in np.linspace(1, length, min(_POINTS, length)).round()})
     heads = [stream.head(place) for place in at]

@@ -329,7 +329,7 @@ def _certify(
 
 def _side(certificate: Certificate, plan: Plan) -> CertifiedSide:
     """Return the figures of a certificate, on the audit sample alone and in the worst case too."""
-    from certify_assets.certificates import audit_certificate
+    from certify_assets.certificates import measure_threshold, observe, settings_of
 
     made = CertifiedSide(
         side=certificate.side,
@@ -347,9 +347,10 @@ def _side(certificate: Certificate, plan: Plan) -> CertifiedSide:
     reject, threshold = certificate.side == "reject", certificate.threshold
     inside = int((waiting <= threshold if reject else waiting >= threshold).sum())
     covered = certificate.covered_trajectories + inside
+    measured = measure_threshold(observe(*columns(audit)), settings_of(certificate), threshold)
     return replace(
         made,
-        audit_sample=audit_certificate(certificate, *columns(audit)).to_dict(),
+        audit_sample=asdict(measured),
         worst_error=(certificate.errors + inside) / covered if covered else None,
     )
 

@@ -19,7 +19,14 @@ from certify_assets.certificates import Certificate, decide
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory, to_frame
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.files import canonical_json, sha256_bytes, sha256_file, stored_as, write_atomic
+from certify_assets.files import (
+    canonical_json,
+    name_digest,
+    sha256_bytes,
+    sha256_file,
+    stored_as,
+    write_atomic,
+)
 from certify_assets.judges.base import Judge, score_table
 from certify_assets.judges.judged import JudgedCorpus, judge_file
 from certify_assets.judges.specs import JudgeSpec, families
@@ -85,8 +92,8 @@ def export_judge(
         renderer_sha256=judge.renderer.sha256,
         certificates=[item.sha256 for item in certificates],
         new_agents=corpus.current.config.new_agents,
-        tasks=_hashed(corpus.manifest.assignment),
-        agents=_hashed(judge.calibration[0]["agent"].unique()),
+        tasks=_digests(corpus.manifest.assignment),
+        agents=_digests(judge.calibration[0]["agent"].unique()),
         files={name: sha256_bytes(data) for name, data in files.items()},
     )
     for name, data in {**files, _DOCUMENT: canonical_json(asdict(document))}.items():
@@ -168,9 +175,9 @@ class ServedJudge:
 
     def _uncovered(self, run: Trajectory) -> str:
         """Return why the certificate does not cover a run; empty where it does."""
-        if _hash(run.task_id) in self.tasks:
+        if name_digest(run.task_id) in self.tasks:
             return "known_task"
-        known = self.document.new_agents == "accept" or _hash(run.agent) in self.agents
+        known = self.document.new_agents == "accept" or name_digest(run.agent) in self.agents
         return "" if known else "new_agent"
 
 
@@ -236,9 +243,5 @@ def _trajectory(number: int, row: Sequence[Any], corpus: str) -> Trajectory:
     )
 
 
-def _hash(name: str) -> str:
-    return sha256_bytes(name.encode("utf-8", "surrogatepass"))
-
-
-def _hashed(names: Any) -> list[str]:
-    return sorted(_hash(str(name)) for name in names)
+def _digests(names: Any) -> list[str]:
+    return sorted(name_digest(str(name)) for name in names)

@@ -14,7 +14,7 @@ import pytest
 
 from certify_assets.certificates import EVERY_PROCEDURE, Certificate, CertificateSet, certify_sides
 from certify_assets.certificates.certificate import Parameters, kinds_of
-from certify_assets.certificates.inputs import Inputs, PoolInputs
+from certify_assets.certificates.inputs import Inputs, PoolInputs, ScoreRange
 from certify_assets.errors import ForgedCertificateError
 from certify_assets_tests.populations import paper_process
 
@@ -57,9 +57,10 @@ def test_the_shipped_schema_has_the_keys_and_types_of_the_classes() -> None:
         (of["parameters"], kinds_of(Parameters)),
         (of["inputs"], kinds_of(Inputs)),
         (inputs["pool"], kinds_of(PoolInputs)),
+        (inputs["scores"], kinds_of(ScoreRange)),
     ):
         assert not schema["additionalProperties"]
-        assert set(schema["required"]) == set(kinds) - {"pool"}
+        assert set(schema["required"]) == set(kinds) - {"pool", "scores"}
         found = {
             name: {value["type"]} if isinstance(value["type"], str) else set(value["type"])
             for name, value in schema["properties"].items()
@@ -92,6 +93,8 @@ def edits() -> dict[str, Callable[[dict[str, Any]], object]]:
         "a finding with more": lambda item: item["findings"].append({"code": "x"}),
         "a setting too many": lambda item: item["parameters"].update(other=1),
         "a short hash": lambda item: item["inputs"].update(sha256="abc"),
+        "a range without its end": lambda item: item["inputs"]["scores"].pop("high"),
+        "two quantiles": lambda item: item["inputs"]["scores"].update(quantiles=[0.0, 1.0]),
         "a digest in capitals": lambda item: item.update(digest=item["digest"].upper()),
     }
 

@@ -24,9 +24,13 @@ def certificate(call: Call, scores: Path, tmp_path: Path) -> Path:
 
 
 def labels(path: Path, **columns: object) -> Path:
-    frame = score_rows(tasks=200, attempts=6, seed=11).assign(**columns)
-    frame.to_csv(path, index=False)
+    new_rows().assign(**columns).to_csv(path, index=False)
     return path
+
+
+def new_rows() -> pd.DataFrame:
+    rows = score_rows(tasks=200, attempts=6, seed=11)
+    return rows.assign(task_id="new-" + rows["task_id"])
 
 
 def test_no_alarm_is_zero_with_every_key_of_the_contract(
@@ -48,13 +52,13 @@ def test_no_alarm_is_zero_with_every_key_of_the_contract(
 
 
 def test_an_alarm_is_three_and_says_where(call: Call, certificate: Path, tmp_path: Path) -> None:
-    frame = score_rows(tasks=200, attempts=6, seed=11)
-    frame["outcome"] = frame["outcome"].where(frame["task_id"] < "t100", 1 - frame["outcome"])
+    frame = new_rows()
+    frame["outcome"] = frame["outcome"].where(frame["task_id"] < "new-t100", 1 - frame["outcome"])
     frame.to_parquet(tmp_path / "l.parquet")
     answer = call(f"monitor {certificate} {tmp_path}/l.parquet --json")
     assert answer.code == 3
     assert answer.json["alarm"] is True
-    assert "t100" <= answer.json["first_alarm_task"] < "t140"
+    assert "new-t100" <= answer.json["first_alarm_task"] < "new-t140"
     shown = call(f"monitor {certificate} {tmp_path}/l.parquet --detector shiryaev_roberts")
     assert shown.code == 3 and "Alarm after" in shown.out and "issue a new certificate" in shown.out
 

@@ -25,7 +25,8 @@ def make(
         frame["outcome"] = frame["outcome"].where(
             frame["task_id"] < wrong_from, 1 - frame["outcome"]
         )
-    cal = arrays(score_rows(tasks=120, attempts=6, seed=3))
+    cal = score_rows(tasks=120, attempts=6, seed=3)
+    cal = arrays(cal.assign(task_id="cal-" + cal["task_id"]))
     entries = [
         monitor_entry(certify(*cal, side=side, alpha=0.2), *arrays(frame))
         for side in ("reject", "release")
