@@ -199,7 +199,7 @@ def _show(store: Store, corpora: Sequence[CorpusOverview], seconds: float) -> No
             show_line(f"  {judge['page']}")
     show_line(
         "Pseudo-task, 95 % confidence each; sides not shown certify nothing. Assets, lineage "
-        "and MLflow runs: make dev, then http://127.0.0.1:3000"
+        "and MLflow runs: certify ui"
     )
 
 

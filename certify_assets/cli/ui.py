@@ -11,14 +11,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from urllib.parse import quote
 
 import click
 
 from certify_assets.cli.options import store_option
-from certify_assets.cli.output import console, say, show_line
+from certify_assets.cli.output import say, show_line
 from certify_assets.errors import InputError, MissingToolError, StepFailedError
 from certify_assets.processes import with_parent
 from certify_assets.storage.store import Store
@@ -42,14 +41,14 @@ _PATIENCE_S = 4.0
 def ui(port: int, mlflow_port: int, host: str, everything: bool, store: Store) -> None:
     """Start the Dagster UI, and MLflow next to it; stop both with Ctrl-C.
 
-    One line says when and where it is ready; what the servers print is in ui.log of the Dagster
-    home. It shows the judges that every corpus gets, those of judges.yaml, and others once the data
+    Two lines say where they are once they are ready; what the servers print is in ui.log of the
+    Dagster home. It shows the judges that every corpus gets, those of judges.yaml, and others once the data
     root has something of them; the study where one was made. CERTIFY_SHOWN names others, with
     commas.
     """
     from certify_assets.cli.launching import dagster_environment, find_program
     from certify_assets.judges.specs import SHOWN_VARIABLE
-    from certify_assets.storage.tracking import experiment_page, make_database, tracking_uri
+    from certify_assets.storage.tracking import Tracker, make_database
 
     dagster, mlflow = find_program("dagster"), find_program("mlflow")
     if dagster is None:
@@ -66,30 +65,25 @@ def ui(port: int, mlflow_port: int, host: str, everything: bool, store: Store) -
     }
     address, log = f"http://{host}:{port}", Path(environment["DAGSTER_HOME"]) / "ui.log"
     commands = [[dagster, "dev", "-m", "certify_assets.definitions", "-h", host, "-p", str(port)]]
-    parts = [f"log {log}", f"a first look at one judge {first_look(address)}"]
+    lines, tracker = [f"Dagster  {address}"], Tracker.for_store(store)
+    if not tracker.uri.startswith("sqlite:"):
+        mlflow = None
     require_free(host, port, "--port")
-    uri = tracking_uri(store)
-    if mlflow is not None and uri.startswith("sqlite:"):
+    if mlflow is not None:
         require_free(host, mlflow_port, "--mlflow-port")
-        make_database(Path(uri.removeprefix("sqlite:///")))
+    say("starting ...")
+    if mlflow is not None:
+        make_database(Path(tracker.uri.removeprefix("sqlite:///")))
         place = ["--host", host, "--port", str(mlflow_port), "--workers", "1"]
-        commands.append([mlflow, "server", "--backend-store-uri", uri, *place])
-        parts.insert(0, f"MLflow {experiment_page(store, environment['MLFLOW_UI_URL'])}")
+        commands.append([mlflow, "server", "--backend-store-uri", tracker.uri, *place])
+        lines.append(f"MLflow   {tracker.experiment_page(environment['MLFLOW_UI_URL'])}")
 
     def ready() -> None:
-        show_line(f"ready: {address}  ({'; '.join(parts)})")
+        show_line("\n".join(lines))
         # a pipe would have it at the end
         sys.stdout.flush()
 
     run_together(commands, environment, log=log, address=address, ready=ready)
-
-
-def first_look(address: str) -> str:
-    """Return the page of the Dagster UI with 12 assets: a corpus and its splits, and one judge."""
-    names = ("judges/combined/*", "corpora/trajectories", "corpora/split_manifest")
-    wanted = " or ".join(f'key:"{name}"' for name in (*names, "corpora/*_split"))
-    opened = quote("global@global:judges_combined", safe="")
-    return f"{address}/asset-groups~{quote(wanted, safe='')}/?expanded={opened}"
 
 
 def shown_judges(store: Store) -> dict[str, str]:
@@ -151,11 +145,9 @@ def run_together(
 def _serve(
     processes: Sequence[subprocess.Popen[bytes]], log: Path, address: str, ready: Callable[[], None]
 ) -> None:
-    screen = console(stderr=True)
-    with screen.status("starting") if screen.is_terminal else nullcontext():
-        while not _answers(address):
-            _require_alive(processes, log)
-            time.sleep(0.2)
+    while not _answers(address):
+        _require_alive(processes, log)
+        time.sleep(0.2)
     ready()
     while True:
         _require_alive(processes, log)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import functools
 import getpass
 import os
-import sqlite3
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,21 +98,6 @@ def make_database(path: Path) -> None:
             Path(name).replace(path)
     finally:
         Path(name).unlink(missing_ok=True)
-
-
-def experiment_page(store: Store, address: str) -> str:
-    """Return where an MLflow UI shows the records of a local data root; its first page is empty."""
-    # without MLflow, which takes seconds to import
-    with suppress(sqlite3.Error), closing(_records(store)) as records:
-        query = "select experiment_id from experiments where name = ?"
-        if found := records.execute(query, (EXPERIMENT,)).fetchone():
-            return f"{address}/#/experiments/{int(found[0])}"
-    return address
-
-
-def _records(store: Store) -> sqlite3.Connection:
-    path = store.local_path("mlflow/mlflow.db")
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
 @dataclass(frozen=True)
@@ -231,6 +215,10 @@ class Tracker:
         client.set_terminated(run)
         base = self.uri if self.uri.startswith("http") else os.environ.get("MLFLOW_UI_URL", _UI)
         return f"{without_credentials(base).rstrip('/')}/#/experiments/{experiment}/runs/{run}"
+
+    def experiment_page(self, address: str) -> str:
+        """Return where an MLflow UI shows the records; its first page shows other things."""
+        return f"{address}/#/experiments/{self._experiment_id(self._client())}/runs"
 
     def find(self, tags: Mapping[str, str]) -> str | None:
         """Return the id of the latest finished run with these tags, if there is one."""

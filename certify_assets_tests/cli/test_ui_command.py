@@ -1,6 +1,7 @@
-"""``certify ui``: one line when it is ready, the rest in a log, gone at the first signal."""
+"""``certify ui``: two lines when it is ready, the rest in a log, gone at the first signal."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.storage.store import Store
-from certify_assets.storage.tracking import Record, Tracker, experiment_page
+from certify_assets.storage.tracking import Record, Tracker
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.paths import REPOSITORY
 
@@ -99,30 +100,32 @@ def test_a_port_in_use_and_a_server_that_ends_are_one_sentence(
 
 
 @pytest.mark.slow
-def test_mlflow_opens_on_the_records(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    assert experiment_page(store, "http://a:1") == "http://a:1"
-    assert not (tmp_path / "mlflow").exists()
-    tracker = Tracker.for_store(store)
-    page = tracker.write(Record("a run", {}))
-    assert page.startswith(f"{experiment_page(store, 'http://127.0.0.1:5000')}/runs/")
+def test_mlflow_opens_on_the_records_of_a_moved_root_too(tmp_path: Path) -> None:
+    def opened(root: str) -> str:
+        tracker = Tracker.for_store(Store(str(tmp_path / root)))
+        shown = tracker.experiment_page("http://127.0.0.1:5000")
+        assert tracker.write(Record("a run", {})).startswith(f"{shown}/")
+        return shown
+
+    before = opened("root")
+    shutil.move(tmp_path / "root", tmp_path / "moved")
+    assert opened("moved") != before
 
 
 @pytest.mark.slow
-def test_the_real_servers_print_one_line(tmp_path: Path) -> None:
+def test_the_real_servers_print_two_lines(tmp_path: Path) -> None:
     port, other = free_port(), free_port()
     process = begun(
         *("-m", "certify_assets.cli", "ui", "--root", str(tmp_path / "root")),
         *("--port", str(port), "--mlflow-port", str(other)),
     )
     assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line.startswith(
-        f"ready: http://127.0.0.1:{port}  (MLflow http://127.0.0.1:{other}; log "
-    )
+    lines = [process.stdout.readline() for _ in range(2)]
+    assert lines[0] == f"Dagster  http://127.0.0.1:{port}\n"
+    assert lines[1].startswith(f"MLflow   http://127.0.0.1:{other}/#/experiments/")
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=120)
-    assert process.returncode == 0 and out == "" and err == "stopping\n"
+    assert process.returncode == 0 and out == "" and err == "starting ...\nstopping\n"
     assert gone(port) and gone(other)
 
 
@@ -133,7 +136,7 @@ def test_the_real_servers_end_with_a_command_that_was_killed(tmp_path: Path) -> 
         *("-m", "certify_assets.cli", "ui", "--root", str(tmp_path / "root")),
         *("--port", str(port), "--mlflow-port", str(other)),
     )
-    assert process.stdout is not None and process.stdout.readline().startswith("ready: ")
+    assert process.stdout is not None and process.stdout.readline().startswith("Dagster ")
     process.kill()
     process.communicate(timeout=60)
     ended = time.monotonic() + 60

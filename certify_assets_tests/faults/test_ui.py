@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from certify_assets.cli.ui import first_look
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs
 from certify_assets_tests.conftest import Demo
@@ -122,14 +121,6 @@ def test_checks_say_what_they_found(site: Site, page: Page) -> None:
     page.get_by_text(re.compile("Passed|Warning")).first.wait_for()
     assert page.get_by_text("no_structural_leak").count() >= 1
     site.keep(page, "checks")
-
-
-def test_the_first_look_is_of_one_judge_and_its_corpus(site: Site, page: Page) -> None:
-    page.goto(first_look(site.address))
-    for name in ("corpora", "model", "scores", "certificate", "audit", "report", "monitor"):
-        page.get_by_text(re.compile(rf"^{name}$")).last.wait_for(state="attached")
-    assert page.get_by_text("judges_lexical").count() == 0
-    site.keep(page, "first_look")
 
 
 def test_the_lineage_leads_back_to_the_splits(site: Site, page: Page) -> None:
