@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -18,34 +18,29 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets import certificates as core
 from certify_assets.certificates import Certificate, CertificateSet, Sides
 from certify_assets.errors import InputError, MissingToolError
+from certify_assets.tables.settings import TableSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
 
     from certify_assets.certificates.pool import GivenPool
-    from certify_assets.evaluation.score_table import ColumnNames, ScoreTable
+    from certify_assets.evaluation.score_table import ScoreTable
     from certify_assets.reports.card import Explained
 
+_COLUMNS = ("task", "score", "outcome", "id", "agent", "split")
 _OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
+_NAMED_COLUMN = re.compile(r"--columns ([a-z]+)=(\w+)")
 
 
 @dataclass(frozen=True)
 class _Reading:
     """How frames are read, and which way their scores and those of arrays go."""
 
-    task: str = "task_id"
-    score: str = "score"
-    outcome: str = "outcome"
-    success_label: str | None = None
+    columns: Mapping[str, str]
+    settings: TableSettings
     score_scale: str | None = None
     lower_is_better: bool = False
-
-    @property
-    def names(self) -> ColumnNames:
-        from certify_assets.evaluation.score_table import ColumnNames
-
-        return ColumnNames(self.task, self.score, self.outcome)
 
     def higher(self, scores: ArrayLike) -> ArrayLike:
         """Return scores of which a higher one means that a success is likelier."""
@@ -279,10 +274,13 @@ def certify(
     tasks: Sequence[Any] | NDArray[Any] | None = None,
     *,
     side: str = "reject",
-    task_col: str = "task_id",
-    score_col: str = "score",
-    outcome_col: str = "outcome",
-    success_label: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    success: str | Sequence[str] | None = None,
+    failure: str | Sequence[str] | None = None,
+    threshold: float | None = None,
+    no_label: str | Sequence[str] | None = None,
+    unlabelled: Literal["drop"] | None = None,
+    ids: Literal["fold"] | None = None,
     score_scale: Literal["probability", "log-odds"] | None = None,
     lower_is_better: bool = False,
     **keywords: Any,
@@ -300,10 +298,20 @@ def certify(
     tasks : sequence of hashables, optional
         Task of each run; not with a table.
     side : {"reject", "release", "both"}
-    task_col, score_col, outcome_col : str
-        What the columns of a table are called.
-    success_label : str, optional
-        The outcome in a table that is a success; every other one is then a failure.
+    columns : mapping of str to str, optional
+        What the columns of a table are called, by ``task``, ``score``, ``outcome``, ``id``,
+        ``agent`` and ``split``.
+    success, failure : str or sequence of str, optional
+        The outcomes in a table that are successes, or failures. Where one is given, every other
+        outcome is the opposite; where both are, every other one is refused.
+    threshold : float, optional
+        Outcomes are numbers, and a success from there on.
+    no_label : str or sequence of str, optional
+        Words in the column of outcomes that stand for no outcome.
+    unlabelled : {"drop"}, optional
+        Leaves rows without an outcome out. By default a table with such rows is refused.
+    ids : {"fold"}, optional
+        Counts tasks whose names differ only in spelling as one.
     score_scale : {"probability", "log-odds"}, optional
         What the scores of a table are: percentages are divided by 100 where probabilities are said.
         By default scores are taken as they are.
@@ -326,11 +334,17 @@ def certify(
     """
     from certify_assets.evaluation.score_reading import ScoreReading
 
-    reading = _Reading(
-        task_col, score_col, outcome_col, success_label, score_scale, lower_is_better
-    )
+    given = {
+        "success": success,
+        "failure": failure,
+        "threshold": threshold,
+        "no_label": no_label,
+        "unlabelled": unlabelled,
+        "ids": ids,
+    }
+    reading = _Reading(columns or {}, TableSettings.of(given), score_scale, lower_is_better)
     read_as: tuple[str, ...] = ()
-    scale = ""
+    read = ScoreReading()
     _refuse_other_order(scores, outcomes, tasks)
     if _is_frame(scores):
         if outcomes is not None or tasks is not None:
@@ -339,8 +353,8 @@ def certify(
                 "scores, outcomes and tasks."
             )
         table = _read(scores, reading)
-        scores, outcomes, tasks = table.scores, table.labelled(), table.tasks
-        read_as, scale = table.read_as, table.reading.scale
+        scores, outcomes, tasks = table.scores, table.labels, table.tasks
+        read_as, read = table.read_as, table.reading
         keywords = {
             "agents": table.agents,
             "named": table.trajectories is not None,
@@ -351,6 +365,8 @@ def certify(
             "there are scores without outcomes or tasks; give all three, or a DataFrame that has "
             "them."
         )
+    elif named := [*reading.settings.provenance(), *(["columns"] if columns else [])]:
+        raise InputError(f"{named[0]} is for a table, and arrays were given. Leave it out.")
     elif score_scale is not None:
         raise InputError(
             "score_scale is of the column of a table, and scores were given as an array; leave it "
@@ -358,7 +374,7 @@ def certify(
         )
     scores = reading.higher(scores)
     evidence = _Evidence(scores, outcomes, tasks, reading, keywords.get("pool"), read_as)
-    said = ScoreReading(scale, lower_is_better).provenance()
+    said = replace(read, lower_is_better=lower_is_better).provenance()
     if side != "both":
         keywords["provenance"] = {**said, **(keywords.get("provenance") or {})}
         return TableCertificate.of(
@@ -421,24 +437,24 @@ def _arrow(frame: Any, wanted: set[str]) -> pa.Table:
 
 def _read(frame: Any, reading: _Reading) -> ScoreTable:
     """Read a frame as a score table, in the words of a call."""
+    from certify_assets.evaluation.score_reading import ColumnNames
     from certify_assets.evaluation.score_table import frame_table
     from certify_assets.tables.columns import TableError
 
-    names = reading.names
-    wanted = {getattr(names, entry.name) for entry in fields(names)}
+    wanted = set(vars(ColumnNames(**reading.columns)).values())
     found = [str(name) for name in getattr(frame, "column_names", None) or list(frame.columns)]
     try:
         table = frame_table(
-            _arrow(frame, wanted), found, names, reading.success_label, reading.score_scale
+            _arrow(frame, wanted), found, reading.columns, reading.settings, reading.score_scale
         )
-        chosen = table.choose_split("cal")
-        chosen.labelled()
-        return chosen
+        return table.choose_split("cal").labelled()
     except TableError as problems:
-        asked = ", ".join(
-            f"{_keyword(option)}={value!r}" for option, value in problems.options.items()
-        )
-        remedy = f"\n  try: certify(table, {asked})" if asked else ""
+        columns = {name: text for name, text in problems.options.items() if name in _COLUMNS}
+        words = [f"columns={ {**reading.columns, **columns}!r}"] if columns else []
+        words += [
+            f"{name}={text!r}" for name, text in problems.options.items() if name not in _COLUMNS
+        ]
+        remedy = f"\n  try: certify(table, {', '.join(words)})" if words else ""
         raise InputError(_in_python(str(problems)) + remedy) from None
     except InputError as error:
         raise InputError(_in_python(str(error))) from None
@@ -446,11 +462,8 @@ def _read(frame: Any, reading: _Reading) -> ScoreTable:
 
 def _in_python(sentence: str) -> str:
     """Return a sentence of the command with its options as keywords."""
-    return _OPTION.sub(lambda option: f"{_keyword(option[0])}=", sentence)
-
-
-def _keyword(option: str) -> str:
-    return option.removeprefix("--").replace("-", "_")
+    sentence = _NAMED_COLUMN.sub(r"columns={'\1': \2}", sentence).replace("--set ", "")
+    return _OPTION.sub(lambda option: f"{option[1].replace('-', '_')}=", sentence)
 
 
 def _frame_scores(frame: Any, reading: _Reading, certificates: Sequence[Certificate]) -> ArrayLike:
@@ -460,8 +473,9 @@ def _frame_scores(frame: Any, reading: _Reading, certificates: Sequence[Certific
     issued = IssuedReading.of(
         "the certificate", [(item.provenance, item.threshold) for item in certificates]
     )
+    column = reading.columns.get("score", "score")
     try:
-        table = frame_scores(_arrow(frame, {reading.score}), reading.score, reading.score_scale)
+        table = frame_scores(_arrow(frame, {column, "score"}), column, reading.score_scale)
     except InputError as error:
         raise InputError(_in_python(str(error))) from None
     if found := issued.difference("the table", table.reading.scale, table.written):

@@ -98,23 +98,22 @@ def test_columns_are_read_as_those_of_score_tables(runs: pd.DataFrame, plain: Ce
     found = certify(
         both,
         alpha=0.2,
-        task_col="instance",
-        score_col="p",
-        outcome_col="verdict",
-        success_label="good",
+        columns={"task": "instance", "score": "p", "outcome": "verdict"},
+        success="good",
     )
-    assert found == plain
+    said = {"success": "good", "columns": "task=instance,score=p,outcome=verdict"}
+    assert found == replace(plain, provenance=said)
     card = found._repr_html_()
     assert "scores with decimal commas" in card and "<b>" not in card and "&lt;b&gt;bad" in card
     assert found.decide(odd)["decision"].tolist() == found.decide(runs["score"]).tolist()
     with pytest.raises(InputError) as refused:
         certify(odd)
     said = str(refused.value)
-    assert "no column 'task_id'" in said and "task_col=" in said and "score_col=" in said
-    assert "--" not in said and "try: certify(table, task_col='Instance'" in said
-    with pytest.raises(InputError, match=r"'good' is not an outcome.*success_label="):
-        certify(odd, task_col="instance", score_col="p", outcome_col="verdict")
-    with pytest.raises(InputError, match=r"no outcome column; .*outcome_col="):
+    assert "no column 'task_id'" in said and "columns={'task': NAME}" in said
+    assert "--" not in said and "try: certify(table, columns={'task': 'Instance'" in said
+    with pytest.raises(InputError, match=r"'good' is not an outcome.* success=VALUE"):
+        certify(odd, columns={"task": "instance", "score": "p", "outcome": "verdict"})
+    with pytest.raises(InputError, match=r"no outcome column.*columns=\{'outcome': NAME\}"):
         certify(runs.drop(columns="outcome"))
     with pytest.raises(InputError, match="two columns called 'score'"):
         certify(pd.concat([runs, runs[["score"]]], axis=1))

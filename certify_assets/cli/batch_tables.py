@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from certify_assets.cli.documents import Choice, load_certificates
-from certify_assets.cli.options import ReadingOptions, read_scores, remedies, say_read_as
+from certify_assets.cli.options import ReadingOptions, labelled, read_scores, remedies, say_read_as
 from certify_assets.errors import InputError
 from certify_assets.evaluation.score_reading import IssuedReading, ScoreReading
-from certify_assets.evaluation.score_table import ColumnNames, read_labels
+from certify_assets.evaluation.score_table import read_labels
 from certify_assets.files import read_json, sha256_file, write_json_atomic
 from certify_assets.tables.table_files import read_rows
 
@@ -357,14 +357,13 @@ def _texts(values: Sequence[Any] | Any) -> list[str]:
 def _history(path: Path, asked: BatchOptions) -> History:
     from certify_assets.certificates import History
 
-    table: ScoreTable = read_scores(path, asked.reading)
-    outcomes = table.labelled()
+    table: ScoreTable = labelled(read_scores(path, asked.reading))
     keep = np.isfinite(table.scores)
     if not keep.any():
         raise InputError(f"{path} has no scored row; give labelled runs with scores.")
     return History(
         table.scores[keep],
-        outcomes[keep].astype(np.int64),
+        table.labels[keep].astype(np.int64),
         _texts(table.tasks[keep]),
         sha256_file(path),
         () if table.agents is None else _texts(table.agents[keep]),
@@ -373,9 +372,10 @@ def _history(path: Path, asked: BatchOptions) -> History:
 
 def labels_of(path: Path, drawn: Path, allowed: set[str], asked: BatchOptions) -> dict[str, int]:
     """Read the outcomes of drawn runs by trajectory_id; an empty one is no label yet."""
-    names = ColumnNames(outcome=asked.reading.outcome_col)
     with remedies():
-        ids, outcomes, rows = read_labels(path, names, asked.reading.success_label)
+        ids, outcomes, rows = read_labels(
+            path, asked.reading.columns, asked.reading.remembered, asked.reading.settings
+        )
     say_read_as(path, rows.read_as)
     found: dict[str, int] = {}
     for place, (name, outcome) in enumerate(zip(ids.tolist(), outcomes.tolist(), strict=True)):

@@ -24,7 +24,7 @@ from certify_assets.cli.options import (
     PATH,
     ReadingOptions,
     column_options,
-    outcomes_of,
+    labelled,
     read_pilot,
     read_pool,
     read_scores,
@@ -229,10 +229,10 @@ def _certify(
     from certify_assets.certificates import certify_sides
 
     whole = read_scores(scores, reading)
-    table, reading = whole.choose_split("cal"), reading.as_read(whole)
+    table, reading = labelled(whole.choose_split("cal")), reading.as_read(whole)
     found = certify_sides(
         table.scores,
-        outcomes_of(table),
+        table.labels,
         table.tasks,
         sides=sides,
         procedures=procedures,

@@ -28,7 +28,7 @@ from certify_assets.cli.options import (
     Finite,
     ReadingOptions,
     column_options,
-    outcomes_of,
+    labelled,
     pilot_option,
     pool_option,
     read_pilot,
@@ -179,10 +179,10 @@ def resample(
 
     if draws != "exact" and not (draws.isdecimal() and int(draws) > 0):
         raise click.UsageError(f"--draws is {draws!r}; give a whole number above zero, or exact.")
-    table = read_scores(scores, reading).choose_split(split, required=True)
+    table = labelled(read_scores(scores, reading).choose_split(split, required=True))
     result = resample_audit(
         table.scores,
-        outcomes_of(table),
+        table.labels,
         table.tasks,
         draws=draws if draws == "exact" else int(draws),
         **options,
@@ -400,7 +400,7 @@ def report(
     reading = reading.as_issued(certificate, certificates)
     whole = read_scores(scores, reading)
     documents = [item.to_dict() for item in certificates]
-    table = whole.choose_split(*certified_splits(documents))
+    table = labelled(whole.choose_split(*certified_splits(documents)))
     unlabelled = pool_of(pool, certificate, documents, reading)
     others = None if pilot is None else read_pilot(pilot, reading)
     # a page takes as long as some certificates
@@ -451,20 +451,20 @@ def _audit_table(
     whole: ScoreTable, path: Path | None, reading: ReadingOptions
 ) -> ScoreTable | None:
     if path is not None:
-        return read_scores(path, reading).choose_split("test")
+        return labelled(read_scores(path, reading).choose_split("test"))
     if whole.splits is None or "test" not in set(whole.splits):
         return None
     test = whole.choose_split("test")
     # a table of the data root carries TEST rows without outcomes: there is nothing to audit with
     if test.outcomes is None or bool((test.outcomes < 0).all()):
         return None
-    return test
+    return labelled(test)
 
 
 def _audits(certificates: list[Certificate], test: ScoreTable) -> list[Audit]:
     from certify_assets.certificates import audit_certificate
 
-    outcomes = outcomes_of(test)
+    test = labelled(test)
     if not len(test):
         raise InputError(f"{test.path} has no row to audit with; give labelled rows.")
-    return [audit_certificate(item, test.scores, outcomes, test.tasks) for item in certificates]
+    return [audit_certificate(item, test.scores, test.labels, test.tasks) for item in certificates]

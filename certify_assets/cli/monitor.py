@@ -14,6 +14,7 @@ from certify_assets.cli.options import (
     PATH,
     ReadingOptions,
     column_options,
+    labelled,
     read_scores,
     split_option,
 )
@@ -98,14 +99,14 @@ def monitor(
     refuse_overwrite({"--html": page}, {"CERTIFICATE": certificate, "LABELS": labels})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
     reading = reading.as_issued(certificate, certificates)
-    table = read_scores(labels, reading).choose_split(split, required=True)
+    table = labelled(read_scores(labels, reading).choose_split(split, required=True))
     stated = require_audit_sample(labels)
     entries = []
     # one that certifies nothing decides nothing to monitor; alone it is refused
     monitored = [item for item in certificates if item.certified] or certificates[:1]
     with steps("monitor", len(monitored) + (page is not None)) as advance:
         for item in monitored:
-            entry = monitor_entry(item, table.scores, table.labelled(), table.tasks, **options)
+            entry = monitor_entry(item, table.scores, table.labels, table.tasks, **options)
             if not stated:
                 findings = (*entry.result.findings, NOT_STATED)
                 entry = replace(entry, result=replace(entry.result, findings=findings))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
@@ -19,10 +19,16 @@ from numpy.typing import NDArray
 
 from certify_assets.cli.output import say
 from certify_assets.errors import InputError
-from certify_assets.evaluation.score_reading import IssuedReading
-from certify_assets.evaluation.score_table import ColumnNames, ScoreTable, read_score_table
+from certify_assets.evaluation.score_reading import (
+    ColumnNames,
+    IssuedReading,
+    parse_columns,
+    written_columns,
+)
+from certify_assets.evaluation.score_table import ScoreTable, read_score_table
 from certify_assets.files import read_json
 from certify_assets.tables.columns import TableError
+from certify_assets.tables.settings import TableSettings
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
@@ -121,11 +127,28 @@ def refuse_inapplicable(ctx: click.Context, procedure: str) -> None:
         raise click.UsageError(inapplicable("--guard", PROCEDURES[procedure]))
 
 
-success_label_option = click.option(
-    "--success-label",
-    metavar="LABEL",
-    help="The outcome that is a success; every other one is then a failure. [default: 1, yes, "
-    "true, pass and the like]",
+def _read_columns(_: click.Context, __: click.Parameter, text: str | None) -> dict[str, str]:
+    return parse_columns(text or "")
+
+
+def _read_settings(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> TableSettings:
+    values: dict[str, str] = {}
+    for pair in given:
+        name, value = pair.partition("=")[::2]
+        if name in values:
+            raise InputError(f"--set {name} is given twice. Separate its words by commas.")
+        values[name] = value
+    return TableSettings.of(values)
+
+
+set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_read_settings,
+    help="How SCORES are read: success=, failure= and no_label= (outcomes, separated by commas), "
+    "threshold= (a success from there on), unlabelled=drop, ids=fold. May be repeated.",
 )
 
 
@@ -133,19 +156,14 @@ success_label_option = click.option(
 class ReadingOptions:
     """How the score tables of a command are read."""
 
-    task_col: str
-    score_col: str
-    outcome_col: str
+    columns: Mapping[str, str]
+    settings: TableSettings
     lower_is_better: bool
-    success_label: str | None
     score_scale: str | None
     # of the certificate that the tables are judged by
     issued: IssuedReading | None = None
-
-    @property
-    def names(self) -> ColumnNames:
-        """Names of the columns."""
-        return ColumnNames(self.task_col, self.score_col, self.outcome_col)
+    # names of columns that count in tables that have them
+    remembered: Mapping[str, str] | None = None
 
     def as_issued(self, path: Path, certificates: Iterable[Certificate]) -> ReadingOptions:
         """Return options that read scores as those of certificates were; refuse others."""
@@ -155,15 +173,18 @@ class ReadingOptions:
     def as_read(self, table: ScoreTable) -> ReadingOptions:
         """Return options that read further scores of a judge as a table was; refuse others."""
         unit = bool(np.nanmax(np.abs(table.scores), initial=0) <= 1)
-        return self.under(IssuedReading(str(table.path), table.reading, unit, verb="has"))
+        issued = IssuedReading(str(table.path), table.reading, unit, verb="has")
+        return replace(self, columns={}).under(issued)
 
     def under(self, issued: IssuedReading) -> ReadingOptions:
-        """Return options that read scores as others were read; refuse options that contradict."""
+        """Return options that read tables as others were read; refuse options that contradict."""
         return replace(
             self,
             lower_is_better=issued.lower_option(self.lower_is_better),
             score_scale=issued.scale_option(self.score_scale),
+            settings=self.settings.under(issued.reading.settings, issued.name),
             issued=replace(issued, asked=self.score_scale),
+            remembered=parse_columns(issued.reading.columns),
         )
 
 
@@ -176,26 +197,28 @@ def column_options(given: Callable[..., None]) -> Callable[..., None]:
         reading = ReadingOptions(**{name: options.pop(name) for name in names})
         given(*values, reading=reading, **options)
 
-    command = success_label_option(command)
-    command = click.option(
-        "--score-scale",
-        type=click.Choice(["probability", "log-odds"]),
-        help="What scores are: percentages are divided by 100 where probabilities are said, and "
-        "other scores than those refused. [default: as those of CERTIFICATE were, or as they are]",
-    )(command)
-    command = click.option(
-        "--lower-is-better",
-        is_flag=True,
-        help="A lower score means a success is likelier: every score is negated as it is read.",
-    )(command)
-    for flag, name, default in (
-        ("--outcome-col", "outcome_col", "outcome"),
-        ("--score-col", "score_col", "score"),
-        ("--task-col", "task_col", "task_id"),
+    for option in (
+        set_option,
+        click.option(
+            "--score-scale",
+            type=click.Choice(["probability", "log-odds"]),
+            help="What scores are: percentages are divided by 100 where probabilities are said, "
+            "and other scores than those refused. [default: as those of CERTIFICATE were, or as "
+            "they are]",
+        ),
+        click.option(
+            "--lower-is-better",
+            is_flag=True,
+            help="A lower score means a success is likelier: every score is negated as it is read.",
+        ),
+        click.option(
+            "--columns",
+            metavar="FIELD=NAME,…",
+            callback=_read_columns,
+            help="Other names of columns: task=…,score=…,outcome=…,id=…,agent=…,split=….",
+        ),
     ):
-        command = click.option(
-            flag, name, default=default, help=f"Column of the {name.split('_')[0]}."
-        )(command)
+        command = option(command)
     return command
 
 
@@ -207,9 +230,10 @@ def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -
         with remedies() if path in _arguments() else nullcontext():
             table = read_score_table(
                 path,
-                columns=reading.names,
+                columns=reading.columns,
+                remembered=reading.remembered,
                 outcomes=outcomes,
-                success_label=reading.success_label,
+                settings=reading.settings,
                 score_scale=reading.score_scale,
             )
     except InputError:
@@ -239,10 +263,12 @@ def remedies() -> Iterator[None]:
         raise _with_command(problems) from None
 
 
-def outcomes_of(table: ScoreTable) -> NDArray[np.int8]:
-    """Return the outcomes of a table that needs them all."""
+def labelled(table: ScoreTable) -> ScoreTable:
+    """Return the rows of a table that have an outcome; refuse others unless they are to go."""
     with remedies():
-        return table.labelled()
+        found = table.labelled()
+    say_read_as(table.path, found.read_as[len(table.read_as) :])
+    return found
 
 
 def _is_certificate(path: Path) -> bool:
@@ -278,15 +304,22 @@ def _with_command(problems: TableError) -> InputError:
         return problems
     words = context.command_path.split()
     given = [param for param in context.command.params if param.name is not None]
+    columns = {name: text for name, text in problems.options.items() if hasattr(ColumnNames, name)}
+    settings = {name: problems.options[name] for name in problems.options.keys() - columns.keys()}
     for param in given:
-        value = context.params.get(param.name or "")
+        value: Any = context.params.get(param.name or "")
         if context.get_parameter_source(param.name or "") is not ParameterSource.COMMANDLINE:
             continue
         if isinstance(param, click.Argument):
             words += map(str, value if isinstance(value, tuple) else [value])
-        elif param.opts[0] not in problems.options:
+        elif param.name == "columns":
+            columns = {**value, **columns}
+        elif param.name == "settings":
+            settings = {**value.provenance(), **settings}
+        else:
             words += _given(param, value)
-    words += [word for pair in problems.options.items() for word in pair]
+    words += ["--columns", written_columns(columns)] if columns else []
+    words += [word for pair in settings.items() for word in ("--set", "=".join(pair))]
     return InputError(f"{problems}\n  try: {shlex.join(words)}")
 
 
@@ -303,7 +336,8 @@ def read_pilot(path: Path, reading: ReadingOptions) -> Table:
     table = read_scores(path, reading)
     named = set() if table.splits is None else set(table.splits)
     chosen = table.choose_split("rl" if "rl" in named and "pilot" not in named else "pilot")
-    return chosen.scores, chosen.labelled(), chosen.tasks
+    chosen = labelled(chosen)
+    return chosen.scores, chosen.labels, chosen.tasks
 
 
 def read_pool(

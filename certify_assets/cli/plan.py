@@ -16,7 +16,7 @@ from certify_assets.cli.options import (
     SIDE,
     ReadingOptions,
     column_options,
-    outcomes_of,
+    labelled,
     read_scores,
     refuse_inapplicable,
 )
@@ -171,9 +171,9 @@ def _facts(
     from certify_assets.certificates import CorpusFacts, corpus_facts, observe
 
     if scores is not None:
-        table = read_scores(scores, reading).choose_split("cal")
+        table = labelled(read_scores(scores, reading).choose_split("cal"))
         return corpus_facts(
-            observe(table.scores, outcomes_of(table), table.tasks),
+            observe(table.scores, table.labels, table.tasks),
             sizes=attempts and (attempts,),
             **given,
         )

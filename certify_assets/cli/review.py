@@ -17,8 +17,8 @@ from certify_assets.cli.options import (
     PATH,
     remedies,
     say_read_as,
+    set_option,
     store_option,
-    success_label_option,
 )
 from certify_assets.cli.output import (
     NOTHING,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from certify_assets.operations.review_gold import GoldSet
     from certify_assets.operations.review_queue import Queue
     from certify_assets.storage.store import Store
+    from certify_assets.tables.settings import TableSettings
 
 
 #: of `review serve`, so that its address stays
@@ -152,14 +153,14 @@ def export(
 @click.argument("corpus")
 @click.argument("path", metavar="FILE", type=PATH)
 @click.option("--reviewer", help="Whose labels these are, where FILE does not say.")
-@success_label_option
+@set_option
 @store_option
 @json_option
 def import_(
     corpus: str,
     path: Path,
     reviewer: str | None,
-    success_label: str | None,
+    settings: TableSettings,
     store: Store,
     as_json: bool,
 ) -> None:
@@ -174,7 +175,7 @@ def import_(
 
     opened = _open(store, corpus)
     with opened.writing("review import"), remedies():
-        done = import_labels(opened, path, reviewer=reviewer, success_label=success_label)
+        done = import_labels(opened, path, reviewer=reviewer, settings=settings)
         if done.added:
             report_stored(opened, "review import", "operations/reviewed_labels")
     say_read_as(path, done.read_as)

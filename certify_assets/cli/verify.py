@@ -23,7 +23,7 @@ from certify_assets.cli.options import (
     PATH,
     ReadingOptions,
     column_options,
-    outcomes_of,
+    labelled,
     pilot_option,
     pool_option,
     read_pilot,
@@ -201,7 +201,8 @@ def verify_documents(
     """
     from certify_assets.certificates import Certificate, verify_certificate, verify_set
 
-    data = (table.scores, outcomes_of(table), table.tasks)
+    table = labelled(table)
+    data = (table.scores, table.labels, table.tasks)
     others: dict[str, Any] = {"pilot": pilot, "pool": pool}
     named = table.trajectories is not None
     for place, document in enumerate(counted("verifying", documents), 1):

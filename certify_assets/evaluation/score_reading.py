@@ -2,36 +2,87 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from certify_assets.errors import InputError
+from certify_assets.tables.settings import TableSettings
 
 PERCENT = "percent"
 # ends of scales on which scores are given that are neither probabilities nor log-odds
 _GRADES = (10, 100)
 # 8.7 of a hundred and of ten look alike
 _DOUBTFUL = (PERCENT, "0 to 10")
-_SCALE, _LOWER = "score_scale", "lower_is_better"
+_SCALE, _LOWER, _COLUMNS = "score_scale", "lower_is_better", "columns"
+
+
+@dataclass(frozen=True)
+class ColumnNames:
+    """How the columns of a score table are called."""
+
+    task: str = "task_id"
+    score: str = "score"
+    outcome: str = "outcome"
+    id: str = "trajectory_id"
+    agent: str = "agent"
+    split: str = "split"
+
+
+_FIELDS = tuple(entry.name for entry in fields(ColumnNames))
+# a name may hold commas: the next column begins where its field is named
+_NEXT = re.compile(rf",(?=(?:{'|'.join(_FIELDS)})=)")
+
+
+def parse_columns(text: str) -> dict[str, str]:
+    """Read names of columns by their fields, written as task=NAME,score=NAME."""
+    named: dict[str, str] = {}
+    for part in _NEXT.split(text) if text else ():
+        name, _, column = part.partition("=")
+        if name not in _FIELDS or not column or name in named:
+            raise InputError(
+                f"columns has {part!r}. Write {'=…, '.join(_FIELDS)}=… with each column once, "
+                "separated by commas."
+            )
+        named[name] = column
+    return named
+
+
+def written_columns(named: Mapping[str, str]) -> str:
+    """Write names of columns as `parse_columns` reads them; those of every table are left out."""
+    plain = vars(ColumnNames())
+    other = [name for name in _FIELDS if named.get(name, plain[name]) != plain[name]]
+    return ",".join(f"{name}={named[name]}" for name in other)
 
 
 @dataclass(frozen=True)
 class ScoreReading:
-    """What of the scores of a table is not as probabilities and log-odds are."""
+    """How a table was read where that is not as it stands."""
 
     # percent (divided by 100), or the scale of scores that are as they are written: 0 to 10
     scale: str = ""
     lower_is_better: bool = False
+    settings: TableSettings = field(default_factory=TableSettings)
+    # as `written_columns` has them
+    columns: str = ""
 
     @classmethod
     def of_provenance(cls, provenance: Mapping[str, str]) -> ScoreReading:
         """Return how the table of a certificate was read."""
-        return cls(provenance.get(_SCALE, ""), provenance.get(_LOWER) == "true")
+        names = [entry.name for entry in fields(TableSettings)]
+        settings = TableSettings.of({name: provenance.get(name) for name in names})
+        parse_columns(columns := provenance.get(_COLUMNS, ""))
+        return cls(provenance.get(_SCALE, ""), provenance.get(_LOWER) == "true", settings, columns)
 
     def provenance(self) -> dict[str, str]:
         """Return what a certificate says of it: nothing of a table that is read as it stands."""
-        said = {_SCALE: self.scale, _LOWER: "true" if self.lower_is_better else ""}
+        said = {
+            _SCALE: self.scale,
+            _LOWER: "true" if self.lower_is_better else "",
+            **self.settings.provenance(),
+            _COLUMNS: self.columns,
+        }
         return {name: words for name, words in said.items() if words}
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,10 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation.score_reading import PERCENT, ScoreReading, grades
+from certify_assets.evaluation.score_reading import (
+    PERCENT,
+    ColumnNames,
+    ScoreReading,
+    grades,
+    written_columns,
+)
+from certify_assets.tables.cells import shown
 from certify_assets.tables.columns import Columns, Rows, TableError, likely_column, matched
+from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.table_files import arrow_columns, read_columns, read_rows
-from certify_assets.tables.text_column import TextColumn, shown
+from certify_assets.tables.text_column import TextColumn
 from certify_assets.work import WorkStage, under_way
 
 if TYPE_CHECKING:
@@ -33,18 +41,6 @@ _FRAME_NAMES = {
     "agents": "agent",
     "splits": "split",
 }
-
-
-@dataclass(frozen=True)
-class ColumnNames:
-    """How the columns of a score table are called."""
-
-    task: str = "task_id"
-    score: str = "score"
-    outcome: str = "outcome"
-    trajectory: str = "trajectory_id"
-    agent: str = "agent"
-    split: str = "split"
 
 
 @dataclass(frozen=True)
@@ -102,30 +98,53 @@ class ScoreTable:
             self, **{name: value[keep] for name, value in columns.items() if value is not None}
         )
 
+    def on_scale(self, scale: str) -> ScoreTable:
+        """Return the table with scores that are said to be of a scale."""
+        return replace(self, reading=replace(self.reading, scale=scale))
+
     def negated(self) -> ScoreTable:
         """Return the rows with scores of which lower ones were better."""
         return replace(
             self, scores=-self.scores, reading=replace(self.reading, lower_is_better=True)
         )
 
-    def labelled(self) -> npt.NDArray[np.int8]:
-        """Return the outcomes, all 0 or 1; refuse a table that lacks any."""
+    def labelled(self) -> ScoreTable:
+        """Return the table with an outcome in every row; refuse one that lacks any.
+
+        Rows without an outcome are left out where the settings say so.
+        """
         if self.outcomes is None:
             raise TableError(
                 [
-                    f"{self.path} has no outcome column; certification and audits need one with 0 "
-                    "and 1 (or name it with --outcome-col)"
+                    f"{self.path} has no outcome column. Name the one with 0 and 1 with --columns "
+                    "outcome=NAME"
                     + (f"; its columns are {_listed(self.found)}." if self.found else ".")
                 ],
-                _likely("--outcome-col", self.found, ()),
+                _likely("outcome", self.found, ()),
             )
         missing = np.flatnonzero(self.outcomes < 0)
-        if missing.size:
-            raise InputError(
-                f"{self.path}, {self.row_name(int(missing[0]))} has no outcome ({missing.size} "
-                "rows have none); label the row as 0 or 1 or leave it out."
+        if not missing.size:
+            return self
+        rows = f"{missing.size:,} row{'s' * (missing.size > 1)} without an outcome"
+        if missing.size == len(self):
+            raise InputError(f"{self.path} has no outcome in any row. Label its runs first.")
+        if not self.reading.settings.unlabelled:
+            raise TableError(
+                [
+                    f"{self.path}, {self.row_name(int(missing[0]))} has no outcome ({rows}). "
+                    "Label it, or leave such rows out with --set unlabelled=drop."
+                ],
+                {"unlabelled": "drop"},
             )
-        return self.outcomes
+        kept = self.take(self.outcomes >= 0)
+        return replace(kept, read_as=(*self.read_as, f"{rows} left out"))
+
+    @property
+    def labels(self) -> npt.NDArray[np.int8]:
+        """The outcomes of a table that has them all."""
+        outcomes = self.labelled().outcomes
+        assert outcomes is not None
+        return outcomes
 
     def row_name(self, index: int) -> str:
         """Name a row as a reader finds it in the file."""
@@ -146,9 +165,10 @@ class ScoreTable:
 def read_score_table(
     path: Path,
     *,
-    columns: ColumnNames | None = None,
+    columns: Mapping[str, str] | None = None,
+    remembered: Mapping[str, str] | None = None,
     outcomes: bool = True,
-    success_label: str | None = None,
+    settings: TableSettings | None = None,
     score_scale: str | None = None,
 ) -> ScoreTable:
     """Read and check a table, maybe under other names of columns.
@@ -158,12 +178,16 @@ def read_score_table(
     path
         CSV or TSV, Parquet, Arrow, JSON, JSON Lines or Excel, by its ending.
     columns
-        What its columns are called; upper and lower case, spaces and hyphens count for nothing.
+        What its columns are called, by the fields of `ColumnNames`; upper and lower case, spaces
+        and hyphens count for nothing.
+    remembered
+        What they were called in an earlier table; where this one lacks such a column, it has the
+        name that it has in most tables.
     outcomes
         Whether the column of outcomes is read; else it may hold whatever it does.
-    success_label
-        The value of that column that is a success; every other one is then a failure. By default
-        0 and 1, yes and no, true and false, pass and fail and the like.
+    settings
+        How outcomes and ids are read. By default 0 and 1, yes and no, true and false, pass and
+        fail and the like are outcomes.
     score_scale
         "probability" where scores are from 0 to 1, or percentages, which are divided by 100;
         "log-odds" where they are any number. By default they are taken as they are.
@@ -174,15 +198,28 @@ def read_score_table(
         Where anything can be read in two ways, or not at all: every such thing of the file.
 
     """
-    names = columns or ColumnNames()
-    wanted, numbers = _wanted(path, names)
-    if not outcomes:
-        wanted.discard(names.outcome)
-    found = read_columns(path, wanted, numbers)
-    table = _checked(path, names, *found, success_label=success_label)
-    if success_label is not None and table.outcomes is not None and 1 not in table.outcomes:
-        raise _no_success(path, names.outcome, success_label)
-    return _scaled(table, names.score, score_scale)
+    asked, before = columns or {}, remembered or {}
+    names = [ColumnNames(**asked), ColumnNames(**{**before, **asked})]
+    wanted, numbers = _wanted(path, names, outcomes=outcomes)
+    found, raw, rows = read_columns(path, wanted, numbers)
+    chosen = _chosen(path, found, asked, before)
+    raw = {name: values for name, values in raw.items() if name in vars(chosen).values()}
+    reader = _ColumnReader(path, raw, rows, settings or TableSettings(), first=remembered is None)
+    return _scaled(_checked(reader, chosen, asked, found), chosen.score, score_scale)
+
+
+def _chosen(
+    path: Path, found: list[str], asked: Mapping[str, str], before: Mapping[str, str]
+) -> ColumnNames:
+    """Return the names of columns; refuse others where those of an earlier table are there."""
+    there = {name: column for name, column in before.items() if matched(found, {column})}
+    for name, column in there.items():
+        if asked.get(name, column) != column:
+            raise InputError(
+                f"{path} has the column {column!r} that the certificate was issued on, and "
+                f"--columns {name}={asked[name]} names another. Leave it out."
+            )
+    return ColumnNames(**{**asked, **there})
 
 
 def _scaled(table: ScoreTable, column: str, scale: str | None) -> ScoreTable:
@@ -191,7 +228,7 @@ def _scaled(table: ScoreTable, column: str, scale: str | None) -> ScoreTable:
     percentages = bool(low >= 0 and 1 < high <= _PERCENT)
     table = replace(table, written=grades(low, high))
     if any("percent" in words for words in table.scores_as):
-        table = replace(table, reading=ScoreReading(PERCENT))
+        table = table.on_scale(PERCENT)
     if scale == "probability" and (low < 0 or high > _PERCENT):
         place = int(np.flatnonzero((table.scores < 0) | (table.scores > _PERCENT))[0])
         raise InputError(
@@ -199,7 +236,7 @@ def _scaled(table: ScoreTable, column: str, scale: str | None) -> ScoreTable:
             "neither a probability nor a percentage; leave --score-scale out, or correct the score."
         )
     if scale != "probability" and not table.reading.scale:
-        table = replace(table, reading=ScoreReading(table.written))
+        table = table.on_scale(table.written)
     if not percentages or scale == "log-odds":
         return table
     if scale is None:
@@ -212,8 +249,7 @@ def _scaled(table: ScoreTable, column: str, scale: str | None) -> ScoreTable:
         table,
         scores=table.scores / _PERCENT,
         read_as=(*table.read_as, "scores in percent, divided by 100"),
-        reading=ScoreReading(PERCENT),
-    )
+    ).on_scale(PERCENT)
 
 
 def score_ends(scores: npt.NDArray[np.float64]) -> tuple[float, float]:
@@ -227,19 +263,22 @@ _FRAME = Path("the table")
 def frame_table(
     rows: pa.Table,
     found: list[str],
-    names: ColumnNames,
-    success_label: str | None = None,
+    columns: Mapping[str, str],
+    settings: TableSettings,
     score_scale: str | None = None,
 ) -> ScoreTable:
     """Read and check columns of a frame, `found` being all that it has."""
-    wanted, numbers = _wanted(_FRAME, names)
-    columns, places = arrow_columns(_FRAME, rows, matched(rows.column_names, wanted), numbers)
-    table = _checked(_FRAME, names, found, columns, places, success_label=success_label)
-    return _scaled(table, names.score, score_scale)
+    names = ColumnNames(**columns)
+    wanted, numbers = _wanted(_FRAME, [names])
+    raw, places = arrow_columns(_FRAME, rows, matched(rows.column_names, wanted), numbers)
+    reader = _ColumnReader(_FRAME, raw, places, settings)
+    return _scaled(_checked(reader, names, columns, found), names.score, score_scale)
 
 
 def frame_scores(rows: pa.Table, name: str, score_scale: str | None = None) -> ScoreTable:
     """Return the scores of a frame without tasks, whatever else it has."""
+    # as in files, a column that is not there has the name that it has in most tables
+    name = name if matched(rows.column_names, {name}) else "score"
     columns, places = arrow_columns(_FRAME, rows, matched(rows.column_names, {name}), {name})
     if name not in columns:
         raise InputError(f"the table has no column {name!r}; give one with the judge's scores.")
@@ -249,145 +288,140 @@ def frame_scores(rows: pa.Table, name: str, score_scale: str | None = None) -> S
     return _scaled(table, name, score_scale)
 
 
-def _no_success(path: Path, column: str, label: str) -> InputError:
-    return InputError(
-        f"{path}, column {column!r} has no {shown(label)}, which --success-label names; give one "
-        "of its values, or write 0 for each failure."
-    )
-
-
 def _no_rows(path: Path) -> InputError:
     return InputError(f"{path} has a header but no rows; write one row a trajectory.")
 
 
-def _wanted(path: Path, names: ColumnNames) -> tuple[set[str], set[str]]:
+def _wanted(
+    path: Path, possible: Sequence[ColumnNames], *, outcomes: bool = True
+) -> tuple[set[str], set[str]]:
     """Return the columns of a score table, and those of numbers among them."""
+    names = possible[0]
     _refuse_one_column_twice(path, names)
     if path.is_file() and path.stat().st_size == 0:
         raise InputError(
             f"{path} is empty; write the columns {names.task}, {names.score} and {names.outcome} "
             "with one row a trajectory."
         )
-    wanted = {getattr(names, entry.name) for entry in fields(names)}
-    others = {names.task, names.trajectory, names.agent, names.split}
-    return wanted, {names.score, names.outcome} - others
+    named = [(field, column) for one in possible for field, column in vars(one).items()]
+    wanted = {column for field, column in named if outcomes or field != "outcome"}
+    texts = {column for field, column in named if field not in ("score", "outcome")}
+    return wanted, {column for _, column in named} - texts
 
 
 class _ColumnReader:
     """Columns of one table, read one after the other; what is wrong with them is gathered."""
 
     def __init__(
-        self,
-        path: Path,
-        raw: Columns,
-        rows: Rows,
-        success_label: str | None,
-        problems: list[str],
+        self, path: Path, raw: Columns, rows: Rows, settings: TableSettings, *, first: bool = True
     ) -> None:
-        self._problems, self._stage = problems, WorkStage("checking the columns", len(raw))
-        self._columns = {
-            name: TextColumn(path, name, values, rows, success_label)
-            for name, values in raw.items()
+        self.path, self.rows, self.settings, self.first = path, rows, settings, first
+        self.problems, self.remedies = list[str](), dict[str, str]()
+        self._stage = WorkStage("checking the columns", len(raw))
+        self.columns = {
+            name: TextColumn(path, name, values, rows, settings) for name, values in raw.items()
         }
 
     def __call__(self, name: str, of: Callable[[TextColumn], _Array]) -> _Array | None:
-        if name not in self._columns:
+        if name not in self.columns:
             return None
         self._stage.done += 1
         try:
             with under_way(self._stage):
-                return of(self._columns[name])
+                return of(self.columns[name])
         except TableError as error:
-            self._problems.extend(error.problems)
+            self.problems.extend(error.problems)
+            self.remedies |= error.options
         except InputError as error:
-            self._problems.append(str(error))
+            self.problems.append(str(error))
         return None
+
+    def outcomes(self, name: str) -> npt.NDArray[np.int8] | None:
+        """Return the outcomes; those of a first table have the words that settings name."""
+        return self(name, lambda column: column.outcomes(named=self.first))
+
+    def lacks(self, kind: str, name: str, found: Sequence[str]) -> None:
+        """Keep it that a column is missing, and which one may be meant."""
+        self.problems.append(
+            f"{self.path} has no column {name!r}; its columns are {_listed(found)}. Rename one, or "
+            f"name it with --columns {kind}=NAME."
+        )
+        self.remedies |= _likely(kind, found, self.columns)
 
     def notes(self, name: str) -> tuple[str, ...]:
         """Return what a column is read as otherwise than it is written."""
-        return tuple(self._columns[name].notes) if name in self._columns else ()
+        return tuple(self.columns[name].notes) if name in self.columns else ()
 
-    def refusal(self, options: Mapping[str, str]) -> TableError:
+    def refusal(self) -> TableError:
         """Return the error of all that was gathered."""
-        asked = any("--success-label" in problem for problem in self._problems)
-        return TableError(
-            self._problems, {**options, **({"--success-label": "LABEL"} if asked else {})}
-        )
+        return TableError(self.problems, self.remedies)
 
 
 def _checked(
-    path: Path,
-    names: ColumnNames,
-    found: list[str],
-    raw: Columns,
-    rows: Rows,
-    *,
-    success_label: str | None = None,
+    read: _ColumnReader, names: ColumnNames, asked: Collection[str], found: list[str]
 ) -> ScoreTable:
-    if not len(rows.numbers) and {names.task, names.score} <= raw.keys():
-        raise _no_rows(path)
-    problems, options = list[str](), dict[str, str]()
-    for option, name in (("--task-col", names.task), ("--score-col", names.score)):
-        if name not in raw:
-            problems.append(
-                f"{path} has no column {name!r}; its columns are {_listed(found)}; rename "
-                f"one or name it with {option}."
-            )
-            options |= _likely(option, found, raw)
-    read = _ColumnReader(path, raw, rows, success_label, problems)
-    scores, outcomes = (
-        read(names.score, TextColumn.scores),
-        read(names.outcome, TextColumn.outcomes),
-    )
+    if not len(read.rows.numbers) and {names.task, names.score} <= read.columns.keys():
+        raise _no_rows(read.path)
+    for kind, name in vars(names).items():
+        needed = kind in ("task", "score") or (kind in asked and kind != "outcome")
+        if needed and name not in read.columns:
+            read.lacks(kind, name, found)
+    scores, outcomes = read(names.score, TextColumn.scores), read.outcomes(names.outcome)
     tasks = read(names.task, TextColumn.ids)
-    trajectories = read(names.trajectory, lambda column: column.ids(unique=True))
+    trajectories = read(names.id, lambda column: column.ids(unique=True))
     agents, splits = read(names.agent, TextColumn.labels), read(names.split, TextColumn.labels)
-    if problems or scores is None or tasks is None:
-        if names.outcome not in raw:
-            options |= _likely("--outcome-col", found, raw)
-        raise read.refusal(options)
+    if read.problems or scores is None or tasks is None:
+        if names.outcome not in read.columns:
+            read.remedies |= _likely("outcome", found, read.columns)
+        raise read.refusal()
     scores_as, outcomes_as = read.notes(names.score), read.notes(names.outcome)
+    there = {kind: name for kind, name in vars(names).items() if name in read.columns}
     return ScoreTable(
-        path=path,
+        path=read.path,
         scores=scores,
         outcomes=outcomes,
         tasks=tasks,
         trajectories=trajectories,
         agents=agents,
         splits=splits,
-        rows=rows.numbers,
-        lines=rows.lines,
-        read_as=(*rows.read_as, *scores_as, *outcomes_as),
+        rows=read.rows.numbers,
+        lines=read.rows.lines,
+        read_as=(*read.rows.read_as, *scores_as, *outcomes_as),
         scores_as=scores_as,
         found=tuple(found),
+        reading=ScoreReading(settings=read.settings, columns=written_columns(there)),
     )
 
 
-def _likely(option: str, found: Sequence[str], raw: Collection[str]) -> dict[str, str]:
-    """Return the option with the one column that it may mean, if there is one."""
-    column = likely_column(option.removeprefix("--").removesuffix("-col"), found, raw)
-    return {} if column is None else {option: column}
+def _likely(kind: str, found: Sequence[str], raw: Collection[str]) -> dict[str, str]:
+    """Return the one column that may be meant, by its field, if there is one."""
+    column = likely_column(kind, found, raw)
+    return {} if column is None else {kind: column}
 
 
 def read_labels(
-    path: Path, names: ColumnNames, success_label: str | None = None
+    path: Path,
+    columns: Mapping[str, str] | None = None,
+    remembered: Mapping[str, str] | None = None,
+    settings: TableSettings | None = None,
 ) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int8], Rows]:
     """Read trajectory ids and their outcomes, −1 where there is none, as a score table is read."""
-    found, raw, rows = read_columns(path, {names.trajectory, names.outcome}, {names.outcome})
-    if not len(rows.numbers) and {names.trajectory, names.outcome} <= raw.keys():
+    asked, before = columns or {}, remembered or {}
+    possible = [ColumnNames(**asked), ColumnNames(**{**before, **asked})]
+    outcomes_in = {names.outcome for names in possible}
+    found, raw, rows = read_columns(
+        path, outcomes_in | {names.id for names in possible}, outcomes_in
+    )
+    names = _chosen(path, found, asked, before)
+    if not len(rows.numbers) and {names.id, names.outcome} <= raw.keys():
         raise _no_rows(path)
-    problems, options = list[str](), dict[str, str]()
-    for name in (names.trajectory, names.outcome):
-        if name not in raw:
-            problems.append(f"{path} has no column {name!r}; its columns are {_listed(found)}.")
-    if names.outcome not in raw:
-        options |= _likely("--outcome-col", found, raw)
-    read = _ColumnReader(path, raw, rows, success_label, problems)
-    ids, outcomes = read(names.trajectory, TextColumn.ids), read(names.outcome, TextColumn.outcomes)
-    if problems or ids is None or outcomes is None:
-        raise read.refusal(options)
-    if success_label is not None and 1 not in outcomes:
-        raise _no_success(path, names.outcome, success_label)
+    read = _ColumnReader(path, raw, rows, settings or TableSettings(), first=remembered is None)
+    for kind in ("id", "outcome"):
+        if (name := getattr(names, kind)) not in raw:
+            read.lacks(kind, name, found)
+    ids, outcomes = read(names.id, TextColumn.ids), read.outcomes(names.outcome)
+    if read.problems or ids is None or outcomes is None:
+        raise read.refusal()
     return ids, outcomes, replace(rows, read_as=(*rows.read_as, *read.notes(names.outcome)))
 
 
@@ -396,13 +430,13 @@ def _listed(found: Sequence[str]) -> str:
 
 
 def _refuse_one_column_twice(path: Path, names: ColumnNames) -> None:
-    options = {"--task-col": names.task, "--score-col": names.score, "--outcome-col": names.outcome}
-    for name in options.values():
-        same = [other for other, there in options.items() if there == name]
+    used = {"task": names.task, "score": names.score, "outcome": names.outcome}
+    for name in used.values():
+        same = [field for field, column in used.items() if column == name]
         if len(same) > 1:
             raise InputError(
-                f"{path}: {' and '.join(same)} both name the column {name!r}; give each a column "
-                "of its own."
+                f"{path}: --columns gives {' and '.join(same)} the column {name!r}. Give each a "
+                "column of its own."
             )
 
 

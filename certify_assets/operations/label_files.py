@@ -31,13 +31,14 @@ from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS,
 from certify_assets.operations.review_session import MAX_COMMENT, close_settled, reviewer_name
 from certify_assets.storage.store import Store
 from certify_assets.tables.columns import Rows, TableError
+from certify_assets.tables.outcomes import OutcomeColumn
+from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.table_files import (
     TABLE_ENDINGS,
     check_table_file,
     read_rows,
     write_table_file,
 )
-from certify_assets.tables.text_column import OutcomeColumn
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 _WANTED = ("trajectory_id", "task_id", "outcome", "reviewer", "comment")
 _STUDIO_CHARS = 60_000
-_MOST_LABELS, _MOST_FAULTS = 6, 20
+_MOST_FAULTS = 20
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def import_labels(
     path: Path,
     *,
     reviewer: str | None = None,
-    success_label: str | None = None,
+    settings: TableSettings | None = None,
 ) -> Imported:
     """Append the labels of a file to the journal: all of them, or none where one is at fault."""
     # rows without an outcome are skipped; the same file again adds nothing, nor does a repetition
@@ -152,7 +153,7 @@ def import_labels(
         statements = list(_studio(path, reviewer))
     else:
         statements, read_as = _table(path, reviewer)
-    outcomes = OutcomeColumn("outcome", success_label)
+    outcomes = OutcomeColumn("outcome", settings or TableSettings())
     labels = _labels(path, statements, before, outcomes, studio)
     unasked = _require_decided(corpus, path, statements, labels)
     _require_once(path, statements, labels)
@@ -313,35 +314,21 @@ def _labels(
     """Return the rows that have an outcome as labels; refuse a file with a fault, naming each."""
     known = dict.fromkeys(label.reviewer for label in before)
     labels, problems, options = list[Label](), dict[str, str](), dict[str, str]()
-    for one in statements:
-        outcome = outcomes.read(one.outcome)
+    # all of the column before the first fault is named
+    read = [outcomes.read(one.outcome) for one in statements]
+    for one, outcome in zip(statements, read, strict=True):
         if outcome is None:
-            problems.setdefault(
-                "outcome",
-                f"{path}, {one.where}, column outcome: {str(one.outcome)[:60]!r} is no outcome; "
-                "give 1 or success, 0 or failure",
-            )
+            problem, options = outcomes.problem()
+            problems.setdefault("outcome", f"{path}, {one.where}, column outcome: {problem}")
         elif outcome >= 0:
             try:
                 labels.append(_label(path, one, outcome, known, studio))
             except InputError as error:
                 # of many rows with the same fault the first is enough
                 problems.setdefault(str(error).replace(one.where, ""), str(error))
-    if "outcome" in problems:
-        asked = not studio and len(outcomes.unknown) <= _MOST_LABELS
-        problems["outcome"] += (
-            f", or say with --success-label which value is one ({', '.join(outcomes.unknown)})."
-            if asked
-            else "."
-        )
-        options |= {"--success-label": "LABEL"} if asked else {}
     if problems:
         raise TableError(list(problems.values())[:_MOST_FAULTS], options)
-    if outcomes.success_label is not None and 1 not in outcomes.found:
-        raise InputError(
-            f"{path}, column outcome has no {outcomes.success_label!r}, which --success-label "
-            "names; give one of its values."
-        )
+    outcomes.require_named(path)
     return labels
 
 

@@ -317,7 +317,7 @@ def read_audit_sample(judge: JudgedCorpus) -> AuditSample | None:
         tables.append(table)
     return AuditSample(
         np.concatenate([table.scores for table in tables]),
-        np.concatenate([table.labelled() for table in tables]),
+        np.concatenate([table.labels for table in tables]),
         np.concatenate([table.tasks for table in tables]),
         tuple(files),
         stated,

@@ -13,7 +13,7 @@ from pathlib import Path
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Trajectory
 from certify_assets.errors import InputError
-from certify_assets.evaluation.score_table import ColumnNames, read_labels
+from certify_assets.evaluation.score_table import read_labels
 from certify_assets.files import canonical_json
 from certify_assets.operations.agreement import Said, valid_labels
 from certify_assets.operations.labels import LABEL_LINES, Label, extend_labels
@@ -87,7 +87,7 @@ def read_gold(
     corpus: Corpus, path: Path, share: float = GOLD_SHARE
 ) -> tuple[GoldSet, tuple[str, ...]]:
     """Read a table of trajectory_id and outcome, and say what was understood of it."""
-    ids, given, rows = read_labels(path, ColumnNames(), None)
+    ids, given, rows = read_labels(path)
     outcomes: dict[str, int] = {}
     for index, (name, outcome) in enumerate(zip(ids, given.tolist(), strict=True)):
         if name in outcomes or outcome < 0:

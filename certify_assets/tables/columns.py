@@ -57,7 +57,7 @@ class Rows:
 
 
 class TableError(InputError):
-    """What keeps a table from being read, and options of the commands that would settle it."""
+    """What keeps a table from being read, and columns and settings that would settle it."""
 
     def __init__(self, problems: Sequence[str], options: Mapping[str, str]) -> None:
         self.options = dict(options)
@@ -71,7 +71,9 @@ _LIKELY = {
     "task": ("task", "problem", "instance", "question", "item", "case", "scenario"),
     "score": ("score", "prob", "logit", "confidence", "grade", "rating"),
     "outcome": ("outcome", "label", "success", "pass", "resolved", "correct", "solved", "verdict"),
-    "trajectory": ("trajectory", "run"),
+    "id": ("trajectory", "run"),
+    "agent": ("agent", "model"),
+    "split": ("split", "partition"),
     "text": ("text", "transcript", "trajectory", "trace", "messages", "log", "output"),
 }
 

@@ -17,9 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
+from certify_assets.tables.cells import MISSING_TEXT, number_of, shown
 from certify_assets.tables.columns import Rows, TableError, Texts, rows_of
+from certify_assets.tables.outcomes import OutcomeColumn
+from certify_assets.tables.settings import TableSettings
 
-_MISSING_TEXT = frozenset({"", "nan", "na", "n/a", "null", "none", "<na>"})
 _MISSING_ID = frozenset({"", "nan", "<na>"})
 _LONGEST_MISSING = max(map(len, _MISSING_ID))
 _ID_TYPES = (
@@ -40,118 +42,9 @@ _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 # 1.234 as well, where the numbers next to it have no point
 _WITH_POINTS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3})+\s*")
 _BELOW_THOUSAND = re.compile(r"\s*[+-]?\d{1,3}\s*")
-_YES_OR_NO = {"true": 1, "t": 1, "yes": 1, "y": 1, "false": 0, "f": 0, "no": 0, "n": 0}
-#: words that say what became of a run, whatever their column is called
-_OUTCOMES = _YES_OR_NO | {
-    **dict.fromkeys(("pass", "passed", "success", "successful", "succeeded"), 1),
-    **dict.fromkeys(("resolved", "solved", "correct"), 1),
-    **dict.fromkeys(("fail", "failed", "failure", "unsuccessful"), 0),
-    **dict.fromkeys(("unresolved", "unsolved", "incorrect"), 0),
-}
-# of a column, or of a label of traces, whose yes is a failure or may be one
-_CONTRARY = re.compile(
-    r"fail|error|incorrect|wrong|un(re)?solved|unsuccess|reject|invalid|broken|crash|violat"
-    r"|hallucinat|harmful|unsafe|toxic|defect|mistake|(?<!de)fault|abort|abandon|refus|escalat"
-    r"|flagged|regress|timed?[ _-]?out|attack|inject|hack|cheat|leak|breach|malicious|decept"
-    r"|misalign|poison|jailbreak|stuck|g[ai]ve[ _-]?up|needs?[ _-]?human|hand[ _-]?off"
-    r"|(^|[^a-z])(not?|non|nok|bad|bugs?|loss|lost)([^a-z]|$)"
-)
-_MOST_LABELS = 6
 # cells that one fault names: of the first why it is one, of the others where they are
 _MOST_CELLS = 6
 _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
-# nearer to 0 or 1 than this a number is no class of its own
-_ROUNDED = 1e-9
-
-
-@dataclass(frozen=True)
-class OutcomeColumn:
-    """What the values of a column say of runs, each distinct one read once."""
-
-    column: str
-    # whose value is a success, all others being failures
-    success_label: str | None = None
-    # a column has few distinct values; 1, 1.0 and True are equal and hash alike
-    _known: dict[tuple[type, Any], int | None] = field(default_factory=dict)
-
-    def read(self, value: Any) -> int | None:
-        """Return 0 or 1, −1 where there is none, None for what is no outcome."""
-        key = (type(value), value)
-        try:
-            return self._known[key] if key in self._known else self._keep(key)
-        except TypeError:
-            return None
-
-    def _keep(self, key: tuple[type, Any]) -> int | None:
-        return self._known.setdefault(key, self._outcome(key[1]))
-
-    def _outcome(self, value: Any) -> int | None:
-        number = _number(value)
-        if number is not None and math.isnan(number):
-            return -1
-        if self.success_label is not None:
-            # 0 and 0.0 are the same label
-            same = number is not None and number == _number(self.success_label)
-            word, label = str(value).strip().lower(), self.success_label.strip().lower()
-            if word != label and _OUTCOMES.get(word) == _OUTCOMES.get(label) == 1:
-                return None
-            return int(same or word == label)
-        if isinstance(value, bool | np.bool_):
-            return None if self.contrary else int(value)
-        if isinstance(value, str) and (word := value.strip().lower()) in _OUTCOMES:
-            return None if self.contrary and word in _YES_OR_NO else _OUTCOMES[word]
-        if number not in (0.0, 1.0) or self.contrary:
-            return None
-        exact = decimal.Decimal(value.strip()) if isinstance(value, str) else value
-        return int(number) if exact in (0, 1) else None
-
-    @property
-    def contrary(self) -> bool:
-        """Whether the column's name says that its yes is a failure."""
-        return means_failure(self.column)
-
-    @property
-    def found(self) -> set[int]:
-        """Return the outcomes that the values read so far have."""
-        return {outcome for outcome in self._known.values() if outcome in (0, 1)}
-
-    @property
-    def values(self) -> list[str]:
-        """Return the values read so far that are not missing, as messages quote them."""
-        return sorted({shown(key[1]) for key, outcome in self._known.items() if outcome != -1})
-
-    @property
-    def unknown(self) -> list[str]:
-        """Return the values read so far that are no outcomes, as messages quote them."""
-        return sorted({shown(key[1]) for key, outcome in self._known.items() if outcome is None})
-
-    @property
-    def rounded(self) -> bool:
-        """Whether all that are no outcomes are numbers which another reader would round to one."""
-        numbers = [_number(key[1]) for key, outcome in self._known.items() if outcome is None]
-        return all(it is not None and min(abs(it), abs(it - 1)) < _ROUNDED for it in numbers)
-
-    @property
-    def words(self) -> list[str]:
-        """Return the words read so far that are outcomes, and numbers under a success label."""
-        texts = {
-            value.strip() if isinstance(value, str) else str(value)
-            for (kind, value), outcome in self._known.items()
-            if outcome in (0, 1) and (kind is str or self.success_label is not None)
-        }
-        return sorted(text for text in texts if _number(text) is None or self.success_label)
-
-    def notes(self) -> list[str]:
-        """Say which words are successes."""
-        named: dict[int, list[str]] = {1: [], 0: []}
-        for word in self.words:
-            named[self._outcome(word) or 0].append(word)
-        said = [
-            f"{', '.join(map(shown, words[:_MOST_LABELS]))} as {outcome}"
-            for outcome, words in named.items()
-            if words
-        ]
-        return [f"{self.column}: {' and '.join(said)}"] if said else []
 
 
 @dataclass(frozen=True)
@@ -162,8 +55,7 @@ class TextColumn:
     column: str
     values: npt.NDArray[Any] | Texts
     rows: Rows
-    # whose value is a success, all others being failures
-    success_label: str | None = None
+    settings: TableSettings = field(default_factory=TableSettings)
     # what is read otherwise than it is written
     notes: list[str] = field(default_factory=list)
 
@@ -210,7 +102,7 @@ class TextColumn:
     @staticmethod
     def _keep_score(scores: npt.NDArray[np.float64], index: int, value: Any) -> str | None:
         """Write a cell's number down, or say why it is none."""
-        number = _number(value)
+        number = number_of(value)
         if number is None and isinstance(value, str) and _THOUSANDS.fullmatch(value.strip()):
             return (
                 ": {value} is not a number in only one way (a thousand or a decimal comma); write "
@@ -226,13 +118,12 @@ class TextColumn:
         scores[index] = number
         return None
 
-    def outcomes(self) -> npt.NDArray[np.int8]:
-        """Return 0 and 1, −1 where there is none."""
+    def outcomes(self, *, named: bool = False) -> npt.NDArray[np.int8]:
+        """Return 0 and 1, −1 where there is none; `named` refuses settings that name none."""
         values = rows_of(self.values)
         listed = values.tolist()
-        words = OutcomeColumn(self.column, self.success_label)
-        labelled = self.success_label is not None or words.contrary
-        quick = None if labelled else _plain_numbers(values)
+        words = OutcomeColumn(self.column, self.settings)
+        quick = _plain_numbers(values) if words.plain else None
         if (
             quick is not None
             and ((missing := np.isnan(quick)) | (quick == 0) | (quick == 1)).all()
@@ -245,45 +136,13 @@ class TextColumn:
             return np.where(missing, -1, quick).astype(np.int8)
         read = [words.read(value) for value in listed]
         if None in read:
-            raise self._no_outcome(
-                [place for place, outcome in enumerate(read) if outcome is None], listed
-            )
+            index, *others = [place for place, outcome in enumerate(read) if outcome is None]
+            problem, remedy = words.problem()
+            raise TableError([str(self.error(index, f": {problem}", others))], remedy)
+        if named:
+            words.require_named(self.path)
         self.notes.extend(words.notes())
         return np.array(read, dtype=np.int8)
-
-    def _no_outcome(self, places: list[int], listed: list[Any]) -> InputError:
-        """Return the error of a column with other values than outcomes, at these places."""
-        index, *others = places
-        words = OutcomeColumn(self.column, self.success_label)
-        labels = sorted({shown(value) for value in listed if words.read(value) != -1})
-        if self.success_label is not None:
-            return self.error(
-                index,
-                f": {shown(listed[index])} means a success, as {shown(self.success_label)} does, "
-                "which --success-label names; write one of them for both, or 0 for each failure.",
-                others,
-            )
-        if words.contrary:
-            return self.error(
-                index,
-                f": {shown(listed[index])} under a name that means a failure can be read in two "
-                f"ways; say with --success-label which of {', '.join(labels[:_MOST_LABELS])} is a "
-                "success.",
-                others,
-            )
-        if len(labels) <= _MOST_LABELS:
-            return self.error(
-                index,
-                f": {shown(listed[index])} is not an outcome; write 1 for a success and 0 for a "
-                f"failure, or say with --success-label which of {', '.join(labels)} is one.",
-                others,
-            )
-        return self.error(
-            index,
-            f": {shown(listed[index])} is not an outcome; write 1 for a success, 0 for a "
-            "failure, or leave it empty where there is no label.",
-            others,
-        )
 
     def ids(self, *, unique: bool = False) -> npt.NDArray[np.object_]:
         """Return a name a row, none of them empty."""
@@ -369,11 +228,6 @@ class TextColumn:
         return labels
 
 
-def means_failure(name: str) -> bool:
-    """Whether the name of a column or of a label says that its yes is a failure."""
-    return _CONTRARY.search(name.lower()) is not None
-
-
 def id_used_twice(
     path: Path, row: str, column: str, label: str, other: str, *, more: int = 0
 ) -> InputError:
@@ -426,7 +280,7 @@ def _other_numbers(listed: list[Any]) -> tuple[npt.NDArray[np.float64], str] | N
     if not all(value is None or isinstance(value, str) for value in listed):
         return None
     texts = ["" if value is None else value.strip() for value in listed]
-    given = [text for text in texts if text.lower() not in _MISSING_TEXT]
+    given = [text for text in texts if text.lower() not in MISSING_TEXT]
     percent = bool(given) and all(text.endswith("%") for text in given)
     if percent:
         given = [text[:-1].rstrip() for text in given]
@@ -441,7 +295,7 @@ def _other_numbers(listed: list[Any]) -> tuple[npt.NDArray[np.float64], str] | N
     if np.isinf(numbers).any():
         return None
     scores = np.full(len(texts), np.nan)
-    scores[[text.lower() not in _MISSING_TEXT for text in texts]] = (
+    scores[[text.lower() not in MISSING_TEXT for text in texts]] = (
         numbers / 100 if percent else numbers
     )
     said = [
@@ -449,31 +303,6 @@ def _other_numbers(listed: list[Any]) -> tuple[npt.NDArray[np.float64], str] | N
         *(["percent signs, divided by 100"] if percent else []),
     ]
     return scores, "scores with " + " and ".join(said)
-
-
-def _number(value: Any) -> float | None:
-    if value is None:
-        return math.nan
-    if isinstance(value, bool | np.bool_):
-        return None
-    if isinstance(value, int | float | np.integer | np.floating):
-        return _as_float(value)
-    if not isinstance(value, str):
-        # decimals of a Parquet file are numbers; lists, dates and objects are not
-        return _as_float(value) if type(value).__name__ == "Decimal" else None
-    text = value.strip()
-    if text.lower() in _MISSING_TEXT:
-        return math.nan
-    return None if "_" in text else _as_float(text)
-
-
-def _as_float(value: Any) -> float | None:
-    try:
-        return float(value)
-    except ValueError:
-        return None
-    except OverflowError:
-        return math.inf
 
 
 def _plain_texts(listed: list[Any]) -> bool:
@@ -494,9 +323,3 @@ def _label(value: Any) -> str | None:
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)
-
-
-def shown(value: Any) -> str:
-    """Return a value as messages quote it."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -65,13 +65,15 @@ def test_the_command_that_would_read_a_table_works(
     odd = tmp_path / "odd.csv"
     frame.rename(columns={"task_id": "instance"}).to_csv(odd, index=False)
     refused = call(f"certificate {odd} --side reject --json")
-    assert refused.code == 2 and "which of 'bad', 'good' is one" in refused.err
+    assert refused.code == 2 and "Name the successes among 'bad', 'good' with" in refused.err
     line = refused.err.partition("try: ")[2].strip()
     assert line == (
-        f"certify certificate {odd} --side reject --json --task-col instance --success-label LABEL"
+        f"certify certificate {odd} --side reject --json --columns task=instance --set success=VALUE"
     )
-    read = call(line.removeprefix("certify ").replace("LABEL", "good"))
-    assert read.json == call(f"certificate {scores} --side reject --json").json
+    read = call(line.removeprefix("certify ").replace("VALUE", "good"))
+    plain = call(f"certificate {scores} --side reject --json").json
+    said = {"success": "good", "columns": "task=instance"}
+    assert read.json == {**plain, "provenance": said, "digest": read.json["digest"]}
 
 
 def test_all_lists_every_procedure_of_the_contract(

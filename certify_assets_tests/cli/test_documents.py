@@ -180,9 +180,9 @@ def test_a_split_that_the_table_cannot_have_is_refused(call: Call, tmp_path: Pat
 
 
 def test_one_column_cannot_be_two_things(call: Call, scores: Path) -> None:
-    answer = call(f"certificate {scores} --task-col score")
+    answer = call(f"certificate {scores} --columns task=score")
     assert answer.code == 2
-    assert "--task-col and --score-col both name the column 'score'" in answer.err
+    assert "--columns gives task and score the column 'score'" in answer.err
 
 
 @pytest.mark.slow

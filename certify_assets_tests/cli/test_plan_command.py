@@ -34,8 +34,8 @@ def test_the_keys_of_the_contract(call: Call, tmp_path: Path) -> None:
 def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path) -> None:
     answer = call(f"plan {scores} --most-tasks 2 --side release --json")
     cal = read_score_table(scores).choose_split("cal")
-    seen = observe(cal.scores, cal.labelled(), cal.tasks)
-    found = certify(cal.scores, cal.labelled(), cal.tasks, side="release")
+    seen = observe(cal.scores, cal.labels, cal.tasks)
+    found = certify(cal.scores, cal.labels, cal.tasks, side="release")
     assert answer.code == 3
     assert answer.json["tasks_needed"] is None
     assert "2 tasks, the largest number considered" in answer.json["reason"]

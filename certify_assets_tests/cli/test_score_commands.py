@@ -196,7 +196,7 @@ def test_report_draws_what_verifies_and_nothing_else(
         ("certificate {scores} --delta 0", "delta"),
         ("certificate {scores} --procedure magic", "magic"),
         ("certificate {scores} --grid 0", "grid"),
-        ("certificate {scores} --score-col nothing", "nothing"),
+        ("certificate {scores} --columns score=nothing", "nothing"),
         ("certificate {scores} --out /nowhere/at/all/c.json", "nowhere"),
         ("certificate", "SCORES"),
         ("verify {scores} {scores}", "JSON"),
@@ -245,7 +245,7 @@ def test_a_table_without_the_outcome_column_names_the_likely_one(
     for command in ("certificate", "plan"):
         answer = call(f"{command} {path}")
         assert answer.code == 2
-        assert f"try: certify {command} {path} --outcome-col Verdict" in answer.err
+        assert f"try: certify {command} {path} --columns outcome=Verdict" in answer.err
 
 
 def test_a_share_unlike_the_certified_one_is_a_warning(

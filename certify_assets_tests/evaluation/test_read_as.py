@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation.score_table import ColumnNames, read_labels, read_score_table
+from certify_assets.evaluation.score_table import read_labels, read_score_table
 from certify_assets.tables.columns import TableError
+from certify_assets.tables.settings import TableSettings
 
 # the third run has no score, and no score is whole: a percentage of it has decimals as well
 TASKS = ["tür 1", "tür 1", "b-2", "c", "c", "d"]
@@ -83,7 +84,7 @@ def ways() -> Iterator[tuple[str, Way]]:
     ):  # fmt: skip
         yield f"word-{success.strip()}", ("a.csv", text(words(success, failure)), {})
     for success, failure in (("good", "bad"), ("ok", "timeout"), ("2", "1"), ("A", "B")):
-        asked = {"success_label": success}
+        asked = {"settings": TableSettings(success=(success,))}
         yield f"label-{success}", ("a.csv", text(words(success, failure)), asked)
     contrary = PLAIN.assign(outcome=["no" if outcome else "yes" for outcome in OUTCOMES])
     yield (
@@ -91,7 +92,7 @@ def ways() -> Iterator[tuple[str, Way]]:
         (
             "a.csv",
             text(contrary.rename(columns={"outcome": "failed"})),
-            {"columns": ColumnNames(outcome="failed"), "success_label": "no"},
+            {"columns": {"outcome": "failed"}, "settings": TableSettings(success=("no",))},
         ),
     )
     for name, (success, failure) in {
@@ -100,7 +101,7 @@ def ways() -> Iterator[tuple[str, Way]]:
         "0.0": (0.0, 1.0),
     }.items():
         failed = words(success, failure).rename(columns={"outcome": "failed"})
-        asked = {"columns": ColumnNames(outcome="failed"), "success_label": name}
+        asked = {"columns": {"outcome": "failed"}, "settings": TableSettings(success=(name,))}
         yield f"contrary-{name}", ("a.csv", text(failed), asked)
         yield f"contrary-{name}-parquet", ("a.parquet", failed.to_parquet, asked)
     for name, change in {
@@ -126,7 +127,7 @@ def ways() -> Iterator[tuple[str, Way]]:
         "problems": {"task_id": "problem", "score": "judge_score"},
     }.items():
         named = PLAIN.rename(columns=columns)
-        asked = {"columns": ColumnNames(task=columns["task_id"], score=columns["score"])}
+        asked = {"columns": {"task": columns["task_id"], "score": columns["score"]}}
         yield f"names-{name}", ("a.csv", text(named), asked)
         yield f"names-{name}-parquet", ("a.parquet", named.to_parquet, asked)
     yield "order", ("a.csv", text(PLAIN[PLAIN.columns[::-1]]), {})
@@ -170,6 +171,8 @@ def _book(path: Path, sheets: dict[str, pd.DataFrame]) -> None:
 
 WAYS = dict(ways())
 
+SETTLED = {"success": "VALUE", "threshold": "NUMBER"}
+
 
 def test_there_are_a_hundred_ways() -> None:
     assert len(WAYS) >= 100
@@ -184,10 +187,9 @@ def test_a_table_is_read_right_or_refused_with_a_remedy(name: str, tmp_path: Pat
         told = {"columns": asked["columns"]} if name.startswith("contrary") else {}
         with pytest.raises(TableError) as refused:
             read_score_table(path, **told)
-        columns = asked.get("columns", ColumnNames())
-        remedy = {"--task-col": columns.task, "--score-col": columns.score}
+        remedy = asked.get("columns", {})
         options = refused.value.options
-        assert options and options.items() <= {**remedy, "--success-label": "LABEL"}.items()
+        assert options and options.items() <= {**remedy, **SETTLED}.items()
     table = read_score_table(path, **asked)
     assert [task.strip() for task in table.tasks] == TASKS
     scale = np.nanmax(table.scores) / np.nanmax(SCORES)
@@ -208,11 +210,11 @@ def test_a_table_is_read_right_or_refused_with_a_remedy(name: str, tmp_path: Pat
 def test_a_name_whose_yes_is_a_failure_is_asked_about(name: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     text(PLAIN.rename(columns={"outcome": name}))(path)
-    columns = ColumnNames(outcome=name)
+    columns = {"outcome": name}
     with pytest.raises(TableError) as refused:
         read_score_table(path, columns=columns)
-    assert refused.value.options == {"--success-label": "LABEL"}
-    table = read_score_table(path, columns=columns, success_label="1")
+    assert refused.value.options == {"success": "VALUE"}
+    table = read_score_table(path, columns=columns, settings=TableSettings(success=("1",)))
     assert table.outcomes is not None and table.outcomes.tolist() == OUTCOMES
 
 
@@ -241,7 +243,7 @@ def test_every_fault_of_a_table_is_named_at_once(tmp_path: Path) -> None:
     message = str(refused.value)
     for said in ("no column 'task_id'", "'high' is not a number", "'maybe'", "was already used"):
         assert said in message
-    assert refused.value.options == {"--task-col": "instance", "--success-label": "LABEL"}
+    assert refused.value.options == {"task": "instance", "no_label": "maybe"}
 
 
 def test_every_faulty_cell_of_a_column_is_found(tmp_path: Path) -> None:
@@ -314,20 +316,20 @@ def test_outcomes_that_are_almost_none_are_refused(tmp_path: Path) -> None:
 def test_a_label_that_no_run_has_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     text(words("good", "bad"))(path)
-    with pytest.raises(InputError, match="has no 'god', which --success-label names"):
-        read_score_table(path, success_label="god")
+    with pytest.raises(InputError, match="has no 'god', which --set success names"):
+        read_score_table(path, settings=TableSettings(success=("god",)))
 
 
 def test_a_label_next_to_another_word_for_success_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("task_id,score,outcome\na,.5,pass\nb,.2,Passed\nc,.1,fail\n", "utf-8")
-    with pytest.raises(InputError, match=r"row 2 .*'Passed' means a success, as 'pass' does"):
-        read_score_table(path, success_label="pass")
+    with pytest.raises(InputError, match=r"row 2 .*'Passed' means a success as well"):
+        read_score_table(path, settings=TableSettings(success=("pass",)))
     # a grade above a pass, and grades that are numbers
     for label in ("good", "2"):
         rows = f"task_id,score,outcome\na,.5,{label}\nb,.2,pass\nc,.1,1\n"
         path.write_text(rows, "utf-8")
-        table = read_score_table(path, success_label=label)
+        table = read_score_table(path, settings=TableSettings(success=(label,)))
         assert table.outcomes is not None and table.outcomes.tolist() == [1, 0, 0]
 
 
@@ -335,10 +337,10 @@ def test_a_label_next_to_another_word_for_success_is_refused(tmp_path: Path) -> 
 def test_a_yes_that_may_mean_a_failure_is_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     PLAIN.rename(columns={"outcome": name}).to_csv(path, index=False)
-    columns = ColumnNames(outcome=name)
+    columns = {"outcome": name}
     with pytest.raises(TableError, match="can be read in two ways"):
         read_score_table(path, columns=columns)
-    table = read_score_table(path, columns=columns, success_label="1")
+    table = read_score_table(path, columns=columns, settings=TableSettings(success=("1",)))
     assert table.outcomes is not None and table.outcomes.tolist() == OUTCOMES
 
 
@@ -346,7 +348,7 @@ def test_a_yes_that_may_mean_a_failure_is_refused(name: str, tmp_path: Path) -> 
 def test_a_yes_under_any_other_name_is_a_success(name: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     PLAIN.rename(columns={"outcome": name}).to_csv(path, index=False)
-    table = read_score_table(path, columns=ColumnNames(outcome=name))
+    table = read_score_table(path, columns={"outcome": name})
     assert table.outcomes is not None and table.outcomes.tolist() == OUTCOMES
 
 
@@ -405,12 +407,12 @@ def test_labels_of_a_draw_are_read_as_score_tables_are(tmp_path: Path) -> None:
     odd = words("good", "bad")[["trajectory_id", "outcome"]]
     text(odd.rename(columns=str.title), sep=";")(path)
     with pytest.raises(TableError) as refused:
-        read_labels(path, ColumnNames())
-    assert refused.value.options == {"--success-label": "LABEL"}
-    ids, outcomes, rows = read_labels(path, ColumnNames(), "good")
+        read_labels(path)
+    assert refused.value.options == {"success": "VALUE"}
+    ids, outcomes, rows = read_labels(path, settings=TableSettings(success=("good",)))
     assert ids.tolist() == IDS and outcomes.tolist() == OUTCOMES
     assert "outcome: 'good' as 1 and 'bad' as 0" in rows.read_as
     text(odd.rename(columns={"trajectory_id": "run", "outcome": "resolved"}))(path)
     with pytest.raises(TableError, match=r"'trajectory_id'.*\n.*'outcome'") as refused:
-        read_labels(path, ColumnNames())
-    assert refused.value.options == {"--outcome-col": "resolved"}
+        read_labels(path)
+    assert refused.value.options == {"id": "run", "outcome": "resolved"}

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation.score_table import ColumnNames, read_score_table
+from certify_assets.evaluation.score_table import read_score_table
 from certify_assets.tables import text_column
 from certify_assets_tests.builders import score_rows, write_scores
 
@@ -24,7 +24,7 @@ def test_the_same_table_reads_alike_from_every_format(tmp_path: Path) -> None:
     tables = [read_score_table(tmp_path / name) for name in ("a.csv", "a.parquet", "a.jsonl")]
     for table in tables:
         assert table.tasks.tolist() == frame["task_id"].tolist()
-        assert table.labelled().tolist() == frame["outcome"].tolist()
+        assert table.labels.tolist() == frame["outcome"].tolist()
         np.testing.assert_allclose(table.scores, frame["score"], rtol=1e-14)
 
 
@@ -33,7 +33,7 @@ def test_the_same_table_reads_alike_from_every_format(tmp_path: Path) -> None:
     [
         ([HEADER, "t1,0.5,2,a"], ["row 1", "'outcome'", "'2'"]),
         ([HEADER, "t1,0.5,0.5,a"], ["row 1", "'outcome'"]),
-        ([HEADER, "t1,0.5,maybe,a"], ["row 1", "'outcome'", "'maybe'", "--success-label"]),
+        ([HEADER, "t1,0.5,maybe,a"], ["row 1", "'outcome'", "'maybe'", "--set no_label=maybe"]),
         ([HEADER, "t1,0.5,1,a", "t1,high,1,b"], ["row 2", "'score'", "'high'"]),
         ([HEADER, "t1,inf,1,a"], ["row 1", "'score'", "infinite"]),
         ([HEADER, "t1,1e999,1,a"], ["row 1", "infinite"]),
@@ -166,8 +166,8 @@ def test_splits_are_chosen_by_name(tmp_path: Path) -> None:
 
 def test_other_column_names(tmp_path: Path) -> None:
     path = write_scores(tmp_path / "a.csv", ["question,p,ok", "q1,.1,1"])
-    table = read_score_table(path, columns=ColumnNames(task="question", score="p", outcome="ok"))
-    assert table.tasks.tolist() == ["q1"] and table.labelled().tolist() == [1]
+    table = read_score_table(path, columns={"task": "question", "score": "p", "outcome": "ok"})
+    assert table.tasks.tolist() == ["q1"] and table.labels.tolist() == [1]
 
 
 def test_json_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
@@ -241,15 +241,15 @@ def test_a_split_that_must_be_there_needs_a_column(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        ColumnNames(task="score"),
-        ColumnNames(score="outcome"),
-        ColumnNames(task="x", score="x", outcome="x"),
+        {"task": "score"},
+        {"score": "outcome"},
+        {"task": "x", "score": "x", "outcome": "x"},
     ],
 )
-def test_one_column_is_not_two_things(tmp_path: Path, names: ColumnNames) -> None:
+def test_one_column_is_not_two_things(tmp_path: Path, names: dict[str, str]) -> None:
     path = write_scores(tmp_path / "a.csv", ["task_id,score,outcome,x", "a,.1,1,1"])
     with pytest.raises(
-        InputError, match=r"both name the column '\w+'; give each a column of its own"
+        InputError, match=r"gives \w+ and .* the column '\w+'. Give each a column of its own"
     ):
         read_score_table(path, columns=names)
 

@@ -15,6 +15,7 @@ from certify_assets.operations.layout import batch_key
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.storage.store import Store
 from certify_assets.tables.columns import TableError
+from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.table_files import write_table_file
 from certify_assets_tests.review_builders import decided, session_batch, write_batch
 
@@ -112,9 +113,9 @@ def test_one_file_is_not_two_peoples_labels(store: Store, tmp_path: Path) -> Non
     [
         (
             ["open-1/0,2,ann"],
-            r"row 2 \(line 3\), column outcome: '2' is no outcome; give 1 or success, 0 or failure",
+            r"row 2 \(line 3\), column outcome: '2' is not an outcome. .*threshold=NUMBER",
         ),
-        (["open-1/0,yess,ann"], "column outcome: 'yess' is no outcome"),
+        (["open-1/0,yess,ann"], "column outcome: 'yess' is not an outcome"),
         (
             ["open-9/9,1,ann"],
             r"row 2 \(line 3\), column trajectory_id: 'open-9/9' is no run that was decided for c",
@@ -183,8 +184,10 @@ def test_a_table_in_other_words_is_read_and_says_how(store: Store, tmp_path: Pat
         import_labels(Corpus(store, "c"), path)
     # the label that is unknown and the reviewer that is missing, each once
     assert "'bad', 'good'" in str(refused.value)
-    assert refused.value.options == {"--success-label": "LABEL"}
-    done = import_labels(Corpus(store, "c"), path, reviewer="ann", success_label="good")
+    assert refused.value.options == {"success": "VALUE"}
+    done = import_labels(
+        Corpus(store, "c"), path, reviewer="ann", settings=TableSettings(success=("good",))
+    )
     assert done.read_as == (
         "semicolons between fields",
         "column 'Outcome' as outcome",
@@ -192,8 +195,10 @@ def test_a_table_in_other_words_is_read_and_says_how(store: Store, tmp_path: Pat
         "outcome: 'good' as 1 and 'bad' as 0",
     )
     assert votes(store) == {"open-0/0": {"ann": 1}, "open-1/0": {"ann": 0}}
-    with pytest.raises(InputError, match="has no 'god', which --success-label names"):
-        import_labels(Corpus(store, "c"), path, reviewer="ann", success_label="god")
+    with pytest.raises(InputError, match="has no 'god', which --set success names"):
+        import_labels(
+            Corpus(store, "c"), path, reviewer="ann", settings=TableSettings(success=("god",))
+        )
 
 
 def annotation(choice: str | None, who: Any, comment: str = "") -> dict[str, Any]:

@@ -12,7 +12,7 @@ from certify_assets.certificates import certify
 from certify_assets.cli.documents import load_certificates
 from certify_assets.corpora.config import load_config
 from certify_assets.errors import CertifyError
-from certify_assets.evaluation.score_table import ColumnNames, read_labels, read_score_table
+from certify_assets.evaluation.score_table import read_labels, read_score_table
 from certify_assets.judges.specs import judge_problems, judges
 from certify_assets.operations.notification_config import read_notifications
 from certify_assets.operations.review_criteria import read_criteria
@@ -38,7 +38,7 @@ _NOTIFIED = b"""targets:
 #: by file of a data root, what it says and who reads it
 DOCUMENTS: dict[str, tuple[bytes, Callable[[Path, Path], object]]] = {
     "scores.csv": (_TABLE, lambda root, path: read_score_table(path)),
-    "labels.csv": (_TABLE, lambda root, path: read_labels(path, ColumnNames())),
+    "labels.csv": (_TABLE, lambda root, path: read_labels(path)),
     "criteria.json": (b'{"a": "b"}', lambda root, path: read_criteria(path)),
     "certificate.json": (_certificate(), lambda root, path: load_certificates(path)),
     "corpora/c/corpus.json": (

@@ -9,7 +9,7 @@ from typing import Any
 
 from certify_assets.corpora.formats.base import words
 from certify_assets.errors import InputError
-from certify_assets.tables.text_column import means_failure
+from certify_assets.tables.outcomes import means_failure
 
 _SUCCESSES = words("1 yes true pass passed correct success successful resolved")
 _FAILURES = words("0 no false fail failed incorrect failure unsuccessful unresolved")

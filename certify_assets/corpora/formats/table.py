@@ -26,8 +26,9 @@ from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 from certify_assets.tables.columns import likely_column, matched, refuse_repeated, renamed
 from certify_assets.tables.delimited import decoded, is_separator_line, long_fields, separator_of
+from certify_assets.tables.outcomes import OutcomeColumn
+from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.sheets import sheet_rows
-from certify_assets.tables.text_column import OutcomeColumn
 
 _FIELDS = words("task_id outcome text steps trajectory_id agent attempt instruction")
 #: what a column of each field may be called otherwise
@@ -128,7 +129,7 @@ def table(files: Files, reading: Reading) -> Iterator[Draft]:
             reading.drop("file_unreadable", _no_table(file))
             continue
         called = _called(file, found.names, columns, needed)
-        outcomes = OutcomeColumn(columns["outcome"], None if label is None else str(label))
+        outcomes = OutcomeColumn(columns["outcome"], TableSettings.of({"success": label}))
         reading.sha256(file)
         rows = bad = 0
         for row, values in found.rows(list(called.values())):
@@ -172,10 +173,10 @@ def _require_known(file: SourceFile, outcomes: OutcomeColumn, *, few: bool) -> N
     slips = few and not outcomes.words and (outcomes.found == {0, 1} or outcomes.rounded)
     if not others or slips:
         return
-    if outcomes.success_label is not None:
+    if label := outcomes.settings.success:
         raise InputError(
             f"{file.name}, column {outcomes.column!r}: {others[0]} means a success, as "
-            f"{outcomes.success_label!r} does, which the option success_label names; write one of "
+            f"{label[0]!r} does, which the option success_label names; write one of "
             "them for both, or 0 for each failure."
         )
     more = f" and {len(values) - _MOST_LABELS} more" if len(values) > _MOST_LABELS else ""

@@ -82,7 +82,7 @@ def test_the_stored_scores_verify_the_certificates_as_the_page_says(store: Store
     assert stored is not None
     for item in certificates:
         pool = stored.pool if "pool" in item.inputs else None
-        data = (table.scores, table.labelled(), table.tasks)
+        data = (table.scores, table.labels, table.tasks)
         assert verify_certificate(item, *data, pool=pool, named=True) is None
     splits = store.read_table(f"judges/{FIRST}/c/scores.parquet")["split"]
     assert (splits == "cal_half_a").sum() > 0 and set(splits) == {"rl", "cal", "cal_half_a", "test"}

@@ -1,0 +1,227 @@
+"""What the values of an outcome column say of runs, looked at as a whole."""
+
+from __future__ import annotations
+
+import decimal
+import math
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from certify_assets.errors import InputError
+from certify_assets.tables.cells import number_of, shown, word_of
+from certify_assets.tables.settings import TableSettings
+
+_YES_OR_NO = {"true": 1, "t": 1, "yes": 1, "y": 1, "false": 0, "f": 0, "no": 0, "n": 0}
+#: words that say what became of a run, whatever their column is called
+_OUTCOMES = _YES_OR_NO | {
+    **dict.fromkeys(("pass", "passed", "success", "successful", "succeeded"), 1),
+    **dict.fromkeys(("resolved", "solved", "correct"), 1),
+    **dict.fromkeys(("fail", "failed", "failure", "unsuccessful"), 0),
+    **dict.fromkeys(("unresolved", "unsolved", "incorrect"), 0),
+}
+# of a column, or of a label of traces, whose yes is a failure or may be one
+_CONTRARY = re.compile(
+    r"fail|error|incorrect|wrong|un(re)?solved|unsuccess|reject|invalid|broken|crash|violat"
+    r"|hallucinat|harmful|unsafe|toxic|defect|mistake|(?<!de)fault|abort|abandon|refus|escalat"
+    r"|flagged|regress|timed?[ _-]?out|attack|inject|hack|cheat|leak|breach|malicious|decept"
+    r"|misalign|poison|jailbreak|stuck|g[ai]ve[ _-]?up|needs?[ _-]?human|hand[ _-]?off"
+    r"|(^|[^a-z])(not?|non|nok|bad|bugs?|loss|lost)([^a-z]|$)"
+)
+# words that people write where they give no outcome
+_UNDECIDED = frozenset(
+    ("unsure", "ignore", "ignored", "skip", "skipped", "unknown", "undecided", "unclear", "maybe")
+) | frozenset(("not sure", "can't tell", "unlabelled", "unlabeled", "pending", "todo", "?", "-"))
+_MOST_LABELS = 6
+# nearer to 0 or 1 than this a number is no class of its own
+_ROUNDED = 1e-9
+
+
+@dataclass(frozen=True)
+class OutcomeColumn:
+    """A column of outcomes, each distinct value read once."""
+
+    column: str
+    settings: TableSettings = field(default_factory=TableSettings)
+    # 1, 1.0 and True are equal and hash alike
+    _known: dict[tuple[type, Any], int | None] = field(default_factory=dict)
+
+    def read(self, value: Any) -> int | None:
+        """Return 0 or 1, −1 where there is none, None for what is no outcome."""
+        key = (type(value), value)
+        try:
+            return self._known[key] if key in self._known else self._keep(key)
+        except TypeError:
+            return None
+
+    def _keep(self, key: tuple[type, Any]) -> int | None:
+        return self._known.setdefault(key, self._outcome(key[1]))
+
+    def _outcome(self, value: Any) -> int | None:
+        number = number_of(value)
+        if number is not None and math.isnan(number):
+            return -1
+        word = word_of(value)
+        if word in _compared(self.settings.no_label):
+            return -1
+        if self.settings.threshold is not None:
+            finite = number is not None and math.isfinite(number)
+            return int(number >= self.settings.threshold) if finite and number is not None else None
+        if self.settings.success or self.settings.failure:
+            return self._named(word)
+        if isinstance(value, bool | np.bool_):
+            return None if self.contrary else int(value)
+        if (known := self._by_itself(word)) is not None:
+            return known
+        if number not in (0.0, 1.0) or self.contrary:
+            return None
+        exact = decimal.Decimal(value.strip()) if isinstance(value, str) else value
+        return int(number) if exact in (0, 1) else None
+
+    def _by_itself(self, word: str | float) -> int | None:
+        """Return what a word means under any column but one whose yes is a failure."""
+        doubtful = self.contrary and word in _YES_OR_NO
+        return None if doubtful or not isinstance(word, str) else _OUTCOMES.get(word)
+
+    def _named(self, word: str | float) -> int | None:
+        """Return the outcome of a value where successes or failures are named."""
+        success, failure = (
+            _compared(words) for words in (self.settings.success, self.settings.failure)
+        )
+        if word in success or word in failure:
+            return int(word in success)
+        rest = int(not success)
+        # a pass may be too little where better is named; where no is a success, yes is a failure
+        named = {self._by_itself(one) for one in success | failure}
+        opposite = self._by_itself(word) == 1 - rest and (1 in named) == (rest == 0)
+        return None if (success and failure) or opposite or word in _UNDECIDED else rest
+
+    @property
+    def plain(self) -> bool:
+        """Whether 0 and 1 mean what they mean in most tables."""
+        return not (self.contrary or self.settings.provenance().keys() - {"unlabelled", "ids"})
+
+    @property
+    def contrary(self) -> bool:
+        """Whether the column's name says that its yes is a failure."""
+        return means_failure(self.column)
+
+    @property
+    def found(self) -> set[int]:
+        """Return the outcomes that the values read so far have."""
+        return {outcome for outcome in self._known.values() if outcome in (0, 1)}
+
+    @property
+    def values(self) -> list[str]:
+        """Return the values read so far that are not missing, as messages quote them."""
+        return sorted({shown(key[1]) for key, outcome in self._known.items() if outcome != -1})
+
+    @property
+    def unknown(self) -> list[str]:
+        """Return the values read so far that are no outcomes, as messages quote them."""
+        return sorted({shown(key[1]) for key, outcome in self._known.items() if outcome is None})
+
+    @property
+    def rounded(self) -> bool:
+        """Whether all that are no outcomes are numbers which another reader would round to one."""
+        numbers = [number_of(key[1]) for key, outcome in self._known.items() if outcome is None]
+        return all(it is not None and min(abs(it), abs(it - 1)) < _ROUNDED for it in numbers)
+
+    @property
+    def words(self) -> list[str]:
+        """Return the words read so far that are outcomes, and numbers where outcomes are named."""
+        named = bool(self.settings.success or self.settings.failure)
+        texts = {
+            value.strip() if isinstance(value, str) else str(value)
+            for (kind, value), outcome in self._known.items()
+            if outcome in (0, 1) and (kind is str or named)
+        }
+        return sorted(text for text in texts if named or number_of(text) is None)
+
+    def require_named(self, path: Path | str, option: str = "--set") -> None:
+        """Refuse settings that name outcomes none of which are there: a slip of the pen."""
+        for name, other in (("success", 0), ("failure", 1)):
+            if (words := getattr(self.settings, name)) and self.found == {other}:
+                raise InputError(
+                    f"{path}, column {self.column!r} has no {' and no '.join(map(shown, words))}, "
+                    f"which {option} {name} names. Give values of the column."
+                )
+
+    def problem(self, option: str = "--set") -> tuple[str, dict[str, str]]:
+        """Say why a value read so far is no outcome, and which settings would settle it.
+
+        Parameters
+        ----------
+        option
+            How a setting is given: "--set" in a command.
+
+        Returns
+        -------
+        str
+            Two sentences about the first such value.
+        dict of str
+            Placeholders of the settings by their names.
+        """
+        value = next(key[1] for key, outcome in self._known.items() if outcome is None)
+        first, word, labels = shown(value), word_of(value), self.values
+        listed = ", ".join(labels[:_MOST_LABELS])
+        listed += f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
+        if self.settings.threshold is not None:
+            return f"{first} is no number to compare with the threshold. {_NOT_ONE}", {}
+        if word in _UNDECIDED:
+            said = f"Say that it stands for no label with {option} no_label={word}."
+            return f"{first} is not an outcome. {said}", {"no_label": str(word)}
+        for name, other in (("success", "failure"), ("failure", "success")):
+            if getattr(self.settings, name) and not getattr(self.settings, other):
+                return f"{first} means a {name} as well. Add it to {option} {name}.", {}
+        if self.settings.success:
+            return f"{first} is neither in success nor in failure. {_NOT_ONE}", {}
+        if self.contrary:
+            said = f"Say which of {listed} is a success with {option} success=VALUE."
+            return (
+                f"{first} under a name that means a failure can be read in two ways. {said}",
+                {"success": "VALUE"},
+            )
+        if self._scale():
+            said = f"Say from which number on a run is a success with {option} threshold=NUMBER."
+            return f"{first} is not an outcome. {said}", {"threshold": "NUMBER"}
+        said = f"{option} success=VALUE, or the failures with {option} failure=VALUE."
+        return (
+            f"{first} is not an outcome. Name the successes among {listed} with {said}",
+            {"success": "VALUE"},
+        )
+
+    def _scale(self) -> bool:
+        """Whether the values read so far are numbers of a scale."""
+        numbers = [number_of(key[1]) for key, outcome in self._known.items() if outcome != -1]
+        return all(number is not None and math.isfinite(number) for number in numbers)
+
+    def notes(self) -> list[str]:
+        """Say which words are successes."""
+        if self.settings.threshold is not None:
+            return [f"{self.column}: {self.settings.threshold:g} and more as 1, less as 0"]
+        named: dict[int, list[str]] = {1: [], 0: []}
+        for word in self.words:
+            named[self._outcome(word) or 0].append(word)
+        said = [
+            f"{', '.join(map(shown, words[:_MOST_LABELS]))} as {outcome}"
+            for outcome, words in named.items()
+            if words
+        ]
+        return [f"{self.column}: {' and '.join(said)}"] if said else []
+
+
+_NOT_ONE = "Correct it, or add it to no_label."
+
+
+def _compared(words: Collection[str]) -> set[str | float]:
+    return set(map(word_of, words))
+
+
+def means_failure(name: str) -> bool:
+    """Whether the name of a column or of a label says that its yes is a failure."""
+    return _CONTRARY.search(name.lower()) is not None
