@@ -9,7 +9,6 @@ import pandas as pd
 from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import GRID
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.deployment_record import DeploymentRecord, append_deployment
 from certify_assets.operations.labels import Label, append_labels
@@ -42,6 +41,7 @@ def deploy_by_hand(
     """Deploy the lexical judge with the certificates that decide, past every check."""
     chosen = _deciding(store, key or own_key(corpus, JUDGE))
     _, hashes, _ = JudgedCorpus(Corpus(store, corpus), JUDGE).calibration
+    grid = chosen[0].parameters["grid"]
     document: dict[str, object] = {
         "schema": "certify_assets/deployment/1",
         "corpus": corpus,
@@ -49,7 +49,7 @@ def deploy_by_hand(
         "alpha": {item.side: item.alpha for item in chosen},
         "certificates_key": key or own_key(corpus, JUDGE),
         "certificates": [item.sha256 for item in chosen],
-        "fingerprint": {**hashes, "prompt_sha256": "", "grid": str(GRID)},
+        "fingerprint": {**hashes, "prompt_sha256": "", "grid": str(grid)},
         "sampling": asdict(plan),
         "number": number,
         "time": time,

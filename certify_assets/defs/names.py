@@ -16,7 +16,7 @@ from certify_assets.evaluation.agent_folds import agent_folds_key
 from certify_assets.evaluation.comparison import MAIN_TABLE_KEY, comparison_key
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import judge_file
-from certify_assets.judges.specs import ALPHAS, DELTA, GRID, PROCEDURES, SIDES, JudgeSpec
+from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.operations import layout
 from certify_assets.research.certifiability import CERTIFIABILITY_KEY
 from certify_assets.research.real_scores import real_scores_key
@@ -109,7 +109,6 @@ CERTIFYING: Mapping[str, Any] = {
     "procedures": PROCEDURES,
     "alphas": ALPHAS,
     "delta": DELTA,
-    "grid": GRID,
     "sides": SIDES,
 }
 

@@ -34,7 +34,7 @@ from certify_assets.evaluation.spending import claim_certificate, read_spending
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import JudgeRecord, columns
-from certify_assets.judges.specs import DELTA, GRID, PROCEDURES, SIDES
+from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
@@ -196,7 +196,8 @@ def _test_sha256(judge: JudgedCorpus, cal: pd.DataFrame, candidates: int, pool: 
     """Hash what a test on CAL depends on, whatever its budgets: the same again spends nothing."""
     scores, outcomes, tasks = columns(cal)
     rows = zip(tasks.tolist(), _digits(scores), outcomes.tolist(), strict=True)
-    about = {"rows": [list(row) for row in rows], "grid": judge.corpus.config.grid or GRID}
+    grid = judge.corpus.config.thresholds(PROCEDURES[0])
+    about = {"rows": [list(row) for row in rows], "grid": grid}
     if pool is not None:
         # the same rows with another pool are another test
         sizes = zip(pool.tasks.tolist(), _digits(pool.scores), strict=True)

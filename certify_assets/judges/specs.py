@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 ALPHAS = (0.1, 0.2)
 DELTA = 0.05
-GRID = 40
 SIDES = ("reject", "release")
 # the first one decides; the others are stored next to it, for comparison
 PROCEDURES = ("pseudo_task", "guarded_taskboot", "taskboot", "naive")

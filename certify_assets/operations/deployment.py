@@ -14,7 +14,7 @@ from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.certification import deciding_sides, load_certificates
 from certify_assets.evaluation.ledger import ledger_violations
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import GRID
+from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.decisions import BatchRecord, Refusal, decide_batch
 from certify_assets.operations.deployment_record import (
@@ -270,7 +270,8 @@ def judge_fingerprint(judge: JudgedCorpus) -> dict[str, str]:
             f"restore them, or materialize judges/{judge}/model again."
         )
     prompt = judge.family.prompt_sha256(judge, record)
-    return {**hashes, "prompt_sha256": prompt, "grid": str(judge.corpus.config.grid or GRID)}
+    grid = judge.corpus.config.thresholds(PROCEDURES[0])
+    return {**hashes, "prompt_sha256": prompt, "grid": str(grid)}
 
 
 def deployment_fault(
