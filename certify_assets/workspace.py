@@ -185,18 +185,21 @@ class WorkspaceJudge(JudgedCorpus):
         batch_only: bool = False,
         accept_resplit: bool = False,
         accept_choice: bool = False,
+        accept_relabelled: bool = False,
     ) -> DeploymentRecord:
         """Let this judge decide the batches of the corpus from now on.
 
         With `batch_only` it may certify nothing; every batch waits for a certificate of its own.
         Runs that were first certified under another split need `accept_resplit`, a judge that was
-        chosen among several by certificates that do not pay for it `accept_choice`.
+        chosen among several by certificates that do not pay for it `accept_choice`. Labels or runs
+        that were changed after a certificate was seen need `accept_relabelled`.
 
         Raises
         ------
         GateClosedError
             If nothing is certified at the budget, the audit failed, an alarm was raised, the runs
-            were first certified under another split, or certificates chose the judge unpaid.
+            were first certified under another split, certificates chose the judge unpaid, or labels
+            or runs were changed after a certificate was seen.
         """
         from certify_assets.operations.rollout import deploy
 
@@ -207,4 +210,5 @@ class WorkspaceJudge(JudgedCorpus):
             batch_only=batch_only,
             accept_resplit=accept_resplit,
             accept_choice=accept_choice,
+            accept_relabelled=accept_relabelled,
         )

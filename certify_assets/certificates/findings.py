@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -32,6 +32,19 @@ _REVERSED = 0.99
 _FEWEST_REVERSED = 10
 #: from this ratio on, wrong tasks that are larger than others have been seen to break every guard
 _LARGE_RATIO = 5.0
+
+
+#: what a provenance says that is a finding
+_STATED = ("relabelled_after_certificate",)
+
+
+def stated_findings(provenance: Mapping[str, str] | None) -> list[dict[str, str]]:
+    """Return the findings that the provenance of a certificate holds."""
+    return [
+        {"code": code, "message": (provenance or {})[code]}
+        for code in _STATED
+        if code in (provenance or {})
+    ]
 
 
 def certificate_findings(

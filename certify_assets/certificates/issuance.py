@@ -11,7 +11,7 @@ from certify_assets._version import __version__
 from certify_assets.certificates.certificate import Certificate, Parameters
 from certify_assets.certificates.clustering import kish_effective_tasks, summarise_clusters
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
-from certify_assets.certificates.findings import certificate_findings
+from certify_assets.certificates.findings import certificate_findings, stated_findings
 from certify_assets.certificates.inputs import Inputs, Observations, observe, repeated_rows
 from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import DEFAULT, RARE
@@ -180,13 +180,11 @@ def issue(
             *_pseudo_task_assumptions(evaluation, pool),
         ),
         promise=_promise(evaluation, settings),
-        findings=certificate_findings(
-            observations,
-            evaluation,
-            settings,
-            pool,
-            pilot=pilot,
-            repeats=repeats,
+        findings=(
+            *stated_findings(provenance),
+            *certificate_findings(
+                observations, evaluation, settings, pool, pilot=pilot, repeats=repeats
+            ),
         ),
         candidates=int(settings.candidates),
         selection=selection,

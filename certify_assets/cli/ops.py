@@ -32,7 +32,7 @@ from certify_assets.cli.output import (
     write_text,
 )
 from certify_assets.cli.progress import steps
-from certify_assets.cli.recertify import recertify
+from certify_assets.cli.recertify import accept_relabelled_option, recertify
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.judges.judged import JudgedCorpus
@@ -91,6 +91,7 @@ ops.add_command(recertify)
     is_flag=True,
     help="Deploy although the judge was chosen by certificates that do not pay for the choice.",
 )
+@accept_relabelled_option
 @click.option(
     "--audit-rate",
     type=SHARE,
@@ -119,6 +120,7 @@ def deploy(
     batch_only: bool,
     accept_resplit: bool,
     accept_choice: bool,
+    accept_relabelled: bool,
     as_json: bool,
     **plan: Any,
 ) -> None:
@@ -143,6 +145,7 @@ def deploy(
             batch_only=batch_only,
             accept_resplit=accept_resplit,
             accept_choice=accept_choice,
+            accept_relabelled=accept_relabelled,
             checked=lambda: advance(_DEPLOY_STEPS[0]),
         )
         advance(_DEPLOY_STEPS[1])

@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from certify_assets.operations.recertification_record import RecertificationRecord
 
 
+accept_relabelled_option = click.option(
+    "--accept-relabelled",
+    is_flag=True,
+    help="Deploy although labels or runs were changed after a certificate was seen.",
+)
+
+
 @click.command()
 @click.argument("corpus")
 @click.option("--judge", help="Judge to recertify. [default: the one that is deployed]")
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Let what is certified decide from now on, at the budgets of the deployment.",
 )
+@accept_relabelled_option
 @click.option(
     "--schedule",
     type=click.Choice(["planned", "inverse_square"]),
@@ -68,6 +76,7 @@ def recertify(
     judge: str | None,
     dry_run: bool,
     deploys: bool,
+    accept_relabelled: bool,
     schedule: str | None,
     reason: str,
     at_least: int | None,
@@ -98,7 +107,15 @@ def recertify(
         emit_json(asdict(preview)) if as_json else _show_preview(preview)
         return
     with corpus.writing("ops recertify"):
-        code = _recertify(judged, declared, reason, at_least, deploys=deploys, as_json=as_json)
+        code = _recertify(
+            judged,
+            declared,
+            reason,
+            at_least,
+            deploys=deploys,
+            accept_relabelled=accept_relabelled,
+            as_json=as_json,
+        )
     ctx.exit(code)
 
 
@@ -119,6 +136,7 @@ def _recertify(
     at_least: int | None,
     *,
     deploys: bool,
+    accept_relabelled: bool,
     as_json: bool,
 ) -> int:
     from certify_assets.cli.launching import report_stored
@@ -131,7 +149,7 @@ def _recertify(
     if record is not None:
         report_stored(judge.corpus, "ops recertify", "operations/recertification")
         if deploys:
-            deployed = promote(judge.corpus, record).number
+            deployed = promote(judge.corpus, record, accept_relabelled=accept_relabelled).number
             report_stored(judge.corpus, "ops recertify --deploy", "operations/deployment")
     if as_json:
         emit_json(

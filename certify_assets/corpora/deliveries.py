@@ -315,6 +315,19 @@ def relabelled(before: pd.DataFrame, after: pd.DataFrame) -> list[str]:
     return found
 
 
+def left_out(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs of `before` that `after` has neither by their texts nor by their id."""
+    new, names = _Runs(after), set(after["trajectory_id"])
+    spare = {run: new.count(run) for run in new.labels}
+    gone = []
+    columns = (before[column] for column in ("trajectory_id", "task_id", "content"))
+    for place, (name, *run) in enumerate(zip(*columns, strict=True)):
+        spare[tuple(run)] = spare.get(tuple(run), 0) - 1
+        if spare[tuple(run)] < 0 and name not in names:
+            gone.append(place)
+    return before.iloc[gone]
+
+
 def _plain(column: pd.Series[Any]) -> list[int | None]:
     return list(column.astype(object).where(column.notna(), None))
 

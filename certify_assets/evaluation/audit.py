@@ -26,6 +26,7 @@ from certify_assets.evaluation.ledger import (
     require_in_ledger,
 )
 from certify_assets.evaluation.left_out_agents import stored_left_out_agents
+from certify_assets.evaluation.relabelling import RELABELLED
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
@@ -202,7 +203,8 @@ class JudgeOverview(TypedDict):
     certified_on: str
     pseudo_labels: str | None
     why_nothing: list[str]
-    # agent_shift: agents that, left out, are above the budget; empty until asset or page is made
+    # relabelled_after_certificate, and agent_shift once asset or page is made: agents that, left
+    # out, are above the budget
     findings: list[dict[str, str]]
     page: str
 
@@ -256,6 +258,8 @@ def judge_overview(judge: JudgedCorpus) -> JudgeOverview:
     deciding = deciding_certificates(judge)
     provenance, left_out = deciding[0].provenance, stored_left_out_agents(judge)
     sides = deciding_sides(deciding)
+    stated = [item for item in deciding[0].findings if item["code"] == RELABELLED]
+    shifts = [] if left_out is None else left_out.findings
     return {
         "judge": judge.name,
         "certificates": [_cell(item, audits.get((item.side, item.alpha))) for item in deciding],
@@ -265,7 +269,7 @@ def judge_overview(judge: JudgedCorpus) -> JudgeOverview:
         "certified_on": str(provenance["split"]),
         "pseudo_labels": provenance.get("pseudo_labels"),
         "why_nothing": why_nothing(judge),
-        "findings": [] if left_out is None else [dict(item) for item in left_out.findings],
+        "findings": [dict(item) for item in (*stated, *shifts)],
         "page": judge.store.locate(judge.key("page.html")),
     }
 

@@ -30,6 +30,7 @@ from certify_assets.evaluation.pool import (
     store_pool,
     takes_pool,
 )
+from certify_assets.evaluation.relabelling import relabelling_finding
 from certify_assets.evaluation.spending import claim_certificate, read_spending
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
@@ -76,7 +77,7 @@ def certify_judge(
     }
     if leak is not None:
         provenance["accepted_structural_leak"] = leak
-    provenance |= judge.family.provenance(adapter)
+    provenance |= judge.family.provenance(adapter) | relabelling_finding(judge)
     scores, outcomes, tasks = columns(cal)
     pool, of_pool = None, dict[str, str]()
     if any(map(takes_pool, procedures)):

@@ -35,6 +35,7 @@ from certify_assets.corpora.deliveries import same_runs
 from certify_assets.errors import CertifyError, InputError, LedgerError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.journal import Journal, LineFormat, heads_key
+from certify_assets.storage.snapshot import remembered
 from certify_assets.storage.store import Store
 
 READ_KINDS = ("first", "reused", "replay", "changed", "unregistered")
@@ -404,7 +405,7 @@ def certified_splits(corpus: Corpus) -> CertifiedSplits:
         design: (found.time, corpus.name) for design, found in own.items()
     }
     others = []
-    for other, versions in _of_the_same_runs(corpus):
+    for other, versions in corpora_of_the_same_runs(corpus):
         theirs = _designs(other, versions)
         if theirs:
             others.append(other.name)
@@ -436,7 +437,7 @@ def certified_judges(corpus: Corpus) -> CertifiedJudges:
     # registrations outlast what was certified, so that a judge that was removed counts
     own = _designs(corpus)
     found = list(_of_split(corpus, [*own.values()][-1].manifests)) if own else []
-    for other, versions in _of_the_same_runs(corpus):
+    for other, versions in corpora_of_the_same_runs(corpus):
         found += _of_split(other, manifests_as(corpus, other.name), versions)
     judges = {name for item in found for name in (item.plan or {}).get("judges", {})}
     # the name counts that was there first: a later one may come from looking at certificates
@@ -462,6 +463,17 @@ class _Design(NamedTuple):
 
     time: str
     manifests: frozenset[str]
+
+
+def certified_versions(corpus: Corpus) -> dict[int, str]:
+    """Return the versions of a corpus that were certified, with the time of the first time."""
+    found: dict[int, str] = {}
+    for registration in LedgerStatus.of(corpus).registrations:
+        plan = registration.plan or {}
+        # registrations of studies have no manifest
+        if {"version", "manifest_sha256"} <= plan.keys():
+            found.setdefault(plan["version"], registration.time)
+    return found
 
 
 def _designs(
@@ -505,11 +517,13 @@ def manifests_as(corpus: Corpus, name: str) -> set[str]:
     return found
 
 
-def _of_the_same_runs(corpus: Corpus) -> Iterator[tuple[Corpus, set[int]]]:
+@remembered
+def corpora_of_the_same_runs(corpus: Corpus) -> list[tuple[Corpus, set[int]]]:
     """Return other corpora with those of their versions that hold the same runs."""
     own = corpus.deliveries.last_runs()
+    found: list[tuple[Corpus, set[int]]] = []
     if own is None:
-        return
+        return found
     for entry in corpus.store.names("ledger"):
         name = entry.removesuffix(_VERSIONS)
         if name in (entry, corpus.name):
@@ -524,4 +538,5 @@ def _of_the_same_runs(corpus: Corpus) -> Iterator[tuple[Corpus, set[int]]]:
                 if same_runs(own, other.deliveries.runs(version)) >= max(SHARED * len(own), 1)
             }
             if versions:
-                yield other, versions
+                found.append((other, versions))
+    return found

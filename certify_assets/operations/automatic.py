@@ -33,6 +33,7 @@ from certify_assets.operations.rollout import (
     choice_accepted,
     complete_deployment,
     deploy,
+    relabelling_accepted,
     require_sound,
     resplit_accepted,
 )
@@ -131,6 +132,7 @@ def _decided(
             policy=made.policy,
             accept_resplit=resplit_accepted(now),
             accept_choice=choice_accepted(now),
+            accept_relabelled=relabelling_accepted(now, found.judge, found.key),
         )
     except CertifyError as error:
         return replace(made, reason=str(error))

@@ -130,7 +130,8 @@ def corrected_labels(judge: JudgedCorpus) -> str:
     splits = " and ".join(split.upper() for split in judge.calibration_splits)
     return (
         f"{len(other)} runs of {splits}, for example {other[0]!r}, have other labels now than when "
-        f"{judge} was certified on {corpus}; certify and audit it, then deploy it again."
+        f"{judge} was certified on {corpus}; certify and audit it, then deploy it with "
+        "--accept-relabelled."
     )
 
 

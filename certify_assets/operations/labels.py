@@ -194,6 +194,22 @@ def resolve_labels(labels: Iterable[Label]) -> Mapping[str, Resolved]:
     }
 
 
+def overruled(labels: Iterable[Label]) -> dict[str, int]:
+    """Return the outcomes of runs whose reviewers replaced or withdrew what they first said."""
+    # a run that further reviewers outvote has the same outcome in whatever order they speak
+    said = list(labels)
+    first: dict[tuple[str, str], Label] = {}
+    for label in said:
+        if label.outcome is not None:
+            first.setdefault((label.trajectory_id, label.reviewer), label)
+    before = resolve_labels(first.values())
+    return {
+        name: now.outcome
+        for name, now in resolve_labels(said).items()
+        if now.outcome is not None and now.outcome != before[name].outcome
+    }
+
+
 def _majority(votes: Mapping[str, int]) -> int | None:
     successes, failures = sum(votes.values()), len(votes) - sum(votes.values())
     return None if successes == failures else int(successes > failures)

@@ -18,6 +18,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, GateClosedError, InputError
 from certify_assets.evaluation.certification import paid_candidates, require_paid
 from certify_assets.evaluation.pool import JUDGE, StoredPool, gather_pool, pool_part, takes_pool
+from certify_assets.evaluation.relabelling import relabelling_finding
 from certify_assets.evaluation.spending import (
     Claim,
     Schedule,
@@ -39,7 +40,7 @@ from certify_assets.operations.audit_sample import (
 )
 from certify_assets.operations.deployment import corrected_labels
 from certify_assets.operations.deployment_record import stored_deployment
-from certify_assets.operations.labels import anchor_labels
+from certify_assets.operations.labels import anchor_labels, overruled, read_labels
 from certify_assets.operations.layout import (
     batch_runs,
     load_decisions,
@@ -52,6 +53,7 @@ from certify_assets.operations.monitoring import stream_source
 from certify_assets.operations.recertification_record import (
     CERTIFICATES,
     DOCUMENT,
+    OVERRULED,
     POOL,
     SCHEMA,
     SCORES,
@@ -90,6 +92,7 @@ class Plan:
     grid: int
     selection: str
     inputs_sha256: str  # of table, hashes, candidates, budgets and procedure
+    relabelled: Mapping[str, str]  # finding on rows of its splits, as `relabelling_finding`
 
 
 def plan_recertification(judge: JudgedCorpus) -> Plan:
@@ -131,6 +134,7 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         grid=grid,
         selection=adapter.selection_rule,
         inputs_sha256=sha256_bytes(canonical_json(about)),
+        relabelled=relabelling_finding(judge),
     )
 
 
@@ -271,7 +275,7 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
         left_out=dict(counted.left_out),
         open_share=counted.open_share,
         came_again=counted.came_again,
-        findings=tuple(_findings(counted, sides)),
+        findings=(*_overruled(corpus, plan, sides), *_findings(counted, sides)),
         labels=LabelPrefix(source.labels, source.labels_sha256),
         batches=source.batches,
     )
@@ -299,6 +303,7 @@ def _provenance(
         "labels_sha256": source.labels_sha256,
         "decisions_sha256": sha256_bytes(canonical_json(source.batches)),
         "delta_schedule": "" if spending.schedule is None else spending.schedule.words(),
+        **plan.relabelled,
     }
 
 
@@ -353,6 +358,25 @@ def _side(certificate: Certificate, plan: Plan) -> CertifiedSide:
         audit_sample=asdict(measured),
         worst_error=(certificate.errors + inside) / covered if covered else None,
     )
+
+
+def _overruled(corpus: Corpus, plan: Plan, sides: Sequence[CertifiedSide]) -> list[dict[str, str]]:
+    """Say how many labels of the audit sample were replaced by what the judge says."""
+    replaced = overruled(read_labels(corpus))
+    rows = plan.table[plan.table["trajectory_id"].isin(replaced)]
+    agrees = np.zeros(len(rows), dtype=bool)
+    for side in sides:
+        if side.threshold is not None:
+            reject = side.side == "reject"
+            score = rows["score"] <= side.threshold if reject else rows["score"] >= side.threshold
+            agrees |= (score & (rows["outcome"] != reject)).to_numpy(bool)
+    if not agrees.any():
+        return []
+    text = (
+        f"{len(rows)} labels of the audit sample were replaced by their reviewers after the judge "
+        f"had decided; {int(agrees.sum())} of them agree with these certificates only now."
+    )
+    return [{"code": OVERRULED, "message": text}]
 
 
 def _findings(counted: CountedTasks, sides: Sequence[CertifiedSide]) -> list[dict[str, str]]:

@@ -25,6 +25,8 @@ DOCUMENT: Final = "recertification.json"
 SCORES: Final = "scores.parquet"
 CERTIFICATES: Final = "certificates.json"
 POOL: Final = "pool.json"
+#: finding of labels that reviewers replaced by what the judge says
+OVERRULED: Final = "overruled"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from certify_assets.errors import GateClosedError, InputError, StaleCertificateE
 from certify_assets.evaluation.certification import certificate_of
 from certify_assets.evaluation.judge_summary import judge_summary
 from certify_assets.evaluation.ledger import CertifiedSplits, certified_judges, certified_splits
+from certify_assets.evaluation.relabelling import relabelling_finding
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES, SIDES
@@ -33,9 +34,20 @@ from certify_assets.operations.deployment_record import (
     stored_deployment,
 )
 from certify_assets.operations.labels import anchor_labels
-from certify_assets.operations.layout import certificate_key, deployment_key, kept_key, own_key
+from certify_assets.operations.layout import (
+    certificate_key,
+    deployment_key,
+    kept_key,
+    own_key,
+    recertification_number,
+)
 from certify_assets.operations.monitoring import label_alarm
-from certify_assets.operations.recertification_record import CertifiedSide, RecertificationRecord
+from certify_assets.operations.recertification_record import (
+    OVERRULED,
+    CertifiedSide,
+    RecertificationRecord,
+    load_recertification,
+)
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.served_model import MODEL_FOLDER, log_model
 from certify_assets.storage.tracking import Record, Tracker
@@ -49,6 +61,8 @@ MOST_OPEN: Final = 0.5
 ALIAS: Final = "deployed"
 #: finding of a deployment of runs that were first certified under another split
 RESPLIT_ACCEPTED: Final = "resplit_accepted"
+#: finding of a deployment whose changed labels a user accepted
+RELABELLING_ACCEPTED: Final = "relabelling_accepted"
 #: finding of a deployment of a judge that unpaid certificates chose
 CHOSEN: Final = "chosen_among_judges"
 
@@ -63,6 +77,7 @@ def deploy(
     batch_only: bool = False,
     accept_resplit: bool = False,
     accept_choice: bool = False,
+    accept_relabelled: bool = False,
     track: bool = True,
     checked: Callable[[], None] = lambda: None,
 ) -> DeploymentRecord:
@@ -72,6 +87,7 @@ def deploy(
     batch waits for one of its own. Runs that were certified under another split before are refused
     unless `accept_resplit` is given, and a judge that was chosen among others by certificates that
     do not pay for it unless `accept_choice` is; a finding of the deployment says so either way.
+    Labels or runs that were changed after a certificate was seen need `accept_relabelled`.
     """
     # Without budgets the strictest decide, without a sampling plan the last one, and without a key
     # the certificates on CAL. An error of MLflow is stored in the document. `policy` is that of the
@@ -99,6 +115,13 @@ def deploy(
             "with --accept-choice; for later corpora name the judge (--judge) or say how many are "
             "compared (--set judges_compared=N) when they are imported."
         )
+    changed = _changed_labels(judge, key) if chosen else []
+    if changed and not accept_relabelled:
+        raise GateClosedError(
+            f"{judge} is not deployed on {corpus}: {' '.join(item['message'] for item in changed)} "
+            "If the change was made without a look at the judge's decisions, accept it with "
+            "--accept-relabelled; else restore the earlier runs and labels."
+        )
     record = DeploymentRecord(
         corpus=corpus.name,
         judge=judge.name,
@@ -109,7 +132,9 @@ def deploy(
         sampling=sampling or plan_before(corpus),
         number=0,
         time=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        findings=tuple(_findings(choice, chosen, splits, corpus)) if chosen else (),
+        findings=(*_findings(choice, chosen, splits, corpus), *_accepted(changed))
+        if chosen
+        else (),
         policy=policy,
         batch_alpha=batch_alpha,
         kept=corpus.kept.rpartition("/")[2],
@@ -216,11 +241,16 @@ def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRe
         batch_only=earlier.batch_only,
         accept_resplit=resplit_accepted(earlier),
         accept_choice=choice_accepted(earlier),
+        accept_relabelled=relabelling_accepted(
+            earlier, earlier.judge_on(corpus), earlier.certificates_key
+        ),
         track=track,
     )
 
 
-def promote(corpus: Corpus, document: RecertificationRecord) -> DeploymentRecord:
+def promote(
+    corpus: Corpus, document: RecertificationRecord, *, accept_relabelled: bool = False
+) -> DeploymentRecord:
     """Deploy a recertification at the current budgets; return the deployment if it is in use."""
     now = load_deployment(corpus)
     same_judge = now is not None and now.judge == document.judge
@@ -249,7 +279,30 @@ def promote(corpus: Corpus, document: RecertificationRecord) -> DeploymentRecord
         certificates_key=document.certificates_key,
         accept_resplit=now is not None and resplit_accepted(now),
         accept_choice=now is not None and same_judge and choice_accepted(now),
+        accept_relabelled=accept_relabelled
+        or (now is not None and relabelling_accepted(now, judge, document.certificates_key)),
     )
+
+
+def relabelling_accepted(record: DeploymentRecord, judge: JudgedCorpus, key: str) -> bool:
+    """Whether a user accepted, with a deployment, all changed labels of certificates."""
+    # a later change is another one
+    accepted = any(item["code"] == RELABELLING_ACCEPTED for item in record.findings)
+    return accepted and all(item in record.findings for item in _changed_labels(judge, key))
+
+
+def _changed_labels(judge: JudgedCorpus, key: str) -> list[dict[str, str]]:
+    """Return the findings on labels and runs that were changed after a certificate was seen."""
+    found = [{"code": code, "message": text} for code, text in relabelling_finding(judge).items()]
+    if number := recertification_number(judge.corpus.name, key):
+        findings = load_recertification(judge.corpus, number).findings
+        found += [dict(item) for item in findings if item["code"] == OVERRULED]
+    return found
+
+
+def _accepted(changed: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    text = "Accepted when it was deployed: labels or runs were changed after a certificate."
+    return [*changed, {"code": RELABELLING_ACCEPTED, "message": text}] if changed else []
 
 
 def resplit_accepted(record: DeploymentRecord) -> bool:

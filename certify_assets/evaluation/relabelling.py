@@ -1,0 +1,161 @@
+"""Labels and runs that were changed or left out after a certificate was seen."""
+
+# A share of δ pays for looking again at what is delivered. It does not pay for a choice by outcome:
+# whoever corrects labels only where the judge errs, or leaves such runs out, certifies nearly any
+# judge. An honest correction looks the same, so it is counted and said, and a user accepts it.
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from certify_assets.corpora.deliveries import left_out, relabelled
+from certify_assets.evaluation.ledger import certified_versions, corpora_of_the_same_runs
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.specs import PROCEDURES
+from certify_assets.storage.snapshot import remembered
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: finding of certificates and deployments
+RELABELLED: Final = "relabelled_after_certificate"
+_UNASSIGNED: Final = "no split"
+
+
+@dataclass(frozen=True)
+class Relabelling:
+    """What became of runs that certify or audit a judge since they were first certified."""
+
+    labels: Mapping[str, int]  # runs with another label, or without one, by split
+    runs: Mapping[str, int]  # runs that are left out, by split
+    tasks: int  # tasks of which no run is left
+    changed: tuple[str, ...]  # ids of the runs in `labels`
+
+    @property
+    def sentence(self) -> str:
+        """Say what changed; empty where nothing did."""
+        said = [
+            f"{sum(counts.values())} {what} ({', '.join(map(_counted, sorted(counts.items())))})"
+            for counts, what in ((self.labels, "labels changed"), (self.runs, "runs were left out"))
+            if counts
+        ]
+        if self.tasks:
+            said.append(f"{self.tasks} tasks were left out")
+        return f"After these runs were first certified, {', '.join(said)}." if said else ""
+
+
+def _counted(item: tuple[str, int]) -> str:
+    return f"{item[0].upper()} {item[1]}"
+
+
+@remembered
+def relabelling(judge: JudgedCorpus) -> Relabelling:
+    """Compare the runs that certify or audit a judge with the same runs as first certified."""
+    import pandas as pd
+
+    corpus, splits = judge.corpus, (*judge.calibration_splits, "test", _UNASSIGNED)
+    assigned = corpus.stored_manifest.assignment_so_far
+    own, others = _first_certified(judge)
+    if own.empty and others.empty:
+        return Relabelling({}, {}, 0, ())
+    # tasks that another seed or profile left out are in no split
+    own, others = (
+        table.assign(split=table["task_id"].map(lambda task: assigned.get(task, _UNASSIGNED)))
+        for table in (own, others)
+    )
+    own, others = (table[table["split"].isin(splits)] for table in (own, others))
+    now = corpus.runs
+    gone = left_out(own, now)
+    changed = pd.concat(
+        table[table["trajectory_id"].isin(relabelled(table, now))] for table in (own, others)
+    )
+    return Relabelling(
+        dict(Counter(changed["split"])),
+        dict(Counter(gone["split"])),
+        len({*gone["task_id"]} - {*now["task_id"]}),
+        tuple(changed["trajectory_id"]),
+    )
+
+
+def _first_certified(judge: JudgedCorpus) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return labelled runs as they were first certified, here and in other corpora."""
+    corpus = judge.corpus
+    deliveries, certified = corpus.deliveries.read(), certified_versions(corpus)
+    same = [
+        item.number for item in deliveries if item.trajectories_sha256 == corpus.trajectories_sha256
+    ]
+    # runs that are delivered again as they were certified come before whatever was seen since
+    number = min((item for item in same if item in certified), default=max(same, default=0))
+    earlier = [item for item in deliveries if item.number < number and item.number in certified]
+    since = [item.changes for item in deliveries if earlier and earlier[0].number < item.number]
+    own = corpus.runs.iloc[:0]
+    if any(item is None or item.changed_labels or item.gone_runs for item in since):
+        for item in earlier:
+            own = _extended(own, corpus.deliveries.runs(item))
+    others, contents = own.iloc[:0], set(corpus.runs["content"])
+    for other, versions in corpora_of_the_same_runs(corpus):
+        times = certified_versions(other)
+        for item in other.deliveries.read():
+            # "~" comes after every time
+            if item.number in versions and times.get(item.number, "~") < certified.get(number, "~"):
+                table = other.deliveries.runs(item)
+                others = _extended(others, table[table["content"].isin(contents)])
+    return own, others
+
+
+def _extended(known: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """Add the labelled runs that are not known yet."""
+    import pandas as pd
+
+    new = table["outcome"].notna() & ~table["content"].isin(set(known["content"]))
+    return pd.concat([known, table[new]], ignore_index=True)
+
+
+def relabelling_finding(judge: JudgedCorpus) -> dict[str, str]:
+    """Return the finding by its code; empty where nothing changed."""
+    found = relabelling(judge)
+    if not found.sentence:
+        return {}
+    return {RELABELLED: _stated(judge, found.sentence) or found.sentence + _direction(judge, found)}
+
+
+def _stated(judge: JudgedCorpus, sentence: str) -> str:
+    """Return what the stored certificates say, where they are of the same runs."""
+    for item in judge.read("certificates.json").get("certificates", []):
+        provenance = item["provenance"]
+        said: str = provenance.get(RELABELLED, "")
+        same = provenance["trajectories_sha256"] == judge.corpus.trajectories_sha256
+        if same and said.startswith(sentence):
+            return said
+    return ""
+
+
+def _direction(judge: JudgedCorpus, found: Relabelling) -> str:
+    """Say how many changed labels agree with the earlier certificates; empty if not known."""
+    adapter = judge.stored_artifact.adapter_sha256
+    limits = [
+        (item["side"] == "release", item["threshold"])
+        for item in judge.read("certificates.json").get("certificates", [])
+        if item["procedure"] == PROCEDURES[0]
+        and item["certified"]
+        and item["provenance"]["adapter_sha256"] == adapter
+    ]
+    table = judge.score_table().set_index("trajectory_id")["score"].dropna()
+    outcomes = judge.corpus.runs.set_index("trajectory_id")["outcome"].dropna()
+    names = [name for name in found.changed if name in table.index and name in outcomes.index]
+    decided = {
+        name: success
+        for name in names
+        for success, limit in limits
+        if (table[name] >= limit if success else table[name] <= limit)
+    }
+    if not decided:
+        return ""
+    agree = sum(int(outcomes[name]) == success for name, success in decided.items())
+    return (
+        f" The judge had decided {len(decided)} of the runs with changed labels; {agree} of the "
+        "labels now agree with it."
+    )
