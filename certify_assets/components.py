@@ -67,6 +67,9 @@ class DeclaredCorpus(dg.Resolvable, dg.Model):
     accept_structural_leak: str | None = pydantic.Field(
         None, description=_ABOUT["accept_structural_leak"]
     )
+    accept_shared_tasks: str | None = pydantic.Field(
+        None, description=_ABOUT["accept_shared_tasks"]
+    )
     canary_lift: float = pydantic.Field(0.25, description=_ABOUT["canary_lift"])
     domain: str = pydantic.Field("", description=_ABOUT["domain"])
     new_agents: Literal["review", "batch_certificate", "accept"] = pydantic.Field(

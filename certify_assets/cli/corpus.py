@@ -129,7 +129,7 @@ def import_(
         imported, summary, profile = _imported(store, config, given, add=add, replace=replace)
         say(add_partitions(store, [name]))
         report_stored(imported, "corpus import", "corpora/trajectories")
-    version = imported.version
+    version, overlap = imported.version, imported.task_overlap()
     figures = {
         "domain": str(imported.domain),
         **{name: getattr(profile, name) for name in _IMPORTED},
@@ -139,6 +139,7 @@ def import_(
         "version": version.number,
         **figures,
         "gates": [asdict(gate) for gate in profile.gates],
+        "overlap": asdict(overlap),
         "files": len(summary.files),
         "notes": summary.notes,
         "label_facts": summary.label_facts,
@@ -162,6 +163,8 @@ def import_(
             "be judged or certified."
         )
         return
+    for sentence in overlap.sentences:
+        show_line(sentence)
     # TEST audits and certifies nothing: its gate says nothing that a user could act on here
     for gate in profile.gates:
         if gate.split != "test":

@@ -86,6 +86,13 @@ class CorpusConfig:
     accept_structural_leak: Annotated[
         str | None, _field("Reason for accepting a structural leak; every certificate carries it.")
     ] = None
+    accept_shared_tasks: Annotated[
+        str | None,
+        _field(
+            "Reason why tasks that share instructions or runs are separate tasks; every "
+            "certificate carries it."
+        ),
+    ] = None
     leak_thresholds: Annotated[
         Mapping[str, Any],
         _field(

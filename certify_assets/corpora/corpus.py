@@ -42,7 +42,7 @@ from certify_assets.corpora.splits import (
     verify_manifest,
     without_test,
 )
-from certify_assets.errors import InputError, LeakError, ManifestError
+from certify_assets.errors import InputError, IntegrityError, LeakError, ManifestError
 from certify_assets.files import stored_as
 from certify_assets.storage.lease import holding
 from certify_assets.storage.snapshot import Snapshot, remembered
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.formats import ImportedCorpus, ImportFacts
     from certify_assets.corpora.formats.gathering import Gathered
     from certify_assets.corpora.leakage import LeakChecks
-    from certify_assets.corpora.profile import CorpusProfile
+    from certify_assets.corpora.profile import CorpusProfile, TaskOverlap
     from certify_assets.corpora.quality import QualityReport
     from certify_assets.corpora.rendering import Outline
     from certify_assets.storage.store import Store
@@ -480,6 +480,23 @@ class Corpus:
         if not checks.passed:
             raise LeakError(self._leak_sentence(checks))
         return f"{checks.leaks}; accepted: {checks.accepted}" if checks.over else None
+
+    def task_overlap(self) -> TaskOverlap:
+        """Compare the tasks of the corpus with one another."""
+        from certify_assets.corpora.profile import TaskOverlap
+
+        return TaskOverlap.of(self.runs)
+
+    def require_separate_tasks(self) -> str | None:
+        """Refuse a corpus that counts tasks twice; return the finding where that was accepted."""
+        found = " ".join(self.task_overlap().sentences)
+        accepted = self.config.accept_shared_tasks
+        if found and not accepted:
+            raise IntegrityError(
+                f"{self} cannot be certified: {found} Or say why the tasks are separate: "
+                "certify corpus import … --replace --set accept_shared_tasks=REASON"
+            )
+        return f"{found} Accepted: {accepted}" if found else None
 
     @property
     def obstacle(self) -> str:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _ALPHAS = (0.1, 0.2)
 _DELTA = 0.05
+#: share of tasks or runs that may be counted twice before the corpus is stopped
+_MOST_SHARED = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,45 @@ class CorpusProfile:
     def from_dict(cls, document: Mapping[str, Any]) -> CorpusProfile:
         """Read a stored profile; keys of other documents are passed over."""
         return stored_as(cls, document)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOverlap:
+    """What tasks of a corpus have in common, so that they may be one task under several ids."""
+
+    # tasks that have an instruction, and how many sets of instructions they have
+    tasks: int
+    instructions: int
+    # runs with text, and those that repeat a run of an earlier task in text and outcome
+    runs: int
+    copies: int
+
+    @classmethod
+    def of(cls, runs: pd.DataFrame) -> TaskOverlap:
+        """Compare the tasks of a table of runs, as `deliveries.run_table` makes it."""
+        named = runs[runs["instruction"] != ""]
+        sets = [frozenset(texts) for _, texts in named.groupby("task_id")["instruction"]]
+        read = runs[runs["letters"] != ""]
+        same = read.groupby(["letters", "outcome"], dropna=False)["task_id"]
+        copies = int((read["task_id"] != same.transform("min")).sum())
+        return cls(len(sets), len(set(sets)), len(read), copies)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Say what stops the corpus, with the option that settles it."""
+        found = []
+        if self.tasks - self.instructions > _MOST_SHARED * self.tasks:
+            found.append(
+                f"{self.tasks} task ids share {self.instructions} instructions, so one task may "
+                "be counted several times. Import with --option merge_same_instruction=true to "
+                "count each instruction as one task."
+            )
+        if self.copies > _MOST_SHARED * self.runs:
+            found.append(
+                f"{self.copies} of {self.runs} runs repeat a run of another task in text and "
+                "outcome. Import with --option drop_copies=true to leave them out."
+            )
+        return tuple(found)
 
 
 def profile_corpus(

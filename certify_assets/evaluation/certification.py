@@ -57,6 +57,7 @@ def certify_judge(
 
     cal, hashes, adapter = judge.calibration
     leak = judge.corpus.require_leak_checks(hashes["manifest_sha256"])
+    shared = judge.corpus.require_separate_tasks()
     require_paid(judge, adapter.candidates)
     config = judge.corpus.config
     plan = {**_plan(hashes["manifest_sha256"], config, judge), **judge.corpus.version.registered}
@@ -77,6 +78,8 @@ def certify_judge(
     }
     if leak is not None:
         provenance["accepted_structural_leak"] = leak
+    if shared is not None:
+        provenance["accepted_shared_tasks"] = shared
     provenance |= judge.family.provenance(adapter) | relabelling_finding(judge)
     scores, outcomes, tasks = columns(cal)
     pool, of_pool = None, dict[str, str]()

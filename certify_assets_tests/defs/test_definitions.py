@@ -90,6 +90,7 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
             f"corpora/trajectories:{name}"
             for name in ("schema", "unique_trajectory_id", "binary_outcome", "no_leak_field")
         }
+        | {"corpora/trajectories:separate_tasks"}
         | {f"corpora/{split}_split:disjoint_tasks" for split in ("sft", "rl", "cal", "test")}
         | {
             "corpora/leak_controls:no_structural_leak",

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any, NamedTuple
 
+from certify_assets.corpora.deliveries import instruction_sha256, letters_sha256
 from certify_assets.corpora.formats.base import Draft, Reading
 from certify_assets.corpora.formats.files import Tally
 from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups, write_groups
@@ -132,7 +133,10 @@ class Gathered:
 def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTexts) -> Gathered:
     """Turn drafts into the runs of a corpus."""
     instructions = _Instructions() if reading.options.get("merge_same_instruction") else None
-    kept = list(_without_copies(_usable(drafts, reading), reading.tally, texts, instructions))
+    usable = _usable(drafts, reading)
+    if reading.options.get("drop_copies"):
+        usable = _of_one_task(usable, reading.tally)
+    kept = list(_without_copies(usable, reading.tally, texts, instructions))
     tasks = {} if instructions is None else instructions.merged()
     attempts: Counter[tuple[str, str]] = Counter()
     ids: dict[str, Draft] = {}
@@ -173,6 +177,22 @@ def _usable(drafts: Iterable[Draft], reading: Reading) -> Iterator[Draft]:
             reading.drop(
                 "no_label",
                 f"{draft.origin} has no outcome; keep such runs with the option keep_unlabelled.",
+            )
+        else:
+            yield draft
+
+
+def _of_one_task(drafts: Iterable[Draft], tally: Tally) -> Iterator[Draft]:
+    """Leave out runs that repeat one of another task in text and outcome."""
+    first: dict[tuple[str, int | None], Draft] = {}
+    for draft in drafts:
+        steps = [(step.action, step.observation) for step in draft.steps]
+        key = letters_sha256(draft.instruction, steps), draft.outcome
+        original = first.setdefault(key, replace(draft, instruction="", steps=()))
+        if key[0] and original.task_id != draft.task_id:
+            tally.drop(
+                "copy_in_another_task",
+                f"{draft.origin} repeats {original.origin}, a run of task {original.task_id!r}.",
             )
         else:
             yield draft
@@ -223,18 +243,16 @@ def _is_copy(draft: Draft, earlier: Draft) -> bool:
 
 class _Instructions:
     def __init__(self) -> None:
-        self._tasks: dict[bytes, set[str]] = {}
+        self._tasks: dict[str, set[str]] = {}
 
     def add(self, draft: Draft) -> None:
-        if text := draft.instruction.strip():
-            self._tasks.setdefault(
-                hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), set()
-            ).add(draft.task_id)
+        if text := instruction_sha256(draft.instruction):
+            self._tasks.setdefault(text, set()).add(draft.task_id)
 
     def merged(self) -> dict[str, str]:
-        return {
-            task: min(tasks)
-            for tasks in self._tasks.values()
-            if len(tasks) > 1
-            for task in sorted(tasks)
-        }
+        """Return the first of the tasks that each is linked to by instructions."""
+        groups: dict[str, set[str]] = {}
+        for tasks in self._tasks.values():
+            group = set().union(*(groups.get(task, {task}) for task in tasks))
+            groups |= dict.fromkeys(group, group)
+        return {task: min(group) for task, group in groups.items()}

@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COMMON_OPTIONS: Mapping[str, str] = {
+    "drop_copies": "leave out runs that repeat a run of another task (true or false)",
     "keep_unlabelled": "keep runs without an outcome (true or false)",
     "merge_same_instruction": "count tasks with the same instruction as one (true or false)",
     "max_file_mb": "largest file to read, in megabytes",
     "strict": "refuse the import when a record cannot be used (true or false)",
 }
-_SWITCHES = ("keep_unlabelled", "merge_same_instruction", "strict")
+_SWITCHES = ("drop_copies", "keep_unlabelled", "merge_same_instruction", "strict")
 _BROKEN = (
     "unreadable_record",
     "bad_outcome",

@@ -1,6 +1,7 @@
 """Data quality: Great Expectations checkpoints behind blocking checks."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -9,6 +10,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.names import corpora_partitions, key
 from certify_assets.defs.resources import DataRoot
+from certify_assets.errors import IntegrityError
 from certify_assets.reports.corpus_page import check_table, write_data_docs
 
 if TYPE_CHECKING:
@@ -126,9 +128,36 @@ def no_structural_leak(
     )
 
 
+@dg.asset_check(
+    asset=key("corpora/trajectories"),
+    name="separate_tasks",
+    blocking=True,
+    partitions_def=corpora_partitions,
+    description="No task is there under several ids, by its instruction or by copies of its runs, "
+    "or the owner says why they are separate tasks.",
+)
+def separate_tasks(
+    context: dg.AssetCheckExecutionContext, data_root: DataRoot
+) -> dg.AssetCheckResult:
+    """Compare the tasks of the corpus with one another."""
+    corpus = Corpus(data_root.view(), context.partition_key)
+    overlap = corpus.task_overlap()
+    try:
+        text = corpus.require_separate_tasks()
+        passed = True
+    except IntegrityError as error:
+        text, passed = str(error), False
+    return dg.AssetCheckResult(
+        passed=passed,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=text or "every task has its own instruction and runs",
+        metadata=asdict(overlap),
+    )
+
+
 def corpus_checks() -> list[dg.AssetChecksDefinition]:
     """Return every check of this domain."""
-    return [trajectory_quality, split_quality, no_structural_leak]
+    return [trajectory_quality, split_quality, separate_tasks, no_structural_leak]
 
 
 def _evaluated(
