@@ -229,10 +229,26 @@ def _called_by_dagster(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+# what the columns of a table of runs hold
+_ABOUT_COLUMNS = {
+    "corpus": "Name of the corpus.",
+    "task_id": "Task of the run; runs of one task are never independent.",
+    "trajectory_id": "Name of the run, unique in its corpus.",
+    "agent": "Agent that made the run.",
+    "attempt": "Number of the run among the agent's runs of the task, from 0.",
+    "instruction": "Instruction that the agent was given.",
+    "steps": "Actions of the agent, each with what it observed.",
+    "outcome": "1 for a success, 0 for a failure, empty without a label.",
+    "source_file": "File that the run was read from.",
+    "source_sha256": "SHA-256 of that file.",
+}
+
+
 def table_metadata(frame: pd.DataFrame, rows: int | None = None) -> Metadata:
     """Return row count and column schema; `rows` where the table at hand holds none of them."""
     columns = [
-        dg.TableColumn(name=str(name), type=str(dtype)) for name, dtype in frame.dtypes.items()
+        dg.TableColumn(str(name), type=str(dtype), description=_ABOUT_COLUMNS.get(str(name)))
+        for name, dtype in frame.dtypes.items()
     ]
     return {
         "dagster/row_count": len(frame) if rows is None else rows,

@@ -30,7 +30,8 @@ _JUDGE_JOBS = (
     "lm_harvest",
     "score_endpoint_judges",
 )
-_PARTITION, _INPUTS = "dagster/partition", "certify/inputs"
+# the second is hidden from the list of runs by its prefix
+_PARTITION, _INPUTS = "dagster/partition", ".dagster/certify_inputs"
 _BLOCKED = 3
 _CHECK_FAILED = "DagsterAssetCheckFailedError"
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

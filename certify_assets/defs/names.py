@@ -28,6 +28,8 @@ from certify_assets.storage.store import Store
 CORPORA = "corpora"
 corpora_partitions = dg.DynamicPartitionsDefinition(name=CORPORA)
 CORPORA_GROUP, OPERATIONS_GROUP, RESEARCH_GROUP = "corpora", "operations", "research"
+#: of a corpus, from its judges: with the corpora they would make a cycle of groups
+RESULTS_GROUP = "results"
 LM_GROUP, TRANSFER_GROUP, HARVEST_GROUP = "judges_lm", "judges_transfer", "judges_harvest"
 BASELINE_GROUP, ENDPOINT_GROUP = "judges_baseline", "judges_endpoint"
 #: tag by which jobs separate judges that cost money, without reading the user's document

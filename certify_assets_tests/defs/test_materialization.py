@@ -81,6 +81,11 @@ def test_asset_metadata_is_what_the_pages_need(instance: dg.DagsterInstance) -> 
         assert Path(str(page[name].value)).is_file()
     scores = _materialization(instance, "judges", "lexical", "scores").metadata
     assert {"dagster/row_count", "dagster/column_schema", "dagster/column_lineage"} <= set(scores)
+    runs = _materialization(instance, "corpora", "trajectories").metadata["dagster/column_schema"]
+    assert isinstance(runs, dg.TableSchemaMetadataValue)
+    assert all(column.description for column in runs.schema.columns)
+    tags = {name for run in instance.get_runs() for name in run.tags}
+    assert not [name for name in tags if name.startswith("certify/")]
 
 
 @pytest.mark.smoke

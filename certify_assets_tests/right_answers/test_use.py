@@ -1,6 +1,7 @@
 """What a user meets at the first use: pages, names, titles."""
 
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pandas as pd
@@ -42,3 +43,16 @@ def test_a_certificate_is_a_line_in_a_terminal() -> None:
     assert repr(found) == "<certificate: 55.8 % auto-fail at ≤ 0.2722>"
     released = certify(pd.read_csv(SCORES), side="release")
     assert repr(released) == "<certificate: no auto-pass with an error of at most 10 %>"
+
+
+def test_groups_of_assets_form_no_cycle() -> None:
+    from certify_assets.definitions import defs
+
+    graph = defs.resolve_asset_graph()
+    nodes = [graph.get(key) for key in graph.get_all_asset_keys()]
+    above = {node.group_name: set[str | None]() for node in nodes}
+    for node in nodes:
+        parents = {graph.get(key).group_name for key in node.parent_keys}
+        above[node.group_name] |= parents - {node.group_name}
+    # raises CycleError
+    assert set(TopologicalSorter(above).static_order()) == set(above)

@@ -13,7 +13,7 @@ from certify_assets.defs.assets import (
 from certify_assets.defs.automation import EXPIRES, KEPT_CURRENT
 from certify_assets.defs.judges.models import judge_model, language_scores
 from certify_assets.defs.judges.training import progress_lines
-from certify_assets.defs.names import OPERATIONS_GROUP, corpora_partitions, judge_key, key, source
+from certify_assets.defs.names import CORPORA_GROUP, corpora_partitions, judge_key, key, source
 from certify_assets.defs.setup import judges
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
@@ -31,7 +31,8 @@ from certify_assets.reports import judge_page, monitor_page
 
 audit_sample = source(
     "operations/audit_sample",
-    OPERATIONS_GROUP,
+    # an input: judges read it, and operations read judges
+    CORPORA_GROUP,
     kinds={"file"},
     partitions_def=corpora_partitions,
     description="Score tables with outcomes in monitoring/<corpus>/<judge>/ of the data root: "

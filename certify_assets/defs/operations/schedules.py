@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.names import CORPORA, CORPORA_GROUP, judge_key, key
+from certify_assets.defs.names import CORPORA, CORPORA_GROUP, RESULTS_GROUP, judge_key, key
 from certify_assets.defs.operations.jobs import WEEKLY
 from certify_assets.defs.resources import DataRoot
 from certify_assets.operations.recertification import to_recertify
@@ -61,5 +61,6 @@ def _selection(
     return sorted(
         found
         for found in job.executable_asset_keys
-        if found in wanted or job.asset_graph.get(found).group_name == CORPORA_GROUP
+        if found in wanted
+        or job.asset_graph.get(found).group_name in (CORPORA_GROUP, RESULTS_GROUP)
     )

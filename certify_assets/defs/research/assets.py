@@ -10,7 +10,7 @@ from pydantic import Field
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.assets import AssetStep, Made, asset
 from certify_assets.defs.automation import KEPT_CURRENT
-from certify_assets.defs.names import CORPORA_GROUP, RESEARCH_GROUP, code_version, judge_key, key
+from certify_assets.defs.names import RESEARCH_GROUP, RESULTS_GROUP, code_version, judge_key, key
 from certify_assets.defs.pool import on_device_of_any_judge
 from certify_assets.defs.setup import judges
 from certify_assets.evaluation import agent_folds, comparison
@@ -20,7 +20,7 @@ from certify_assets.reports import comparison_page
 from certify_assets.research import certifiability, real_scores, study
 from certify_assets.research import simulation_study as simulations
 
-_compared = partial(asset, "corpora", CORPORA_GROUP)
+_compared = partial(asset, "corpora", RESULTS_GROUP)
 _table = partial(asset, "research", RESEARCH_GROUP, partitions_def=None)
 
 
