@@ -37,8 +37,6 @@ _UNDECIDED = frozenset(
     ("unsure", "ignore", "ignored", "skip", "skipped", "unknown", "undecided", "unclear", "maybe")
 ) | frozenset(("not sure", "can't tell", "unlabelled", "unlabeled", "pending", "todo", "?", "-"))
 _MOST_LABELS = 6
-# nearer to 0 or 1 than this a number is no class of its own
-_ROUNDED = 1e-9
 
 
 @dataclass(frozen=True)
@@ -66,13 +64,13 @@ class OutcomeColumn:
         if number is not None and math.isnan(number):
             return -1
         word = word_of(value)
-        if word in _compared(self.settings.no_label):
+        if _same(value) in _compared(self.settings.no_label):
             return -1
         if self.settings.threshold is not None:
             finite = number is not None and math.isfinite(number)
             return int(number >= self.settings.threshold) if finite and number is not None else None
         if self.settings.success or self.settings.failure:
-            return self._named(word)
+            return self._named(value)
         if isinstance(value, bool | np.bool_):
             return None if self.contrary else int(value)
         if (known := self._by_itself(word)) is not None:
@@ -87,16 +85,16 @@ class OutcomeColumn:
         doubtful = self.contrary and word in _YES_OR_NO
         return None if doubtful or not isinstance(word, str) else _OUTCOMES.get(word)
 
-    def _named(self, word: str | float) -> int | None:
+    def _named(self, value: Any) -> int | None:
         """Return the outcome of a value where successes or failures are named."""
-        success, failure = (
-            _compared(words) for words in (self.settings.success, self.settings.failure)
-        )
-        if word in success or word in failure:
-            return int(word in success)
+        word, same = word_of(value), _same(value)
+        words = (*self.settings.success, *self.settings.failure)
+        success, failure = _compared(self.settings.success), _compared(self.settings.failure)
+        if same in success or same in failure:
+            return int(same in success)
         rest = int(not success)
         # a pass may be too little where better is named; where no is a success, yes is a failure
-        named = {self._by_itself(one) for one in success | failure}
+        named = {self._by_itself(word_of(one)) for one in words}
         opposite = self._by_itself(word) == 1 - rest and (1 in named) == (rest == 0)
         return None if (success and failure) or opposite or word in _UNDECIDED else rest
 
@@ -126,12 +124,6 @@ class OutcomeColumn:
         return sorted({shown(key[1]) for key, outcome in self._known.items() if outcome is None})
 
     @property
-    def rounded(self) -> bool:
-        """Whether all that are no outcomes are numbers which another reader would round to one."""
-        numbers = [number_of(key[1]) for key, outcome in self._known.items() if outcome is None]
-        return all(it is not None and min(abs(it), abs(it - 1)) < _ROUNDED for it in numbers)
-
-    @property
     def words(self) -> list[str]:
         """Return the words read so far that are outcomes, and numbers where outcomes are named."""
         named = bool(self.settings.success or self.settings.failure)
@@ -144,6 +136,9 @@ class OutcomeColumn:
 
     def require_named(self, path: Path | str, option: str = "--set") -> None:
         """Refuse settings that name outcomes none of which are there: a slip of the pen."""
+        if self.settings.success and self.settings.failure:
+            # a slip leaves values that are in neither
+            return
         for name, other in (("success", 0), ("failure", 1)):
             if (words := getattr(self.settings, name)) and self.found == {other}:
                 raise InputError(
@@ -151,13 +146,15 @@ class OutcomeColumn:
                     f"which {option} {name} names. Give values of the column."
                 )
 
-    def problem(self, option: str = "--set") -> tuple[str, dict[str, str]]:
-        """Say why a value read so far is no outcome, and which settings would settle it.
+    def problem(self, option: str = "--set", value: Any = None) -> tuple[str, dict[str, str]]:
+        """Say why a value is no outcome, and which settings would settle it.
 
         Parameters
         ----------
         option
             How a setting is given: "--set" in a command.
+        value
+            The first that was read and is no outcome, where it is not given.
 
         Returns
         -------
@@ -166,8 +163,9 @@ class OutcomeColumn:
         dict of str
             Placeholders of the settings by their names.
         """
-        value = next(key[1] for key, outcome in self._known.items() if outcome is None)
-        first, word, labels = shown(value), word_of(value), self.values
+        if value is None:
+            value = next(key[1] for key, outcome in self._known.items() if outcome is None)
+        first, word, labels = shown(value), word_of(value), self.values or [shown(value)]
         listed = ", ".join(labels[:_MOST_LABELS])
         listed += f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
         if self.settings.threshold is not None:
@@ -186,19 +184,24 @@ class OutcomeColumn:
                 f"{first} under a name that means a failure can be read in two ways. {said}",
                 {"success": "VALUE"},
             )
-        if self._scale():
-            said = f"Say from which number on a run is a success with {option} threshold=NUMBER."
-            return f"{first} is not an outcome. {said}", {"threshold": "NUMBER"}
+        if scale := self._scale():
+            said = f"Say where success begins with {option} threshold=NUMBER."
+            return (
+                f"{first} is not an outcome: the values go from {min(scale):g} to "
+                f"{max(scale):g}. {said}",
+                {"threshold": "NUMBER"},
+            )
         said = f"{option} success=VALUE, or the failures with {option} failure=VALUE."
         return (
             f"{first} is not an outcome. Name the successes among {listed} with {said}",
             {"success": "VALUE"},
         )
 
-    def _scale(self) -> bool:
-        """Whether the values read so far are numbers of a scale."""
+    def _scale(self) -> list[float]:
+        """Return the values read so far where all are numbers of a scale."""
         numbers = [number_of(key[1]) for key, outcome in self._known.items() if outcome != -1]
-        return all(number is not None and math.isfinite(number) for number in numbers)
+        found = [number for number in numbers if number is not None and math.isfinite(number)]
+        return found if len(found) == len(numbers) else []
 
     def notes(self) -> list[str]:
         """Say which words are successes."""
@@ -219,7 +222,13 @@ _NOT_ONE = "Correct it, or add it to no_label."
 
 
 def _compared(words: Collection[str]) -> set[str | float]:
-    return set(map(word_of, words))
+    return set(map(_same, words))
+
+
+def _same(value: Any) -> str | float:
+    """Return what values are compared by: 1, 1.0 and true are one, as tools write them."""
+    word = word_of(value)
+    return {"true": 1.0, "false": 0.0}.get(word, word) if isinstance(word, str) else word
 
 
 def means_failure(name: str) -> bool:

@@ -53,7 +53,7 @@ def test_what_was_left_out_is_said_and_many_agents_are_not_all_listed(
 ) -> None:
     rows = [f"t{row % 30},{row % 2},person {row},run {row}" for row in range(90)]
     (tmp_path / "runs.csv").write_text(
-        "\n".join(["task_id,outcome,agent,text", *rows, "t1,,nobody,x", "t2,maybe,nobody,y"]),
+        "\n".join(["task_id,outcome,agent,text", *rows, "t1,,nobody,x"]),
         "utf-8",
     )
     answer = call(f"corpus import {tmp_path}/runs.csv --name c --root {root}")
@@ -61,10 +61,6 @@ def test_what_was_left_out_is_said_and_many_agents_are_not_all_listed(
     assert (
         "no_label (1), the first: runs.csv row 92 has no outcome; keep such runs with the "
         "option keep_unlabelled."
-    ) in answer.out
-    assert (
-        "bad_outcome (1), the first: runs.csv row 93 cannot be used: its outcome is 'maybe', "
-        "neither 0 nor 1."
     ) in answer.out
     assert (
         call(

@@ -92,14 +92,12 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
     rows = [
         good,
         good,
-        annotation("B", "shop.1", ALPHA, "Perhaps"),
         annotation("C", "", ALPHA, "Successful"),
         "D,shop",
         good.replace("A,", " A ,", 1),
     ]
     imported = read([write_annotations(tmp_path, rows).parent, tmp_path / "cleaned"])
-    assert imported.dropped == {"bad_outcome": 1, "duplicate": 2, "unreadable_record": 2}
-    assert "annotations.csv row 4" in imported.examples["bad_outcome"]
+    assert imported.dropped == {"duplicate": 2, "unreadable_record": 2}
     assert imported.label_facts["annotations"] == 1
 
 

@@ -99,8 +99,7 @@ def test_seeds_are_attempts_even_where_the_runs_are_alike(tmp_path: Path) -> Non
         (1 - 1e-7, 1),
         (0.99, 0),
         (0, 0),
-        (-1.0, 0),
-        (3.0, 1),
+        ("1", 1),
         (None, None),
         (float("nan"), None),
     ],
@@ -116,7 +115,7 @@ def test_rewards(tmp_path: Path, reward: Any, outcome: int | None) -> None:
 def test_the_threshold_is_an_option(tmp_path: Path) -> None:
     write_run(tmp_path, FOLDER, summary(0.4), infos())
     assert read(tmp_path).frame["outcome"].tolist() == [0]
-    assert read(tmp_path, success_threshold=0.4).frame["outcome"].tolist() == [1]
+    assert read(tmp_path, threshold=0.4).frame["outcome"].tolist() == [1]
 
 
 def test_errors_can_be_judged_by_their_reward(tmp_path: Path) -> None:
@@ -135,7 +134,6 @@ def test_errors_can_be_judged_by_their_reward(tmp_path: Path) -> None:
         (FOLDER, summary(), [], "no_trajectory", "no action"),
         (FOLDER, summary(), [info(0, None)], "no_trajectory", "no action"),
         (FOLDER, summary(), None, "no_trajectory", "no steps_info.json"),
-        (FOLDER, summary("1"), infos(), "bad_outcome", "not a number"),
         (FOLDER, None, infos(), "no_label", "has no outcome"),
         ("run7", summary(), infos(), "unreadable_record", "rename the folder"),
         (f"_{FOLDER}", summary(), infos(), "superseded", "run again"),

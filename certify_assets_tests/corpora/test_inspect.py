@@ -79,8 +79,7 @@ def test_every_compression_gives_the_same_runs(tmp_path: Path, method: int) -> N
         ("N", {}, 0),
         ("P", {}, 0),
         ("P", {"threshold": 0.5}, 1),
-        ("P", {"partial": "success"}, 1),
-        ("P", {"partial": "failure", "threshold": 0.5}, 0),
+        ("P", {"success": ["C", "P"]}, 1),
         (True, {}, 1),
         (0, {}, 0),
         (0.7, {}, 0),
@@ -99,14 +98,10 @@ def test_scores(tmp_path: Path, value: Any, options: dict[str, Any], outcome: in
 @pytest.mark.parametrize(
     ("value", "options", "reason"),
     [
-        (7, {}, "bad_outcome"),
-        ("maybe", {}, "bad_outcome"),
-        ([1], {}, "bad_outcome"),
-        ("P", {"partial": "drop"}, "no_label"),
+        ("P", {"no_label": "P"}, "no_label"),
         (float("nan"), {}, "no_label"),
         ("nan", {}, "no_label"),
         ({"a": 1}, {"value_key": "b"}, "no_label"),
-        (10**400, {}, "bad_outcome"),
     ],
 )
 def test_scores_that_are_no_outcome(
@@ -131,12 +126,7 @@ def test_scores_that_are_no_outcome(
         (
             {"a": {"value": 1}},
             {"threshold": "high"},
-            r"the option threshold is 'high'; give a number",
-        ),
-        (
-            {"a": {"value": 1}},
-            {"partial": "half"},
-            r"the option partial is 'half'; give failure, success or drop",
+            r"threshold is 'high'\. Give a number",
         ),
     ],
 )

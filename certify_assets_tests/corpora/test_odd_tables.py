@@ -127,12 +127,13 @@ def remedy(sentence: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if columns := re.search(r"--option 'columns=(\{.*?\})'", sentence):
         found["columns"] = json.loads(columns[1])
-    if "--option success_label=LABEL" in sentence:
-        found["success_label"] = next(
-            word
-            for word in ("good", "ok", "passed", "A", "2", "1", "0")
-            if re.search(rf"[ ']{word}[,' ]", sentence.partition("values")[2])
-        )
+    if "--option success=VALUE" in sentence:
+        named = sentence.partition("among")[2]
+        found["success"] = next(word for word in ("good", "ok", "passed", "A") if word in named)
+    if scale := re.search(
+        r"go from \S+ to (\d)\. Say where success begins with --option", sentence
+    ):
+        found["threshold"] = scale[1]
     return found
 
 
@@ -143,9 +144,11 @@ def test_a_table_of_runs_is_read_right_or_refused_with_a_remedy(name: str, tmp_p
     options: dict[str, Any] = {}
     if name.startswith("contrary"):
         options = {"columns": {"outcome": "failed"}}
-        with pytest.raises(InputError, match=r"values 0, 1|'0', '1'.*success_label"):
+        with pytest.raises(
+            InputError, match=r"name that means a failure.* '?0'?, '?1'? .*success=VALUE"
+        ):
             read(tmp_path / file, **options)
-        options["success_label"] = 0
+        options["success"] = 0
     elif asked:
         with pytest.raises(InputError) as refused:
             read(tmp_path / file)
@@ -164,7 +167,8 @@ def test_what_was_understood_of_tables_is_said_in_one_line(tmp_path: Path) -> No
     text(PLAIN)(tmp_path / "c.csv")
     assert read(tmp_path).read_as == (
         f"{tmp_path.name}/a.csv and 1 more read as: Windows-1252 text; semicolons between fields; "
-        "column 'Task ID' as task_id; outcome: 'pass' as 1 and 'fail' as 0",
+        "column 'Task ID' as task_id",
+        f"{tmp_path.name}/a.csv and 1 more read as: outcome: 'pass' as 1 and 'fail' as 0",
     )
 
 
@@ -177,13 +181,13 @@ def test_a_text_that_is_utf8_but_for_one_row_loses_that_row(tmp_path: Path) -> N
 
 def test_a_label_that_no_run_has_is_refused(tmp_path: Path) -> None:
     text(words("good", "bad"))(tmp_path / "a.csv")
-    with pytest.raises(InputError, match="no run has the outcome 'god', which the option"):
-        read(tmp_path / "a.csv", success_label="god")
+    with pytest.raises(InputError, match="has no 'god', which --option success names"):
+        read(tmp_path / "a.csv", success="god")
     # of new runs all may have failed, and one file of several as well
-    assert set(read(tmp_path, success_label="god", keep_unlabelled=True).frame["outcome"]) == {0}
+    assert set(read(tmp_path, success="god", keep_unlabelled=True).frame["outcome"]) == {0}
     text(words("passed", "pass"))(tmp_path / "a.csv")
-    with pytest.raises(InputError, match="'pass' means a success, as 'passed' does, which the opt"):
-        read(tmp_path / "a.csv", success_label="passed")
+    with pytest.raises(InputError, match="'pass' means a success as well"):
+        read(tmp_path / "a.csv", success="passed")
     text(words("good", "bad"))(tmp_path / "a.csv")
     text(words("bad", "bad").assign(task_id="z"))(tmp_path / "b.csv")
-    assert len(read(tmp_path, success_label="good").frame) == 12
+    assert len(read(tmp_path, success="good").frame) == 12

@@ -112,9 +112,6 @@ def test_columns_of_other_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "reason", "words"),
     [
-        ("a,2,x,y", "bad_outcome", "its outcome is '2'"),
-        ("a,.5,x,y", "bad_outcome", "its outcome is '.5'"),
-        ("a,0.5,x,y", "bad_outcome", "its outcome is '0.5'"),
         (",1,x,y", "unreadable_record", "no task_id"),
         ("a,1,x", "unreadable_record", "3 cells, the header has 4"),
         ('a,1,"x" y,z', "unreadable_record", "not CSV"),

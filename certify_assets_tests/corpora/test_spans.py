@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from certify_assets.corpora.formats.base import Draft, Origin, Reading
 from certify_assets.corpora.formats.files import Tally
 from certify_assets.corpora.formats.labelling import Assessment
+from certify_assets.corpora.formats.outcomes import Outcomes
 from certify_assets.corpora.formats.span_messages import messages_of
 from certify_assets.corpora.formats.span_tree import Span, SpanTree, TraceRecords, tool_messages
 from certify_assets.corpora.formats.spans import drafts_of_traces
@@ -67,7 +68,10 @@ def drafts(
         records.add(item)
     for assessment in assessments:
         records.assess(assessment)
-    return list(drafts_of_traces(records.trees(reading), reading)), reading
+    outcomes = Outcomes(reading)
+    found = [*outcomes.read(drafts_of_traces(records.trees(reading), reading), None)]
+    outcomes.require_clear()
+    return found, reading
 
 
 def said(value: Any, source: str = "human", name: str = "correct", span_id: str = "") -> Assessment:
@@ -274,9 +278,6 @@ def test_values_of_labels(value: Any, options: Mapping[str, Any], outcome: int) 
 @pytest.mark.parametrize(
     ("said_of_it", "options", "reason", "words"),
     [
-        ([said(0.7)], {}, "bad_outcome", "--option threshold=NUMBER"),
-        ([said("meh")], {}, "bad_outcome", "--option success=VALUE"),
-        ([said("odd")], {"success": "a", "failure": "b"}, "bad_outcome", "neither success nor"),
         ([said(True), said(False)], {}, "contradictory_labels", "contradict each other"),
         ([said(True)], {"label": "other"}, "no_label", "only correct (human)"),
         ([said(True, "code")], {"label_sources": "human"}, "no_label", "only correct (code)"),
@@ -314,15 +315,15 @@ def test_labels_of_the_whole_go_before_those_of_a_part() -> None:
 
 
 def test_a_success_that_no_trace_has_is_refused() -> None:
-    with pytest.raises(InputError, match="no trace has a label good, which the option success"):
+    with pytest.raises(InputError, match="has no 'good', which --option success names"):
         drafts(a_run(), said("fine"), keep_unlabelled=False, success="good")
 
 
 def test_a_yes_that_means_a_failure_asks_for_the_success() -> None:
     for value in (True, 1.0, "no"):
-        with pytest.raises(InputError, match=r"'hallucinated' means a failure.* success=VALUE"):
+        with pytest.raises(InputError, match=r"hallucinated: .* means a failure.* success=VALUE"):
             drafts(a_run(), said(value, name="hallucinated"))
-    with pytest.raises(InputError, match="'error'"):
+    with pytest.raises(InputError, match="error: 1 "):
         drafts(a_run(attributes={"task_id": "a", "error": 1}), label_attribute="error")
     ((run,), _) = drafts(a_run(), said(True, name="hallucinated"), success="false")
     assert run.outcome == 0
@@ -341,14 +342,13 @@ def test_several_labels_ask_for_a_name() -> None:
     "options",
     [
         {"label": "a", "label_attribute": "b"},
-        {"failure": "a"},
         {"success": "a", "failure": "a"},
         {"success": "a,,b"},
         {"threshold": "high"},
     ],
 )
 def test_options_that_make_no_sense(options: Mapping[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"^the options? .*\.$"):
+    with pytest.raises(InputError, match=r"\.$"):
         drafts(a_run(), **options)
 
 

@@ -41,9 +41,9 @@ def test_messages_become_steps(tmp_path: Path) -> None:
         (1 - 1e-7, 1),
         (0.0, 0),
         (0.99, 0),
-        (2.0, 0),
         (None, None),
-        ("1", None),
+        ("1", 1),
+        (True, 1),
         (float("nan"), None),
     ],
 )

@@ -260,6 +260,7 @@ class Annotations:
     verdicts: dict[AnnotatedRun, list[int | None]] = field(default_factory=dict)
     places: dict[AnnotatedRun, tuple[SourceFile, int]] = field(default_factory=dict)
     files: set[str] = field(default_factory=set)
+    unclear: list[str] = field(default_factory=list)
     _runs: dict[tuple[str, str, str], list[AnnotatedRun]] = field(default_factory=dict)
 
     def add(self, run: AnnotatedRun, verdict: int | None, place: tuple[SourceFile, int]) -> None:
@@ -353,6 +354,8 @@ def read_annotations(files: Files, reading: Reading) -> Annotations:
         except InputError as error:
             reading.drop("file_unreadable", str(error))
             annotations.files.add(file.name)
+    if annotations.unclear:
+        raise InputError(annotations.unclear[0])
     return annotations
 
 
@@ -368,9 +371,9 @@ def _read_file(
             continue
         verdict = row["trajectory_success"].strip()
         if verdict not in _VERDICTS:
-            reading.drop(
-                "bad_outcome",
-                f"{where} cannot be used: its trajectory_success is {verdict[:40]!r}.",
+            annotations.unclear.append(
+                f"{where}: trajectory_success is {verdict[:40]!r}. "
+                f"Write {', '.join(_VERDICTS)} instead."
             )
             continue
         run = AnnotatedRun(

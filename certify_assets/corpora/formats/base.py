@@ -33,8 +33,10 @@ class Draft:
 
     Parameters
     ----------
-    task_id, agent, instruction, steps, outcome
+    task_id, agent, instruction, steps
         As in `Trajectory`.
+    outcome
+        As the source has it; `Outcomes` makes it 0, 1 or None.
     origin : Origin
         Where it was read.
     trajectory_id : str, optional
@@ -49,18 +51,21 @@ class Draft:
     named_agent : str
         The agent, where the record itself names it rather than its file: runs of two such agents
         are no copies of each other.
+    outcome_name : str
+        The column, score or label that the outcome was read from.
     """
 
     task_id: str
     agent: str
     instruction: str
     steps: tuple[Step, ...]
-    outcome: int | None
+    outcome: Any
     origin: Origin
     trajectory_id: str | None = None
     attempt: int | None = None
     repetition: str = ""
     named_agent: str = ""
+    outcome_name: str = "outcome"
 
     def content(self) -> bytes:
         """Hash what copies of one run have in common."""
@@ -166,6 +171,8 @@ class CorpusFormat:
         Why a file with such a suffix is not of this format and what to do, or None.
     label_source : str
         Where its outcomes come from, in words.
+    marks : mapping of str to float, optional
+        Outcomes are marks from 0 to 1, and below 1 is a failure; letters for some of them.
     """
 
     name: str
@@ -177,6 +184,7 @@ class CorpusFormat:
     options: Mapping[str, str] = field(default_factory=dict)
     explain: Callable[[SourceFile], str | None] = _no_explanation
     label_source: str = "the source's own outcome"
+    marks: Mapping[str, float] | None = None
 
 
 def corpus_format(
@@ -188,6 +196,7 @@ def corpus_format(
     options: Mapping[str, str] | None = None,
     explain: Callable[[SourceFile], str | None] = _no_explanation,
     label_source: str = "the source's own outcome",
+    marks: Mapping[str, float] | None = None,
 ) -> Callable[[Reader], CorpusFormat]:
     """Register a function that reads files as the format of its name; see `CorpusFormat`.
 
@@ -205,6 +214,7 @@ def corpus_format(
             options=options or {},
             explain=explain,
             label_source=label_source,
+            marks=marks,
         )
         if FORMATS.setdefault(made.name, made) is not made:
             raise ValueError(f"two formats are called {made.name}")

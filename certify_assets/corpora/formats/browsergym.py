@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
@@ -22,9 +21,7 @@ from certify_assets.corpora.formats.texts import (
     switch,
     text_of,
 )
-from certify_assets.errors import InputError
 
-_TOLERANCE = 1e-6
 _STEPS, _SUMMARY = "steps_info.json", "summary_info.json"
 _SUMMARY_KEYS = frozenset({"n_steps", "cum_reward"})
 _HEAD = 1 << 16
@@ -39,7 +36,7 @@ _EXPORT = (
 
 
 class _Summary(NamedTuple):
-    outcome: int | None
+    reward: Any
     reason: str = ""
     sentence: str = ""
 
@@ -96,11 +93,9 @@ def _folder(file: SourceFile) -> str:
     domain="web",
     fits=_fits,
     explain=_explain,
-    label_source="reward of the harness (cum_reward) against a threshold",
+    label_source="reward of the harness (cum_reward)",
+    marks={},
     options={
-        "success_threshold": (
-            "smallest cum_reward that is a success (a number above 0; 1 where it is not given)"
-        ),
         "keep_errors": (
             "judge runs with an err_msg by their reward (true or false); the harness sets it for "
             "its own and for agents' errors"
@@ -129,7 +124,7 @@ def browsergym(files: Files, reading: Reading) -> Iterator[Draft]:
 
 
 def _summaries(files: Files, reading: Reading) -> dict[str, _Summary]:
-    threshold, keep_errors = _threshold_of(reading.options), switch(reading.options, "keep_errors")
+    keep_errors = switch(reading.options, "keep_errors")
     summaries: dict[str, _Summary] = {}
     for file, data in contents(files.matching(f"*{_SUMMARY}*"), reading):
         if _file_name(file) != _SUMMARY:
@@ -139,11 +134,11 @@ def _summaries(files: Files, reading: Reading) -> dict[str, _Summary]:
             summary = json_value(data)
         except ValueError as error:
             summary = str(error)
-        summaries[_folder(file)] = _summary(file, summary, threshold, keep_errors)
+        summaries[_folder(file)] = _summary(file, summary, keep_errors)
     return summaries
 
 
-def _summary(file: SourceFile, summary: Any, threshold: float, keep_errors: bool) -> _Summary:
+def _summary(file: SourceFile, summary: Any, keep_errors: bool) -> _Summary:
     if not isinstance(summary, Mapping):
         words = summary if isinstance(summary, str) else "it is not an object"
         return _Summary(None, "unreadable_record", f"{file.name} cannot be used: {words}.")
@@ -153,10 +148,7 @@ def _summary(file: SourceFile, summary: Any, threshold: float, keep_errors: bool
     if summary.get("err_msg") is not None and not keep_errors:
         broke = "says that the run broke down (err_msg); see the option keep_errors."
         return _Summary(None, "infrastructure_error", f"{file.name} {broke}")
-    outcome = _reward_outcome(summary, threshold)
-    if isinstance(outcome, str):
-        return _Summary(None, "bad_outcome", f"{file.name} cannot be used: {outcome}.")
-    return _Summary(outcome)
+    return _Summary(summary.get("cum_reward"))
 
 
 def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Iterator[Draft]:
@@ -187,7 +179,8 @@ def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Iterat
         agent=named["agent"],
         instruction=next(filter(None, (_goal(mapping(info.get("obs"))) for info in infos)), ""),
         steps=steps,
-        outcome=summary.outcome if summary else None,
+        outcome=summary.reward if summary else None,
+        outcome_name="cum_reward",
         origin=reading.origin(file),
         trajectory_id=PurePosixPath(_folder(file)).name,
         repetition=named["seed"],
@@ -235,25 +228,3 @@ def _tree_text(tree: Any) -> str:
         for role, name in pairs
         if isinstance(role, str) and isinstance(name, str) and name
     )
-
-
-def _threshold_of(options: Mapping[str, Any]) -> float:
-    """Return the option success_threshold."""
-    value = options.get("success_threshold", 1)
-    try:
-        threshold = float(value)
-    except (TypeError, ValueError):
-        threshold = math.nan
-    if isinstance(value, bool) or not math.isfinite(threshold) or threshold <= 0:
-        raise InputError(f"the option success_threshold is {value!r}; give a number above 0.")
-    return threshold
-
-
-def _reward_outcome(summary: Mapping[str, Any], threshold: float) -> int | str | None:
-    """Return whether cum_reward reaches the threshold, None without one, words if no number."""
-    reward = summary.get("cum_reward")
-    if reward is None or (isinstance(reward, float) and math.isnan(reward)):
-        return None
-    if isinstance(reward, bool) or not isinstance(reward, int | float):
-        return f"its cum_reward is {str(reward)[:40]!r}, not a number"
-    return int(reward >= threshold - _TOLERANCE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,7 +47,6 @@ _AGENTS_OWN = frozenset(
         "ContentPolicyViolationError"
     )
 )
-_ALMOST_ONE = 1 - 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +81,7 @@ def _fits(file: SourceFile) -> bool:
     suffixes=(".json",),
     fits=_fits,
     label_source="verifier of the task, run by the harness in the container after the agent",
+    marks={},
     options={"reward": "name of the reward that counts, where a verifier gives several"},
 )
 def harbor(files: Files, reading: Reading) -> Iterator[Draft]:
@@ -141,15 +140,14 @@ def _run(
         )
     elif not steps:
         reading.drop("no_trajectory", f"{first.name} has no step of the agent.")
-    elif isinstance(outcome := _outcome(trial, reading), str):
-        reading.drop("bad_outcome", f"{trial.file} cannot be used: {outcome}.")
     else:
         yield Draft(
             task_id=trial.task,
             agent=trial.agent,
             instruction=instruction,
             steps=steps,
-            outcome=outcome,
+            outcome=_reward(trial, reading),
+            outcome_name="reward",
             origin=reading.origin(first),
             trajectory_id=trial.identity,
             repetition=folder,
@@ -157,21 +155,14 @@ def _run(
         )
 
 
-def _outcome(trial: _Trial, reading: Reading) -> int | str | None:
+def _reward(trial: _Trial, reading: Reading) -> Any:
     key = reading.options.get("reward") or ("reward" if "reward" in trial.rewards else None)
     if key is None and len(trial.rewards) > 1:
         raise InputError(
             f"{trial.file} has the rewards {', '.join(sorted(trial.rewards))}; name the one "
             "that counts with the option reward."
         )
-    reward = trial.rewards.get(key) if key else next(iter(trial.rewards.values()), None)
-    if reward is None or (isinstance(reward, float) and math.isnan(reward)):
-        return None
-    if not isinstance(reward, int | float) or not 0 <= reward <= 2 - _ALMOST_ONE:
-        return f"its reward is {str(reward)[:40]!r}, not a number from 0 to 1"
-    if 0 < reward < _ALMOST_ONE:
-        reading.notes["rewards between 0 and 1 counted as failures"] += 1
-    return int(reward >= _ALMOST_ONE)
+    return trial.rewards.get(key) if key else next(iter(trial.rewards.values()), None)
 
 
 def _trials(files: Files, reading: Reading) -> dict[str, _Trial]:

@@ -18,6 +18,7 @@ from certify_assets.corpora.formats.files import (
     Tally,
 )
 from certify_assets.corpora.formats.gathering import Gathered, StepTexts, gather
+from certify_assets.corpora.formats.outcomes import OUTCOME_OPTIONS, Outcomes
 from certify_assets.corpora.formats.texts import switch
 from certify_assets.corpora.schema import to_frame
 from certify_assets.errors import InputError
@@ -32,11 +33,11 @@ COMMON_OPTIONS: Mapping[str, str] = {
     "merge_same_instruction": "count tasks with the same instruction as one (true or false)",
     "max_file_mb": "largest file to read, in megabytes",
     "strict": "refuse the import when a record cannot be used (true or false)",
+    **OUTCOME_OPTIONS,
 }
 _SWITCHES = ("drop_copies", "keep_unlabelled", "merge_same_instruction", "strict")
 _BROKEN = (
     "unreadable_record",
-    "bad_outcome",
     "file_unreadable",
     "file_broken_archive",
     "file_ends_early",
@@ -227,13 +228,16 @@ def _drafts(
     formats: Sequence[CorpusFormat], roots: Sequence[Path], reading: Reading, limits: ReadLimits
 ) -> Iterator[Draft]:
     others: dict[str, str] | None = None
+    outcomes = Outcomes(reading)
     for form in formats:
         part = Reading(reading.options, Tally(), reading.hashes, reading.label_facts)
-        yield from form.read(FileSet(roots, form.suffixes, part.tally, limits), part)
+        drafts = form.read(FileSet(roots, form.suffixes, part.tally, limits), part)
+        yield from outcomes.read(drafts, form.marks)
         reading.tally.add(part.tally)
         others = {
             name: why for name, why in part.tally.others.items() if others is None or name in others
         }
+    outcomes.require_clear()
     for why in (others or {}).values():
         reading.drop("file_other_format", why)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import shutil
 import tempfile
@@ -60,10 +59,8 @@ _AT_ONCE = 32
 _CREATED = "1970-01-01T00:00:00+00:00"
 _NO_TRACE = {"traceback": "", "traceback_ansi": ""}
 _PROBLEM = 300
+# correct, partially correct, incorrect, no answer
 _LETTERS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0}
-_WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-_PARTIAL = {"failure": 0.0, "success": math.inf, "drop": None}
-_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,6 @@ class _Log:
 
     file: SourceFile
     path: Path
-    scoring: Scoring
     reading: Reading
 
 
@@ -142,21 +138,19 @@ def _members(file: SourceFile) -> list[str]:
     fits=_fits,
     explain=_explain,
     label_source="scorer of the evaluation",
+    marks=_LETTERS,
     options={
         "scorer": "name of the scorer that counts, where a log has several",
         "value_key": "key of the value that counts, where a score has several",
-        "threshold": "least score that is a success, 1 where it is not given",
-        "partial": "what P (partially correct) is: failure, success or drop; "
-        "where it is not given, P is .5",
         "agent": "agent of all runs; model and solver of the log where it is not given",
     },
 )
 def inspect(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the samples of evaluation logs."""
-    scoring, library = Scoring.of(reading.options), _library()
+    library = _library()
     with tempfile.TemporaryDirectory(prefix="certify-inspect-") as folder:
         for file in files:
-            log = _Log(file, Path(folder) / f"log{file.suffix}", scoring, reading)
+            log = _Log(file, Path(folder) / f"log{file.suffix}", reading)
             read = _read_archive if file.suffix == ".eval" else _read_json
             try:
                 yield from read(library, log)
@@ -286,26 +280,16 @@ def _draft(record: Record | str, where: str, row: int, about: _About, log: _Log)
     if sample.get("invalidation"):
         reading.drop("invalidated", f"{where} was declared invalid by those who ran it.")
         return
-    outcome = log.scoring.outcome(sample.get("scores"), where)
-    if isinstance(outcome, str):
-        reading.drop("bad_outcome", f"{where} cannot be used: {outcome}.")
-        return
-    if (
-        outcome is None
-        and (words := log.scoring.misses(sample.get("scores")))
-        and not reading.options.get("keep_unlabelled")
-    ):
-        reading.drop("no_label", f"{where} {words}.")
+    scorers = mapping(sample.get("scores"))
+    scorer, outcome = _score(scorers, where, reading)
+    if scorers and scorer not in scorers and not reading.options.get("keep_unlabelled"):
+        names = ", ".join(scorers)
+        reading.drop("no_label", f"{where} has no score of {scorer!r}, only of {names}.")
         return
     instruction, steps = run_of_sample(sample, reading)
     if not steps:
         reading.drop("no_trajectory", f"{where} has no message of the agent.")
         return
-    if log.scoring.between(sample.get("scores")):
-        reading.notes[
-            "scores between 0 and 1 counted as failures; "
-            "the option threshold says where success begins"
-        ] += 1
     yield Draft(
         task_id=f"{about.task}/{sample['id']}",
         agent=about.agent,
@@ -317,6 +301,7 @@ def _draft(record: Record | str, where: str, row: int, about: _About, log: _Log)
         or f"{about.identity}/{sample['id']}/{sample['epoch']}",
         repetition=str(sample["epoch"]),
         named_agent=about.agent,
+        outcome_name=scorer,
     )
 
 
@@ -384,89 +369,21 @@ def _answer(output: Any) -> list[Message]:
     return [_message(first)._replace(role="assistant")] if first else []
 
 
-@dataclass(frozen=True)
-class Scoring:
-    """Which score counts, and from where on it is a success."""
-
-    # names, None where there is only one
-    scorer: str | None
-    value_key: str | None
-    # None for 1, with scores outside 0 to 1 refused
-    threshold: float | None
-    partial: str | None
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Scoring:
-        """Read the options."""
-        threshold, partial = options.get("threshold"), options.get("partial")
-        if partial is not None and partial not in _PARTIAL:
-            raise InputError(f"the option partial is {partial!r}; give failure, success or drop.")
-        try:
-            number = None if threshold is None else float(threshold)
-        except (TypeError, ValueError):
-            number = math.nan
-        if number is not None and not math.isfinite(number):
-            raise InputError(f"the option threshold is {threshold!r}; give a number.")
-        return cls(options.get("scorer"), options.get("value_key"), number, partial)
-
-    def outcome(self, scores: Any, where: str) -> int | str | None:
-        """Return the outcome of a sample."""
-        score = mapping(_only(mapping(scores), self.scorer, "scorer", where))
-        value = score.get("value")
-        if isinstance(value, Mapping):
-            value = _only(value, self.value_key, "value_key", where)
-        number = self._number(value)
-        if isinstance(number, str) or number is None:
-            return number
-        if self.threshold is None and not (0 <= number <= 1 + _TOLERANCE or number == math.inf):
-            return (
-                f"its score {number:g} is not from 0 to 1; say by the option threshold from where "
-                "on it is a success"
-            )
-        return int(number >= (1.0 if self.threshold is None else self.threshold) - _TOLERANCE)
-
-    def misses(self, scores: Any) -> str | None:
-        """Say which scorers a sample has instead of the one that the options name."""
-        names = list(mapping(scores))
-        return (
-            f"has no score of {self.scorer!r}, only of {', '.join(names)}"
-            if self.scorer and names and self.scorer not in names
-            else None
-        )
-
-    def between(self, scores: Any) -> bool:
-        """Whether no option decides what a score between failure and success is."""
-        values = [mapping(score).get("value") for score in mapping(scores).values()]
-        return self.threshold is None and any(
-            isinstance(value, float) and 0 < value < 1 - _TOLERANCE for value in values
-        )
-
-    def _number(self, value: Any) -> float | str | None:
-        if isinstance(value, str) and value.strip().lower() == "p" and self.partial:
-            return _PARTIAL[self.partial]
-        if isinstance(value, str):
-            word = value.strip().lower()
-            known = _LETTERS.get(word, _WORDS.get(word))
-            try:
-                value = float(word) if known is None else known
-            except ValueError:
-                return f"its score {value[:40]!r} is neither a number nor one of C, P, I and N"
-        if value is None or (isinstance(value, float) and math.isnan(value)):
-            return None
-        return (
-            float(value)
-            if isinstance(value, int | float) and abs(value) < 1e300
-            else f"its score is {type(value).__name__}"
-        )
+def _score(scores: Mapping[str, Any], where: str, reading: Reading) -> tuple[str, Any]:
+    """Return the name and the value of the score that counts."""
+    scorer, key = (reading.options.get(option) for option in ("scorer", "value_key"))
+    name = _only(scores, scorer, "scorer", where)
+    value = mapping(scores.get(name)).get("value")
+    if isinstance(value, Mapping):
+        value = value.get(_only(value, key, "value_key", where))
+    return name, value
 
 
-def _only(values: Mapping[str, Any], name: str | None, option: str, where: str) -> Any:
-    """Return the value of that name, or the only one."""
-    if name is not None:
-        return values.get(name)
-    if len(values) > 1:
+def _only(values: Mapping[str, Any], name: str | None, option: str, where: str) -> str:
+    """Return the name that an option gives, or the only one."""
+    if name is None and len(values) > 1:
         raise InputError(
             f"{where} has {len(values)} scores ({', '.join(map(str, values))}); name the one "
             f"that counts with the option {option}."
         )
-    return next(iter(values.values()), None)
+    return name or next(iter(values), "outcome")

@@ -13,6 +13,7 @@ from certify_assets.corpora.formats.export_records import (
     snake,
 )
 from certify_assets.corpora.formats.labelling import Assessment
+from certify_assets.corpora.formats.outcomes import Unclear
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.span_messages import messages_of, parsed
 from certify_assets.corpora.formats.span_tree import (
@@ -147,13 +148,17 @@ def _assess(score: Record, outermost: set[str], made: TraceRecords, reading: Rea
     kind = text_of(score.get("data_type"))
     source = text_of(score.get("source")).lower()
     observation = str(score.get("observation_id") or "")
-    said = score.get("string_value") if kind in _NOT_NUMERIC else score.get("value")
+    said = score.get("value")
+    # the number next to a category is its place in a list that the export lacks
+    if kind in _NOT_NUMERIC:
+        said = score.get("string_value") or Unclear(
+            "has a category that is not in the export. Export the scores with stringValue."
+        )
     made.assess(
         Assessment(
             trace_id=str(score["trace_id"]),
             name=str(score.get("name")),
-            # a linked configuration gives categories numbers; without one there is the name alone
-            value=said if said not in (None, "") else score.get("value"),
+            value=said,
             source=_SOURCES.get(source, source),
             # what is said of the only outermost observation is said of the trace
             span_id="" if observation in outermost else observation,

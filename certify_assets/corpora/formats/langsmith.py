@@ -131,12 +131,13 @@ class _Export:
         for run_id, record in self._feedback:
             trace_id = str(record.get("trace_id") or trace_of.get(run_id, run_id))
             source = text_of(mapping(parsed(record.get("feedback_source"))).get("type")).lower()
-            name, score = str(record["key"]), record.get("score")
+            name, score, word = str(record["key"]), record.get("score"), record.get("value")
             made.assess(
                 Assessment(
                     trace_id=trace_id,
                     name=name,
-                    value=record.get("value") if score in (None, "") else score,
+                    value=word if score in (None, "") else score,
+                    word=word,
                     source=_SOURCES.get(source, source),
                     span_id="" if run_id == trace_id else run_id,
                 )

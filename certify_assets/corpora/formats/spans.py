@@ -33,7 +33,6 @@ from certify_assets.corpora.formats.texts import (
     steps_of_messages,
 )
 from certify_assets.corpora.schema import Step
-from certify_assets.errors import InputError
 
 #: options of every format of traces
 TRACE_OPTIONS: Mapping[str, str] = {
@@ -45,9 +44,6 @@ TRACE_OPTIONS: Mapping[str, str] = {
     "label": "name of the assessment, score or feedback that is the outcome",
     "label_attribute": "attribute of a trace that holds the outcome, in place of label",
     "label_sources": "sources whose labels count: human, code, llm_judge, or any",
-    "success": "values of the label that are a success, separated by commas; others are failures",
-    "failure": "values of the label that are a failure; with success, others are refused",
-    "threshold": "number from which on a label is a success",
 }
 SAME_INPUT = "input"
 
@@ -78,7 +74,6 @@ def drafts_of_traces(
     """Turn traces into runs; what cannot be used is counted in the reading's tally."""
     defaults = defaults or TraceDefaults()
     labelling = Labelling.of(reading.options, defaults.label_sources)
-    ended: set[int] = set()
     for tree in trees:
         for number, note in (
             (tree.orphans, "spans whose parent is not in the trace"),
@@ -89,16 +84,7 @@ def drafts_of_traces(
                 reading.notes[note] += number
         draft = _draft(tree, labelling, defaults, reading)
         if draft is not None:
-            if draft.outcome is not None:
-                ended.add(draft.outcome)
             yield draft
-    # new runs may all have failed
-    asked = labelling.success and not labelling.failure
-    if asked and ended == {0} and not reading.options.get("keep_unlabelled"):
-        raise InputError(
-            f"no trace has a label {' or '.join(sorted(labelling.success))}, which the option "
-            "success names; give values that the label has."
-        )
 
 
 def _draft(
@@ -133,7 +119,7 @@ def _draft(
     if label.problem and not (label.missing and reading.options.get("keep_unlabelled")):
         reading.drop(label.reason, f"{where} {label.problem}")
         return None
-    if label.outcome is not None:
+    if label.value is not None:
         key = f"labels_from_{label.source or 'unknown'}"
         reading.label_facts[key] = reading.label_facts.get(key, 0) + 1
     return Draft(
@@ -141,7 +127,8 @@ def _draft(
         agent=str(agent),
         instruction=instruction,
         steps=steps,
-        outcome=label.outcome,
+        outcome=label.value,
+        outcome_name=label.name,
         origin=tree.origin,
         trajectory_id=tree.trace_id,
         attempt=attempt,

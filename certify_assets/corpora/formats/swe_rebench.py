@@ -152,14 +152,8 @@ def _draft(
 ) -> Iterator[Draft]:
     messages = [_message(message) for message in objects(values["trajectory"])]
     steps = steps_of_messages(from_first(messages, "assistant"), reading)
-    label = values.get(schema.label) if schema.label else None
     if not steps:
         reading.drop("no_trajectory", f"{origin} holds a run in which the agent said nothing.")
-    elif label is not None and label not in (0, 1):
-        reading.drop(
-            "bad_outcome",
-            f"{origin} cannot be used: its {schema.label} is {str(label)[:40]!r}, neither 0 nor 1.",
-        )
     else:
         agent = text_of(values.get(schema.agent)) if schema.agent else ""
         yield Draft(
@@ -167,7 +161,8 @@ def _draft(
             agent=(name_of(agent) or "unknown") if schema.agent else _SCAFFOLD,
             instruction=issue_text(first_prompt(messages)),
             steps=_shortened(steps, reading),
-            outcome=None if label is None else int(label),
+            outcome=values.get(schema.label) if schema.label else None,
+            outcome_name=schema.label or "outcome",
             origin=origin,
             trajectory_id=name_of(values.get(schema.identity)) if schema.identity else None,
             # a row is a run of its own, however alike

@@ -26,8 +26,6 @@ from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 from certify_assets.tables.columns import likely_column, matched, refuse_repeated, renamed
 from certify_assets.tables.delimited import decoded, is_separator_line, long_fields, separator_of
-from certify_assets.tables.outcomes import OutcomeColumn
-from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.sheets import sheet_rows
 
 _FIELDS = words("task_id outcome text steps trajectory_id agent attempt instruction")
@@ -41,9 +39,6 @@ _SHEETS = (".xlsx", ".xlsm")
 _FIRST_LINES = 100
 _BATCH_ROWS = 1024
 _HEAD = 1 << 20
-_MOST_LABELS = 6
-# outcomes that are none, of a small table of 0 and 1
-_SLIPS = 3
 
 _Row = tuple[int, Record | str]
 
@@ -110,15 +105,12 @@ def _no_table(file: SourceFile) -> str:
     options={
         "columns": "names of the columns, by field",
         "agent": "agent of rows that name none",
-        "success_label": "outcome that is a success, every other one being a failure",
     },
 )
 def table(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read one run a row or line."""
     columns = _columns(reading.options.get("columns") or {})
     needed = ("task_id",) if reading.options.get("keep_unlabelled") else ("task_id", "outcome")
-    label = reading.options.get("success_label")
-    ended: set[int] = set()
     for file in files:
         try:
             found = _opened(file, frozenset(columns.values()))
@@ -129,63 +121,27 @@ def table(files: Files, reading: Reading) -> Iterator[Draft]:
             reading.drop("file_unreadable", _no_table(file))
             continue
         called = _called(file, found.names, columns, needed)
-        outcomes = OutcomeColumn(columns["outcome"], TableSettings.of({"success": label}))
         reading.sha256(file)
-        rows = bad = 0
         for row, values in found.rows(list(called.values())):
-            rows += 1
             draft = (
                 _unreadable(values)
                 if isinstance(values, str)
                 else _draft(
                     {name: values.get(called.get(column, "")) for name, column in columns.items()},
-                    outcomes,
+                    columns["outcome"],
                     reading.origin(file, row),
                     reading,
                 )
             )
             if isinstance(draft, _Unusable):
-                bad += draft.reason == "bad_outcome"
                 reading.drop(draft.reason, f"{file.name} row {row} cannot be used: {draft.words}.")
             else:
                 yield draft
-        _require_known(file, outcomes, few=bad <= max(_SLIPS, rows // 20))
-        ended |= outcomes.found
-        reading.understood(file, (*found.read_as, *renamed(called), *outcomes.notes()))
-
-    # new runs may all have failed, or have no label yet
-    if label is not None and ended == {0} and not reading.options.get("keep_unlabelled"):
-        raise InputError(
-            f"no run has the outcome {str(label)!r}, which the option success_label names; give "
-            f"one of the values of the column {columns['outcome']!r}."
-        )
+        reading.understood(file, (*found.read_as, *renamed(called)))
 
 
 def _unreadable(words: str) -> _Unusable:
     return _Unusable("unreadable_record", words)
-
-
-def _require_known(file: SourceFile, outcomes: OutcomeColumn, *, few: bool) -> None:
-    """Refuse a column of which some values are outcomes and others, of other runs, are not."""
-    # a slip in a column of 0 and 1 costs its row; rows without a label of the column's own words
-    # would be left out by their outcome
-    others, values = outcomes.unknown, outcomes.values
-    slips = few and not outcomes.words and (outcomes.found == {0, 1} or outcomes.rounded)
-    if not others or slips:
-        return
-    if label := outcomes.settings.success:
-        raise InputError(
-            f"{file.name}, column {outcomes.column!r}: {others[0]} means a success, as "
-            f"{label[0]!r} does, which the option success_label names; write one of "
-            "them for both, or 0 for each failure."
-        )
-    more = f" and {len(values) - _MOST_LABELS} more" if len(values) > _MOST_LABELS else ""
-    raise InputError(
-        f"{file.name}, column {outcomes.column!r} has the values "
-        f"{', '.join(values[:_MOST_LABELS])}{more}, and {others[0]} is neither a success nor a "
-        "failure by itself; write 1 and 0, or say which value is a success with --format table "
-        "--option success_label=LABEL."
-    )
 
 
 def _columns(mapping: Any) -> dict[str, str]:
@@ -317,18 +273,13 @@ def _header(file: SourceFile, cells: list[str]) -> list[str]:
 
 
 def _draft(
-    row: Mapping[str, Any], outcomes: OutcomeColumn, origin: Origin, reading: Reading
+    row: Mapping[str, Any], outcome_name: str, origin: Origin, reading: Reading
 ) -> Draft | _Unusable:
     task, trajectory = _identity(row["task_id"]), _identity(row["trajectory_id"])
-    outcome = outcomes.read(row["outcome"])
     attempt = _attempt(row["attempt"])
     steps = _steps(row)
     if task is None:
         return _unreadable("it has no task_id")
-    if outcome is None:
-        return _Unusable(
-            "bad_outcome", f"its outcome is {str(row['outcome'])[:40]!r}, neither 0 nor 1"
-        )
     if isinstance(attempt, str):
         return _unreadable(attempt)
     if isinstance(steps, str):
@@ -338,7 +289,8 @@ def _draft(
         agent=_identity(row["agent"]) or str(reading.options.get("agent") or "unknown"),
         instruction=text_of(row["instruction"]),
         steps=steps,
-        outcome=None if outcome < 0 else outcome,
+        outcome=row["outcome"],
+        outcome_name=outcome_name,
         origin=origin,
         trajectory_id=trajectory,
         attempt=attempt,

@@ -35,7 +35,6 @@ from certify_assets.corpora.formats.texts import (
     Message,
     arguments_text,
     calls_text,
-    full_reward,
     is_id,
     is_list_of_objects,
     listed,
@@ -95,6 +94,7 @@ class _Found:
     fits=begins_with(*_MARKS),
     label_source="the harness's checks after the run (database, actions, assertions), "
     "success at reward 1",
+    marks={},
     options={
         "domain": (
             "prefix of task ids (retail, airline, telecom …); read from the file where it is not "
@@ -231,7 +231,8 @@ def _drafts(
         agent=header.agent,
         instruction=header.instructions.get(str(record["task_id"]), ""),
         steps=steps,
-        outcome=full_reward(mapping(record.get("reward_info")).get("reward")),
+        outcome=mapping(record.get("reward_info")).get("reward"),
+        outcome_name="reward",
         origin=origin,
         trajectory_id=str(record["id"]),
         attempt=found.attempt(task, header.agent, record.get("trial")),

@@ -20,7 +20,6 @@ from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.records import HEAD, Record, listed_records
 from certify_assets.corpora.formats.texts import (
     Message,
-    full_reward,
     is_id,
     is_list_of_objects,
     mapping,
@@ -68,6 +67,7 @@ def _is_list(head: bytes) -> bool:
     domain="customer_service",
     fits=_fits,
     label_source="state of the database after the run, compared by the harness",
+    marks={},
     options={
         "domain": "prefix of task ids (retail, airline); read from the file where it is not given"
     },
@@ -93,7 +93,6 @@ def _read_file(file: SourceFile, data: bytes, runs: list[Any], reading: Reading)
         if "error" in mapping(record.get("info")) or not record["traj"]:
             reading.drop("infrastructure_error", f"{where} holds an error report instead of a run.")
         else:
-            reward = record.get("reward")
             yield Draft(
                 task_id=f"{domain}/{record['task_id']}",
                 agent=agent,
@@ -101,8 +100,8 @@ def _read_file(file: SourceFile, data: bytes, runs: list[Any], reading: Reading)
                     mapping(mapping(record.get("info")).get("task")).get("instruction")
                 ),
                 steps=steps_of_messages(map(Message.of, record["traj"]), reading),
-                # some forks write a reward of true
-                outcome=full_reward(float(reward) if isinstance(reward, bool) else reward),
+                outcome=record.get("reward"),
+                outcome_name="reward",
                 origin=reading.origin(file, row),
                 # the task index in some forks: it says nothing of the attempt
                 repetition=str(record.get("trial")),

@@ -177,18 +177,13 @@ def _run(file: SourceFile, folder: str, outcomes: _Outcomes, reading: Reading) -
     if original := outcomes.copies(trial):
         reading.drop("duplicate", f"{trial.where} is a copy of {original}: it has its id.")
         return
-    if trial.resolved not in (None, True, False):
-        reading.drop(
-            "bad_outcome",
-            f"{trial.where} cannot be used: its is_resolved is {str(trial.resolved)[:40]!r}.",
-        )
-        return
     yield Draft(
         task_id=trial.task,
         agent=reading.options.get("agent") or _agent(folder, outcomes.agents),
         instruction=trial.instruction,
         steps=steps,
-        outcome=None if trial.resolved is None else int(trial.resolved),
+        outcome=trial.resolved,
+        outcome_name="is_resolved",
         origin=reading.origin(file),
         trajectory_id=trial.identity,
     )

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Reading, excerpt
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-
-_TOLERANCE = 1e-6
 
 
 def text_of(value: Any) -> str:
@@ -182,13 +179,6 @@ def page_text(url: Any, error: Any, tree: str) -> str:
         tree,
     )
     return "\n".join(filter(None, lines))
-
-
-def full_reward(reward: Any) -> int | None:
-    """Return whether a reward is 1; None where it is no number."""
-    if isinstance(reward, bool) or not isinstance(reward, int | float) or math.isnan(reward):
-        return None
-    return int(abs(reward - 1.0) <= _TOLERANCE)
 
 
 def switch(options: Mapping[str, Any], name: str) -> bool:

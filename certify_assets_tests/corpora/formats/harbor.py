@@ -10,7 +10,7 @@ COUNTS = Counts(
     trajectories=5,
     tasks=3,
     successes=3,
-    dropped={"infrastructure_error": 1, "no_label": 1, "no_trajectory": 2, "bad_outcome": 1},
+    dropped={"infrastructure_error": 1, "no_label": 2, "no_trajectory": 2},
 )
 
 
@@ -128,7 +128,7 @@ def write(root: Path, canary: str | None = None) -> None:
     put(job / "sort__e", result("sort__e", "sort", {"reward": 1.0}, canary), {}, canary)
     put(
         job / "sort__f",
-        result("sort__f", "sort", {"reward": canary or "full"}, canary),
+        result("sort__f", "sort", {"reward": None, "note": canary}, canary),
         whole,
         canary,
     )

@@ -11,9 +11,8 @@ COUNTS = Counts(
     tasks=6,
     successes=6,
     dropped={
-        "no_label": 2,
+        "no_label": 3,
         "infrastructure_error": 1,
-        "bad_outcome": 1,
         "no_trajectory": 1,
         "duplicate": 2,
     },
@@ -40,7 +39,7 @@ def write(root: Path, canary: str | None = None) -> None:
         sample(2, "P", 1, canary),
         sample(3, True, 1, canary),
         sample(4, 0.25, 1, canary),
-        sample(5, "maybe", 1, canary),
+        sample(5, "", 1, canary),
     ]
     write_eval(root / "logs" / "zstd.eval", eval_bytes(header("odd"), odd, ZSTD))
     running = [sample(6, "C", 1, canary), sample(7, "C", 1, canary, scores=None)]
