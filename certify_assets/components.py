@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import dagster as dg
 import pydantic
 
 from certify_assets.corpora.config import NAMED_JUDGE, CorpusConfig, corpus_schema
 from certify_assets.corpora.embedded import EMBEDDED
-from certify_assets.defs.setup import OWNERS, Setup, merged, parse_judges, parse_prefix, settle
-from certify_assets.errors import InputError
+from certify_assets.corpora.splits import PROFILES
+from certify_assets.defs.setup import (
+    OWNERS,
+    Setup,
+    known_judges,
+    merged,
+    parse_judges,
+    parse_prefix,
+    settle,
+)
+from certify_assets.errors import CertifyError, InputError
 from certify_assets.storage.urls import is_url
 
 _TEMPLATE = """\
@@ -83,6 +91,11 @@ class DeclaredCorpus(dg.Resolvable, dg.Model):
         "never", description=_ABOUT["auto_deploy"]
     )
 
+    @classmethod
+    def model(cls) -> type[pydantic.BaseModel]:
+        """Return the schema of one corpus in the YAML file, with the names that there are."""
+        return _schema(super().model(), profile=_one_of(PROFILES), judge=_one_of(known_judges()))
+
     def config(self, folder: Path) -> CorpusConfig:
         """Return the configuration, with paths absolute from the folder of the YAML file, or URLs.
 
@@ -149,7 +162,11 @@ class Corpora(dg.Component, dg.Resolvable, dg.Model):
     def model(cls) -> type[pydantic.BaseModel]:
         """Return the schema of the YAML file, where the list of corpora is no template."""
         # a list or a template: `dg check yaml` could say of a wrong field only that neither fits
-        return _schema(super().model(), list[DeclaredCorpus.model()])  # type: ignore[misc]
+        return _schema(
+            super().model(),
+            corpora=list[DeclaredCorpus.model()],  # type: ignore[misc]
+            judges=list[_one_of(known_judges())],  # type: ignore[misc]
+        )
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
@@ -164,7 +181,18 @@ class Corpora(dg.Component, dg.Resolvable, dg.Model):
         """Return the platform with the sensor of these corpora; their files are not read.
 
         Of several files of one project, the first gives the platform and every one its sensor.
+
+        Raises
+        ------
+        DagsterInvalidDefinitionError
+            If a file names what there is not, or two files differ.
         """
+        try:
+            return self._definitions(context)
+        except CertifyError as error:
+            raise dg.DagsterInvalidDefinitionError(str(error)) from None
+
+    def _definitions(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         path = context.path
         folder = path if path.is_dir() else path.parent
         configs = [corpus.config(folder) for corpus in self.corpora]
@@ -195,11 +223,14 @@ class Corpora(dg.Component, dg.Resolvable, dg.Model):
         )
 
 
-@cache
-def _schema(derived: type[pydantic.BaseModel], corpora: Any) -> type[pydantic.BaseModel]:
-    about = derived.model_fields["corpora"]
-    field: Any = pydantic.Field(default=[], description=about.description)
-    return pydantic.create_model(derived.__name__, __base__=derived, corpora=(corpora, field))
+def _one_of(names: Collection[str]) -> Any:
+    return Annotated[str, pydantic.WithJsonSchema({"enum": [*names]})]
+
+
+def _schema(derived: type[pydantic.BaseModel], **kinds: Any) -> type[pydantic.BaseModel]:
+    """Return the schema with other types of some fields."""
+    fields: Any = {name: (kind, derived.model_fields[name]) for name, kind in kinds.items()}
+    return pydantic.create_model(derived.__name__, __base__=derived, **fields)
 
 
 def refuse_repeated(names: Iterable[str]) -> None:

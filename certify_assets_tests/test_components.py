@@ -197,3 +197,8 @@ def test_a_project_of_somebody_else_certifies_its_corpus_by_the_component(tmp_pa
     with pytest.raises(AssertionError, match=r"attributes\.corpora\.0\.rlx.*'rlx' was unexpected"):
         # by its folder: of several files with one component, dg reads the last alone
         call("dg", "check", "yaml", "src/lab/defs/agents")
+    declared.write_text(_YAML + "      profile: certfy\n      judge: nobody\n", "utf-8")
+    with pytest.raises(AssertionError, match=r"(?s)profile 'certfy' is not one of.*judge 'nobody'"):
+        call("dg", "check", "yaml", "src/lab/defs/agents")
+    with pytest.raises(AssertionError, match="DagsterInvalidDefinitionError: profile of corpus"):
+        call("dg", "check", "defs", "--no-check-yaml")

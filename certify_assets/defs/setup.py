@@ -120,6 +120,11 @@ def judges_document() -> JudgesFile:
     return read_judges_document()
 
 
+def known_judges() -> dict[str, JudgeSpec]:
+    """Return the judges of the platform and of the user's judges.yaml."""
+    return platform_judges() | dict(judges_document().configured.judges)
+
+
 def judges() -> dict[str, JudgeSpec]:
     """Return the judges that have assets: those that the setup names, with what they start from.
 
@@ -128,8 +133,7 @@ def judges() -> dict[str, JudgeSpec]:
     InputError
         If it names a judge that there is none of.
     """
-    known = platform_judges() | dict(judges_document().configured.judges)
-    named = setup().judges
+    known, named = known_judges(), setup().judges
     if named is None:
         return known
     if unknown := [name for name in named if name not in known]:
