@@ -7,6 +7,7 @@ libraries is loaded for arrays.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
@@ -471,7 +472,7 @@ def _frame_scores(frame: Any, reading: _Reading, certificates: Sequence[Certific
     from certify_assets.evaluation.score_table import frame_scores
 
     issued = IssuedReading.of(
-        "the certificate", [(item.provenance, item.threshold) for item in certificates]
+        "the certificate", [(item.provenance, item.inputs.get("scores")) for item in certificates]
     )
     column = reading.columns.get("score", "score")
     try:
@@ -480,7 +481,14 @@ def _frame_scores(frame: Any, reading: _Reading, certificates: Sequence[Certific
         raise InputError(_in_python(str(error))) from None
     if found := issued.difference("the table", table.reading.scale, table.written):
         raise InputError(f"{found}, or the scores as an array where these are so.")
-    return reading.higher(table.scores)
+    scores = np.asarray(reading.higher(table.scores))
+    doubt = issued.doubt("the table", scores, scores.size)
+    if doubt is not None:
+        sentence = doubt.sentence.partition(", or say with")[0]
+        if doubt.sure:
+            raise InputError(f"{sentence}, or the scores as an array where these are right.")
+        warnings.warn(f"{sentence}.", stacklevel=4)
+    return scores
 
 
 def _with_columns(frame: Any, columns: Mapping[str, list[str]]) -> Any:

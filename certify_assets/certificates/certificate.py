@@ -97,7 +97,7 @@ class Certificate:
         if "pool" in self.inputs:
             _check_mapping("inputs.pool", self.inputs["pool"], kinds_of(PoolInputs))
         if "scores" in self.inputs:
-            _check_range(self.inputs["scores"])
+            check_range(self.inputs["scores"])
         for finding in self.findings:
             _check_mapping("findings", finding, {"code": (str,), "message": (str,)})
         if not all(_is_text(key) and _is_text(value) for key, value in self.provenance.items()):
@@ -255,7 +255,8 @@ def _check_mapping(name: str, value: Any, shape: _Kinds) -> None:
         _check(f"{name}.{key}", value[key], shape[key])
 
 
-def _check_range(given: ScoreRange) -> None:
+def check_range(given: ScoreRange) -> None:
+    """Refuse what is no range of scores."""
     _check_mapping("inputs.scores", given, kinds_of(ScoreRange))
     for value in (ordered := [given["low"], *given["quantiles"], given["high"]]):
         _check("inputs.scores", value, (float,))

@@ -22,6 +22,7 @@ from certify_assets.tables.table_files import read_rows
 if TYPE_CHECKING:
     from certify_assets.certificates import Batch, BatchPlan, Certificate, History
     from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan
+    from certify_assets.certificates.inputs import ScoreRange
 from certify_assets.evaluation.score_table import ScoreTable
 
 COLUMNS: Final = ("order", "trajectory_id", "task_id", "seed", "batch_sha256", "level")
@@ -58,8 +59,9 @@ class Planned:
 
     sides: SidesPlan
     both: bool
-    # how the scores of the batch are read
+    # how the scores of the batch are read, and those of the certificate
     reading: ScoreReading = field(default_factory=ScoreReading)
+    scores: ScoreRange | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan file."""
@@ -69,13 +71,12 @@ class Planned:
         plan = self.sides.plans[0].to_dict()
         if self.both:
             plan = {"schema": SCHEMA, **self.sides.to_dict()}
+        plan |= {"score_range": self.scores} if self.scores else {}
         return {**plan, "scores": said} if said else plan
 
     def issued(self, path: Path) -> IssuedReading:
         """Return how the scores of a table of this plan are read."""
-        thresholds = [value for plan in self.sides.plans for value in plan.thresholds]
-        said = self.reading.provenance()
-        return IssuedReading.of(path, [(said, float(value)) for value in thresholds])
+        return IssuedReading(str(path), self.reading, self.scores)
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def plan_of(certificate: Path, scores: Path, asked: BatchOptions) -> tuple[Plann
     frozen = _batch(scores, asked)
     made = _planned(certificate, scores, frozen, asked, {item.side for item in issued})
     reading = ScoreReading.of_provenance(issued[0].provenance)
-    return replace(made, reading=reading), frozen
+    return replace(made, reading=reading, scores=issued[0].inputs.get("scores")), frozen
 
 
 def _planned(
@@ -155,6 +156,7 @@ def _read_plan(document: Mapping[str, Any]) -> Planned | None:
     from certify_assets.certificates.batch import SCHEMA
     from certify_assets.certificates.batch_sides import SCHEMA as SIDES_SCHEMA
     from certify_assets.certificates.batch_sides import SidesPlan
+    from certify_assets.certificates.certificate import check_range
 
     if document.get("schema") not in (SCHEMA, SIDES_SCHEMA):
         return None
@@ -163,11 +165,13 @@ def _read_plan(document: Mapping[str, Any]) -> Planned | None:
         raise InputError(
             "scores of the plan is no object of text; give the file as it was written."
         )
-    reading = ScoreReading.of_provenance(said)
-    rest = {name: value for name, value in document.items() if name != "scores"}
-    if document["schema"] == SCHEMA:
-        return Planned(SidesPlan((BatchPlan.from_dict(rest),)), both=False, reading=reading)
-    return Planned(SidesPlan.from_dict(rest), both=True, reading=reading)
+    if (scores := document.get("score_range")) is not None:
+        check_range(scores)
+    names = document.keys() - {"scores", "score_range"}
+    rest = {name: document[name] for name in names}
+    both = document["schema"] != SCHEMA
+    sides = SidesPlan.from_dict(rest) if both else SidesPlan((BatchPlan.from_dict(rest),))
+    return Planned(sides, both, ScoreReading.of_provenance(said), scores)
 
 
 def _plan_one(certificate: Path, frozen: Batch, asked: BatchOptions) -> BatchPlan:

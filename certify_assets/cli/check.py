@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,9 +56,6 @@ if TYPE_CHECKING:
     from certify_assets.evaluation.score_table import ScoreTable
     from certify_assets.storage.traces import VerdictCounts
 
-# a share decided that is so far from the certified one is no matter of chance in so many runs
-_OTHER_SHARE = 0.3
-_FEW_RUNS = 50
 # what drawing a page takes, in certificates that are recomputed
 _PAGE_STEPS = 8
 _AUDITED = (
@@ -239,6 +235,8 @@ def decide(
     choose from a document of more. A row in both regions, an unscored row and every row where
     nothing was certified go to human review (exit 3 when nothing was certified at all).
     """
+    from certify_assets.certificates.scale import share_doubt
+
     refuse_overwrite(
         {"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores}
     )
@@ -273,25 +271,10 @@ def decide(
                 f"MLflow: {assessed.logged} decisions logged, {assessed.unchanged} there already"
                 + (f"; {len(lost)} traces are not there, such as {lost[0]}" if lost else "")
             )
-    _compare_shares(certificates, counts, result.reasons().get("unscored", 0))
+    for item in certificates:
+        if doubt := share_doubt(item, table.scores, table.tasks):
+            say(f"warning: {doubt}")
     ctx.exit(0 if any(item.certified for item in certificates) else NOTHING)
-
-
-def _compare_shares(
-    certificates: Iterable[Certificate], counts: Mapping[str, int], unscored: int
-) -> None:
-    """Warn where much more or less is decided than certified: scores on another scale do that."""
-    # a certificate's share is of scored runs too
-    total = sum(counts.values()) - unscored
-    for certificate in certificates:
-        share = counts[certificate.side] / max(1, total)
-        if total >= _FEW_RUNS and abs(share - certificate.coverage) > _OTHER_SHARE:
-            say(
-                f"warning: {percent(share)} of the scored runs are decided on the "
-                f"{certificate.side} side, {percent(certificate.coverage)} of those that "
-                "certified it; check that the scores are of the same judge on the same scale "
-                "(--score-scale), and the runs of the same kind."
-            )
 
 
 def _assess(address: str, scores: Path, result: Decisions) -> VerdictCounts:

@@ -167,13 +167,12 @@ class ReadingOptions:
 
     def as_issued(self, path: Path, certificates: Iterable[Certificate]) -> ReadingOptions:
         """Return options that read scores as those of certificates were; refuse others."""
-        found = [(item.provenance, item.threshold) for item in certificates]
+        found = [(item.provenance, item.inputs.get("scores")) for item in certificates]
         return self.under(IssuedReading.of(path, found))
 
     def as_read(self, table: ScoreTable) -> ReadingOptions:
         """Return options that read further scores of a judge as a table was; refuse others."""
-        unit = bool(np.nanmax(np.abs(table.scores), initial=0) <= 1)
-        issued = IssuedReading(str(table.path), table.reading, unit, verb="has")
+        issued = IssuedReading(str(table.path), table.reading, table.score_range, verb="has")
         return replace(self, columns={}).under(issued)
 
     def under(self, issued: IssuedReading) -> ReadingOptions:
@@ -245,7 +244,21 @@ def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -
         reading.issued.require(path, table.reading.scale, table.written)
     lower = ("lower scores as better",) if reading.lower_is_better else ()
     say_read_as(path, (*table.read_as, *lower))
-    return table.negated() if reading.lower_is_better else table
+    table = table.negated() if reading.lower_is_better else table
+    if reading.issued is not None:
+        _require_scale(table, reading.issued)
+    return table
+
+
+def _require_scale(table: ScoreTable, issued: IssuedReading) -> None:
+    """Refuse scores of another scale than those before; warn where that is not certain."""
+    from certify_assets.certificates.inputs import task_codes
+
+    doubt = issued.doubt(table.path, table.scores, len(task_codes(table.tasks)[0]))
+    if doubt is not None and doubt.sure:
+        raise InputError(doubt.sentence)
+    if doubt is not None:
+        say(f"warning: {doubt.sentence}")
 
 
 def say_read_as(path: Path, notes: Sequence[str]) -> None:

@@ -6,9 +6,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
 from certify_assets.tables.settings import TableSettings
+
+if TYPE_CHECKING:
+    from certify_assets.certificates.inputs import ScoreRange
 
 PERCENT = "percent"
 # ends of scales on which scores are given that are neither probabilities nor log-odds
@@ -100,6 +107,13 @@ def grades(low: float, high: float) -> str:
     return next((f"0 to {end}" for end in _GRADES if high <= end), "")
 
 
+class Doubt(NamedTuple):
+    """Why scores may not be those of a judge; `sure` where they are refused."""
+
+    sentence: str
+    sure: bool
+
+
 @dataclass(frozen=True)
 class IssuedReading:
     """How the table of a certificate was read, for those that are read after it."""
@@ -107,17 +121,16 @@ class IssuedReading:
     # what the certificate is called in messages
     name: str
     reading: ScoreReading
-    # of its thresholds, whether all are such as probabilities have
-    unit: bool
+    scores: ScoreRange | None = None
     # what --score-scale says of a further table
     asked: str | None = None
     verb: str = "was issued on"
 
     @classmethod
     def of(
-        cls, path: Path | str, certificates: Iterable[tuple[Mapping[str, str], float | None]]
+        cls, path: Path | str, certificates: Iterable[tuple[Mapping[str, str], ScoreRange | None]]
     ) -> IssuedReading:
-        """Return the reading of certificates of one table, given provenance and threshold."""
+        """Return the reading of certificates of one table, given provenance and scores."""
         given = list(certificates)
         readings = {ScoreReading.of_provenance(provenance) for provenance, _ in given}
         if len(readings) > 1:
@@ -125,9 +138,8 @@ class IssuedReading:
                 f"{path} holds certificates of scores that were read in different ways; choose one "
                 "by --side, --alpha and --procedure."
             )
-        thresholds = [abs(value) for _, value in given if value is not None]
-        unit = bool(thresholds) and max(thresholds) <= 1
-        return cls(str(path), next(iter(readings), ScoreReading()), unit)
+        scores = next((scores for _, scores in given), None)
+        return cls(str(path), next(iter(readings), ScoreReading()), scores)
 
     def scale_option(self, asked: str | None) -> str | None:
         """Return --score-scale for a further table; refuse one that contradicts."""
@@ -154,18 +166,33 @@ class IssuedReading:
         They are `written` as such of a scale, and read as such of `scale`.
         """
         expected = self.reading.scale
-        if self.asked is not None or (scale == expected and (scale, written) != _DOUBTFUL):
-            return None
-        # a percentage may be written as a probability; probabilities and log-odds are not told
-        # apart, but from grades by a threshold below 1
-        if not scale and expected == PERCENT:
-            return None
-        if not expected and not (self.unit and scale not in ("", PERCENT)):
+        # the range of scores tells of others
+        divided = scale == PERCENT and expected not in ("", PERCENT)
+        if self.asked is not None or not (divided or (expected, written) == _DOUBTFUL):
             return None
         found = ScoreReading(written).words if written else "scores up to 1"
         return (
             f"{table} has {found}, and {self.name} {self.verb} {self.reading.words}; give scores "
             "of the same judge on the same scale"
+        )
+
+    def doubt(self, table: Path | str, scores: NDArray[np.float64], tasks: int) -> Doubt | None:
+        """Say how scores of some tasks are unlike those of the certificate."""
+        from certify_assets.certificates.scale import scale_fault
+
+        if self.scores is None or self.asked is not None:
+            return None
+        fault = scale_fault(self.scores, scores, tasks)
+        if fault is None:
+            return None
+        low, middle, high = np.nanquantile(scores, (0, 0.5, 1))
+        own, option = self.scores, "probability" if self.reading.scale == PERCENT else "log-odds"
+        return Doubt(
+            f"{table} has scores from {low:.4g} to {high:.4g} (median {middle:.4g}), and "
+            f"{self.name} {self.verb} scores from {own['low']:.4g} to {own['high']:.4g} (median "
+            f"{own['quantiles'][2]:.4g}): {fault.reason}. Give scores of the same judge on the "
+            f"same scale, or say with --score-scale {option} that these are right.",
+            fault.sure,
         )
 
     def require(self, path: Path, scale: str, written: str) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from certify_assets.certificates.inputs import ScoreRange
 
 _PERCENT = 100
 _Array = TypeVar("_Array", bound=npt.NDArray[Any])
@@ -72,6 +73,14 @@ class ScoreTable:
 
     def __len__(self) -> int:
         return int(self.scores.size)
+
+    @property
+    def score_range(self) -> ScoreRange | None:
+        """The range of its scores, None without any."""
+        from certify_assets.certificates.inputs import score_range
+
+        scored = np.sort(self.scores[np.isfinite(self.scores)])
+        return score_range(scored) if scored.size else None
 
     def choose_split(self, wanted: str | None, *more: str, required: bool = False) -> ScoreTable:
         """Return the rows of one split or more; all rows where there is none, or none is wanted."""

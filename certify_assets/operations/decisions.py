@@ -307,10 +307,25 @@ def _scored(
             policy = deployment.corpus.config.new_agents
             coverage, table, adapters = cover(deployment.judge, runs, table, policy, report)
             deployment.judge.require_unchanged()
+            _require_scale(deployment, table)
             return deployment, _Scored(table, adapters, coverage, bill)
         except IntegrityError as error:
             deployment = deployment.refused(Refusal("stale_certificate", str(error)))
     return deployment, _unscored(deployment, runs)
+
+
+def _require_scale(deployment: DecidingDeployment, table: pd.DataFrame) -> None:
+    """Refuse scores that cannot be of the judge that was certified: a hosted model may change."""
+    from certify_assets.certificates.scale import scale_fault
+
+    scores, tasks = table["score"].to_numpy(np.float64), table["task_id"].nunique()
+    for item in deployment.certificates:
+        fault = scale_fault(item.inputs["scores"], scores, tasks)
+        if fault is not None and fault.sure:
+            raise StaleCertificateError(
+                f"the scores of the batch are not on the scale on which {deployment.judge} was "
+                f"certified: {fault.reason}; score and certify the corpus again."
+            )
 
 
 def _standing(

@@ -66,6 +66,22 @@ def decided(store: Store, tmp_path: Path, **delivery: Any) -> dict[str, Any]:
     return document
 
 
+def test_scores_of_another_scale_decide_nothing(
+    deployed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored = JudgedCorpus.score_runs
+
+    def score_runs(*given: Any, **options: Any) -> Any:
+        table, bill = scored(*given, **options)
+        return table.assign(score=1 / (1 + np.exp(-table["score"]))), bill
+
+    monkeypatch.setattr(JudgedCorpus, "score_runs", score_runs)
+    document = decided(deployed, tmp_path, tasks=60)
+    assert document.refusal is not None and document.refusal.code == "stale_certificate"
+    assert "as probabilities are" in document.refusal.sentence
+    assert document.decisions == {"human": 240}
+
+
 def test_every_row_says_what_it_stands_on(deployed: Store, tmp_path: Path) -> None:
     document = decided(deployed, tmp_path, tasks=40)
     frame = decisions_of(Corpus(deployed, "c"), document.batch)

@@ -1,0 +1,138 @@
+"""Whether further scores are on the scale of those that a certificate was issued on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.certificates.certificate import Certificate
+from certify_assets.certificates.inputs import LEVELS, ScoreRange, task_codes
+
+#: what is less likely than this says of scores surely, or perhaps, that they are of another scale
+_SURE, _PERHAPS = 0.001, 0.01
+#: how far scores of one scale are apart at most, beyond chance (Kolmogorov, 95 %)
+_UNLIKE, _CHANCE = 0.3, 1.36
+#: tasks below which a share says little
+_FEW = 10
+_DIFFERENT = 0.1
+_ALL = (0.0, *LEVELS, 1.0)
+_FACTS = {
+    (0.0, 1.0): "all are from 0 to 1, as probabilities are",
+    (-1.0, 0.0): "all are from -1 to 0, as negated probabilities are",
+    (0.0, 10.0): "all are from 0 to 10",
+    (0.0, math.inf): "none is negative",
+    (-math.inf, 0.0): "none is positive",
+}
+
+
+class ScaleFault(NamedTuple):
+    """What speaks against scores being on a scale; `sure` where nothing else explains it."""
+
+    reason: str
+    sure: bool
+
+
+def scale_fault(issued: ScoreRange, scores: NDArray[np.float64], tasks: int) -> ScaleFault | None:
+    """Say how scores of some tasks differ in scale or sign from those of a certificate.
+
+    A table of other agents, more or less successful ones, is on the same scale.
+    """
+    found = np.sort(scores[np.isfinite(scores)])
+    if not found.size:
+        return None
+    points = np.array([issued["low"], *issued["quantiles"], issued["high"]])
+    unit = bool(points[0] >= 0 and points[-1] <= 1)
+    reach = (points[-1] - points[0]) / 2
+    outside = (found < points[0] - reach) | (found > points[-1] + reach)
+    if unit and (found[0] < 0 or found[-1] > 1):
+        return ScaleFault("not all are from 0 to 1", sure=True)
+    if points[0] >= 0 and (found < 0).mean() >= LEVELS[0]:
+        return ScaleFault("some are negative", sure=True)
+    # grades have an end, log-odds have none
+    if reach and outside.mean() >= (LEVELS[0] if points[0] >= 0 else 0.5):
+        return ScaleFault("many are far outside of that range", sure=True)
+    middle = float(np.median(found))
+    if max(points[1], -points[-2]) > 0 > middle * points[3]:
+        return ScaleFault("most have the other sign", sure=points[0] * points[-1] > 0)
+    doubts = []
+    for (low, high), fact in _FACTS.items():
+        # an agent of which every run fails alike has one score
+        if low <= found[0] < found[-1] <= high:
+            # of other agents, half of the scores that were elsewhere may be there
+            share = _at_most(points, high) - _below(points, low)
+            # an agent of which every run fails has none of a sign
+            sure = (
+                high < (10 if points[0] < 0 else math.inf)
+                and low > -math.inf
+                and ((1 + share) / 2) ** tasks <= _SURE
+            )
+            doubts += [ScaleFault(fact, sure)] * (share**tasks <= _PERHAPS)
+    # of probabilities p or grades, 1 − p or the grade from the other end
+    ends = 0.0 if points[0] < 0 else float(points[0] + points[-1])
+    doubts += _reversal(points, found, tasks, 1.0 if unit else ends)
+    return max(doubts, key=lambda fault: fault.sure, default=None)
+
+
+def _reversal(
+    points: NDArray[np.float64], found: NDArray[np.float64], tasks: int, centre: float
+) -> list[ScaleFault]:
+    """Whether scores fit the reversed ones of a certificate far better than its own."""
+    own, other = _distance(points, found), _distance(points, np.sort(centre - found))
+    words = "negated" if centre == 0 else f"taken from {centre:g}"
+    fault = ScaleFault(
+        f"they fit that range where they are {words}", own >= _UNLIKE + _CHANCE / math.sqrt(tasks)
+    )
+    return [fault] if other <= own / 2 and own >= (_UNLIKE + _CHANCE / math.sqrt(tasks)) / 2 else []
+
+
+def _distance(points: NDArray[np.float64], found: NDArray[np.float64]) -> float:
+    """Largest distance of the distribution of scores from the quantiles of others."""
+    below, upto = (np.searchsorted(found, points, side) / found.size for side in ("left", "right"))
+    return float(np.max(np.maximum(below - np.array(_ALL), np.array(_ALL) - upto)[1:-1]))
+
+
+def _at_most(points: NDArray[np.float64], end: float) -> float:
+    return float(np.interp(end, points, _ALL, 0.0, 1.0))
+
+
+def _below(points: NDArray[np.float64], end: float) -> float:
+    return 1.0 - _at_most(-points[::-1], -end)
+
+
+def share_doubt(
+    certificate: Certificate, scores: NDArray[np.float64], tasks: Sequence[Any] | NDArray[Any]
+) -> str | None:
+    """Say where a certificate decides another share of a table than of its own, beyond chance."""
+    from scipy.special import stdtrit
+
+    scored = np.isfinite(scores)
+    if certificate.threshold is None or not scored.any():
+        return None
+    reject = certificate.side == "reject"
+    inside = (scores <= certificate.threshold) if reject else (scores >= certificate.threshold)
+    codes = task_codes(tasks)[1][scored]
+    sizes = np.bincount(codes)
+    of_task = np.bincount(codes, weights=inside[scored])
+    number, share = int((sizes > 0).sum()), float(inside[scored].mean())
+    expected = certificate.coverage
+    # of the certificate, runs of a task count as one: that is no less than its standard error
+    spread = expected * (1 - expected) / max(1, certificate.tasks)
+    spread += float(np.square(of_task - share * sizes).sum()) / max(1, codes.size**2)
+    distance = abs(share - expected)
+    if share in (0.0, 1.0):
+        # by chance, where runs of a task go together
+        told = number >= _FEW or (1 - distance) ** number < 0.05
+    else:
+        limit = float(stdtrit(max(1, number - 1), 1 - _SURE / 2)) * math.sqrt(spread)
+        told = number >= _FEW and distance > max(_DIFFERENT, limit)
+    if not told or distance == 0:
+        return None
+    return (
+        f"{100 * share:.1f} % of the scored runs are decided on the {certificate.side} side, "
+        f"{100 * expected:.1f} % of those that certified it; check that the scores are of the same "
+        "judge on the same scale, and the runs of the same kind."
+    )
