@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates.counts import TaskCounts, count_tasks
 from certify_assets.certificates.inputs import Observations
-from certify_assets.errors import InputError, quoted
+from certify_assets.errors import InputError
+from certify_assets.names import in_both, shared_names
 
 #: weight of one supposed task that is wrong throughout: without it a pilot without errors bets
 #: everything
@@ -53,11 +54,11 @@ def check_pilot(pilot: Observations, observations: Observations) -> None:
         raise InputError(
             "No row of the pilot table has a score; score the pilot trajectories first."
         )
-    shared = sorted(set(pilot.labels) & set(observations.labels))
+    shared = shared_names(pilot.labels, observations.labels)
     if shared:
         raise InputError(
             f"The pilot table shares {len(shared)} task(s) with the calibration table, the first "
-            f"being {quoted(shared[0])}; bets must be fixed "
+            f"being {in_both(*shared[0])}; bets must be fixed "
             "on other tasks: take the shared ones out of the pilot table."
         )
 

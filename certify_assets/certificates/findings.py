@@ -22,6 +22,7 @@ from certify_assets.certificates.evaluation import (
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.pool import GIVEN, Pool
+from certify_assets.names import folding, spelled
 
 #: below this many tasks neither the paper's simulation nor ours covers the bootstrap
 FEW_TASKS = 20
@@ -63,6 +64,7 @@ def certificate_findings(
     found = [
         *_table_findings(observations, evaluation, settings),
         *_row_findings(observations, repeats),
+        *_name_findings(observations),
         *_ranking_findings(observations, evaluation, settings),
         *_chance_findings(observations, evaluation, settings, (pilot, pool)),
         *_size_findings(evaluation, settings),
@@ -117,6 +119,17 @@ def _row_findings(observations: Observations, repeats: int) -> Iterator[tuple[st
             f"{repeats} of {observations.rows} rows repeat an earlier one, with the same task, "
             "score and outcome, and count again; drop them if they are the same run, or give every "
             "run its trajectory_id.",
+        )
+
+
+def _name_findings(observations: Observations) -> Iterator[tuple[str, str]]:
+    if spelling := folding(observations.labels):
+        one, other = next(iter(spelling.items()))
+        yield (
+            "similar_ids",
+            f"{len({*spelling, *spelling.values()})} of {len(observations.labels)} task names "
+            f"differ from another only in spelling, such as {spelled(other)} and {spelled(one)}. "
+            "Count them as one task with --set ids=fold, or give them names of their own.",
         )
 
 

@@ -16,7 +16,8 @@ from certify_assets.certificates.inputs import (
     content_hash,
     task_codes,
 )
-from certify_assets.errors import InputError, quoted
+from certify_assets.errors import InputError
+from certify_assets.names import in_both, shared_names
 
 #: who chose the tasks of a pool, as a certificate says it: who gave it, or the rule of the
 #: platform, which takes every task that is not in the calibration table
@@ -109,7 +110,7 @@ def observe_pool(
 
 def check_pool(pool: Pool, table: Observations) -> None:
     """Refuse a pool that shares a task with the calibration table."""
-    shared = sorted(set(pool.labels) & set(table.labels))
+    shared = shared_names(pool.labels, table.labels)
     if not shared:
         return
     size = (int(pool.scores.size), pool.scored)
@@ -120,5 +121,5 @@ def check_pool(pool: Pool, table: Observations) -> None:
         )
     raise InputError(
         f"The pool shares {len(shared)} task(s) with the calibration table, the first being "
-        f"{quoted(shared[0])}; take them out of the pool."
+        f"{in_both(*shared[0])}; take them out of the pool."
     )

@@ -17,6 +17,7 @@ from certify_assets.errors import InputError
 from certify_assets.evaluation.score_reading import IssuedReading, ScoreReading
 from certify_assets.evaluation.score_table import read_labels
 from certify_assets.files import read_json, sha256_file, write_json_atomic
+from certify_assets.names import shared_names
 from certify_assets.tables.table_files import read_rows
 
 if TYPE_CHECKING:
@@ -389,6 +390,11 @@ def labels_of(path: Path, drawn: Path, allowed: set[str], asked: BatchOptions) -
                 "row; settle which one holds."
             )
     if strange := sorted(set(found) - allowed):
+        if spelled := shared_names(strange, sorted(allowed)):
+            raise InputError(
+                f"{path} labels {spelled[0][0]!r}, which is {spelled[0][1]!r} in {drawn}. Write it "
+                "as in the draw."
+            )
         raise InputError(
             f"{path} labels {strange[0]!r}, which {drawn} does not have ({len(strange)} such "
             "labels); label the runs of the draw, in its order."

@@ -383,7 +383,8 @@ def _checked(
         if names.outcome not in read.columns:
             read.remedies |= _likely("outcome", found, read.columns)
         raise read.refusal()
-    scores_as, outcomes_as = read.notes(names.score), read.notes(names.outcome)
+    scores_as = read.notes(names.score)
+    others_as = (*read.notes(names.outcome), *read.notes(names.task))
     there = {kind: name for kind, name in vars(names).items() if name in read.columns}
     return ScoreTable(
         path=read.path,
@@ -395,7 +396,7 @@ def _checked(
         splits=splits,
         rows=read.rows.numbers,
         lines=read.rows.lines,
-        read_as=(*read.rows.read_as, *scores_as, *outcomes_as),
+        read_as=(*read.rows.read_as, *scores_as, *others_as),
         scores_as=scores_as,
         found=tuple(found),
         reading=ScoreReading(settings=read.settings, columns=written_columns(there)),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import read_json_bytes, sha256_bytes, sha256_file, write_atomic
+from certify_assets.names import shared_names
 from certify_assets.operations.labels import (
     Label,
     anchor_labels,
@@ -30,6 +31,7 @@ from certify_assets.operations.layout import (
 from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
 from certify_assets.operations.review_session import MAX_COMMENT, close_settled, reviewer_name
 from certify_assets.storage.store import Store
+from certify_assets.tables.cells import name_of
 from certify_assets.tables.columns import Rows, TableError
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.settings import TableSettings
@@ -70,8 +72,8 @@ class _Statement:
 
     where: str
     column: str
-    trajectory_id: Any
-    task_id: Any
+    trajectory_id: str
+    task_id: str
     outcome: Any
     reviewer: Any
     comment: Any
@@ -196,7 +198,11 @@ def _statements(
 ) -> Iterator[_Statement]:
     digest = sha256_file(path)
     for index in range(len(columns["outcome"])):
-        value = {name: columns[name][index] if name in columns else None for name in _WANTED}
+        value: dict[str, Any] = {
+            name: columns[name][index] if name in columns else None for name in _WANTED
+        }
+        for name in ("trajectory_id", "task_id"):
+            value[name] = _name(value[name])
         if _blank(value["reviewer"]):
             value["reviewer"] = reviewer
         yield _Statement(
@@ -227,15 +233,14 @@ def _studio(path: Path, reviewer: str | None) -> Iterator[_Statement]:
     digest = sha256_bytes(data)
     for row, task, place, one in given:
         where = f"task {row}, annotation {place}"
-        said = {
+        said: dict[str, Any] = {
             "outcome": _choice(path, where, one),
             "comment": _remark(one),
             "reviewer": reviewer or _annotator(one),
         }
-        run = {column: task["data"].get(column) for column in ("trajectory_id", "task_id")}
-        yield _Statement(
-            where, "outcome", **run, **said, token=f"label_studio:{digest}:{row}:{place}"
-        )
+        for name in ("trajectory_id", "task_id"):
+            said[name] = _name(task["data"].get(name))
+        yield _Statement(where, "outcome", **said, token=f"label_studio:{digest}:{row}:{place}")
 
 
 def _annotations(
@@ -353,13 +358,18 @@ def _label(
     known[name] = None
     comment = "" if _blank(one.comment) else str(one.comment).strip()[:MAX_COMMENT]
     return Label(
-        str(one.trajectory_id),
+        one.trajectory_id,
         outcome,
         name,
         "label_studio" if studio else "file",
         one.token,
         comment,
     )
+
+
+def _name(value: Any) -> str:
+    name = name_of(value)
+    return str(value) if name is None else name
 
 
 def _blank(value: Any) -> bool:
@@ -391,6 +401,11 @@ def _require_decided(
             f"{where} is a run of batch {elsewhere}, which nobody decided; decide the batch "
             "first. Nothing was imported."
         )
+    if spelled := shared_names([wrong.trajectory_id], [*known]):
+        raise InputError(
+            f"{where} is {spelled[0][1][:120]!r} in another spelling. Write it as it was exported. "
+            "Nothing was imported."
+        )
     raise InputError(
         f"{where} is no run that was decided for {corpus}; check the id and the corpus. Nothing "
         "was imported."
@@ -402,11 +417,11 @@ def _require_task(
 ) -> None:
     """Refuse a run next to another task than its own: a column was sorted or edited alone."""
     for one in statements:
-        tasks = known.get(str(one.trajectory_id), set())
-        if tasks and not _blank(one.task_id) and str(one.task_id) not in tasks:
+        tasks = known.get(one.trajectory_id, set())
+        if tasks and not _blank(one.task_id) and not shared_names([one.task_id], [*tasks]):
             raise InputError(
-                f"{path}, {one.where}, column task_id: {str(one.trajectory_id)[:120]!r} is no run "
-                f"of task {str(one.task_id)[:120]!r}; its columns were edited apart from each "
+                f"{path}, {one.where}, column task_id: {one.trajectory_id[:120]!r} is no run "
+                f"of task {one.task_id[:120]!r}; its columns were edited apart from each "
                 "other, so export the queue again. Nothing was imported."
             )
 

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import math
 from typing import Any
 
 import numpy as np
 
 MISSING_TEXT = frozenset({"", "nan", "na", "n/a", "null", "none", "<na>"})
+MISSING_ID = frozenset({"", "nan", "<na>"})
+_ID_TYPES = (
+    str,
+    int,
+    float,
+    np.integer,
+    np.floating,
+    decimal.Decimal,
+    datetime.date,
+    datetime.time,
+)
 
 
 def number_of(value: Any) -> float | None:
@@ -34,6 +47,18 @@ def _as_float(value: Any) -> float | None:
         return None
     except OverflowError:
         return math.inf
+
+
+def name_of(value: Any) -> str | None:
+    """Return a name as text, or None where it is none."""
+    if value is None:
+        return ""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, _ID_TYPES):
+        return None
+    # a task numbered 7 is the same task whether the file holds 7, 7.0 or "7"
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
 
 
 def word_of(value: Any) -> str | float:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import math
 import re
-import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -17,23 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from certify_assets.errors import InputError
-from certify_assets.tables.cells import MISSING_TEXT, number_of, shown
-from certify_assets.tables.columns import Rows, TableError, Texts, rows_of
+from certify_assets.names import folding, spelled, two_spellings
+from certify_assets.tables.cells import MISSING_ID, MISSING_TEXT, name_of, number_of, shown
+from certify_assets.tables.columns import Rows, TableError, Texts, array_of, rows_of
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.settings import TableSettings
 
-_MISSING_ID = frozenset({"", "nan", "<na>"})
-_LONGEST_MISSING = max(map(len, _MISSING_ID))
-_ID_TYPES = (
-    str,
-    int,
-    float,
-    np.integer,
-    np.floating,
-    decimal.Decimal,
-    datetime.date,
-    datetime.time,
-)
+_LONGEST_MISSING = max(map(len, MISSING_ID))
 # a number as every program writes one, and with a comma for its point
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _WITH_COMMA = re.compile(r"[+-]?(\d+,?\d*|,\d+)(e[+-]?\d+)?", re.IGNORECASE)
@@ -152,7 +139,7 @@ class TextColumn:
             min(map(len, distinct), default=0) <= _LONGEST_MISSING
             or len("".join(distinct).split(None, 1)) > 1
         )
-        if doubtful and not _MISSING_ID.isdisjoint(map(str.lower, map(str.strip, distinct))):
+        if doubtful and not MISSING_ID.isdisjoint(map(str.lower, map(str.strip, distinct))):
             first, *others = [place for place, label in enumerate(labels) if _is_missing(label)]
             raise self.error(
                 first,
@@ -161,31 +148,47 @@ class TextColumn:
             )
         if unique and len(distinct) < len(labels):
             self._refuse_repeated(labels)
-        if not unique:
-            self._refuse_alike(labels, distinct)
+        if not unique and self.settings.ids:
+            return self._folded(labels, distinct)
+        self._refuse_alike(labels, distinct, unique=unique)
         return labels
 
     def labels(self) -> npt.NDArray[np.object_]:
         """Return a name a row, empty ones too."""
         return self._named()[0]
 
-    def _refuse_alike(self, labels: npt.NDArray[np.object_], distinct: Collection[str]) -> None:
+    def _folded(
+        self, labels: npt.NDArray[np.object_], distinct: Collection[str]
+    ) -> npt.NDArray[np.object_]:
+        """Return the first spelling of each name."""
+        if not folding(distinct):
+            return labels
+        # of several spellings the one of the first row counts
+        spelling = folding(labels.tolist())
+        one, other = next(iter(spelling.items()))
+        more = f" and {len(spelling) - 1:,} more" if len(spelling) > 1 else ""
+        self.notes.append(f"{self.column}: {spelled(one)} as {spelled(other)}{more}")
+        return array_of([spelling.get(label, label) for label in labels.tolist()])
+
+    def _refuse_alike(
+        self, labels: npt.NDArray[np.object_], distinct: Collection[str], *, unique: bool
+    ) -> None:
         """Refuse names that look the same: one task would count as two."""
-        joined = "".join(distinct)
-        if joined.isascii() and joined.split(None, 1) == [joined]:
+        if two_spellings(distinct) is None:
             return
-        if len({_looks(label) for label in distinct}) == len(distinct):
-            return
-        first: dict[str, int] = {}
-        for index, label in enumerate(labels):
-            before = first.setdefault(_looks(label), index)
-            if labels[before] != label:
-                raise self.error(
-                    index,
-                    f": {label!a} differs from {labels[before]!a} in "
-                    f"{self.rows.name(before)} only in spaces around it or in how its letters are "
-                    "encoded; write the same name in both.",
-                )
+        listed = labels.tolist()
+        # of the first rows, in whatever order distinct names come
+        pair = two_spellings(dict.fromkeys(listed))
+        assert pair is not None
+        before, index = map(listed.index, pair)
+        said = (
+            f": {spelled(listed[index])} and {spelled(listed[before])} in "
+            f"{self.rows.name(before)} are one name in two spellings. Write the same name in both"
+        )
+        if unique:
+            raise self.error(index, f"{said}, or give each run its own id.")
+        problem = str(self.error(index, f"{said}, or count them as one with --set ids=fold."))
+        raise TableError([problem], {"ids": "fold"})
 
     def _refuse_repeated(self, labels: npt.NDArray[np.object_]) -> None:
         first: dict[str, int] = {}
@@ -213,7 +216,7 @@ class TextColumn:
     def _one_by_one(self, values: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
         labels = np.empty(len(values), dtype=object)
         for index, value in enumerate(values):
-            label = _label(value)
+            label = name_of(value)
             if label is None:
                 raise self.error(
                     index,
@@ -239,12 +242,8 @@ def id_used_twice(
     )
 
 
-def _looks(label: str) -> str:
-    return unicodedata.normalize("NFC", label.strip())
-
-
 def _is_missing(label: str) -> bool:
-    return label.strip().lower() in _MISSING_ID
+    return label.strip().lower() in MISSING_ID
 
 
 def _plain_numbers(values: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
@@ -311,15 +310,3 @@ def _plain_texts(listed: list[Any]) -> bool:
         return False
     joined = "".join(listed)
     return "\0" not in joined and (joined.isascii() or not _UNWRITABLE.search(joined))
-
-
-def _label(value: Any) -> str | None:
-    """Return a name as text, or None where it is none."""
-    if value is None:
-        return ""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, _ID_TYPES):
-        return None
-    # a task numbered 7 is the same task whether the file holds 7, 7.0 or "7"
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value)

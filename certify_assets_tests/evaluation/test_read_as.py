@@ -357,7 +357,7 @@ def test_one_task_is_not_counted_as_two(other: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     tasks = [*TASKS[:3], "cafe\u0301" if "caf" in other else "c", other, "d"]
     PLAIN.assign(task_id=tasks).to_csv(path, index=False)
-    with pytest.raises(TableError, match=r"row 5 .* in row 4 .* write the same name in both"):
+    with pytest.raises(TableError, match=r"row 5 .* in row 4 .*Write the same name in both"):
         read_score_table(path)
 
 

@@ -15,6 +15,7 @@ from certify_assets.corpora.formats.base import Draft, Reading
 from certify_assets.corpora.formats.files import Tally
 from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups, write_groups
 from certify_assets.errors import InputError
+from certify_assets.names import folding, spelled, two_spellings
 from certify_assets.work import WorkStage, counted, under_way
 
 _IN_MEMORY = 64 << 20
@@ -138,6 +139,7 @@ def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTe
         usable = _of_one_task(usable, reading.tally)
     kept = list(_without_copies(usable, reading.tally, texts, instructions))
     tasks = {} if instructions is None else instructions.merged()
+    spelling = _spelled(kept, reading)
     attempts: Counter[tuple[str, str]] = Counter()
     ids: dict[str, Draft] = {}
     rows: list[_Row] = []
@@ -145,6 +147,7 @@ def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTe
         task = tasks.get(run.task_id, run.task_id)
         if task != run.task_id:
             reading.notes["runs moved to a task with the same instruction"] += 1
+        task = spelling.get(task, task)
         attempt = (
             attempts[task, run.agent]
             if run.attempt is None or run.trajectory_id is None
@@ -161,6 +164,32 @@ def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTe
         rows.append(_Row(task, identity, attempt, _Kept(run, place)))
     rows.sort(key=lambda row: (row.task_id, row.trajectory_id))
     return Gathered(corpus, rows, texts)
+
+
+def _spelled(kept: Sequence[_Kept], reading: Reading) -> dict[str, str]:
+    """Refuse names in two spellings, or return one for each; note those that only look alike."""
+    for kind in ("task_id", "trajectory_id"):
+        first: dict[str, Draft] = {}
+        for run, _ in kept:
+            first.setdefault(getattr(run, kind) or "", run)
+        fold = kind == "task_id" and reading.options.get("ids") == "fold"
+        if not fold and (pair := two_spellings(first)):
+            one, other = pair
+            raise InputError(
+                f"{first[other].origin}: the {kind} {spelled(other)} is {spelled(one)} in "
+                f"{first[one].origin} in another spelling. Write the same name in both"
+                + (", or count them as one with --option ids=fold." * (kind == "task_id") or ".")
+            )
+    spelling = folding(run.task_id for run, _ in kept)
+    if reading.options.get("ids") == "fold":
+        return spelling
+    if spelling:
+        one, other = next(iter(spelling.items()))
+        reading.notes[
+            f"tasks spelled almost alike, such as {spelled(other)} and {spelled(one)} "
+            "(similar_ids); the option ids=fold counts them as one"
+        ] = len({*spelling, *spelling.values()})
+    return {}
 
 
 def _usable(drafts: Iterable[Draft], reading: Reading) -> Iterator[Draft]:

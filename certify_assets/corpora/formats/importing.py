@@ -23,6 +23,7 @@ from certify_assets.corpora.formats.texts import switch
 from certify_assets.corpora.schema import to_frame
 from certify_assets.errors import InputError
 from certify_assets.tables.delimited import UTF16
+from certify_assets.tables.settings import TableSettings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +32,7 @@ COMMON_OPTIONS: Mapping[str, str] = {
     "drop_copies": "leave out runs that repeat a run of another task (true or false)",
     "keep_unlabelled": "keep runs without an outcome (true or false)",
     "merge_same_instruction": "count tasks with the same instruction as one (true or false)",
+    "ids": "fold counts tasks whose names differ only in spelling as one",
     "max_file_mb": "largest file to read, in megabytes",
     "strict": "refuse the import when a record cannot be used (true or false)",
     **OUTCOME_OPTIONS,
@@ -260,6 +262,7 @@ def _options(formats: Sequence[CorpusFormat], options: Mapping[str, Any]) -> dic
             f"format {'+'.join(form.name for form in formats)} has no option {unknown[0]!r}; "
             f"it has {', '.join(sorted(known))}."
         )
+    TableSettings.of({"ids": options.get("ids")})
     return {
         key: switch(options, key) if key in _SWITCHES else value for key, value in options.items()
     }

@@ -24,6 +24,7 @@ from certify_assets.corpora.formats.records import Record, iter_lines, parquet_n
 from certify_assets.corpora.formats.texts import text_of
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
+from certify_assets.tables.cells import MISSING_ID, name_of
 from certify_assets.tables.columns import likely_column, matched, refuse_repeated, renamed
 from certify_assets.tables.delimited import decoded, is_separator_line, long_fields, separator_of
 from certify_assets.tables.sheets import sheet_rows
@@ -303,12 +304,8 @@ def _draft(
 
 def _identity(value: Any) -> str | None:
     """Return an id as text: 3 and 3.0 of a numeric column are "3"; None where it is missing."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        return None
-    text = str(value).strip()
-    return text or None
+    text = (name_of(value) or "").strip()
+    return None if text.lower() in MISSING_ID else text
 
 
 def _attempt(value: Any) -> int | str | None:
