@@ -204,7 +204,7 @@ def draw(
     given = {"CERTIFICATE": certificate, "SCORES": scores, "--history": asked.history}
     refuse_overwrite({"--out": out}, {name: path for name, path in given.items() if path})
     found = draw_of(certificate, scores, seed, asked)
-    require_first_draw(scores, found, seed, asked.split)
+    require_first_draw(scores, found, seed)
     rows = found.rows[:labels]
     frame = {
         name: np.array([row[place] for row in rows], dtype=object)

@@ -16,7 +16,13 @@ from certify_assets.cli.options import ReadingOptions, labelled, read_scores, re
 from certify_assets.errors import InputError
 from certify_assets.evaluation.score_reading import IssuedReading, ScoreReading
 from certify_assets.evaluation.score_table import read_labels
-from certify_assets.files import read_json, sha256_file, write_json_atomic
+from certify_assets.files import (
+    canonical_json,
+    read_json,
+    sha256_bytes,
+    sha256_file,
+    write_json_atomic,
+)
 from certify_assets.names import shared_names
 from certify_assets.tables.table_files import read_rows
 
@@ -28,6 +34,7 @@ from certify_assets.evaluation.score_table import ScoreTable
 
 COLUMNS: Final = ("order", "trajectory_id", "task_id", "seed", "batch_sha256", "level")
 BOTH: Final = "both"
+_DRAWS: Final = "certify_assets/draws/1"
 
 
 @dataclass(frozen=True)
@@ -312,36 +319,45 @@ def read_draw(
     return found, {row[1] for row in written}
 
 
-def require_first_draw(scores: Path, found: Drawn, seed: int, split: str | None) -> None:
+def require_first_draw(scores: Path, found: Drawn, seed: int) -> None:
     """Keep seed and plans of a batch next to its table; refuse another seed, or another plan."""
-    trace = scores.with_name(f"{scores.name}.draw.json")
-    rows = "" if split is None else f", split {split}"
-    # hashes of a plan and its runs: another plan draws another order from the same seed
-    drawn = {f"{draw.plan.side}{rows}": draw.batch_sha256 for draw in found.sides.sides}
-    now = {
-        "schema": "certify_assets/draw_seed/1",
-        "scores_sha256": sha256_file(scores),
-        "seed": seed,
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "batches": drawn,
-    }
-    before = read_json(trace) if trace.exists() else now
-    if not isinstance(before, dict) or before.get("scores_sha256") != now["scores_sha256"]:
-        before = now
-    known = before.get("batches")
-    known = known if isinstance(known, dict) else {}
-    other = None if before.get("seed") == seed else f"with seed {before.get('seed')}"
-    for side, sha256 in drawn.items():
-        if other is None and known.get(side, sha256) != sha256:
-            other = f"under another plan ({side})"
-    if other is not None:
-        raise InputError(
-            f"{scores} was drawn {other} at {before.get('time')}; give that one, since a draw that "
-            "is repeated until it suits proves nothing. A second draw needs a share of δ of its "
-            f"own: plan it with a smaller --delta, and move {trace} away."
-        )
-    if before is now or not drawn.keys() <= known.keys():
-        write_json_atomic(trace, {**before, "batches": {**known, **drawn}})
+    batch, trace = found.sides.batch, scores.with_name(f"{scores.name}.draw.json")
+    # to six digits: a table that a spreadsheet saved again is no other batch
+    digits = [f"{score:.6g}" for score in batch.scores.tolist()]
+    runs = sha256_bytes(canonical_json([batch.trajectories, batch.tasks, digits]))
+    plans = {draw.plan.side: draw.batch_sha256 for draw in found.sides.sides}
+    kept = {path: _draws(path) for path in sorted(scores.parent.glob("*.draw.json"))}
+    for path, draws in kept.items():
+        before = draws.get(runs, {"seed": seed, "plans": {}})
+        other = None if before["seed"] == seed else f"with seed {before['seed']}"
+        for side, sha256 in plans.items():
+            if other is None and before["plans"].get(side, sha256) != sha256:
+                other = f"under another plan ({side})"
+        if other is not None:
+            raise InputError(
+                f"{scores} was drawn {other} at {before['time']}; give that one, since a draw that "
+                "is repeated until it suits proves nothing. A second draw needs a share of δ of "
+                f"its own: plan it with a smaller --delta, and move {path} away."
+            )
+    draws = kept.get(trace, {})
+    time = datetime.now(UTC).isoformat(timespec="seconds")
+    first = draws.get(runs, {"seed": seed, "time": time, "plans": {}})
+    if not plans.keys() <= first["plans"].keys():
+        draws[runs] = {**first, "plans": {**first["plans"], **plans}}
+        write_json_atomic(trace, {"schema": _DRAWS, "draws": draws})
+
+
+def _draws(path: Path) -> dict[str, Any]:
+    """Read the draws that a file keeps, by the hash of what they draw from."""
+    document = read_json(path)
+    try:
+        return {
+            str(runs): {**draw, "plans": dict(draw["plans"]), "seed": draw["seed"]}
+            for runs, draw in document["draws"].items()
+            if document["schema"] == _DRAWS
+        }
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InputError(f"{path} does not keep a draw. Move it away, or restore it.") from None
 
 
 def _batch(scores: Path, asked: BatchOptions) -> Batch:
