@@ -159,11 +159,18 @@ def ingest(
             }
         )
     else:
-        _show(received, records, dry_run=dry_run)
+        if received.files or not draw:
+            _show(received, records, dry_run=dry_run)
         made = {record.batch for record in records}
-        for item in audit_summaries(corpus)[0] if draw or made else ():
-            if item.state == "provisional" and (draw or made & set(item.batches)):
-                show_line(item.sentence)
+        draws = [
+            item.sentence
+            for item in (audit_summaries(corpus)[0] if draw or made else ())
+            if item.state == "provisional" and (draw or made & set(item.batches))
+        ]
+        if draw and not draws:
+            draws = ["No run waits for a draw of labels."]
+        for sentence in draws:
+            show_line(sentence)
     ctx.exit(NOTHING if any(not item.decided for item in records) else 0)
 
 
@@ -230,10 +237,11 @@ def _show(received: Received, records: list[BatchRecord], *, dry_run: bool) -> N
     )
     # the result of a dry run, else what came before the result
     tell = show_line if dry_run else say
-    tell(
-        f"{received.runs} runs read; {received.new} new, {received.changed} changed, "
-        f"{received.known} decided before; left out: {dropped}."
-    )
+    if received.files:
+        tell(
+            f"{received.runs} runs read; {received.new} new, {received.changed} changed, "
+            f"{received.known} decided before; left out: {dropped}."
+        )
     for sentence in received.read_as:
         say(sentence)
     for sentence in received.sentences:

@@ -143,10 +143,13 @@ def export(
         export_queue(path, queue, with_judge=with_judge)
     if studio is not None:
         export_studio(studio, opened.store, corpus, queue)
-    _print(opened, queue, 0, as_json)
-    if not as_json:
-        for written in filter(None, (path, studio)):
-            say(f"{written}: {len(queue.frame)} runs to label")
+    if as_json:
+        _print(opened, queue, 0, as_json)
+        return
+    for sentence in queue.faults:
+        show_line(sentence)
+    for written in filter(None, (path, studio)):
+        show_line(f"{written}: {len(queue.frame)} runs to label")
 
 
 @review.command("import")

@@ -52,7 +52,8 @@ def test_the_queue_is_printed_with_its_budget(call: Call, store: Store) -> None:
 def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Path) -> None:
     table, tasks = tmp_path / "queue.csv", tmp_path / "tasks.json"
     answer = call("review", "export", "c", table, "--label-studio", tasks, "--root", store.root)
-    assert answer.code == 0 and f"{table}: 9 runs to label" in answer.err
+    assert answer.code == 0
+    assert answer.out == f"{table}: 9 runs to label\n{tasks}: 9 runs to label\n"
     assert len(json.loads(tasks.read_text(encoding="utf-8"))) == 9
     frame = pd.read_csv(table, dtype=str)
     frame["outcome"] = "1"

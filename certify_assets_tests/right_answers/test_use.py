@@ -7,8 +7,11 @@ from pathlib import Path
 import pandas as pd
 
 from certify_assets import certify
+from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.corpora.builders import tau_record, write_json
 from certify_assets_tests.paths import REPOSITORY
+from certify_assets_tests.right_answers.importing import Import
 
 SCORES = REPOSITORY / "docs/examples/scores.csv"
 
@@ -43,6 +46,22 @@ def test_a_certificate_is_a_line_in_a_terminal() -> None:
     assert repr(found) == "<certificate: 55.8 % auto-fail at ≤ 0.2722>"
     released = certify(pd.read_csv(SCORES), side="release")
     assert repr(released) == "<certificate: no auto-pass with an error of at most 10 %>"
+
+
+def test_an_agent_that_only_the_file_names_is_said(imported: Import, tmp_path: Path) -> None:
+    path = write_json(tmp_path / "week.json", [tau_record()])
+    document = imported(path).json
+    said = "agent 'week', from the file name (--option agent=NAME says another)"
+    assert document["agents"] == {"week": 1} and said in document["read_as"][0]
+    named = imported(path, "--option", "agent=gpt-4o").json
+    assert named["agents"] == {"gpt-4o": 1} and named["read_as"] == []
+
+
+def test_an_empty_inbox_and_a_draw_are_one_line(call: Call, operated: Store) -> None:
+    empty = call("ops", "ingest", "c", "--root", operated.root)
+    assert empty.out == "" and empty.err.count("\n") == 1 and "holds no file" in empty.err
+    drawn = call("ops", "ingest", "c", "--draw", "--root", operated.root)
+    assert (drawn.out, drawn.err) == ("No run waits for a draw of labels.\n", "")
 
 
 def test_groups_of_assets_form_no_cycle() -> None:

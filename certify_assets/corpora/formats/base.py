@@ -122,6 +122,14 @@ class Reading:
         if notes:
             self.tally.read_as.setdefault("; ".join(notes), []).append(file.name)
 
+    def agent_in_name(self, file: SourceFile, agent: str) -> str:
+        """Return the agent of a file whose records name none: the option, else that of its name."""
+        if given := self.options.get("agent"):
+            return str(given)
+        words = f"agent {agent!r}, from the file name (--option agent=NAME says another)"
+        self.understood(file, (words,))
+        return agent
+
     def other(self, file: SourceFile, words: str) -> None:
         """Note a file that is not of the format, with what it is instead."""
         self.tally.other(file.name, f"{file.name} {words}")
@@ -138,6 +146,8 @@ class Reading:
 
 
 Reader = Callable[[Files, Reading], Iterator[Draft]]
+#: option of formats that use `Reading.agent_in_name`
+AGENT_OPTION = {"agent": "agent of runs that name none; taken from the file name otherwise"}
 
 #: every format, by name; `corpus_format` fills it
 FORMATS: dict[str, CorpusFormat] = {}

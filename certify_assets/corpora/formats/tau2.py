@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from certify_assets.corpora.formats.base import (
+    AGENT_OPTION,
     Draft,
     Files,
     Origin,
@@ -99,7 +100,8 @@ class _Found:
         "domain": (
             "prefix of task ids (retail, airline, telecom …); read from the file where it is not "
             "given"
-        )
+        ),
+        **AGENT_OPTION,
     },
 )
 def tau2(files: Files, reading: Reading) -> Iterator[Draft]:
@@ -147,7 +149,7 @@ def _header(file: SourceFile, document: Record, reading: Reading) -> _Header:
         file=file.name,
         # task ids are those of a domain, which becomes their prefix
         domain=text_of(domain),
-        agent=":".join(named) or PurePosixPath(file.plain_name).stem,
+        agent=":".join(named) or reading.agent_in_name(file, PurePosixPath(file.plain_name).stem),
         instructions={name: instruction_text(task) for name, task in tasks.items()},
         criteria={name: criteria_of(task) for name, task in tasks.items()},
         listed=frozenset(

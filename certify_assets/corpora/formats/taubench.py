@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from certify_assets.corpora.formats.base import (
+    AGENT_OPTION,
     Draft,
     Files,
     Reading,
@@ -69,7 +70,8 @@ def _is_list(head: bytes) -> bool:
     label_source="state of the database after the run, compared by the harness",
     marks={},
     options={
-        "domain": "prefix of task ids (retail, airline); read from the file where it is not given"
+        "domain": "prefix of task ids (retail, airline); read from the file where it is not given",
+        **AGENT_OPTION,
     },
 )
 def taubench_v1(files: Files, reading: Reading) -> Iterator[Draft]:
@@ -83,7 +85,7 @@ def taubench_v1(files: Files, reading: Reading) -> Iterator[Draft]:
 
 def _read_file(file: SourceFile, data: bytes, runs: list[Any], reading: Reading) -> Iterator[Draft]:
     domain = reading.options.get("domain") or _domain(file, data)
-    agent = _agent(file.name, domain)
+    agent = reading.agent_in_name(file, _agent(file.name, domain))
     reading.sha256(file)
     for row, found in listed_records(runs):
         where = f"{file.name} row {row}"
