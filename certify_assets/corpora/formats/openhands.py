@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -34,6 +35,8 @@ from certify_assets.corpora.schema import Step
 _REQUIRED = frozenset({"instance_id", "history"})
 _FIRST_LINES = 5
 _LINES = (".jsonl", ".ndjson")
+# of an evaluation with a critic, which tries again what the critic rejects
+_ATTEMPT = re.compile(r"\.critic_attempt_\d{1,4}\.jsonl$")
 # what OpenHands notes for itself, and what its runtime adds to every action
 _SILENT = frozenset(
     words(
@@ -93,10 +96,13 @@ def _explain(file: SourceFile) -> str | None:
 )
 def openhands(files: Files, reading: Reading) -> Iterator[Draft]:
     """Read the runs of every output file, with outcomes from reports."""
-    outcomes = collect_outcomes(files, reading, _named_tasks(files))
+    final = {file.plain_name for file in files}
+    outcomes = collect_outcomes(files, reading, _named_tasks(files, final))
     outcomes.note(reading)
     for file in files:
-        if _fits(file):
+        if _superseding(file, final):
+            _count_superseded(file, reading)
+        elif _fits(file):
             yield from _read_output(file, outcomes, reading)
         elif file.name not in reading.hashes:
             _note_other(file, reading)
@@ -112,9 +118,26 @@ def _note_other(file: SourceFile, reading: Reading) -> None:
         reading.tally.other(file.name, _other(file))
 
 
-def _named_tasks(files: Files) -> Iterator[tuple[str, str]]:
-    """Go through file and task of every run that the files hold."""
+def _superseding(file: SourceFile, names: Collection[str]) -> str | None:
+    """Return the file that holds the last attempts, where this one holds one of all attempts."""
+    last = _ATTEMPT.sub(".jsonl", file.plain_name)
+    return last if last != file.plain_name and last in names else None
+
+
+def _count_superseded(file: SourceFile, reading: Reading) -> None:
+    reading.sha256(file)
+    try:
+        for row, _ in _lines(file):
+            reading.drop("superseded", f"{file.name} row {row} is an attempt before the last.")
+    except BrokenFileError as error:
+        reading.drop("file_ends_early", str(error))
+
+
+def _named_tasks(files: Files, names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Go through file and task of every run that the files hold, in its last attempt."""
     for file in filter(_fits, files.matching("*.jsonl", "*.ndjson", "*.jsonl.gz", "*.ndjson.gz")):
+        if _superseding(file, names):
+            continue
         try:
             for _, record in _lines(file):
                 if isinstance(record, dict) and isinstance(record.get("instance_id"), str):
