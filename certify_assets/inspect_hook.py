@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 INBOX = "CERTIFY_INBOX"
 # What the format `inspect` reads, and what inspect-ai requires of a log. Targets, metadata,
 # stores and events stay in the evaluation's log: a judge must not see them.
-_ABOUT = {"created", "eval_id", "run_id", "task", "task_id", "model", "solver"}
+_ABOUT = {"created", "eval_id", "run_id", "task", "task_id", "task_args", "model", "solver"}
 _SAMPLE = {
     "id",
     "epoch",

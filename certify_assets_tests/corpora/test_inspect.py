@@ -37,7 +37,7 @@ def test_a_sample_becomes_a_run(tmp_path: Path) -> None:
     assert run.agent == "maker/model-x react"
     assert run.attempt == 0
     assert run.outcome == 1
-    assert run.instruction == "What is 4 + 1?" and run.trajectory_id == "eval-sums/4/1"
+    assert run.instruction == "What is 4 + 1?" and run.trajectory_id.endswith("/4/1")
     assert run.steps == (
         Step('I add.\nLet me see.\ncalc({"sum": "4+1"})', "tool calc: two"),
         Step("It is 41 in epoch 1.", ""),

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ Import = Callable[..., Answer]
 
 @pytest.fixture
 def imported(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Import:
-    """Import files as a new corpus; Dagster's partitions are another test's matter."""
+    """Import files as a corpus of their own; Dagster's partitions are another test's matter."""
     from certify_assets.cli import launching
 
     monkeypatch.setattr(launching, "add_partitions", lambda store, names: "added")
-    root = tmp_path / "root"
+    names = map("c{}".format, count(1))
 
     def run(*arguments: object) -> Answer:
-        asked = ("--name", "c", "--root", root, "--replace", "--json")
+        asked = ("--name", next(names), "--root", tmp_path / "root", "--json")
         return call("corpus", "import", *asked, *arguments)
 
     return run

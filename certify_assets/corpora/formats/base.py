@@ -51,6 +51,9 @@ class Draft:
     named_agent : str
         The agent, where the record itself names it rather than its file: runs of two such agents
         are no copies of each other.
+    variant : tuple of str
+        Settings of the source, as NAME=VALUE. Where they differ within a task and so does what it
+        asks, they are tasks of their own.
     outcome_name : str
         The column, score or label that the outcome was read from.
     """
@@ -65,6 +68,7 @@ class Draft:
     attempt: int | None = None
     repetition: str = ""
     named_agent: str = ""
+    variant: tuple[str, ...] = ()
     outcome_name: str = "outcome"
 
     def content(self) -> bytes:

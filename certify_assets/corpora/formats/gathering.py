@@ -6,7 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any, NamedTuple
 
@@ -133,20 +133,17 @@ class Gathered:
 
 def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTexts) -> Gathered:
     """Turn drafts into the runs of a corpus."""
-    instructions = _Instructions() if reading.options.get("merge_same_instruction") else None
+    instructions = _Instructions()
     usable = _usable(drafts, reading)
     if reading.options.get("drop_copies"):
         usable = _of_one_task(usable, reading.tally)
     kept = list(_without_copies(usable, reading.tally, texts, instructions))
-    tasks = {} if instructions is None else instructions.merged()
-    spelling = _spelled(kept, reading)
+    tasks, spelling = instructions.tasks(reading), _spelled(kept, reading)
     attempts: Counter[tuple[str, str]] = Counter()
     ids: dict[str, Draft] = {}
     rows: list[_Row] = []
     for run, place in kept:
-        task = tasks.get(run.task_id, run.task_id)
-        if task != run.task_id:
-            reading.notes["runs moved to a task with the same instruction"] += 1
+        task = tasks[run.task_id, run.variant]
         task = spelling.get(task, task)
         attempt = (
             attempts[task, run.agent]
@@ -228,7 +225,7 @@ def _of_one_task(drafts: Iterable[Draft], tally: Tally) -> Iterator[Draft]:
 
 
 def _without_copies(
-    drafts: Iterable[Draft], tally: Tally, texts: StepTexts, instructions: _Instructions | None
+    drafts: Iterable[Draft], tally: Tally, texts: StepTexts, instructions: _Instructions
 ) -> Iterator[_Kept]:
     """Leave out copies of a run in another file or repetition."""
     seen: dict[bytes, tuple[Draft, ...]] = {}
@@ -248,8 +245,7 @@ def _without_copies(
         # and order the runs: memory holds a few hundred bytes of each
         run = replace(draft, instruction="", steps=())
         seen[key] = (*alike, run)
-        if instructions is not None:
-            instructions.add(draft)
+        instructions.add(draft)
         yield _Kept(run, texts.put(draft.instruction, draft.steps))
 
 
@@ -271,17 +267,56 @@ def _is_copy(draft: Draft, earlier: Draft) -> bool:
 
 
 class _Instructions:
+    """What the runs of every task ask, by the settings of their source."""
+
     def __init__(self) -> None:
-        self._tasks: dict[str, set[str]] = {}
+        self._asked: dict[tuple[str, tuple[str, ...]], Counter[str]] = {}
 
     def add(self, draft: Draft) -> None:
-        if text := instruction_sha256(draft.instruction):
-            self._tasks.setdefault(text, set()).add(draft.task_id)
+        asked = self._asked.setdefault((draft.task_id, draft.variant), Counter())
+        # labels alone ask nothing
+        asked[instruction_sha256(draft.instruction) if draft.steps else ""] += 1
 
-    def merged(self) -> dict[str, str]:
-        """Return the first of the tasks that each is linked to by instructions."""
-        groups: dict[str, set[str]] = {}
-        for tasks in self._tasks.values():
-            group = set().union(*(groups.get(task, {task}) for task in tasks))
-            groups |= dict.fromkeys(group, group)
-        return {task: min(group) for task, group in groups.items()}
+    def tasks(self, reading: Reading) -> dict[tuple[str, tuple[str, ...]], str]:
+        """Return the task of every task id and settings."""
+        variants: dict[str, list[tuple[str, ...]]] = {}
+        for task, variant in self._asked:
+            variants.setdefault(task, []).append(variant)
+        names = {
+            (task, variant): self._name(task, variant, others)
+            for task, others in variants.items()
+            for variant in others
+        }
+        asked: dict[str, Counter[str]] = {}
+        for key, texts in self._asked.items():
+            asked.setdefault(names[key], Counter()).update(texts)
+        unlike = sum(len(texts.keys() - {""}) > 1 for texts in asked.values())
+        if unlike:
+            reading.notes["tasks whose runs have unlike instructions"] = unlike
+        if reading.options.get("merge_same_instruction"):
+            merged = _merged(asked)
+            names = {key: merged[name] for key, name in names.items()}
+            if moved := sum(texts.total() for name, texts in asked.items() if merged[name] != name):
+                reading.notes["runs moved to a task with the same instruction"] = moved
+        return names
+
+    def _name(self, task: str, variant: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
+        """Name a task by the settings that differ, where no two of them ask the same."""
+        asked = [self._asked[task, other].keys() for other in others]
+        if len(others) == 1 or len(set().union(*asked)) < sum(map(len, asked)):
+            return task
+        shared = set(others[0]).intersection(*others[1:])
+        return f"{task} {', '.join(setting for setting in variant if setting not in shared)}"
+
+
+def _merged(asked: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Return the first of the tasks that each is linked to by instructions."""
+    by_text: dict[str, set[str]] = {}
+    for task, texts in asked.items():
+        for text in texts:
+            by_text.setdefault(text or f"none {task}", set()).add(task)
+    groups: dict[str, set[str]] = {}
+    for tasks in by_text.values():
+        group = set().union(*(groups.get(task, {task}) for task in tasks))
+        groups |= dict.fromkeys(group, group)
+    return {task: min(group) for task, group in groups.items()}

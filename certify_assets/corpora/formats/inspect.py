@@ -9,6 +9,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -59,6 +60,7 @@ _AT_ONCE = 32
 _CREATED = "1970-01-01T00:00:00+00:00"
 _NO_TRACE = {"traceback": "", "traceback_ansi": ""}
 _PROBLEM = 300
+_SETTING = 80
 # correct, partially correct, incorrect, no answer
 _LETTERS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0}
 
@@ -78,7 +80,9 @@ class _About:
 
     task: str
     agent: str
+    # a retry of the evaluation keeps it
     identity: str
+    variant: tuple[str, ...]
 
 
 def _fits(file: SourceFile) -> bool:
@@ -256,17 +260,23 @@ def _drafts(log: _Log, header: Any, samples: Iterable[tuple[str, Record | str]])
     if note := _UNFINISHED.get(header.status):
         reading.notes[note] += 1
     agent = " ".join(filter(None, (spec.model, spec.solver)))
-    about = _About(
-        task=spec.task or PurePosixPath(file.plain_name).stem,
-        agent=str(reading.options.get("agent") or agent or "unknown"),
-        identity=spec.eval_id,
-    )
+    task = spec.task or PurePosixPath(file.plain_name).stem
+    agent = str(reading.options.get("agent") or agent or "unknown")
+    variant = tuple(_setting(name, value) for name, value in sorted(spec.task_args.items()))
+    parts = "\0".join((spec.task_id or spec.eval_id, task, agent, *variant))
+    identity = sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    about = _About(task, agent, identity, variant)
     reading.sha256(file)
     row = 0
     for row, (place, sample) in enumerate(samples, 1):
         yield from _draft(sample, f"{file.name} {place}", row, about, log)
     if not row:
         reading.drop("file_without_samples", f"{file.name} has no sample.")
+
+
+def _setting(name: str, value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    return json.dumps(f"{name}={text}")[1:-1][:_SETTING]
 
 
 def _draft(record: Record | str, where: str, row: int, about: _About, log: _Log) -> Iterator[Draft]:
@@ -301,6 +311,7 @@ def _draft(record: Record | str, where: str, row: int, about: _About, log: _Log)
         or f"{about.identity}/{sample['id']}/{sample['epoch']}",
         repetition=str(sample["epoch"]),
         named_agent=about.agent,
+        variant=about.variant,
         outcome_name=scorer,
     )
 
