@@ -42,9 +42,9 @@ def ui(port: int, mlflow_port: int, host: str, everything: bool, store: Store) -
     """Start the Dagster UI, and MLflow next to it; stop both with Ctrl-C.
 
     Two lines say where they are once they are ready; what the servers print is in ui.log of the
-    Dagster home. It shows the judges that every corpus gets, those of judges.yaml, and others once the data
-    root has something of them; the study where one was made. CERTIFY_SHOWN names others, with
-    commas.
+    Dagster home. It shows the judges that every corpus gets, those of judges.yaml, and others once
+    the data root has something of them; the study where one was made. CERTIFY_SHOWN names others,
+    with commas.
     """
     from certify_assets.cli.launching import dagster_environment, find_program
     from certify_assets.judges.specs import SHOWN_VARIABLE
