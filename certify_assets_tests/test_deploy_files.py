@@ -160,6 +160,16 @@ def test_compose_opens_nothing_to_the_outside_and_has_no_password() -> None:
     }
 
 
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@pytest.mark.parametrize("name", ["daemon", "webserver"])
+def test_a_service_may_do_little_else(name: str) -> None:
+    asked = ["systemd-analyze", "security", "--offline=true"]
+    unit = str(DEPLOY / f"systemd/certify-{name}.service")
+    said = subprocess.run([*asked, unit], capture_output=True, text=True, check=True).stdout
+    exposure = re.search(r"exposure level for .*: (\d+\.\d)", said)
+    assert exposure is not None and float(exposure[1]) < 2.0
+
+
 @pytest.mark.slow
 def test_the_code_server_serves_the_definitions(tmp_path: Path) -> None:
     """The command of the image, its probe, and a workspace with nothing but its address."""
