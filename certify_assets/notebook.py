@@ -422,7 +422,9 @@ def _arrow(frame: Any, wanted: set[str]) -> pa.Table:
     refuse_repeated("the table", [given[place] for place in places])
     try:
         if hasattr(frame, "iloc"):
-            part = pa.Table.from_pandas(frame.iloc[:, places], preserve_index=False)
+            part = pa.Table.from_pandas(
+                frame.iloc[:, places].apply(_one_type), preserve_index=False
+            )
         elif hasattr(frame, "select"):
             part = pa.table(frame.select([given[place] for place in places]))
         else:
@@ -434,6 +436,16 @@ def _arrow(frame: Any, wanted: set[str]) -> pa.Table:
             f"the table cannot be read ({first_line(error)}); give columns of one type each."
         ) from None
     return part
+
+
+def _one_type(column: Any) -> Any:
+    """Write the numbers of a pandas column as text where it holds text as well, as a file would."""
+    if column.dtype != object or not any(isinstance(value, str) for value in column):
+        return column
+    return column.map(
+        lambda value: str(value) if isinstance(value, int | float | np.generic) else value,
+        na_action="ignore",
+    )
 
 
 def _read(frame: Any, reading: _Reading) -> ScoreTable:

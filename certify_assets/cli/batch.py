@@ -260,7 +260,7 @@ def close(
     the first part of the draw.
     """
     found, allowed = read_draw(certificate, scores, drawn, asked)
-    outcomes = labels_of(labels, drawn, allowed, asked)
+    outcomes = labels_of(labels, drawn, allowed, found.reading)
     try:
         results = [
             item.close({name: outcomes[name] for name in names if name in outcomes})

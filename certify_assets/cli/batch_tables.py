@@ -93,6 +93,8 @@ class Drawn:
 
     sides: SidesDraw
     both: bool
+    # how its labels are read
+    reading: ReadingOptions
 
     @property
     def rows(self) -> list[tuple[int | str, ...]]:
@@ -280,7 +282,8 @@ def draw_of(certificate: Path, scores: Path, seed: int, asked: BatchOptions) -> 
     from certify_assets.certificates.batch_sides import SidesDraw
 
     plan, frozen = plan_of(certificate, scores, asked)
-    return Drawn(SidesDraw(plan.sides, frozen, seed), plan.both)
+    reading = asked.reading.under(plan.issued(certificate))
+    return Drawn(SidesDraw(plan.sides, frozen, seed), plan.both, reading)
 
 
 def read_draw(
@@ -391,11 +394,13 @@ def _history(path: Path, asked: BatchOptions) -> History:
     )
 
 
-def labels_of(path: Path, drawn: Path, allowed: set[str], asked: BatchOptions) -> dict[str, int]:
+def labels_of(
+    path: Path, drawn: Path, allowed: set[str], reading: ReadingOptions
+) -> dict[str, int]:
     """Read the outcomes of drawn runs by trajectory_id; an empty one is no label yet."""
     with remedies():
         ids, outcomes, rows = read_labels(
-            path, asked.reading.columns, asked.reading.remembered, asked.reading.settings
+            path, reading.columns, reading.remembered, reading.settings
         )
     say_read_as(path, rows.read_as)
     found: dict[str, int] = {}
