@@ -1,4 +1,4 @@
-"""Any table of runs (CSV, Excel, JSON lines, Parquet): a task, an outcome, and text or steps."""
+"""Any table of runs (CSV, Excel, JSON lines, Parquet): a task, an outcome, and what was done."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -21,7 +22,14 @@ from certify_assets.corpora.formats.base import (
 )
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.records import Record, iter_lines, parquet_names, parquet_rows
-from certify_assets.corpora.formats.texts import text_of
+from certify_assets.corpora.formats.texts import (
+    Message,
+    first_prompt,
+    from_first,
+    is_list_of_objects,
+    steps_of_messages,
+    text_of,
+)
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 from certify_assets.tables.cells import MISSING_ID, name_of
@@ -29,7 +37,8 @@ from certify_assets.tables.columns import likely_column, matched, refuse_repeate
 from certify_assets.tables.delimited import decoded, is_separator_line, long_fields, separator_of
 from certify_assets.tables.sheets import sheet_rows
 
-_FIELDS = words("task_id outcome text steps trajectory_id agent attempt instruction")
+_FIELDS = words("task_id outcome text steps messages trajectory_id agent attempt instruction")
+_TEXTS = ("text", "steps", "messages")
 #: what a column of each field may be called otherwise
 _KINDS = {"task_id": "task", "outcome": "outcome", "text": "text"}
 _MISSING = frozenset({"", "nan", "none", "null", "na", "n/a"})
@@ -65,7 +74,7 @@ def _fits(file: SourceFile) -> bool:
     except InputError:
         return False
     names = matched(found.names, frozenset(_FIELDS)) if found else {}
-    return {"task_id", "outcome"} <= names.keys() and bool({"text", "steps"} & names.keys())
+    return {"task_id", "outcome"} <= names.keys() and not names.keys().isdisjoint(_TEXTS)
 
 
 def _explain(file: SourceFile) -> str | None:
@@ -167,7 +176,7 @@ def _called(
     """Return what a file calls the wanted columns; refuse one that lacks any that is needed."""
     called = matched(names, frozenset(columns.values()))
     missing = [name for name in needed if columns[name] not in called]
-    if columns["text"] not in called and columns["steps"] not in called:
+    if called.keys().isdisjoint(columns[name] for name in _TEXTS):
         missing += ["text", "steps"]
     if not missing:
         return called
@@ -278,17 +287,23 @@ def _draft(
 ) -> Draft | _Unusable:
     task, trajectory = _identity(row["task_id"]), _identity(row["trajectory_id"])
     attempt = _attempt(row["attempt"])
-    steps = _steps(row)
+    instruction, chat = text_of(row["instruction"]), _chat(row)
+    if not instruction and chat:
+        # what was asked is no step, as in other formats
+        instruction, chat = first_prompt(chat), [*from_first(chat, "assistant", "tool")]
+    steps = _steps(row) if chat is None else steps_of_messages(chat, reading)
     if task is None:
         return _unreadable("it has no task_id")
     if isinstance(attempt, str):
         return _unreadable(attempt)
     if isinstance(steps, str):
         return _unreadable(steps)
+    if not any(step.action.strip() or step.observation.strip() for step in steps):
+        return _Unusable("no_trajectory", "nothing of it was recorded")
     return Draft(
         task_id=task,
         agent=_identity(row["agent"]) or str(reading.options.get("agent") or "unknown"),
-        instruction=text_of(row["instruction"]),
+        instruction=instruction,
         steps=steps,
         outcome=row["outcome"],
         outcome_name=outcome_name,
@@ -319,17 +334,29 @@ def _attempt(value: Any) -> int | str | None:
     )
 
 
+def _chat(row: Mapping[str, Any]) -> list[Message] | None:
+    """Return the messages of a chat, in whatever column of texts they are."""
+    for name in _TEXTS:
+        value = row[name]
+        if isinstance(value, str) and name == "messages":
+            with suppress(ValueError, RecursionError):
+                value = json.loads(value)
+        if value and is_list_of_objects(value) and all("role" in record for record in value):
+            return [Message.of(record) for record in value]
+    return None
+
+
 def _steps(row: Mapping[str, Any]) -> tuple[Step, ...] | str:
-    steps, text = row["steps"], row["text"]
+    steps, text = row["steps"], row["messages"] if row["text"] is None else row["text"]
     if isinstance(steps, str) and steps.strip():
         try:
             steps = json.loads(steps)
         except (ValueError, RecursionError):
             return "its steps are not JSON"
     if steps is None or steps == "":
-        return (
-            (Step("", excerpt(text)),) if isinstance(text, str) else "it has neither steps nor text"
-        )
+        if not isinstance(text, str | None):
+            return "it has neither steps nor text"
+        return (Step("", excerpt(text or "")),)
     if not isinstance(steps, list):
         return "its steps are not a list"
     pairs = [_pair(step) for step in steps]

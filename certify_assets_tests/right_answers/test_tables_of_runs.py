@@ -1,0 +1,74 @@
+"""What a table of runs holds in its columns of texts: chats are steps, blanks are nothing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from certify_assets_tests.cli.calling import Call
+
+
+def chat(number: int, parts: bool) -> list[dict[str, Any]]:
+    """Write a chat as OpenAI does, its contents as texts or as lists of parts."""
+
+    def content(words: str) -> Any:
+        return [{"type": "text", "text": words}] if parts else words
+
+    call = {"type": "function", "function": {"name": "look", "arguments": '{"at": 1}'}}
+    return [
+        {"role": "system", "content": content("Be helpful.")},
+        {"role": "user", "content": content(f"question {number}")},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c", **call}]},
+        {"role": "tool", "tool_call_id": "c", "content": content(f"seen {number}")},
+        {"role": "assistant", "content": content(f"answer {number}")},
+    ]
+
+
+def imported(call: Call, path: Path, *options: str) -> tuple[dict[str, Any], pd.DataFrame]:
+    root = path.parent / "root"
+    answer = call("corpus", "import", path, "--name", "c", "--root", root, "--json", *options)
+    assert answer.code == 0, answer.err
+    found = next(root.rglob("trajectories.parquet"))
+    return answer.json, pd.read_parquet(found)
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("column", ["messages", "log"])
+def test_lists_of_messages_are_read_as_steps(
+    column: str, ending: str, parts: bool, call: Call, tmp_path: Path
+) -> None:
+    if ending == "csv" and column == "log":
+        pytest.skip("a text in a column of texts is a text")
+    rows = [
+        {"task_id": f"t{n}", "outcome": n % 2, "agent": "a", column: chat(n, parts)}
+        for n in range(4)
+    ]
+    path = tmp_path / f"runs.{ending}"
+    if ending == "jsonl":
+        path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    elif ending == "csv":
+        frame = pd.DataFrame(rows)
+        frame.assign(messages=frame["messages"].map(json.dumps)).to_csv(path, index=False)
+    else:
+        pd.DataFrame(rows).to_parquet(path)
+    options = [] if column == "messages" else ["--format", "table"]
+    options += [] if column == "messages" else ["--option", 'columns={"text": "log"}']
+    facts, runs = imported(call, path, *options)
+    assert facts["trajectories"] == 4
+    first = runs.sort_values("task_id").iloc[0]
+    assert first["instruction"] == "question 0"
+    said = str(first.to_dict())
+    assert "look" in said and "tool: seen 0" in said and "answer 0" in said
+    assert "Be helpful" not in said
+
+
+def test_blank_texts_are_no_runs(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    texts = ["did it", "did it again", "", "  \n", None]
+    rows = [{"task_id": f"t{n}", "outcome": n % 2, "text": text} for n, text in enumerate(texts)]
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    facts, _ = imported(call, path)
+    assert facts["trajectories"] == 2 and facts["dropped"] == {"no_trajectory": 3}
