@@ -23,7 +23,7 @@ from certify_assets.cli.output import (
     show_table,
     write_text,
 )
-from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.corpus import Corpus, cut_off
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
@@ -189,6 +189,7 @@ def _imported(
     store: Store, config: CorpusConfig, given: Mapping[str, Any], *, add: bool, replace: bool
 ) -> tuple[Corpus, ImportSummary, CorpusProfile]:
     """Read runs into a corpus, registered or not; say what that changes."""
+    from certify_assets.cli.launching import say_versions
     from certify_assets.operations.returned_runs import checking_delivery
 
     registered = Corpus(store, config.name)
@@ -200,12 +201,9 @@ def _imported(
     check = checking_delivery(registered, back)
     summary = registered.import_trajectories(config, check=check)
     imported = Corpus(store, config.name)
-    version = imported.version
-    if version in known:
+    if imported.version in known:
         say(_UNCHANGED)
-    elif known and version.changes:
-        for sentence in version.changes.sentences():
-            say(f"Version {version.number}: {sentence}")
+    say_versions(imported, known)
     for item in back:
         say(item.sentence())
     return imported, summary, _profile(imported, config, summary.dropped)
@@ -214,7 +212,8 @@ def _imported(
 def _require_replacement(corpus: Corpus, *, add: bool, replace: bool) -> None:
     name, number = corpus.name, "trajectories not yet read"
     if corpus.has("import.json"):
-        number = f"{corpus.import_summary.trajectories} trajectories"
+        summary = corpus.store.read_json(corpus.key("import.json"))
+        number = f"{summary['trajectories']} trajectories"
     if not (add or replace):
         raise InputError(
             f"a corpus called {name} is registered already ({number}); import under another "
@@ -326,9 +325,12 @@ def _listed(corpus: Corpus) -> dict[str, int | str | None]:
     """Return size as of the last import, the number of versions, and the domain."""
     key = corpus.key("import.json")
     summary = corpus.store.read_json(key) if corpus.store.exists(key) else {}
+    versions = corpus.deliveries.read()
+    if summary and versions and versions[-1].trajectories_sha256 != summary["sha256"]:
+        say(cut_off(corpus.name))
     return {
         **{figure: summary.get(figure) for figure in ("trajectories", "tasks")},
-        "versions": len(corpus.deliveries.read()),
+        "versions": len(versions),
         "domain": str(corpus.domain),
     }
 

@@ -22,6 +22,7 @@ from certify_assets.storage.store import Store, default_root
 from certify_assets.storage.urls import absolute
 
 if TYPE_CHECKING:
+    from certify_assets.corpora.deliveries import CorpusDelivery
     from certify_assets.research.study import Outcome
     from certify_assets.storage.snapshot import Snapshot
 
@@ -123,6 +124,9 @@ def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> No
             f"(`certify corpus show {corpus}`) and nothing that could be judged; import the runs "
             "too."
         )
+    known = corpus.deliveries.read()
+    if gone := corpus.missing_source:
+        say(f"{gone} does not exist any more; the runs are used as they were imported.")
     with platform(Store(corpus.store.root)) as execution:
         try:
             code = execution.run_corpus(corpus.name, quiet=quiet, judges=judges)
@@ -132,6 +136,7 @@ def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> No
             if not isinstance(getattr(error, "orig", error), sqlite3.Error | OSError):
                 raise
             raise _unusable(error) from error
+    say_versions(Corpus(Store(corpus.store.root), corpus.name), known)
     if code == NOTHING:
         raise IntegrityError(
             f"{corpus} is stopped by a check (see above), and nothing of it is certified; "
@@ -142,6 +147,14 @@ def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> No
             f"the run of {corpus} failed (see above, or `certify ui` for its log); finished assets "
             "are kept, call it again to resume."
         )
+
+
+def say_versions(corpus: Corpus, known: Sequence[CorpusDelivery]) -> None:
+    """Say what the versions of a corpus changed that were not known before."""
+    for version in corpus.deliveries.read()[len(known) :]:
+        if known and version.changes:
+            for sentence in version.changes.sentences():
+                say(f"Version {version.number}: {sentence}")
 
 
 def run_study(store: Store, corpora: Sequence[str], profile: str) -> list[Outcome]:

@@ -67,7 +67,7 @@ def run(
     judge decides the share of --min-coverage, or a check stopped the pipeline; 1 where a step
     failed. With --judge, those judges alone open the gate of --min-coverage.
     """
-    found = _run(corpus.store, [corpus.name], judges, as_json=as_json)
+    found = _run(corpus.store, [corpus.name], judges, as_json=as_json, shown=judges)
     result = _gate_result(found[0], judges, min_coverage)
     report(result)
     for case in result.failed:
@@ -134,7 +134,12 @@ def demo(ctx: click.Context, language: bool, store: Store, as_json: bool) -> Non
 
 
 def _run(
-    store: Store, names: Sequence[str], judges: Sequence[str], *, as_json: bool
+    store: Store,
+    names: Sequence[str],
+    judges: Sequence[str],
+    *,
+    as_json: bool,
+    shown: Sequence[str] = (),
 ) -> list[CorpusOverview]:
     from certify_assets.cli.launching import run_corpus
     from certify_assets.evaluation.audit import overview
@@ -150,12 +155,22 @@ def _run(
             say(f"{name}: {' and '.join(judges)}, trained, scored, certified, audited, drawn")
             run_corpus(Corpus(store, name), quiet=as_json, judges=judges)
     seconds = round(time.monotonic() - started, 1)
-    corpora = [overview(Corpus(store, name)) for name in names]
+    # the run has written since this command read the data root
+    corpora = [overview(Corpus(Store(store.root), name)) for name in names]
     if as_json:
         emit_json({"seconds": seconds, "corpora": corpora, "root": store.root})
     else:
-        _show(store, corpora, seconds)
+        _show(store, [_of_judges(corpus, shown) for corpus in corpora], seconds)
     return corpora
+
+
+def _of_judges(corpus: CorpusOverview, names: Sequence[str]) -> CorpusOverview:
+    """Return what concerns the named judges, or all where none is named."""
+    if not names:
+        return corpus
+    judges = [judge for judge in corpus["judges"] if judge["judge"] in names]
+    stale = {name: reason for name, reason in corpus["stale"].items() if name in names}
+    return {**corpus, "judges": judges, "stale": stale}
 
 
 def _show(store: Store, corpora: Sequence[CorpusOverview], seconds: float) -> None:
@@ -170,7 +185,8 @@ def _show(store: Store, corpora: Sequence[CorpusOverview], seconds: float) -> No
                     )
     budgets = [
         f"error ≤ {cell['alpha']:g}"
-        for cell in corpora[0]["judges"][0]["certificates"]
+        for judge in corpora[0]["judges"][:1]
+        for cell in judge["certificates"]
         if cell["side"] == "reject"
     ]
     show_table(

@@ -46,7 +46,7 @@ from certify_assets.errors import InputError, IntegrityError, LeakError, Manifes
 from certify_assets.files import stored_as
 from certify_assets.storage.lease import holding
 from certify_assets.storage.snapshot import Snapshot, remembered
-from certify_assets.storage.urls import local_copies
+from certify_assets.storage.urls import is_url, local_copies
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,6 +98,14 @@ class ImportSummary:
     ) -> ImportSummary:
         about = {name: value for name, value in vars(facts).items() if name != "frame"}
         return cls(*size, sha256=sha256, **about)
+
+
+def cut_off(corpus: str) -> str:
+    """Say that the parts of an import do not belong together."""
+    return (
+        f"the import of {corpus} was cut off: its runs and its summary are of different imports; "
+        "import it again."
+    )
 
 
 # what a deployment keeps copies of
@@ -230,8 +238,11 @@ class Corpus:
 
     @property
     def import_summary(self) -> ImportSummary:
-        """Summary of the import."""
-        return stored_as(ImportSummary, self.store.read_json(self.key("import.json")))
+        """Summary of the import; refuse one of other runs than the stored ones."""
+        summary = stored_as(ImportSummary, self.store.read_json(self.key("import.json")))
+        if summary.sha256 != self.trajectories_sha256:
+            raise IntegrityError(cut_off(self.name))
+        return summary
 
     @property
     @remembered
@@ -317,10 +328,11 @@ class Corpus:
     ) -> ImportSummary:
         """Read the source again and store its trajectories as one table.
 
-        A configuration that is given is registered last: a kill before leaves the old one, whose
-        next import makes its own table again.
+        Where the source of a registered corpus is gone, its runs stay as they were imported.
         """
         config, key = given or self.config, self.key("trajectories.parquet")
+        if given is None and self.missing_source:
+            return self.import_summary
         if config.format == "embedded":
             imported = embedded_import(self.name)
             summary = ImportSummary.of_embedded(imported, self._store(key, imported.frame))
@@ -331,18 +343,33 @@ class Corpus:
                     check(table, self._planned(table, config))
                 size = len(runs.rows), runs.tasks(), runs.agents()
                 summary = ImportSummary._of(facts, size, self.store.write_stream(key, runs.write))
-        self.store.write_json(self.key("import.json"), asdict(summary))
         self._record_version(summary.files, config)
-        if given is not None:
+        # a kill leaves the old configuration, whose next import makes its own table again, or a
+        # summary of other runs than the stored ones, which its readers refuse; a first import can
+        # be called again until it is registered
+        first = not self.has("corpus.json")
+        if given is not None and not first:
+            save_config(self.store, given)
+        self.store.write_json(self.key("import.json"), asdict(summary))
+        if given is not None and first:
             save_config(self.store, given)
         return summary
+
+    @property
+    def missing_source(self) -> str:
+        """A path of the source that is gone although its runs are stored; else empty."""
+        gone = [path for path in self.config.paths if not is_url(path) and not Path(path).exists()]
+        stored = self.has("import.json") and self.has("trajectories.parquet")
+        return gone[0] if gone and stored else ""
 
     @contextmanager
     def _gathered(self, config: CorpusConfig) -> Iterator[tuple[Gathered, ImportFacts]]:
         """Read a source; refuse another format than the corpus was read as, unless it is named."""
         from certify_assets.corpora.formats import gather_corpus
 
-        known = self.import_summary.format if self.has("import.json") else "embedded"
+        # also of an import that was cut off, which the next one mends
+        summary = self.store.read_json(self.key("import.json")) if self.has("import.json") else {}
+        known = summary.get("format", "embedded")
         with (
             local_copies(config.paths) as roots,
             gather_corpus(

@@ -57,6 +57,8 @@ def trajectories(step: AssetStep) -> Made:
     from certify_assets.operations.returned_runs import checking_delivery
 
     summary = step.corpus.import_trajectories(check=checking_delivery(step.corpus))
+    if gone := step.corpus.missing_source:
+        step.context.log.warning(f"{gone} does not exist any more; the runs stay as imported.")
     counts = {"trajectories": summary.trajectories, "tasks": summary.tasks}
     metadata = {
         **table_metadata(to_frame([]), rows=summary.trajectories),

@@ -1,0 +1,71 @@
+"""What a run and the readers of a corpus make of sources that changed, moved or were cut off."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import write_runs
+from certify_assets_tests.cli.calling import Call
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    return write_runs(tmp_path / "runs.jsonl", tasks=60, attempts=3)
+
+
+@pytest.mark.slow
+def test_a_changed_and_a_missing_source(call: Call, runs: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    made = f"corpus import {runs} --name c --format table --set rl=false --root {root}"
+    assert call(made).code == 0
+    before = runs.read_text("utf-8").splitlines()
+    rows = [json.loads(line) for line in before]
+    for row in rows[:12]:
+        row["outcome"] = 1 - row["outcome"]
+    runs.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    first = call(f"run c --root {root}")
+    assert "Version 2: 12 runs have another label than before" in first.err
+    assert "was replaced while it was in use" not in first.err
+    certified = "Done in" in first.out and any(
+        item["certified"]
+        for judge in ("combined", "lexical")
+        for item in Store(str(root)).read_json(f"judges/{judge}/c/certificates.json")[
+            "certificates"
+        ]
+        if item["procedure"] == "pseudo_task"
+    )
+    assert first.code == (0 if certified else 3)
+    runs.unlink()
+    second = call(f"run c --judge lexical --root {root}")
+    assert second.code == first.code
+    assert f"{runs} does not exist any more; the runs are used as they were imported." in second.err
+    # a judge that is named is the only one that the command speaks of
+    assert "c, lexical:" in second.out and "combined" not in second.out
+    assert "c, combined:" in first.out
+
+
+@pytest.mark.parametrize("left", [["import.json"], ["import.json", "corpus.json"]])
+def test_a_replacement_that_was_cut_off(
+    call: Call, runs: Path, tmp_path: Path, left: list[str]
+) -> None:
+    root, other = tmp_path / "root", write_runs(tmp_path / "other.jsonl", tasks=50, attempts=3)
+    assert call(f"corpus import {runs} --name c --format table --root {root}").code == 0
+    before = {name: (root / "corpora/c" / name).read_bytes() for name in left}
+    replace = f"corpus import {other} --name c --replace --set seed=7 --root {root}"
+    assert call(replace).code == 0
+    # a kill leaves those documents that are written last as they were
+    for name, data in before.items():
+        (root / "corpora/c" / name).write_bytes(data)
+    said = "the import of c was cut off"
+    assert said in call(f"corpus list --root {root}").err
+    shown = call(f"corpus show c --root {root}")
+    assert shown.code != 0 and said in shown.err and "import it again" in shown.err
+    assert call(replace).code == 0
+    assert call(f"corpus show c --root {root}").code == 0
+    again = call(f"corpus list --root {root} --json")
+    assert said not in again.err
+    assert [item["seed"] for item in again.json["corpora"] if item["name"] == "c"] == [7]
