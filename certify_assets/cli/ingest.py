@@ -240,7 +240,7 @@ def _show(received: Received, records: list[BatchRecord], *, dry_run: bool) -> N
     if received.files:
         tell(
             f"{received.runs} runs read; {received.new} new, {received.changed} changed, "
-            f"{received.known} decided before; left out: {dropped}."
+            f"{received.known} received before; left out: {dropped}."
         )
     for sentence in received.read_as:
         say(sentence)

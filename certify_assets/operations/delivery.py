@@ -32,6 +32,11 @@ class DeliveredRun:
         """The trajectory_id."""
         return self.trajectory.trajectory_id
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What makes it the same run under another id."""
+        return self.trajectory.task_id, self.trajectory.agent, self.content
+
 
 @dataclass(frozen=True)
 class NewRuns:
@@ -79,7 +84,7 @@ class Identities:
         ids: dict[str, set[str]] = {}
         contents: Counter[tuple[str, str, str]] = Counter()
         names = {run.id for run in runs if not run.numbered}
-        tasks = {run.trajectory.task_id for run in runs if run.numbered}
+        tasks = {run.trajectory.task_id for run in runs}
         for batch in batches:
             key = batch_key(corpus.name, batch, "identities.parquet")
             about = corpus.store.read_json(batch_key(corpus.name, batch, "import.json"))
@@ -102,19 +107,27 @@ class Identities:
         # A source without ids numbers the attempts of one delivery; a run of a later delivery gets
         # the next free number.
         left = self.contents.copy()
+        known = {run.id for run in runs if not run.numbered and self._holds(run)}
+        left.subtract(run.key for run in runs if run.id in known)
+        again: list[str] = []
         taken = {*self.ids, *(run.id for run in runs if not run.numbered)}
         kept: list[DeliveredRun] = []
         changed: set[str] = set()
         for run in runs:
             if run.numbered:
-                key = (run.trajectory.task_id, run.trajectory.agent, run.content)
-                left[key] -= 1
-                if left[key] < 0:
+                left[run.key] -= 1
+                if left[run.key] < 0:
                     kept.append(_numbered(run, taken))
                     taken.add(kept[-1].id)
-            elif not self.ids.get(run.id, set()) & {run.content, run.trajectory.source_sha256}:
+            elif run.id in self.ids:
+                if run.id not in known:
+                    kept.append(run)
+                    changed.add(run.id)
+            elif left[run.key] > 0:
+                left[run.key] -= 1
+                again.append(run.id)
+            else:
                 kept.append(run)
-                changed |= {run.id} & set(self.ids)
         kept.sort(key=lambda run: (run.trajectory.task_id, run.id))
         sentences = []
         if changed:
@@ -123,7 +136,16 @@ class Identities:
                 f"such as {min(changed)}: reviewers decide them; give a run that was made again an "
                 "id of its own."
             )
+        if again:
+            sentences.append(
+                f"{len(again)} runs came before under other ids, with the same task, agent and "
+                f"texts, such as {min(again)}: they are not decided again."
+            )
         return NewRuns(kept, changed, sentences)
+
+    def _holds(self, run: DeliveredRun) -> bool:
+        """Whether a batch has the run under its id as it is."""
+        return bool(self.ids.get(run.id, set()) & {run.content, run.trajectory.source_sha256})
 
 
 def _numbered(run: DeliveredRun, taken: set[str]) -> DeliveredRun:

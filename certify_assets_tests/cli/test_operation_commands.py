@@ -157,7 +157,7 @@ def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_p
     assert again.code == 0 and again.json["known"] == 120 and again.json["batches"] == [document]
     shown = call("ops", "ingest", "c", "--root", operated.root)
     assert (
-        "120 decided before" in shown.err
+        "120 received before" in shown.err
         and f"Batch {document['batch']}: 120 runs" in shown.out
         and "audit_sample" in shown.out
     )
@@ -260,7 +260,7 @@ def test_a_dry_run_says_on_stdout_what_is_new_and_stores_nothing(
     path = deliver(tmp_path / "new.jsonl", tasks=3)
     answer = call("ops", "ingest", "c", path, "--dry-run", "--root", operated.root)
     assert answer.code == 0, answer.err
-    assert answer.out.startswith("12 runs read; 12 new, 0 changed, 0 decided before")
+    assert answer.out.startswith("12 runs read; 12 new, 0 changed, 0 received before")
     assert operated.names("operations/c/batches") == []
 
 
