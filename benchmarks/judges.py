@@ -1,13 +1,14 @@
 """What every judge ranks and certifies on every corpus, and the certifiability law over them.
 
     python benchmarks/judges.py [--corpus NAME …] [--judge NAME …] [--model smollm2] [--root DIR]
-                                [--data DIR] [--quick]
+                                [--data DIR] [--longest CHARS] [--quick]
 
 The two embedded corpora, and those of the folder of published runs DIR (../shared/data) that are
 there. A judge is trained as on the platform, at seed 42; CAL alone certifies every judge, so that
 all rows are of the same labels. Reject side: certified coverage on CAL, then verdict, coverage and
 error of the audit on TEST, "-" where nothing is certified. CPU minutes are of training, scores and
-certificates. With --root what is trained is kept there. --model smollm2 (`make smollm2`) is the
+certificates. With --longest an action or observation keeps no more characters than that, so that
+the figures show what the middles of long texts add. With --root what is trained is kept there. --model smollm2 (`make smollm2`) is the
 ladder base, sft, grpo of SmolLM2. Where `base` is among the judges, the law is fitted to the points
 of the corpora at the end. --quick: two attempts a task of one embedded corpus, lexical and base.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from published import DATA, PUBLISHED, labelled_runs
 from certify_assets.corpora.config import CorpusConfig, embedded_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
+from certify_assets.corpora.formats.base import excerpt
 from certify_assets.errors import CertifyError
 from certify_assets.evaluation.audit import CertificateAudit, audit_judge
 from certify_assets.evaluation.certification import certificate_of, certify_judge
@@ -47,7 +50,13 @@ judges:
 
 
 def prepared(
-    store: Store, name: str, data: Path, *, quick: bool = False, rl_labels: str = "choose"
+    store: Store,
+    name: str,
+    data: Path,
+    *,
+    quick: bool = False,
+    rl_labels: str = "choose",
+    longest: int | None = None,
 ) -> str | None:
     """Import and split a corpus; return the name under which it is stored, if it is there."""
     frame = labelled_runs(name, data)
@@ -58,6 +67,8 @@ def prepared(
         config = embedded_config(name)
     else:
         name = "few_attempts" if quick else f"{name}_runs"
+        if longest is not None:
+            frame["steps"] = [shortened(steps, longest) for steps in frame["steps"]]
         path = store.local_path(f"{name}.parquet")
         path.parent.mkdir(parents=True, exist_ok=True)
         frame[(frame["attempt"] < 2) | (not quick)].to_parquet(path, index=False)
@@ -65,7 +76,14 @@ def prepared(
     if not store.exists(f"corpora/{name}/controls.json"):
         save_config(store, replace(config, rl_labels=rl_labels))
         Corpus(store, name).prepare()
+    size = store.local_path(f"corpora/{name}/trajectories.parquet").stat().st_size
+    print(f"{name}: {len(frame):,} runs, {size:,} bytes", flush=True)
     return name
+
+
+def shortened(steps: Iterable[Mapping[str, str]], longest: int) -> list[dict[str, str]]:
+    """Cut the middles of texts that are longer."""
+    return [{part: excerpt(text, longest) for part, text in step.items()} for step in steps]
 
 
 def row(store: Store, corpus: str, judge: str) -> str:
@@ -114,6 +132,7 @@ def main() -> None:
     parser.add_argument("--model", choices=("compact", "smollm2"), default="compact")
     parser.add_argument("--root", type=Path)
     parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--longest", type=int, metavar="CHARS")
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     corpora, judges = given.corpus or (*EMBEDDED, *PUBLISHED), given.judge or JUDGES
@@ -128,7 +147,7 @@ def main() -> None:
             store.write_bytes("judges.yaml", SMOLLM2_JUDGES)
             judges = given.judge or SMOLLM2
         for name in corpora:
-            corpus = prepared(store, name, given.data, quick=given.quick)
+            corpus = prepared(store, name, given.data, quick=given.quick, longest=given.longest)
             if corpus is None:
                 continue
             for judge in judges:
@@ -137,8 +156,10 @@ def main() -> None:
                 except CertifyError as error:
                     said = f"skipped: {error}"
                 print(f"{name:21} {judge:9} {said}", flush=True)
-            points.append(measure(Corpus(store, corpus)))
-    show_law(points)
+            if "base" in judges:
+                points.append(measure(Corpus(store, corpus)))
+    if points:
+        show_law(points)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ _INDENT = "  "
 _AT_ONCE = 256
 #: characters of a run, and of an action or observation, that a renderer keeps at least
 LEAST_CHARS, LEAST_STEP_CHARS = 400, 40
+#: longer than any run: nothing is cut
+UNLIMITED = 10**9
 _LINE_BREAKS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 # control characters but tab and newline, and the format characters that hide, join or reorder what
 # a reader sees

@@ -61,7 +61,7 @@ def clean_text(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One exchange of an agent with its environment: what it did, and an excerpt of what it saw."""
+    """One exchange of an agent with its environment: what it did, and what it saw then."""
 
     action: str
     observation: str

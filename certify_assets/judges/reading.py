@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from certify_assets.corpora.rendering import Renderer
+from certify_assets.corpora.rendering import UNLIMITED, Renderer
 from certify_assets.errors import IntegrityError
 from certify_assets.judges.lm.compact import CONTEXT
 from certify_assets.judges.lm.prompt import AuditorPrompt
 
 _WHOLE = "whole"
-# longer than any run: nothing is cut
-_UNLIMITED = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class JudgeInput:
     def renderer(self) -> Renderer:
         """Return the renderer of these characters."""
         chars, step = (
-            _UNLIMITED if limit is None else limit for limit in (self.chars, self.step_chars)
+            UNLIMITED if limit is None else limit for limit in (self.chars, self.step_chars)
         )
         return Renderer(chars, step, step)
 

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _WANTED = ("trajectory_id", "task_id", "outcome", "reviewer", "comment")
-_STUDIO_CHARS = 60_000
 _MOST_FAULTS = 20
 
 
@@ -121,14 +120,10 @@ def export_studio(path: Path, store: Store, corpus: str, queue: Queue) -> None:
 
 
 def _task(lookup: RunLookup, trajectory_id: str, task_id: str, batch: str) -> dict[str, str]:
-    from certify_assets.corpora.rendering import Renderer
+    from certify_assets.corpora.rendering import UNLIMITED, Renderer
 
-    run = lookup.find(batch, trajectory_id)
-    text = (
-        Renderer(budget_chars=_STUDIO_CHARS, action_chars=6000, observation_chars=6000)
-        .render(run.instruction, run.steps)
-        .text
-    )
+    run, whole = lookup.find(batch, trajectory_id), Renderer(UNLIMITED, UNLIMITED, UNLIMITED)
+    text = whole.render(run.instruction, run.steps).text
     return {"trajectory_id": trajectory_id, "task_id": task_id, "batch": batch, "run": text}
 
 

@@ -13,8 +13,6 @@ from certify_assets.corpora.formats.files import BrokenFileError, SourceFile, Ta
 from certify_assets.corpora.formats.records import HEAD, Record, is_object_with, json_value
 from certify_assets.corpora.schema import Step
 
-_EXCERPT = 8000
-
 
 class Origin(NamedTuple):
     """Where a run was read: a file, its hash, and the position in it, from 1."""
@@ -279,7 +277,7 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-def excerpt(text: str, limit: int = _EXCERPT) -> str:
+def excerpt(text: str, limit: int) -> str:
     """Keep the two ends of a long text, with the number of characters between them."""
     if len(text) <= limit:
         return text

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import IO, Any, NamedTuple
 
 from certify_assets.corpora.deliveries import instruction_sha256, letters_sha256
-from certify_assets.corpora.formats.base import Draft, Reading
+from certify_assets.corpora.formats.base import Draft, Reading, excerpt
 from certify_assets.corpora.formats.files import Tally
 from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups, write_groups
 from certify_assets.errors import InputError
@@ -19,6 +19,8 @@ from certify_assets.names import folding, spelled, two_spellings
 from certify_assets.work import WorkStage, counted, under_way
 
 _IN_MEMORY = 64 << 20
+# no person reads a longer text, and a few of them would fill memory
+_LONGEST_TEXT = 20_000_000
 _CODEC = "lz4"
 
 
@@ -246,7 +248,17 @@ def _without_copies(
         run = replace(draft, instruction="", steps=())
         seen[key] = (*alike, run)
         instructions.add(draft)
-        yield _Kept(run, texts.put(draft.instruction, draft.steps))
+        yield _Kept(run, texts.put(draft.instruction, _bounded(draft.steps, tally)))
+
+
+def _bounded(steps: Sequence[Step], tally: Tally) -> Sequence[Step]:
+    if all(max(len(step.action), len(step.observation)) <= _LONGEST_TEXT for step in steps):
+        return steps
+    tally.notes[f"the middle of texts longer than {_LONGEST_TEXT:,} characters, by run"] += 1
+    return [
+        Step(excerpt(step.action, _LONGEST_TEXT), excerpt(step.observation, _LONGEST_TEXT))
+        for step in steps
+    ]
 
 
 def _require_one_label(draft: Draft, original: Draft) -> None:

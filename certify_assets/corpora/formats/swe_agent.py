@@ -6,14 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
-from certify_assets.corpora.formats.base import (
-    Draft,
-    Files,
-    Reading,
-    contents,
-    corpus_format,
-    excerpt,
-)
+from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, corpus_format
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.records import Record, decode, one_object
 from certify_assets.corpora.formats.swe_reports import (
@@ -112,7 +105,7 @@ def _steps(trajectory: Iterable[Record]) -> Iterator[Step]:
         said = "\n".join(filter(None, texts)) or message_text(step.get("response"))
         seen = message_text(step.get("observation"))
         if said or seen:
-            yield Step(excerpt(said), excerpt(seen))
+            yield Step(said, seen)
 
 
 def _instruction(record: Record) -> str:

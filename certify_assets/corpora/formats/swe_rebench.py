@@ -6,14 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import (
-    Draft,
-    Files,
-    Origin,
-    Reading,
-    corpus_format,
-    excerpt,
-)
+from certify_assets.corpora.formats.base import Draft, Files, Origin, Reading, corpus_format
 from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.records import parquet_rows
 from certify_assets.corpora.formats.swe_reports import issue_text, task_of
@@ -28,12 +21,7 @@ from certify_assets.corpora.formats.texts import (
     steps_of_messages,
     text_of,
 )
-from certify_assets.corpora.schema import Step
 
-# four times what judges are shown: 67,074 runs at full length would not fit into one table of Arrow
-# strings, which hold 2 GiB a column
-_RUN_CHARS = 24_000
-_LEAST_CHARS = 60
 _BATCH_ROWS = 32
 _MESSAGE_FIELDS = frozenset(
     {"role", "content", "text", "name", "tool_calls", "function", "arguments"}
@@ -160,7 +148,7 @@ def _draft(
             task_id=task_of(values["instance_id"]),
             agent=(name_of(agent) or "unknown") if schema.agent else _SCAFFOLD,
             instruction=issue_text(first_prompt(messages)),
-            steps=_shortened(steps, reading),
+            steps=steps,
             outcome=values.get(schema.label) if schema.label else None,
             outcome_name=schema.label or "outcome",
             origin=origin,
@@ -179,19 +167,3 @@ def _message(record: Mapping[str, Any]) -> Message:
         calls_text(record.get("tool_calls")),
         str(record.get("name") or ""),
     )
-
-
-def _shortened(steps: tuple[Step, ...], reading: Reading) -> tuple[Step, ...]:
-    """Cut the middles of a run's longest texts until it fits."""
-    limit, kept = _RUN_CHARS // 4, steps
-    while (
-        sum(len(step.action) + len(step.observation) for step in kept) > _RUN_CHARS
-        and limit >= _LEAST_CHARS
-    ):
-        kept = tuple(
-            Step(excerpt(step.action, limit), excerpt(step.observation, limit)) for step in steps
-        )
-        limit //= 2
-    if kept is not steps:
-        reading.notes[f"runs shortened to about {_RUN_CHARS:,} characters"] += 1
-    return kept

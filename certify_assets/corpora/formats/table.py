@@ -11,15 +11,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import (
-    Draft,
-    Files,
-    Origin,
-    Reading,
-    corpus_format,
-    excerpt,
-    words,
-)
+from certify_assets.corpora.formats.base import Draft, Files, Origin, Reading, corpus_format, words
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.records import Record, iter_lines, parquet_names, parquet_rows
 from certify_assets.corpora.formats.texts import (
@@ -356,13 +348,13 @@ def _steps(row: Mapping[str, Any]) -> tuple[Step, ...] | str:
     if steps is None or steps == "":
         if not isinstance(text, str | None):
             return "it has neither steps nor text"
-        return (Step("", excerpt(text or "")),)
+        return (Step("", text or ""),)
     if not isinstance(steps, list):
         return "its steps are not a list"
     pairs = [_pair(step) for step in steps]
     if None in pairs:
         return f"its step {pairs.index(None) + 1} is not an action with an observation"
-    return tuple(Step(excerpt(pair[0]), excerpt(pair[1])) for pair in pairs if pair is not None)
+    return tuple(Step(*pair) for pair in pairs if pair is not None)
 
 
 def _pair(step: Any) -> tuple[str, str] | None:

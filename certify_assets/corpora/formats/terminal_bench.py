@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -15,11 +16,10 @@ from certify_assets.corpora.formats.base import (
     Reading,
     contents,
     corpus_format,
-    excerpt,
     json_document,
 )
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.texts import mapping, name_of, text_of
+from certify_assets.corpora.formats.texts import Conversation, mapping, name_of, text_of
 from certify_assets.corpora.schema import Step
 
 _HEAD = 1 << 16
@@ -52,6 +52,14 @@ _HOUSEKEEPING = re.compile(r"(?:clear|exit|asciinema rec\b.*)?$")
 _SETUP = re.compile(r"(?:source|bash|\.) /installed-agent/")
 _TESTS = re.compile(r"/tests/run-tests\.sh|\btests\.cast\b")
 _CHUNK = 1000
+#: columns of the terminal in which the harness runs an agent
+_COLUMNS = 160
+# borders and rules fill a line without being continued in the next
+_BOX = re.compile("[\u2500-\u259f]")
+_RULE = re.compile("^\u2500{20,}$\n?", re.MULTILINE)
+# how mini-swe-agent names who speaks
+_SPEAKER = re.compile(r"^(?:(System|User)|mini-swe-agent \(step (\d+), \$[\d.]+\)):$", re.MULTILINE)
+_LEAST_LETTERS = 20
 
 
 class _Trial(NamedTuple):
@@ -170,7 +178,7 @@ def _run(file: SourceFile, folder: str, outcomes: _Outcomes, reading: Reading) -
         reading.drop("no_label", f"{file.name} belongs to no trial that a results.json names.")
         outcomes.used.add(folder)
         return
-    steps = _steps(file, reading)
+    steps = _steps(file, trial.instruction, reading)
     if not steps:
         return
     outcomes.used |= {folder, trial.where}
@@ -189,7 +197,7 @@ def _run(file: SourceFile, folder: str, outcomes: _Outcomes, reading: Reading) -
     )
 
 
-def _steps(file: SourceFile, reading: Reading) -> tuple[Step, ...]:
+def _steps(file: SourceFile, instruction: str, reading: Reading) -> tuple[Step, ...]:
     try:
         text: str | None = file.read().decode("utf-8", "replace")
     except BrokenFileError as error:
@@ -202,7 +210,9 @@ def _steps(file: SourceFile, reading: Reading) -> tuple[Step, ...]:
             "file_unreadable",
             f"{file.name} is not an asciicast recording: its first line is not a JSON object.",
         )
-    return steps_of_terminal(plain_text(text or ""))
+    plain = plain_text(text or "")
+    # a pane is the screen: its long lines are broken at the width of the terminal
+    return steps_of_terminal(unwrapped(plain) if file.suffix == ".txt" else plain, instruction)
 
 
 def _outcomes(files: Files, reading: Reading) -> _Outcomes:
@@ -292,8 +302,37 @@ def cast_text(data: str) -> str | None:
     return "".join(_output(_json(line)) for line in lines[1:])
 
 
-def steps_of_terminal(text: str) -> tuple[Step, ...]:
-    """Turn the text of a terminal into steps, one for every command typed at a prompt."""
+def unwrapped(screen: str, columns: int = _COLUMNS) -> str:
+    """Join the lines that a terminal of so many columns broke."""
+    lines: list[str] = []
+    room: int | None = None
+    for line in screen.split("\n"):
+        if room is None or not line.strip() or line.startswith("> ") or _PROMPT.match(line):
+            lines.append(line)
+        else:
+            # a space at the end of a line is not on the screen
+            lines[-1] += " " * room + line
+        room = columns - _width(line)
+        if room not in (0, 1) or _BOX.match(line[-1]):
+            room = None
+    return "\n".join(lines)
+
+
+def _width(line: str) -> int:
+    """Return the columns that a line takes."""
+    if line.isascii():
+        return len(line)
+    return sum(
+        2 if unicodedata.east_asian_width(sign) in "WF" else not unicodedata.combining(sign)
+        for sign in line
+    )
+
+
+def steps_of_terminal(text: str, instruction: str = "") -> tuple[Step, ...]:
+    """Turn the text of a terminal into steps: what was typed at a prompt, or an agent's turns.
+
+    A command that holds the whole `instruction` is the harness's, which starts the agent.
+    """
     commands = [
         (command, output)
         for command, output in _commands(_WAITING.sub("", text))
@@ -302,7 +341,18 @@ def steps_of_terminal(text: str) -> tuple[Step, ...]:
     own = [pair for pair in commands if not _SETUP.match(pair[0])]
     if not any(output for _, output in own):
         own = [pair for pair in commands if pair[1]]
-    return tuple(step for command, output in own for step in _steps_of_command(command, output))
+    task = _letters(instruction)
+    return tuple(
+        step
+        for command, output in own
+        for step in _steps_of_command(
+            "" if len(task) >= _LEAST_LETTERS and task in _letters(command) else command, output
+        )
+    )
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text))
 
 
 def _commands(text: str) -> Iterator[tuple[str, str]]:
@@ -321,10 +371,46 @@ def _commands(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _steps_of_command(command: str, output: str) -> Iterator[Step]:
-    chunks = _chunks(excerpt(output)) or [""]
-    yield Step(excerpt(command), chunks[0])
+    if turns := _turns(output):
+        yield from turns
+        return
+    chunks = _chunks(output) or [""]
+    if command or chunks[0]:
+        yield Step(command, chunks[0])
     for chunk in chunks[1:]:
         yield Step("", chunk)
+
+
+def _turns(output: str) -> tuple[Step, ...]:
+    """Read the console of an agent that names who speaks; nothing of any other."""
+    spoken = _RULE.sub("", output)
+    headings = list(_headings(spoken))
+    first = next((int(found[2]) for found in headings if found[2]), 0)
+    if not first:
+        return ()
+    chat = Conversation()
+    if first > 1:
+        # the beginning has scrolled off the screen
+        chat.see(spoken[: headings[0].start()].strip())
+    ends = [*(found.start() for found in headings[1:]), len(spoken)]
+    for found, end in zip(headings, ends, strict=True):
+        text = spoken[found.end() : end].strip()
+        if found[2]:
+            chat.act(text)
+        elif chat:
+            # what comes before is the agent's prompt
+            chat.see(text)
+    return chat.steps()
+
+
+def _headings(spoken: str) -> Iterator[re.Match[str]]:
+    # what an agent prints may look like a heading: turns are numbered, and answers are between
+    number, speaker = 0, ""
+    for found in _SPEAKER.finditer(spoken):
+        turn, said = int(found[2] or 0), found[1] or "agent"
+        if said != speaker and (not turn or not number or turn == number + 1):
+            number, speaker = turn or number, said
+            yield found
 
 
 def _chunks(text: str) -> list[str]:

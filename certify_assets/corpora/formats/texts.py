@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Reading, excerpt
+from certify_assets.corpora.formats.base import Reading
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
@@ -66,8 +66,8 @@ class Conversation:
         self._turns[-1][1].append(text)
 
     def steps(self) -> tuple[Step, ...]:
-        """Return excerpts of what was done and seen."""
-        return tuple(Step(excerpt(act), excerpt("\n".join(seen))) for act, seen in self._turns)
+        """Return what was done and seen."""
+        return tuple(Step(act, "\n".join(seen)) for act, seen in self._turns)
 
 
 class Message(NamedTuple):
@@ -168,7 +168,7 @@ def steps_of_turns(turns: Iterable[Turn]) -> tuple[Step, ...]:
         actions.pop()
     pages += [""] * (len(actions) - len(pages))
     pairs = zip(actions, pages[: len(actions)], strict=True)
-    return tuple(Step(excerpt(action), excerpt(page)) for action, page in pairs if action or page)
+    return tuple(Step(action, page) for action, page in pairs if action or page)
 
 
 def page_text(url: Any, error: Any, tree: str) -> str:
