@@ -57,18 +57,6 @@ def test_a_row_without_a_task(tmp_path: Path) -> None:
     assert imported.dropped == {"unreadable_record": 1}
 
 
-def test_long_runs_are_shortened(tmp_path: Path) -> None:
-    row = rebench_row("org__name-1")
-    row["trajectory"] += [
-        row["trajectory"][2] | {"content": f"{number} " + "x" * 9000} for number in range(100)
-    ]
-    imported = read(save_parquet(tmp_path / "a.parquet", [row, rebench_row("org__name-2")]))
-    long, short = from_frame(imported.frame)
-    assert len(long.steps) == 102
-    assert sum(len(step.action + step.observation) for step in long.steps) <= 24_000
-    assert "characters cut" not in str(short.steps) and sum(imported.notes.values()) == 1
-
-
 def test_other_tables_are_left_to_others(tmp_path: Path) -> None:
     save_parquet(tmp_path / "other.parquet", [{"instance_id": "x", "patch": "y"}])
     with pytest.raises(InputError, match="has no columns instance_id, trajectory and resolved"):

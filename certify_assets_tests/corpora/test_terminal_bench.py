@@ -132,9 +132,8 @@ def test_long_output_is_several_steps() -> None:
     lines = [f"line {number:04d} of the output" for number in range(900)]
     steps = steps_of_terminal(f"{PROMPT}make\n" + "\n".join(lines) + f"\n{PROMPT}")
     assert steps[0].action == "make" and {step.action for step in steps[1:]} == {""}
-    assert all(len(step.observation) <= 1100 for step in steps) and 8 <= len(steps) <= 10
-    assert steps[0].observation.startswith("line 0000")
-    assert steps[-1].observation.endswith("line 0899 of the output")
+    assert all(len(step.observation) <= 1100 for step in steps)
+    assert "\n".join(step.observation for step in steps).split("\n") == lines
 
 
 def test_the_installation_is_no_step_unless_nothing_else_happened() -> None:
