@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,13 +35,7 @@ from certify_assets.corpora.schema import (
     read_trajectories,
     write_trajectories,
 )
-from certify_assets.corpora.splits import (
-    SPLITS,
-    SplitManifest,
-    select,
-    verify_manifest,
-    without_test,
-)
+from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
 from certify_assets.errors import InputError, IntegrityError, LeakError, ManifestError
 from certify_assets.files import stored_as
 from certify_assets.storage.lease import holding
@@ -255,21 +249,18 @@ class Corpus:
     def manifest(self) -> SplitManifest:
         """Split manifest, verified against the trajectories."""
         # a blocking check protects only the run it is part of; this protects every reader
-        verify_manifest(self.stored_manifest, self.trajectories)
+        verify_manifest(self.stored_manifest, self.columns())
         return self.stored_manifest
 
     @property
-    @remembered
     def assignment(self) -> Mapping[str, str]:
-        """Split of every task, verified like `manifest` but without reading the steps."""
-        verify_manifest(self.stored_manifest, self.columns())
-        return self.stored_manifest.assignment
+        """Split of every task, verified as `manifest` is."""
+        return self.manifest.assignment
 
     @remembered
     def split(self, split: str) -> pd.DataFrame:
         """Return one stored split, verified against the manifest and the trajectories."""
-        expected = select(self.trajectories, self.manifest, split)
-        key = self.split_key(split)
+        expected, key = self._runs_of(split), self.split_key(split)
         stored = self._load(key, strict=False)
         if stored.equals(expected):
             return stored
@@ -443,7 +434,7 @@ class Corpus:
 
     def write_split(self, split: str) -> pd.DataFrame:
         """Store one split's trajectories; refuse where the manifest does not hold."""
-        chosen = select(self.trajectories, self.manifest, split)
+        chosen = self._runs_of(split)
         if len(chosen) and not chosen["steps"].map(len).any():
             raise InputError(
                 f"no trajectory of split {split} of {self} has a step: labels alone cannot be "
@@ -476,7 +467,7 @@ class Corpus:
 
         config = self.config
         checks = check_leaks(
-            without_test(self.trajectories, self.manifest),
+            self._runs_of(*(split for split in SPLITS if split != "test")),
             thresholds=config.leak_thresholds,
             accept_structural_leak=config.accept_structural_leak,
         )
@@ -564,9 +555,16 @@ class Corpus:
         splits = {name: self._load(self.split_key(name), strict=False) for name in SPLITS}
         return evaluate_suites(frame, self.stored_manifest, splits=splits)
 
-    def _load(self, key: str, *, strict: bool = True) -> pd.DataFrame:
+    def _runs_of(self, *splits: str) -> pd.DataFrame:
+        """Return the imported runs of some splits, without holding those of the others."""
+        tasks = {task for task, split in self.assignment.items() if split in splits}
+        return self._load(self.key("trajectories.parquet"), tasks=tasks)
+
+    def _load(
+        self, key: str, *, strict: bool = True, tasks: Container[str] | None = None
+    ) -> pd.DataFrame:
         with self.store.as_file(key) as path:
-            return read_trajectories(path, strict=strict)
+            return read_trajectories(path, strict=strict, tasks=tasks)
 
     def _store(self, key: str, frame: pd.DataFrame) -> str:
         with tempfile.TemporaryDirectory() as folder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -193,12 +193,20 @@ def write_tables(sink: IO[bytes], tables: Iterable[pa.Table]) -> None:
             writer.write_table(table, row_group_size=_GROUP_ROWS)
 
 
-def read_trajectories(path: Path, *, strict: bool = False) -> pd.DataFrame:
-    """Read a table written by `write_trajectories`; a strict reader refuses what is not valid."""
+def read_trajectories(
+    path: Path, *, strict: bool = False, tasks: Container[str] | None = None
+) -> pd.DataFrame:
+    """Read a table written by `write_trajectories`, or the runs of some tasks alone.
+
+    A strict reader refuses what is not valid.
+    """
     parts: list[pa.Table] = []
     steps: list[tuple[dict[str, str], ...]] = []
     plain = True
     for table in read_groups(path):
+        if tasks is not None:
+            names = table.column("task_id").to_pylist()
+            table = table.filter(pa.array([name in tasks for name in names], pa.bool_()))
         parts.append(table.select(SMALL_COLUMNS))
         steps += [tuple(row or ()) for row in table.column("steps").to_pylist()]
         plain = plain and strict and _plainly_valid(table)

@@ -192,12 +192,12 @@ def render_corpus(report: CorpusReport, *, data_docs: str | None = None, home: s
         about=f"{counted(profile.trajectories, 'labelled run')} of "
         f"{counted(profile.tasks, 'task')}, {percent(profile.success_rate)} "
         f"successful, task ICC {rate(profile.icc, 2)}; read from the format "
-        f"{report.imported.format}",
+        f"{report.imported.format}; domain {report.domain}",
         state=state,
         heading=heading,
         sentences=sentences,
         data_docs=data_docs,
-        facts=[("domain", str(report.domain)), *profile_facts(profile)],
+        facts=profile_facts(profile),
         profile=profile,
         splits=split_rows(profile),
         unsplit=report.unsplit,

@@ -157,6 +157,9 @@ def _messages(step: Step, limit: int) -> Iterator[Bubble]:
 
 def shown_parts(raw: str, limit: int) -> list[Text | Node]:
     """Split a text into what is JSON and what is not."""
+    if len(raw) > _PAGE_CHARS:
+        # a tree of so much JSON takes seconds, and the page would fold nearly all of it
+        return [folded_text(raw, limit)]
     parts: list[Text | Node] = []
     for piece in _pieces(raw.strip("\n")):
         if isinstance(piece, str):
