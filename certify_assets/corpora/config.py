@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic.dataclasses import dataclass as validated
 
+from certify_assets.corpora import CERTIFYING
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.splits import (
     PROFILES,
@@ -220,6 +221,11 @@ class CorpusConfig:
                 f"{self.domain!r} cannot name a domain; use a small letter followed by small "
                 "letters, digits or '_', at most 40 characters."
             )
+
+    @property
+    def certifying(self) -> tuple[str, ...]:
+        """Splits that certify a judge which did not learn from RL."""
+        return CERTIFYING if self.rl_labels == "certify" else ("cal",)
 
     def thresholds(self, procedure: str) -> int:
         """Return the number of thresholds of a procedure: its own where none is stated."""

@@ -553,7 +553,14 @@ class Corpus:
         if not stored_splits:
             return evaluate_suites(frame)
         splits = {name: self._load(self.split_key(name), strict=False) for name in SPLITS}
-        return evaluate_suites(frame, self.stored_manifest, splits=splits)
+        config = self.config
+        return evaluate_suites(
+            frame,
+            self.stored_manifest,
+            splits=splits,
+            alpha=max(config.alphas),
+            certifying=config.certifying,
+        )
 
     def _runs_of(self, *splits: str) -> pd.DataFrame:
         """Return the imported runs of some splits, without holding those of the others."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from certify_assets.certificates.clustering import ClusterSummary, n_min, summarise_clusters
+from certify_assets.corpora import CERTIFYING
 from certify_assets.corpora.rendering import Outline, Rendered, render_frame
-from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
+from certify_assets.corpora.splits import SPLITS, SplitManifest, tasks_to_add, verify_manifest
 from certify_assets.errors import InputError
 from certify_assets.files import stored_as
 
@@ -44,6 +45,8 @@ class SplitGate:
     # tasks ≥ floor_tasks, and n_eff ≥ n_min_grid
     possible: bool
     enough_samples: bool
+    # tasks to add to the corpus until as many certify as are needed
+    tasks_to_add: int
     reason: str
 
 
@@ -72,7 +75,8 @@ class CorpusProfile:
     same_instruction: tuple[tuple[str, ...], ...]
     dropped: dict[str, int]
     splits: dict[str, ClusterSummary]
-    # for CAL (or the whole corpus, where it is not split) and TEST, at every α
+    # of the splits that certify together (or of the whole corpus, where it is not split) and of
+    # TEST, at every α
     gates: tuple[SplitGate, ...]
     # of everything but TEST
     flips: FlipRates
@@ -139,6 +143,8 @@ def profile_corpus(
     if frame.empty:
         raise InputError("the corpus has no trajectory; import or generate some first.")
     alphas = _ALPHAS if settings is None else settings.alphas
+    certifying = CERTIFYING if settings is None else settings.certifying
+    asked = {} if settings is None else {"profile": settings.profile, "train_rl": settings.rl}
     whole = cluster_summary(frame)
     splits: dict[str, ClusterSummary] = {}
     if manifest is not None:
@@ -150,9 +156,11 @@ def profile_corpus(
             for name in SPLITS
             if (belongs == name).any()
         }
-    judged = {name: summary for name, summary in splits.items() if name in ("cal", "test")} or {
-        "all": whole
-    }
+    judged = {"all": whole}
+    if manifest is not None:
+        present = [name for name in certifying if name in splits]
+        judged = {" and ".join(present): cluster_summary(counted[belongs.isin(present)])}
+        judged |= {name: summary for name, summary in splits.items() if name == "test"}
     texts = render_frame(frame) if rendered is None else rendered
     copies = int(duplicated(frame, texts).sum())
     # a flip is a matter of outcomes, and those of TEST are read through its ledger alone
@@ -180,7 +188,14 @@ def profile_corpus(
         dropped=dict(dropped or {}),
         splits=splits,
         gates=tuple(
-            certification_gate(summary, alpha, split=name)
+            certification_gate(
+                summary,
+                alpha,
+                split=name,
+                add=lambda lacking: tasks_to_add(
+                    lacking, certifying, manifest, tasks=whole.tasks, **asked
+                ),
+            )
             for name, summary in judged.items()
             for alpha in alphas
         ),
@@ -205,8 +220,12 @@ def certification_gate(
     alpha: float,
     delta: float = _DELTA,
     split: str = "all",
+    add: Callable[[int], int] = int,
 ) -> SplitGate:
-    """Say whether a certificate by the default is arithmetically possible on so many tasks."""
+    """Say whether a certificate by the default is arithmetically possible on so many tasks.
+
+    `add` says how many tasks to add to the corpus so that a number more of them certify.
+    """
     # Where errors come by whole tasks of equal size, data without an error have probability
     # (1 − α)^G at an error of α, and the default accepts them when that is at most δ/3: 39 tasks
     # at α = .1 and 19 at α = .2 for δ = .05. Fewer tasks can pass where errors are spread over
@@ -214,23 +233,24 @@ def certification_gate(
     from certify_assets.certificates.pseudo_task import WHOLE_SHARE
 
     at_delta, floor = n_min(alpha, delta), n_min(alpha, delta / WHOLE_SHARE)
-    possible, enough = summary.tasks >= floor, summary.n_eff >= floor
-    place = f"{split.upper()} has {summary.tasks} tasks, a certificate needs {floor} at α={alpha:g}"
-    if not possible:
-        reason = (
-            f"{place}: no certificate is arithmetically possible when errors come by whole tasks; "
-            f"bring {floor - summary.tasks} more tasks."
-        )
+    # tasks that are in no split yet certify nothing
+    certify = 0 if split == "all" else summary.tasks
+    lacking = max(0, floor - certify)
+    possible, enough = lacking == 0, summary.n_eff >= floor
+    more = 0 if possible or split == "test" else add(lacking)
+    names = "no split yet" if split == "all" else split.upper().replace("AND", "and")
+    reason = f"{certify} tasks certify ({names}), {floor} are needed at α = {alpha:g}"
+    if split == "test":
+        reason = f"{summary.tasks} tasks audit; a certificate of them would need {floor}."
+    elif not possible:
+        reason += f". Bring {more} more tasks to the corpus: {lacking} of them will certify."
     elif not enough:
-        reason = (
-            f"{place}; effective sample {summary.n_eff:.1f} is below n_min {floor} at "
-            f"δ/{WHOLE_SHARE}: only a good judge will certify."
+        reason += (
+            f": enough. The effective sample size {summary.n_eff:.1f} is below {floor}, so only a "
+            "good judge will certify."
         )
     else:
-        reason = (
-            f"{place}; effective sample {summary.n_eff:.1f} is at least n_min {floor} at "
-            f"δ/{WHOLE_SHARE}: a certificate is possible."
-        )
+        reason += f": enough. Effective sample size {summary.n_eff:.1f}, needed {floor}."
     return SplitGate(
         split,
         alpha,
@@ -242,6 +262,7 @@ def certification_gate(
         floor,
         possible,
         enough,
+        more,
         reason,
     )
 

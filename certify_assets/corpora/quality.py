@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from certify_assets.corpora import CERTIFYING
 from certify_assets.corpora.leakage import quoted_keys
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import COLUMNS
@@ -55,6 +56,7 @@ def evaluate_suites(
     *,
     splits: Mapping[str, pd.DataFrame] | None = None,
     alpha: float = 0.2,
+    certifying: Sequence[str] = CERTIFYING,
 ) -> QualityReport:
     """Validate a corpus and its splits."""
     members = _members(manifest, splits)
@@ -62,7 +64,7 @@ def evaluate_suites(
     if members:
         tables["splits"] = _task_table(members)
     tables |= {name: table for name, table in (splits or {}).items() if name in SPLITS}
-    validations = tuple(_validate(tables, list(members), alpha))
+    validations = tuple(_validate(tables, list(members), alpha, certifying))
     results = _results([item for table in validations for item in table.expectations])
     if manifest is not None:
         results.append(_manifest_result(manifest, frame, splits))
@@ -84,7 +86,10 @@ def _run_tables(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _validate(
-    tables: Mapping[str, pd.DataFrame], members: Sequence[str], alpha: float
+    tables: Mapping[str, pd.DataFrame],
+    members: Sequence[str],
+    alpha: float,
+    certifying: Sequence[str],
 ) -> Iterator[Validation]:
     """Validate every table by its suite."""
     gx = _great_expectations()
@@ -100,7 +105,7 @@ def _validate(
     source = context.data_sources.add_pandas("corpus")
     for table, frame in tables.items():
         suite = gx.ExpectationSuite(name=table)
-        for position, rule in enumerate(rules_of(table, members, alpha)):
+        for position, rule in enumerate(rules_of(table, members, alpha, certifying)):
             suite.expectations.append(_expectation(gx, rule, position))
         whole = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("whole")
         result = whole.get_batch({"dataframe": frame}).validate(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
+from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -300,12 +302,50 @@ def _assign_deliveries(
     first = {*deliveries[0], *manifest.universe}
     assignment = _assign(first, pinned, manifest.seed, plan)
     for tasks in deliveries[1:]:
-        wanted = _sizes(len(assignment) + len(tasks), len(pinned), plan)
-        have = Counter(assignment.values())
-        lacking = {name: max(0, wanted[name] - have[name]) for name in SPLITS}
-        sizes = _largest_remainder(len(tasks), lacking)
+        sizes = _added_sizes(Counter(assignment.values()), len(tasks), len(pinned), plan)
         assignment |= _fill(set(tasks), manifest.seed, sizes)
     return assignment
+
+
+def _added_sizes(have: Counter[str], tasks: int, pinned: int, plan: _Plan) -> dict[str, int]:
+    """Return how many of the tasks that a delivery adds each split gets."""
+    wanted = _sizes(have.total() + tasks, pinned, plan)
+    lacking = {name: max(0, wanted[name] - have[name]) for name in SPLITS}
+    return _largest_remainder(tasks, lacking)
+
+
+def tasks_to_add(
+    lacking: int,
+    splits: Collection[str],
+    earlier: SplitManifest | None,
+    *,
+    tasks: int = 0,
+    profile: str = "certify",
+    train_rl: bool = True,
+) -> int:
+    """Return how many tasks a corpus has to be given so that some splits get what they lack.
+
+    Parameters
+    ----------
+    lacking : int
+        Tasks that the splits lack together.
+    splits : collection of str
+    earlier : SplitManifest or None
+        Splits of the tasks so far; None where they are too few for splits.
+    tasks, profile, train_rl
+        Of a corpus without splits.
+    """
+    have, pinned, plan = Counter[str](), 0, _Plan(PROFILES[profile], train_rl, 0)
+    if earlier is not None:
+        assigned = _assign_deliveries(earlier, earlier.deliveries or (tuple(earlier.assignment),))
+        have, pinned = Counter(assigned.values()), len(earlier.pinned_sft)
+        plan = _Plan(earlier.shares, earlier.train_rl, earlier.minimum_cal_tasks)
+    for number in count(lacking):
+        with suppress(InputError):
+            sizes = _added_sizes(have, number, pinned, plan)
+            if sum(sizes[name] for name in splits) >= lacking:
+                return number - (tasks if earlier is None else 0)
+    raise AssertionError("unreachable")
 
 
 def _fill(tasks: set[str], seed: int, sizes: Mapping[str, int]) -> dict[str, str]:

@@ -9,6 +9,8 @@ from itertools import combinations
 from typing import Any
 
 from certify_assets.certificates.clustering import n_min
+from certify_assets.certificates.pseudo_task import WHOLE_SHARE
+from certify_assets.corpora import CERTIFYING
 from certify_assets.corpora.leakage import LEAK_KEYS
 from certify_assets.corpora.schema import COLUMNS
 from certify_assets.corpora.splits import SPLITS
@@ -41,7 +43,9 @@ class Rule:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
-def rules_of(table: str, members: Sequence[str], alpha: float) -> list[Rule]:
+def rules_of(
+    table: str, members: Sequence[str], alpha: float, certifying: Sequence[str] = CERTIFYING
+) -> list[Rule]:
     """Return the suite of a table."""
     if table == "keys":
         return [
@@ -66,7 +70,7 @@ def rules_of(table: str, members: Sequence[str], alpha: float) -> list[Rule]:
             )
         ]
     if table == "splits":
-        return _split_rules(members, alpha)
+        return _split_rules(members, alpha, certifying)
     if table in SPLITS:
         # the other identities are those of its runs, whose table was validated whole
         fine = "no stored split has an id twice, and every outcome that is there is 0 or 1"
@@ -128,7 +132,7 @@ def _row_rules(checks: Sequence[str], required: Sequence[str], where: str) -> li
     ]
 
 
-def _split_rules(members: Sequence[str], alpha: float) -> list[Rule]:
+def _split_rules(members: Sequence[str], alpha: float, certifying: Sequence[str]) -> list[Rule]:
     column = importlib.import_module("great_expectations.expectations.row_conditions").Column
     rules = [
         Rule(
@@ -143,13 +147,18 @@ def _split_rules(members: Sequence[str], alpha: float) -> list[Rule]:
     ]
     if "cal" not in members:
         return rules
-    needed = n_min(alpha, _DELTA)
+    needed = n_min(alpha, _DELTA / WHOLE_SHARE)
+    names = " and ".join(name.upper() for name in certifying)
     large = Rule(
         "n_min_tasks",
         "ExpectColumnUniqueValueCountToBeBetween",
-        f"CAL must have at least the {needed} tasks that α={alpha:g} needs.",
-        f"CAL has at least the {needed} tasks that α={alpha:g} needs",
-        f"CAL has $seen tasks, and α={alpha:g} needs {needed}",
-        {"column": "task_id", "min_value": needed, "row_condition": column("split") == "cal"},
+        f"{names} must have at least the {needed} tasks that α={alpha:g} needs.",
+        f"{names} has at least the {needed} tasks that α={alpha:g} needs",
+        f"{names} has $seen tasks, and α={alpha:g} needs {needed}",
+        {
+            "column": "task_id",
+            "min_value": needed,
+            "row_condition": column("split").is_in(list(certifying)),
+        },
     )
     return [*rules, large]

@@ -68,7 +68,7 @@ def trajectory_quality(
         dg.AssetCheckSpec(
             "n_min_tasks",
             asset=key("corpora/cal_split"),
-            description="CAL has as many tasks as a certificate needs by arithmetic.",
+            description="As many tasks certify as a certificate needs by arithmetic.",
             additional_deps=[key(f"corpora/{other}_split") for other in SPLITS if other != "cal"],
             partitions_def=corpora_partitions,
         ),
