@@ -37,6 +37,11 @@ def significant(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
+def shortest(value: float) -> str:
+    """Write a number with at most ten significant digits, and no more than it has."""
+    return f"{value:.10g}"
+
+
 def rounded(value: Any) -> Any:
     """Return a JSON value with every float at ten significant digits."""
     if isinstance(value, float):

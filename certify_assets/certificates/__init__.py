@@ -48,7 +48,7 @@ from certify_assets.certificates.diagnosis import Diagnosis, diagnose
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.gates import GateResult, table_gates
 from certify_assets.certificates.inputs import Observations, observe
-from certify_assets.certificates.issuance import certify, issue
+from certify_assets.certificates.issuance import certify, confidence_words, issue
 from certify_assets.certificates.monitor import (
     Monitoring,
     TaskStream,
@@ -70,6 +70,7 @@ from certify_assets.certificates.sides import (
     CertificateSet,
     Sides,
     certify_sides,
+    joint_confidence,
     joint_deltas,
     joint_promise,
     procedure_settings,
@@ -119,6 +120,7 @@ __all__ = [
     "certify",
     "certify_sides",
     "clopper_pearson_upper",
+    "confidence_words",
     "corpus_facts",
     "count_at",
     "count_tasks",
@@ -128,6 +130,7 @@ __all__ = [
     "error_limit",
     "evaluate",
     "issue",
+    "joint_confidence",
     "joint_deltas",
     "joint_promise",
     "kish_effective_tasks",
@@ -147,8 +150,8 @@ __all__ = [
     "table_gates",
     "task_stream",
     "threshold_curve",
+    "uniform_test",
     "verify_certificate",
     "verify_set",
-    "uniform_test",
     "weighted_test",
 ]

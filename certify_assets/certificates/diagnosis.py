@@ -52,10 +52,13 @@ class Diagnosis:
     lowest_error : float or None
         Smallest observed error over the thresholds, with its coverage in ``lowest_error_coverage``.
     lowest_error_coverage : float or None
-    sentence : str
+    cause : str
+        A sentence on what stopped it.
     coverage_then : float or None
         Coverage that ``tasks_needed`` would buy: that of the threshold which passes first, so the
         smallest in reach.
+    corpus_tasks : int or None
+        Tasks of the corpus of which these certify; None for a table of its own.
     """
 
     certified: bool
@@ -66,8 +69,42 @@ class Diagnosis:
     auroc: float | None
     lowest_error: float | None
     lowest_error_coverage: float | None
-    sentence: str
+    cause: str
     coverage_then: float | None = None
+    corpus_tasks: int | None = None
+
+    @property
+    def more_tasks(self) -> int | None:
+        """Tasks to add to the corpus, or to the table, for an even chance of a certificate."""
+        if self.tasks_needed is None:
+            return None
+        share = 1.0 if self.corpus_tasks is None else self.tasks / self.corpus_tasks
+        return math.ceil(max(1, self.tasks_needed - self.tasks) / share)
+
+    @property
+    def lift(self) -> str:
+        """What would give an even chance, without an end mark; empty where tasks would not."""
+        if self.tasks_needed is None:
+            return ""
+        more = max(1, self.tasks_needed - self.tasks)
+        if self.corpus_tasks is None:
+            return f"about {more} more {'task' if more == 1 else 'tasks'} like these"
+        return f"about {self.more_tasks} more tasks in the corpus ({more} of them certify)"
+
+    @property
+    def sentence(self) -> str:
+        """Say what stopped it and what would lift it."""
+        if self.stopped_by not in ("tasks", "guard"):
+            return self.cause
+        if self.tasks_needed is None or self.coverage_then is None:
+            return f"{self.cause} Fewer than a million tasks will not help."
+        near = ""
+        if self.tasks_needed < _NOISE * self.tasks:
+            near = f" That is within noise of the {self.tasks} here."
+        return (
+            f"{self.cause} {self.lift[0].upper()}{self.lift[1:]} would give an even chance, at a "
+            f"coverage of about {100 * self.coverage_then:.2g} %.{near}"
+        )
 
 
 def diagnose(
@@ -99,9 +136,8 @@ def diagnose(
     Tasks needed: the observed distribution of (n_g, k_g) over tasks is resampled at G′ instead of G
     tasks, and the smallest G′ is taken at which a threshold passes. At that size about every second
     sample passes, and the figure moves by a factor of two between samples of the same size; it is
-    an order of magnitude, not a promise, and the sentence gives a range up to twice as many. A
-    figure below twice the tasks observed is within that noise of the present size, and the sentence
-    says so.
+    an order of magnitude, not a promise. Below twice the tasks observed it is within that noise of
+    the present size, and the sentence says so.
     """
     observations, settings = observe(scores, outcomes, tasks), Settings(**keywords)
     others = None if pilot is None else observe(*pilot)
@@ -116,8 +152,8 @@ def diagnose_evaluation(
     """Diagnose an evaluation that is there already; see :func:`diagnose`."""
     counts = evaluation.counts
     if not counts.thresholds.size:
-        sentence = "No row has a score; score the trajectories first."
-        return Diagnosis(False, "no_scores", 0, None, None, None, None, None, sentence)
+        cause = "No row has a score; score the trajectories first."
+        return Diagnosis(False, "no_scores", 0, None, None, None, None, None, cause)
     errors = counts.selective_error
     best = int(np.flatnonzero(errors == errors.min())[-1])
     rate = int(counts.successes.sum()) / counts.trajectories
@@ -127,10 +163,9 @@ def diagnose_evaluation(
         needed, then = _tasks_needed(evaluation, settings)
     area = observations.auroc
     lowest, at = float(errors[best]), float(counts.coverage[best])
-    lift = _lift(needed, then, counts.tasks)
-    sentence = _sentence(stopped, lift, evaluation, settings, (rate, area, lowest, at))
+    cause = _cause(stopped, evaluation, settings, (rate, area, lowest, at))
     return Diagnosis(
-        stopped is None, stopped, counts.tasks, needed, rate, area, lowest, at, sentence, then
+        stopped is None, stopped, counts.tasks, needed, rate, area, lowest, at, cause, then
     )
 
 
@@ -256,57 +291,37 @@ def _excess(evaluation: Evaluation, settings: Settings, place: int) -> Callable[
     return excess
 
 
-def _lift(needed: int | None, coverage: float | None, tasks: int) -> str:
-    if needed is None or coverage is None:
-        return "no number of tasks below a million like these would do"
-    near = f"; this is within noise of the {tasks} here" if needed < _NOISE * tasks else ""
-    return (
-        f"about {needed} to {2 * needed} tasks like these would do (an order of magnitude: about "
-        f"every second sample of {needed} would "
-        f"pass{near}), for a coverage of about {coverage:.2g}"
-    )
-
-
-def _sentence(
-    stopped: str | None, lift: str, evaluation: Evaluation, settings: Settings, facts: _Facts
-) -> str:
+def _cause(stopped: str | None, evaluation: Evaluation, settings: Settings, facts: _Facts) -> str:
     rate, area, lowest, at = facts
-    tasks = evaluation.counts.tasks
+    tasks, alpha = evaluation.counts.tasks, f"α = {settings.alpha:g}"
     seen = f"success rate {rate:.3f}, AUROC {'undefined' if area is None else format(area, '.3f')}"
+    best = f"the lowest error seen is {lowest:.3f} at coverage {at:.3f}"
     if stopped is None:
         return "A threshold is certified."
     if stopped == "judge":
         return (
-            f"The judge stops it: at every threshold the observed error is at least {lowest:.3f}, "
-            f"not below alpha {settings.alpha:g} ({seen}); no number of tasks like these would do, "
-            "a judge that ranks better or a larger alpha would."
+            f"The judge is the limit: its lowest error is {lowest:.3f}, not below {alpha} ({seen})."
+            " More tasks will not help; a better judge or a larger α will."
         )
     if stopped == "base_rate":
         return (
-            f"The base rate stops it: {seen}, so there is next to nothing to {settings.side} and "
-            f"the observed error is at least {lowest:.3f} against alpha {settings.alpha:g}; no "
-            "number of tasks like these would do."
+            f"The base rate is the limit: there is almost nothing to {settings.side} ({seen}). "
+            f"The lowest error is {lowest:.3f}, not below {alpha}; more tasks will not help."
         )
     if stopped == "input":
         return LACKS_PILOT
     if stopped == "draws":
         return (
-            f"The number of draws stops it: with {settings.draws} resamples no threshold can pass "
-            f"at level {settings.level:.3g}; give at "
+            f"The number of draws is the limit: with {settings.draws} resamples no threshold can "
+            f"pass at level {settings.level:.3g}. Give at "
             f"least {draws_needed(settings.level)}, or an engine without draws."
         )
     if stopped == "guard":
-        few = f"{tasks} tasks are too few"
+        held = f"{tasks} tasks are too few to exclude tasks that are wrong throughout"
         if bool(evaluation.guard.concentrated[evaluation.passed_test].all()):
-            held = "hold so much of what is covered that they are too few"
-            few = f"a few of the {tasks} tasks {held}"
-        return (
-            f"The guard ({settings.applied_guard}) stops it: {few} to exclude tasks that are wrong "
-            "throughout "
-            f"(lowest observed error {lowest:.3f} at coverage {at:.3f}; {seen}); {lift}."
-        )
+            held = f"a few of the {tasks} tasks hold most of what is covered"
+        return f"The guard ({settings.applied_guard}) is the limit: {held}; {best} ({seen})."
     return (
-        f"The number of tasks stops it: the lowest observed error is {lowest:.3f} at coverage "
-        f"{at:.3f}, below alpha {settings.alpha:g}, "
-        f"but {tasks} tasks cannot show it at level {settings.level:.3g} ({seen}); {lift}."
+        f"The number of tasks is the limit: {tasks} tasks cannot show an error below {alpha} at "
+        f"level {settings.level:.3g}; {best} ({seen})."
     )

@@ -16,17 +16,15 @@ from certify_assets.certificates.inputs import Inputs, Observations, observe, re
 from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import DEFAULT, RARE
 from certify_assets.errors import InputError
-from certify_assets.files import significant
+from certify_assets.files import shortest, significant
 
-_DECIDES = {
-    "reject": ("rejects at a score of at most", "discarded successes"),
-    "release": ("releases at a score of at least", "shipped failures"),
-}
-CONFIDENCE = {
-    "asymptotic": "approximate confidence {:g} %",
-    "finite-sample": "confidence {:g} %",
-    "calibrated by simulation": "confidence {:g} %, calibrated by simulation",
-    "none under clustering": "confidence, for independent trajectories only, of {:g} %",
+#: the end of the scores that a side decides, and what is wrong there
+_DECIDES = {"reject": ("≤", "successes"), "release": ("≥", "failures")}
+_CONFIDENCE = {
+    "asymptotic": "about {} confidence",
+    "finite-sample": "{} confidence",
+    "calibrated by simulation": "{} confidence by simulation",
+    "none under clustering": "{} confidence for independent runs only",
 }
 _DEFAULT_SELECTION = (
     "One of {} candidates compared on these outcomes; delta is divided by their number."
@@ -327,24 +325,25 @@ def _size_assumption(settings: Settings) -> str:
     return f"Wrong tasks are at most {settings.size_ratio:g} times as large as others."
 
 
+def confidence_words(level: float, validity: str) -> str:
+    """Write a confidence with the words that its validity allows."""
+    return _CONFIDENCE[validity].format(f"{100 * level:.4g} %")
+
+
 def _promise(evaluation: Evaluation, settings: Settings) -> str:
     place, counts = evaluation.chosen, evaluation.counts
+    side = settings.side.capitalize()
     if place is None:
-        return (
-            f"Nothing is certified on the {settings.side} side: every trajectory goes to human "
-            "review."
-        )
-    verb, wrong = _DECIDES[settings.side]
-    what = f"{settings.alpha * 100:g} %"
-    subject = f"of the trajectories that the judge {verb} {float(counts.thresholds[place])!r}"
+        return f"{side}: nothing certified."
+    sign, wrong = _DECIDES[settings.side]
     over = ""
     if settings.method.estimand == "task":
-        over = "when every task weighs the same, "
-        over = over if settings.method.pilot else "on average over tasks "
-    share = f"{100 * float(counts.coverage[place]):.1f} %"
-    confidence = CONFIDENCE[settings.method.validity].format(100 * (1 - settings.delta))
+        over = (
+            ", every task weighing the same" if settings.method.pilot else ", averaged over tasks"
+        )
+    trust = confidence_words(1 - settings.delta, settings.method.validity)
     return (
-        f"With {confidence}, {subject}, "
-        f"{over}at most {what} are {wrong}; this decides {share} of trajectories like the "
-        f"{counts.trajectories} from {counts.tasks} tasks seen here."
+        f"{side} at score {sign} {shortest(float(counts.thresholds[place]))}: "
+        f"{100 * float(counts.coverage[place]):.1f} % of runs, at most {100 * settings.alpha:g} % "
+        f"of them {wrong}{over} ({trust})."
     )

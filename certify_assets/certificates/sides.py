@@ -21,11 +21,11 @@ from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evaluation import BONFERRONI, Settings, evaluate
 from certify_assets.certificates.inputs import Observations, observe, repeated_rows
-from certify_assets.certificates.issuance import CONFIDENCE, issue
+from certify_assets.certificates.issuance import confidence_words, issue
 from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import DEFAULT, find_procedure
 from certify_assets.errors import quoted
-from certify_assets.files import significant
+from certify_assets.files import shortest, significant
 from certify_assets.work import WorkStage, counted, under_way
 
 #: the weakest first
@@ -363,23 +363,30 @@ def joint_deltas(
     }
 
 
-def joint_promise(certificates: Sequence[Certificate], *, joint_delta: float | None = None) -> str:
-    """Say with what confidence several certificates hold together.
+def joint_confidence(
+    certificates: Sequence[Certificate], *, joint_delta: float | None = None
+) -> float:
+    """Return the confidence with which the certified sides of a procedure hold together.
 
-    One minus the sum of their δ, or minus the δ that they share.
+    One side has its own 1 − δ; two have 1 minus the sum of their δ, or minus the δ they share.
     """
-    # one on which nothing is certified has spent its δ too, because it could have been
+    deltas = [item.delta for item in certificates if item.certified]
+    shared = joint_delta is not None and len(deltas) == _PAIR
+    return max(0.0, 1.0 - (joint_delta if shared and joint_delta else sum(deltas)))
+
+
+def joint_promise(certificates: Sequence[Certificate], *, joint_delta: float | None = None) -> str:
+    """Say what several certificates of one procedure promise, and how they hold together."""
     active = [certificate for certificate in certificates if certificate.certified]
     if not active:
-        return "Nothing is certified: every trajectory goes to human review."
-    if len(certificates) < _PAIR:
-        return active[0].promise
-    spent = sum(certificate.delta for certificate in certificates)
-    joint = max(0.0, 1.0 - (spent if joint_delta is None else joint_delta))
-    weakest = min((certificate.validity for certificate in active), key=_WEAKEST.index)
+        return "Nothing is certified: every run goes to human review."
+    together = []
+    if len(active) == _PAIR:
+        weakest = min((certificate.validity for certificate in active), key=_WEAKEST.index)
+        level = joint_confidence(active, joint_delta=joint_delta)
+        together = [f"Both hold together with {confidence_words(level, weakest)}."]
     promises = [certificate.promise for certificate in certificates]
-    together = f"Together, with {CONFIDENCE[weakest].format(100 * joint)}:"
-    return " ".join([together, *promises, *_overlap(active)])
+    return " ".join([*promises, *together, *_overlap(active)])
 
 
 def _overlap(active: Sequence[Certificate]) -> list[str]:
@@ -389,6 +396,6 @@ def _overlap(active: Sequence[Certificate]) -> list[str]:
         return []
     share = 100 * Sides(tuple(active)).overlap
     return [
-        f"Scores from {low!r} to {high!r} ({share:.1f} % of the rows) lie in both regions: those "
-        "rows go to human review, and the promise of each side counts them in its own."
+        f"Scores from {shortest(low)} to {shortest(high)} ({share:.1f} % of the rows) lie in both "
+        "regions. Those rows go to human review; each side counts them in its own promise."
     ]

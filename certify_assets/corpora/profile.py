@@ -144,7 +144,6 @@ def profile_corpus(
         raise InputError("the corpus has no trajectory; import or generate some first.")
     alphas = _ALPHAS if settings is None else settings.alphas
     certifying = CERTIFYING if settings is None else settings.certifying
-    asked = {} if settings is None else {"profile": settings.profile, "train_rl": settings.rl}
     whole = cluster_summary(frame)
     splits: dict[str, ClusterSummary] = {}
     if manifest is not None:
@@ -193,7 +192,12 @@ def profile_corpus(
                 alpha,
                 split=name,
                 add=lambda lacking: tasks_to_add(
-                    lacking, certifying, manifest, tasks=whole.tasks, **asked
+                    lacking,
+                    certifying,
+                    manifest,
+                    tasks=whole.tasks,
+                    profile="certify" if settings is None else settings.profile,
+                    train_rl=settings is None or settings.rl,
                 ),
             )
             for name, summary in judged.items()

@@ -8,7 +8,7 @@ what is stored now. Its δ is what the journal of δ says of its rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final, TypedDict
 
 import numpy as np
@@ -320,13 +320,14 @@ def why_nothing(judge: JudgedCorpus) -> list[str]:
 
     cal, _, _ = judge.calibration
     deciding = deciding_certificates(judge)
-    pool = _pool(judge, deciding)
-    return [
-        f"{item.side.capitalize()} at {item.alpha:g}: "
-        f"{diagnose(*columns(cal), pool=pool, **asdict(settings_of(item))).sentence}"
-        for item in deciding
-        if not item.certified
-    ]
+    pool, tasks = _pool(judge, deciding), judge.corpus.profile.tasks
+
+    def reason(item: Certificate) -> str:
+        found = diagnose(*columns(cal), pool=pool, **asdict(settings_of(item)))
+        words = replace(found, corpus_tasks=tasks).sentence
+        return f"{item.side.capitalize()} at {item.alpha:g}: {words}"
+
+    return [reason(item) for item in deciding if not item.certified]
 
 
 def require_paid(judge: JudgedCorpus, paid: int) -> None:

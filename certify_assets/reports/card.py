@@ -247,9 +247,8 @@ def _wider(item: Explained) -> str:
     certificate, curve = item.certificate, item.curve
     area = rate(item.diagnosis.auroc, 2)
     if not certificate.certified:
-        needed = item.diagnosis.tasks_needed
-        if needed is not None:
-            return f"about {counted(needed, 'task')} like these, for {certificate.tasks} now."
+        if item.diagnosis.lift:
+            return f"{item.diagnosis.lift}, for {certificate.tasks} now."
         return f"a judge that ranks better (its AUROC is {area}), or a larger budget."
     within = curve.selective_error <= certificate.alpha
     reach = float(np.max(curve.coverage[within], initial=certificate.coverage))

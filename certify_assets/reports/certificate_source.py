@@ -201,10 +201,7 @@ class PageSource:
         return "NONE" if audit is None else audit.verdict
 
     def confidence(self, certificates: Iterable[Certificate]) -> float:
-        """Return the joint confidence of several promises: 1 minus the sum of their δ, or minus
-        the one that they share.
-        """
-        given = list(certificates)
-        if self.joint_delta is not None and len(given) > 1:
-            return 1 - self.joint_delta
-        return 1 - sum(c.delta for c in given)
+        """Return the confidence with which several certificates hold together."""
+        from certify_assets.certificates import joint_confidence
+
+        return joint_confidence(tuple(certificates), joint_delta=self.joint_delta)

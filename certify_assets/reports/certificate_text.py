@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,7 +16,6 @@ from certify_assets.reports.wording import (
     DASH,
     DECISIONS,
     compact,
-    confidence,
     count,
     counted,
     done,
@@ -47,7 +46,6 @@ _PROCEDURES: dict[str, str] = {
     "betting": "Betting",
     "pseudo_task": "Pseudo-task",
 }
-_WRONG = {"reject": "had in fact succeeded", "release": "had in fact failed"}
 _HOLDS = {
     "asymptotic": (
         "The confidence is approximate: it holds as the number of tasks grows, and simulations "
@@ -156,8 +154,11 @@ def banner(source: PageSource, reasons: Sequence[NothingCertified]) -> Banner:
 
 
 def _sentence(source: PageSource) -> str:
+    from certify_assets.certificates import confidence_words
+
     main = source.headline
-    trust = confidence(source.confidence(source.sides), main.validity)
+    trust = confidence_words(source.confidence(source.sides), main.validity)
+    trust = trust.replace(" %", "\u202f%")
     both = " for both at once" if len(source.sides) > 1 else ""
     if len({c.alpha for c in source.sides}) == 1:
         among = " and among the ".join(done(c.side) for c in source.sides)
@@ -181,12 +182,13 @@ def _facts_of_nothing(
     liftable = [why for why in reasons if why.diagnosis.tasks_needed is not None]
     if liftable:
         nearest = min(liftable, key=lambda why: why.diagnosis.tasks_needed or 0)
-        needed, item = nearest.diagnosis.tasks_needed or 0, nearest.certificate
+        more, item = nearest.diagnosis.more_tasks or 0, nearest.certificate
+        place = "like these" if source.profile is None else "in the corpus"
         facts.append(
             BannerFact(
-                "tasks that might certify",
-                f"{count(needed)} to {count(2 * needed)}",
-                f"like these, {item.side} at {percent(item.alpha)}",
+                "more tasks for an even chance",
+                f"about {count(more)}",
+                f"{place}, {item.side} at {percent(item.alpha)}",
             )
         )
     return (*facts, *_standing(source))
@@ -267,18 +269,8 @@ class NothingCertified(NamedTuple):
 
 
 def promises(source: PageSource) -> list[str]:
-    """Return the promise of each certified side of the headline, one readable sentence each."""
-    return [_promise(c) for c in source.sides if c.certified]
-
-
-def _promise(certificate: Certificate) -> str:
-    averaged = "" if certificate.estimand == "trajectory" else ", averaged over tasks,"
-    return (
-        f"Of runs like these, {percent(certificate.coverage)} can be {done(certificate.side)} "
-        f"on the judge's word alone; among them{averaged} at most "
-        f"{percent(certificate.alpha)} {_WRONG[certificate.side]}, with "
-        f"{confidence(1 - certificate.delta, certificate.validity)}."
-    )
+    """Return the promise of each certified side of the headline."""
+    return [certificate.promise for certificate in source.sides if certificate.certified]
 
 
 def promise_notes(source: PageSource) -> list[str]:
@@ -347,7 +339,8 @@ def _diagnose(certificate: Certificate, source: PageSource) -> Diagnosis:
     table = source.cal
     asked = settings_of(certificate)
     pool = source.pool_of(certificate)
-    return diagnose(table.scores, table.outcomes, table.tasks, pool=pool, **asdict(asked))
+    found = diagnose(table.scores, table.outcomes, table.tasks, pool=pool, **asdict(asked))
+    return replace(found, corpus_tasks=source.profile and source.profile.tasks)
 
 
 def short_reason(reasons: Sequence[NothingCertified]) -> str:

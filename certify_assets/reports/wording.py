@@ -116,17 +116,6 @@ def done(side: str) -> str:
     return {"reject": "rejected", "release": "released"}.get(side, side)
 
 
-def confidence(level: float, validity: str) -> str:
-    """Write a confidence with the word that its validity allows."""
-    words = {
-        "asymptotic": f"about {percent(level)} confidence",
-        "finite-sample": f"{percent(level)} confidence",
-        "conjectured": f"{percent(level)} confidence by a conjecture",
-        "calibrated by simulation": f"{percent(level)} confidence by simulation",
-    }
-    return words.get(validity, f"{percent(level)} confidence for independent runs only")
-
-
 def in_order(page: str) -> str:
     r"""Write characters that reorder text as \u escapes; names in a page are untrusted."""
     return _REORDERING.sub(lambda found: f"\\u{ord(found[0]):04x}", page)

@@ -279,7 +279,7 @@ def test_the_guard_blocks_what_the_bootstrap_lets_through() -> None:
         found = certify(*table, procedure="guarded_taskboot")
         assert not found.certified
         assert {"guard_floor_blocked", "nothing_passes"} <= set(codes(found))
-        assert "The guard (floor) stops it" in found.findings[-1]["message"]
+        assert "The guard (floor) is the limit" in found.findings[-1]["message"]
 
 
 def test_nothing_certified() -> None:
@@ -287,7 +287,7 @@ def test_nothing_certified() -> None:
     found = certify(rng.normal(size=400), rng.integers(0, 2, 400), rng.integers(0, 50, 400))
     assert not found.certified and found.threshold is None and found.coverage == 0.0
     assert found.tail is None and found.selective_error is None and found.covered_tasks == 0
-    assert found.promise.startswith("Nothing is certified")
+    assert found.promise == "Reject: nothing certified."
     assert Certificate.from_json(found.to_json()) == found
 
 
@@ -391,27 +391,25 @@ def test_promise_states_its_numbers() -> None:
     for word in (
         "95 %",
         "20 %",
-        repr(found.threshold),
+        f"{found.threshold:.10g}",
         f"{100 * found.coverage:.1f} %",
-        "50 tasks",
-        "calibrated by simulation",
+        "by simulation",
     ):
         assert word in found.promise
-    assert "approximate" in certify(*sample(), alpha=0.2, procedure="guarded_taskboot").promise
+    assert (
+        "about 95 % confidence"
+        in certify(*sample(), alpha=0.2, procedure="guarded_taskboot").promise
+    )
 
 
-def test_joint_promise_adds_the_deltas() -> None:
-    reject, release = (certify(*sample(), side=side) for side in ("reject", "release"))
-    assert joint_promise([reject, release]).startswith("Together, with confidence 90 %, calibrated")
+def test_joint_promise_adds_the_deltas_of_sides_that_certify() -> None:
+    reject, release = (certify(*sample(), side=side, alpha=0.3) for side in ("reject", "release"))
+    assert reject.certified and release.certified
+    assert "Both hold together with 90 % confidence by" in joint_promise([reject, release])
     assert joint_promise([reject]) == reject.promise
     nothing = certify(np.zeros(6), [0, 1] * 3, np.arange(6), side="release")
-    # the side that certifies nothing could have: its share of the confidence is spent
-    assert "confidence 90 %" in joint_promise([reject, nothing])
-    assert "Nothing is certified on the release" in joint_promise([reject, nothing])
-    assert (
-        joint_promise([nothing, nothing])
-        == "Nothing is certified: every trajectory goes to human review."
-    )
+    assert joint_promise([reject, nothing]) == f"{reject.promise} Release: nothing certified."
+    assert joint_promise([nothing] * 2) == "Nothing is certified: every run goes to human review."
 
 
 def test_the_joint_promise_names_the_scores_that_lie_in_both_regions() -> None:
@@ -426,7 +424,7 @@ def test_the_joint_promise_names_the_scores_that_lie_in_both_regions() -> None:
     assert wide[0].threshold > wide[1].threshold and sum(item.coverage for item in wide) > 1
     inside = np.mean((data.scores <= wide[0].threshold) & (data.scores >= wide[1].threshold))
     words = (
-        f"Scores from {wide[1].threshold!r} to {wide[0].threshold!r} ({100 * inside:.1f} % of the "
+        f"Scores from {wide[1].threshold:.10g} to {wide[0].threshold:.10g} ({100 * inside:.1f} % of the "
         "rows) lie in both regions"
     )
     assert words in joint_promise(wide)
@@ -447,7 +445,7 @@ def test_the_promise_of_a_document_needs_one_pair_a_procedure() -> None:
     assert both.splitlines() == [
         f"By {name}: {joint_promise(pair)}" for name, pair in pairs.items()
     ]
-    assert "for independent trajectories only, of 90 %" in both
+    assert "90 % confidence for independent runs only" in both
     assert document_promise(pairs["naive"][:1]) is None
     assert document_promise([*pairs["naive"], pairs["naive"][0]]) is None
 
@@ -467,7 +465,7 @@ def test_few_draws_never_certify() -> None:
     data = sample(4)
     drawn = partial(certify, *data, procedure="guarded_taskboot", engine="montecarlo")
     few = drawn(draws=needed - 1)
-    assert not few.certified and "The number of draws stops it" in few.findings[-1]["message"]
+    assert not few.certified and "The number of draws is the limit" in few.findings[-1]["message"]
     for found in (drawn(draws=needed), drawn()):
         assert found.certified
         assert "coarse_draws" not in codes(found)

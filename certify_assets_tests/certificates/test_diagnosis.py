@@ -22,7 +22,7 @@ def test_a_blind_judge_is_named() -> None:
     rng = np.random.default_rng(0)
     found = diagnose(rng.normal(size=400), rng.integers(0, 2, 400), np.arange(400) % 50)
     assert (found.stopped_by, found.tasks_needed, found.certified) == ("judge", None, False)
-    assert found.lowest_error > 0.1 and "The judge stops it" in found.sentence
+    assert found.lowest_error > 0.1 and "The judge is the limit" in found.sentence
 
 
 def test_a_base_rate_with_nothing_to_reject_is_named() -> None:
@@ -51,9 +51,8 @@ def test_the_number_of_tasks_is_named(procedure: str) -> None:
     outcomes = np.tile([0, 0, 0, 0, 0, 0, 0, 0, 0, 1], 2)
     found = diagnose(np.zeros(20), outcomes, tasks, procedure=procedure, alpha=0.2, grid=5)
     assert found.stopped_by == "tasks" and found.tasks_needed > 10
-    assert f"about {found.tasks_needed} to {2 * found.tasks_needed} tasks" in found.sentence
-    assert "order of magnitude" in found.sentence
-    assert f"for a coverage of about {found.coverage_then:.2g}" in found.sentence
+    assert f"About {found.tasks_needed - 10} more task" in found.sentence
+    assert f"at a coverage of about {100 * found.coverage_then:.2g} %" in found.sentence
     assert ("within noise of the 10 here" in found.sentence) is (found.tasks_needed < 20)
 
 

@@ -225,7 +225,7 @@ def test_a_certificate_says_how_it_is_calibrated() -> None:
     assert found.certified and found.validity == "calibrated by simulation"
     assert found.parameters["grid"] == 160 and found.parameters["multiplicity"] == "calibrated"
     assert found.parameters["guard"] == "none" and found.level == pytest.approx(0.05 / 3)
-    assert "calibrated by simulation" in found.promise and "pool" not in found.inputs
+    assert "by simulation" in found.promise and "pool" not in found.inputs
     assert "times as large" in " ".join(found.assumptions)
     assert verify_certificate(found.to_json(), *CAL) is None
     assert settings_of(found) == Settings(procedure="pseudo_task", guard="none", grid=160)

@@ -297,7 +297,7 @@ def test_the_promise_of_a_document_is_checked(data: Sample) -> None:
     pair = [certify(*data, side=side, alpha=0.2) for side in ("reject", "release")]
     both, one = CertificateSet(tuple(pair)), CertificateSet(tuple(pair[:1]))
     promise = both.promise
-    assert promise is not None and "confidence 90 %, calibrated by simulation" in promise
+    assert promise is not None and "90 % confidence by simulation" in promise
     said = both.outline()
     assert set(said) == {"promise", "decided", "human"} and both.difference(said) is None
     assert "promise is" in both.difference({**said, "promise": promise.replace("90 %", "95 %")})

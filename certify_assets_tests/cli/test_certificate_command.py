@@ -142,18 +142,19 @@ def test_both_sides_promise_together_in_the_document(
     out = tmp_path / "both.json"
     apart = call(f"certificate {scores} --side both --alpha 0.2 --json --out {out}")
     assert set(apart.json) == {"certificates", "decided", "human", "promise"}
-    assert "confidence 90 %" in apart.json["promise"]
+    assert "together with 90 % confidence" in apart.json["promise"]
     assert json.loads(out.read_text("utf-8")) == apart.json
     assert call(f"verify {out} {scores}").code == 0 and call(f"decide {out} {scores}").code == 0
     joint = call(f"certificate {scores} --side both --alpha 0.2 --joint --json").json
-    assert "confidence 95 %" in joint["promise"]
+    assert "together with 95 % confidence" in joint["promise"]
     assert joint["joint_delta"] == 0.05
     # calibrated over the grid, a side frees its half when all of it is certified
     assert all(item["delta"] == 0.025 for item in joint["certificates"])
     guarded = f"certificate {scores} --alpha 0.2 --joint --procedure guarded_taskboot --json"
     shared = call(guarded).json["certificates"]
     assert all(0.025 < item["delta"] < 0.05 for item in shared)
-    assert "confidence 90 %" in call(f"certificate {scores} --side both --alpha 0.2").out
+    shown = call(f"certificate {scores} --side both --alpha 0.2").out
+    assert "together with 90 % confidence" in " ".join(shown.split())
 
 
 def test_an_altered_promise_is_refused(call: Call, scores: Path, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_github_gets_a_summary_and_annotations(
     assert "%25 of runs are decided" in answer.err
     first = (tmp_path / "summary.md").read_text("utf-8")
     assert "`█" in first and "█ rejected ░ human review ▒ released`" in first
-    assert r"scores\.csv" in first and "> Together" in first
+    assert r"scores\.csv" in first and "> Reject at score" in first
     refused = call(f"certificate {scores} --min-coverage 98% --json")
     assert refused.code == 3 and json.loads(refused.out)["certificates"]
     assert "::error title=certify certificate::min coverage: " in refused.err

@@ -32,7 +32,7 @@ def test_people_get_a_table_and_the_promise(call: Call, scores: Path) -> None:
     answer = call(f"certificate {scores}")
     assert answer.code == 0
     assert "pseudo_task" in answer.out
-    assert "With confidence 95 %, calibrated by simulation, of" in " ".join(answer.out.split())
+    assert "(95 % confidence by simulation)" in " ".join(answer.out.split())
 
 
 def test_nothing_certified_is_exit_three_with_reasons(call: Call, tmp_path: Path) -> None:
