@@ -81,7 +81,7 @@ def deliver(
         record["task_id"] = f"new-{seed}-{record['task_id']}"
         record["trajectory_id"] = f"new-{seed}-{record['trajectory_id']}"
         # in the same words: only its task is another one
-        record["instruction"] += "."
+        record["instruction"] += "*"
         del record["outcome"]
         if change is None or change(record) is not False:
             lines.append(json.dumps(record))

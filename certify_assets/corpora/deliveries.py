@@ -13,13 +13,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.schema import Trajectory, read_groups
 from certify_assets.errors import IntegrityError
 from certify_assets.files import sha256_bytes, stored_as
+from certify_assets.names import plain_names
 from certify_assets.storage.journal import Journal, LineFormat
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ _COLUMNS: Final = ("task_id", "agent", "instruction", "steps", "trajectory_id", 
 _FORMAT = LineFormat(entry="a version of a corpus")
 _SHOWN = 5
 _SPACES: Final = b" \t\n\r\v\f"
+# signs of arithmetic are none: 3 - 1 and 3 + 1 are two tasks
+_PUNCTUATION: Final = ".,;:!?…\"'`´()[]{}«»‹›“”„‘’‚¿¡"
 
 
 def content_sha256(task: str, agent: str, instruction: str, steps: Iterable[Sequence[str]]) -> str:
@@ -51,9 +54,15 @@ def letters_sha256(instruction: str, steps: Iterable[Sequence[str]]) -> str:
     return sha256_bytes(b"\0".join(letters)) if any(letters) else ""
 
 
+# attempts at a task ask the same
+@lru_cache(maxsize=1024)
 def instruction_sha256(text: str) -> str:
-    """Hash the words of an instruction; empty where it has none."""
-    words = text.split()
+    """Hash the words of an instruction; empty where it has none.
+
+    Case, spaces, invisible signs, forms of Unicode and punctuation around words do not count.
+    """
+    plain = plain_names([text])[0].casefold()
+    words = [word for part in plain.split() if (word := part.strip(_PUNCTUATION))]
     return sha256_bytes(json.dumps(words).encode("ascii"))[:32] if words else ""
 
 

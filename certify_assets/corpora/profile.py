@@ -11,6 +11,7 @@ import numpy as np
 
 from certify_assets.certificates.clustering import ClusterSummary, n_min, summarise_clusters
 from certify_assets.corpora import CERTIFYING
+from certify_assets.corpora.deliveries import instruction_sha256
 from certify_assets.corpora.rendering import Outline, Rendered, render_frame
 from certify_assets.corpora.splits import SPLITS, SplitManifest, tasks_to_add, verify_manifest
 from certify_assets.errors import InputError
@@ -285,14 +286,10 @@ def duplicated(
 
 
 def _same_instruction(frame: pd.DataFrame) -> tuple[tuple[str, ...], ...]:
-    pairs = {
-        (text.strip(), task)
-        for text, task in set(zip(frame["instruction"], frame["task_id"], strict=True))
-        if text.strip()
-    }
     by_text: dict[str, set[str]] = {}
-    for text, task in pairs:
-        by_text.setdefault(text, set()).add(task)
+    for text, task in set(zip(frame["instruction"], frame["task_id"], strict=True)):
+        if key := instruction_sha256(text):
+            by_text.setdefault(key, set()).add(task)
     return tuple(sorted({tuple(sorted(tasks)) for tasks in by_text.values() if len(tasks) > 1}))
 
 

@@ -59,7 +59,7 @@ def back(store: Store, folder: Path, keep: Keep) -> Path:
         if not run.endswith("/3"):
             record["agent"] = "agent-new"
         record |= {"task_id": f"new-3-{record['task_id']}", "trajectory_id": f"again-{run}"}
-        record["instruction"] += "."
+        record["instruction"] += "*"
         if keep({**record, **rows.loc[run].to_dict(), "said": run in said}):
             kept.append(json.dumps(record))
     path = folder / "labelled.jsonl"

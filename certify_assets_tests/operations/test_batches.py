@@ -75,7 +75,7 @@ def test_known_tasks_and_runs_under_another_task_id_are_refused(
     corpus.import_trajectories()
 
     def renamed(record: dict[str, Any]) -> None:
-        record["instruction"] = record["instruction"].removesuffix(".") + "  "
+        record["instruction"] = record["instruction"].removesuffix("*") + "  "
 
     path = str(deliver(tmp_path / "renamed.jsonl", tasks=4, change=renamed))
     said = "3 of 4 new tasks have the instruction of a task of c under another id, such as 'new-1-"
