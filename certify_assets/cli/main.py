@@ -6,7 +6,6 @@ import contextlib
 import io
 import os
 import sys
-import tempfile
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -173,11 +172,10 @@ def main(arguments: list[str] | None = None) -> None:
             2,
         )
     except OSError as error:
-        # an error that names no file is of the output, or of a file without a name
-        place = "the output" if _abandon_stdout() else f"a file below {tempfile.gettempdir()}"
+        _abandon_stdout()
         code = _complain(
             (
-                f"{error.filename or place}: {error.strerror or error}; check the path, "
+                f"{error.filename or 'the output'}: {error.strerror or error}; check the path, "
                 "its permissions and the free space."
             ),
             2,
@@ -203,14 +201,12 @@ def _complain(sentence: str, code: int) -> int:
     return code
 
 
-def _abandon_stdout() -> bool:
-    """Discard what cannot be written, or the interpreter complains again; return if that is so."""
+def _abandon_stdout() -> None:
+    """Discard what cannot be written, or the interpreter complains again at its end."""
     try:
         sys.stdout.flush()
-        return False
     except (OSError, ValueError):
         with contextlib.suppress(OSError, ValueError):
             handle = os.open(os.devnull, os.O_WRONLY)
             os.dup2(handle, sys.stdout.fileno())
             os.close(handle)
-        return True

@@ -8,6 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from certify_assets.corpora.deliveries import instruction_sha256, letters_sha256
@@ -15,6 +16,7 @@ from certify_assets.corpora.formats.base import Draft, Reading, excerpt
 from certify_assets.corpora.formats.files import Tally
 from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups, write_groups
 from certify_assets.errors import InputError
+from certify_assets.files import naming
 from certify_assets.names import folding, spelled, two_spellings
 from certify_assets.work import WorkStage, counted, under_way
 
@@ -49,8 +51,9 @@ class StepTexts:
         # JSON keeps lone surrogates, which no encoding to UTF-8 does
         data = json.dumps(texts).encode("ascii")
         packed = pa.compress(data, codec=_CODEC, asbytes=True)
-        self._file.seek(self._end)
-        self._file.write(packed)
+        with naming(Path(tempfile.gettempdir())):
+            self._file.seek(self._end)
+            self._file.write(packed)
         place = Place(self._end, len(packed), len(data), sum(map(len, texts)))
         self._end += len(packed)
         return place
