@@ -124,7 +124,7 @@ def certify(path: Path) -> Callable[[], int]:
 
     def run() -> int:
         table = read_score_table(path)
-        found = issue(table.scores, table.labelled(), table.tasks)
+        found = issue(table.scores, table.labels, table.tasks)
         assert found.certified
         return found.trajectories
 
@@ -149,8 +149,8 @@ def decide(path: Path) -> Callable[[], int]:
     def run() -> int:
         decided = decide_table(certificates, read_score_table(path))
         assert decided.count("reject") and decided.count("release") and decided.count("human")
-        write_table_file(path.with_name("decisions.parquet"), decided.frame)
-        return len(decided.frame)
+        write_table_file(path.with_name("decisions.parquet"), decided.columns(slice(None)))
+        return len(decided.table)
 
     return run
 

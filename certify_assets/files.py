@@ -38,8 +38,8 @@ def significant(value: float) -> float:
 
 
 def shortest(value: float) -> str:
-    """Write a number with at most ten significant digits, and no more than it has."""
-    return f"{value:.10g}"
+    """Write a number with at most six significant digits, and no more than it has."""
+    return f"{value:.6g}"
 
 
 def rounded(value: Any) -> Any:

@@ -268,7 +268,7 @@ def _level_assumptions(evaluation: Evaluation) -> tuple[str, ...]:
     return (
         f"Multiplicity: fixed sequence. The pilot table ({plan.tasks} tasks, "
         f"{plan.sha256[:12]}) fixed the thresholds, the start "
-        f"{float(plan.thresholds[plan.start])!r} and the bet there, "
+        f"{shortest(float(plan.thresholds[plan.start]))} and the bet there, "
         f"{plan.bets[plan.start]:.3g} of the wealth; from there thresholds are "
         "tested one after the other, each at the whole level, until one fails.",
     )

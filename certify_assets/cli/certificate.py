@@ -41,6 +41,7 @@ from certify_assets.cli.output import (
     show_table,
     write_document,
 )
+from certify_assets.files import shortest
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, CertificateSet, Sides
@@ -179,6 +180,10 @@ def certificate(
         emit_json(document)
     else:
         _show(found, verbose=verbose)
+        if out is not None:
+            certified = any(item.certified for item in found.certificates)
+            command = f"decide {out} NEW_SCORES" if certified else f"plan {scores}"
+            show_line(f"wrote {out}\nnext: certify {command}")
     result = _gate_result(found, scores, min_coverage)
     report(result)
     for case in result.failed:
@@ -408,7 +413,7 @@ def _certified(item: Certificate) -> str:
 def _region(item: Certificate) -> str:
     if item.threshold is None:
         return ""
-    return f"score {'≤' if item.side == 'reject' else '≥'} {item.threshold:.6g}"
+    return f"score {'≤' if item.side == 'reject' else '≥'} {shortest(item.threshold)}"
 
 
 def _rounded(error: float | None) -> str:

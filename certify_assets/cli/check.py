@@ -281,17 +281,16 @@ def _assess(address: str, scores: Path, result: Decisions) -> VerdictCounts:
     """Log decisions as assessments of the traces that the rows name."""
     from certify_assets.storage.traces import TraceVerdict, log_verdicts
 
-    rows = result.columns(slice(None))
-    if "trajectory_id" not in rows:
+    ids = result.table.trajectories
+    if ids is None:
         raise InputError(
             f"{scores} has no trajectory_id, and --mlflow needs the id of every trace there; add "
             "the column."
         )
-    names = ("trajectory_id", "decision", "reason", "certificate_sha256")
-    return log_verdicts(
-        address,
-        [TraceVerdict(*map(str, row)) for row in zip(*(rows[name] for name in names), strict=True)],
-    )
+    rows = result.columns(slice(None))
+    names = ("decision", "reason", "certificate_sha256")
+    said = zip(ids, *(rows[name] for name in names), strict=True)
+    return log_verdicts(address, [TraceVerdict(*map(str, row)) for row in said])
 
 
 def _decide(
@@ -299,22 +298,10 @@ def _decide(
 ) -> Decisions:
     """Decide every row, and write what is asked for."""
     from certify_assets.evaluation.decisions import decide_table
-    from certify_assets.tables.table_files import PARQUET_ENDINGS
 
     result = decide_table(certificates, table)
-    write_tables(
-        *(
-            (
-                path,
-                # CSV and JSON Lines ask for no pandas
-                result.frame.iloc[rows]
-                if path.suffix.lower() in PARQUET_ENDINGS
-                else result.columns(rows),
-            )
-            for path, rows in ((queue, result.queue()), (decisions, slice(None)))
-            if path is not None
-        )
-    )
+    asked = ((queue, result.queue()), (decisions, slice(None)))
+    write_tables(*((path, result.columns(rows)) for path, rows in asked if path is not None))
     return result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from certify_assets.errors import InputError
 from certify_assets.evaluation.score_table import ScoreTable
+from certify_assets.files import shortest
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from certify_assets.certificates import Certificate
 
 
@@ -35,35 +34,27 @@ class Decisions:
         """Thresholds of the sides that certify something."""
         return tuple(value for value in self.sides.values() if value is not None)
 
-    @cached_property
-    def frame(self) -> pd.DataFrame:
-        """The score table's columns, decision, reason, thresholds and certificate_sha256."""
-        import pandas as pd
-
-        return pd.DataFrame(self._columns(_arrow_texts))
-
     def columns(self, places: npt.NDArray[np.int64] | slice) -> dict[str, npt.NDArray[Any]]:
-        """Return rows of the frame as plain columns, which need no pandas."""
-        return {name: values[places] for name, values in self._columns(_texts).items()}
-
-    def _columns(self, texts: Callable[..., Any]) -> dict[str, Any]:
+        """Return every column of the file for some rows, and what is decided of them."""
         from certify_assets.certificates.decision import DECISIONS, REASONS
 
-        thresholds = {
-            f"{side}_threshold": np.full(
-                self.codes.size, np.nan if self.sides.get(side) is None else self.sides[side]
-            )
-            for side in ("reject", "release")
+        # to six digits, as they are shown; the certificates have them exactly
+        limits = [self.sides.get(side) for side in ("reject", "release")]
+        shown = [np.nan if limit is None else float(shortest(limit)) for limit in limits]
+        hashes = ";".join(self.certificate_sha256)
+        found = {
+            "decision": np.array(DECISIONS, dtype=object)[self.codes],
+            "reason": np.array(REASONS, dtype=object)[self.codes],
+            "reject_threshold": np.full(self.codes.size, shown[0]),
+            "release_threshold": np.full(self.codes.size, shown[1]),
+            "certificate_sha256": np.full(self.codes.size, hashes, dtype=object),
         }
-        return {
-            **self.table.columns(),
-            "decision": texts(DECISIONS, self.codes),
-            "reason": texts(REASONS, self.codes),
-            **thresholds,
-            "certificate_sha256": texts(
-                (";".join(self.certificate_sha256),), np.zeros_like(self.codes)
-            ),
-        }
+        own = {name: values for name, values in self._own.items() if name not in found}
+        return {name: values[places] for name, values in {**own, **found}.items()}
+
+    @cached_property
+    def _own(self) -> dict[str, npt.NDArray[Any]]:
+        return self.table.file_columns()
 
     def count(self, decision: str) -> int:
         """Return how many trajectories got a decision."""
@@ -110,22 +101,6 @@ def decide_table(certificates: Sequence[Certificate], table: ScoreTable) -> Deci
         tuple(certificate.sha256 for certificate in certificates),
         {certificate.side: certificate.threshold for certificate in certificates},
     )
-
-
-def _texts(names: Sequence[str], codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.object_]:
-    texts: npt.NDArray[np.object_] = np.array(names, dtype=object)[codes]
-    return texts
-
-
-def _arrow_texts(
-    names: Sequence[str], codes: npt.NDArray[np.uint8]
-) -> pd.api.extensions.ExtensionArray:
-    """Return a column of text from codes; without a Python string a row."""
-    import pandas as pd
-    import pyarrow as pa
-
-    texts = pa.array(names, type=pa.large_string()).take(pa.array(codes))
-    return pd.array(texts, dtype="str")
 
 
 def _distances(

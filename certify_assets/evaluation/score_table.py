@@ -16,10 +16,11 @@ from certify_assets.evaluation.score_reading import (
     ColumnNames,
     ScoreReading,
     grades,
+    parse_columns,
     written_columns,
 )
 from certify_assets.tables.cells import shown
-from certify_assets.tables.columns import Columns, Rows, TableError, likely_column, matched
+from certify_assets.tables.columns import Columns, Rows, TableError, likely_column, matched, rows_of
 from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.table_files import arrow_columns, read_columns, read_rows
 from certify_assets.tables.text_column import TextColumn
@@ -158,6 +159,17 @@ class ScoreTable:
     def row_name(self, index: int) -> str:
         """Name a row as a reader finds it in the file."""
         return Rows(self.rows, self.lines).name(index)
+
+    def file_columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Return every column of the file in its order, and scores that were read as others."""
+        names = [name for name in self.found if name]
+        _, columns, rows = read_columns(self.path, set(names), set(names))
+        places = np.searchsorted(rows.numbers, self.rows)
+        found = {name: rows_of(columns[name])[places] for name in names}
+        if self.reading.lower_is_better or self.reading.scale == PERCENT:
+            return {**found, "score_used": self.scores}
+        column = ColumnNames(**parse_columns(self.reading.columns)).score
+        return {**found, matched(names, {column})[column]: self.scores}
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the table under the platform's own column names."""

@@ -16,7 +16,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.evaluation.ledger import registration_key
 from certify_assets.evaluation.pool import PROVENANCE, pool_key
-from certify_assets.files import canonical_json, sha256_bytes, sha256_file
+from certify_assets.files import canonical_json, sha256_bytes, sha256_file, shortest
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_closing import settled_rows
@@ -216,8 +216,9 @@ def certificate_link(corpus: Corpus, sha256: str) -> Link:
     if item is None:
         detail = "it is nowhere in the data root any more."
         return file_link(corpus.store, "certificate", key, sha256, detail=detail)
+    threshold = "none" if item.threshold is None else shortest(item.threshold)
     detail = (
-        f"{item.side} at {item.alpha:g}, δ={item.delta:g}, threshold {item.threshold}, of "
+        f"{item.side} at {item.alpha:g}, δ={item.delta:g}, threshold {threshold}, of "
         f"{item.provenance.get('judge', 'a score table')}"
     )
     links = certificate_links(corpus.store, item)

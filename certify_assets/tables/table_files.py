@@ -311,9 +311,16 @@ def write_table_file(path: Path, frame: Writable) -> None:
     suffix = path.suffix.lower()
     if suffix in PARQUET_ENDINGS:
         import pandas as pd
+        from pyarrow import ArrowException
 
         buffer = io.BytesIO()
-        pd.DataFrame(frame).to_parquet(buffer, index=False)
+        try:
+            pd.DataFrame(frame).to_parquet(buffer, index=False)
+        except ArrowException as error:
+            raise InputError(
+                f"{path} cannot hold the table: {first_line(error)}. Choose a name that ends in "
+                ".jsonl, which holds columns of mixed values."
+            ) from None
         write_atomic(path, buffer.getvalue())
         return
     names = list(frame.keys())
@@ -322,7 +329,7 @@ def write_table_file(path: Path, frame: Writable) -> None:
         text = csv_text(names, columns)
     else:
         rows = zip(*columns, strict=True)
-        encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+        encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
         text = "".join(f"{encode(dict(zip(names, row, strict=True)))}\n" for row in rows)
     write_atomic(path, text.encode("utf-8"))
 

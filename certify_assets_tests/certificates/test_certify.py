@@ -391,7 +391,7 @@ def test_promise_states_its_numbers() -> None:
     for word in (
         "95 %",
         "20 %",
-        f"{found.threshold:.10g}",
+        f"{found.threshold:.6g}",
         f"{100 * found.coverage:.1f} %",
         "by simulation",
     ):
@@ -424,7 +424,7 @@ def test_the_joint_promise_names_the_scores_that_lie_in_both_regions() -> None:
     assert wide[0].threshold > wide[1].threshold and sum(item.coverage for item in wide) > 1
     inside = np.mean((data.scores <= wide[0].threshold) & (data.scores >= wide[1].threshold))
     words = (
-        f"Scores from {wide[1].threshold:.10g} to {wide[0].threshold:.10g} ({100 * inside:.1f} % of the "
+        f"Scores from {wide[1].threshold:.6g} to {wide[0].threshold:.6g} ({100 * inside:.1f} % of the "
         "rows) lie in both regions"
     )
     assert words in joint_promise(wide)
