@@ -22,7 +22,7 @@ from certify_assets.certificates.evaluation import (
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.pool import GIVEN, Pool
-from certify_assets.names import folding, spelled
+from certify_assets.names import spelled
 
 #: below this many tasks neither the paper's simulation nor ours covers the bootstrap
 FEW_TASKS = 20
@@ -123,7 +123,7 @@ def _row_findings(observations: Observations, repeats: int) -> Iterator[tuple[st
 
 
 def _name_findings(observations: Observations) -> Iterator[tuple[str, str]]:
-    if spelling := folding(observations.labels):
+    if spelling := observations.spellings:
         one, other = next(iter(spelling.items()))
         yield (
             "similar_ids",

@@ -21,7 +21,7 @@ from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.clustering import ClusterSummary, summarise_clusters
 from certify_assets.errors import InputError
 from certify_assets.files import name_digest, significant
-from certify_assets.names import plain_names
+from certify_assets.names import folding, plain_names
 from certify_assets.work import WorkStage, under_way
 
 # below, a dictionary of all rows is as fast
@@ -221,6 +221,11 @@ class Observations:
         scores = self.scores[: self.scored]
         ends = (*scores[:1], *scores[-1:])
         return max((int(np.count_nonzero(scores == end)) for end in ends), default=0)
+
+    @cached_property
+    def spellings(self) -> dict[str, str]:
+        """Task labels that are another one's in another spelling, each with that other."""
+        return folding(self.labels)
 
     @cached_property
     def fingerprint(self) -> Inputs:

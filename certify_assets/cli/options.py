@@ -318,7 +318,7 @@ def _with_command(problems: TableError) -> InputError:
     words = context.command_path.split()
     given = [param for param in context.command.params if param.name is not None]
     columns = {name: text for name, text in problems.options.items() if hasattr(ColumnNames, name)}
-    settings = {name: problems.options[name] for name in problems.options.keys() - columns.keys()}
+    settings = {name: text for name, text in problems.options.items() if name not in columns}
     for param in given:
         value: Any = context.params.get(param.name or "")
         if context.get_parameter_source(param.name or "") is not ParameterSource.COMMANDLINE:

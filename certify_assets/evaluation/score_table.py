@@ -126,28 +126,28 @@ class ScoreTable:
         if self.outcomes is None:
             raise TableError(
                 [
-                    f"{self.path} has no outcome column. Name the one with 0 and 1 with --columns "
-                    "outcome=NAME"
-                    + (f"; its columns are {_listed(self.found)}." if self.found else ".")
+                    f"{self.path} has no outcome column"
+                    + (f"; its columns are {_listed(self.found)}" if self.found else "")
+                    + ". Name the one with 0 and 1 with --columns outcome=NAME."
                 ],
                 _likely("outcome", self.found, ()),
             )
         missing = np.flatnonzero(self.outcomes < 0)
         if not missing.size:
             return self
-        rows = f"{missing.size:,} row{'s' * (missing.size > 1)} without an outcome"
+        rows = f"{missing.size:,} row{'s' * (missing.size > 1)}"
         if missing.size == len(self):
             raise InputError(f"{self.path} has no outcome in any row. Label its runs first.")
         if not self.reading.settings.unlabelled:
             raise TableError(
                 [
-                    f"{self.path}, {self.row_name(int(missing[0]))} has no outcome ({rows}). "
-                    "Label it, or leave such rows out with --set unlabelled=drop."
+                    f"{self.path}, {self.row_name(int(missing[0]))} has no outcome ({rows} in "
+                    "all). Label each, or leave these rows out with --set unlabelled=drop."
                 ],
                 {"unlabelled": "drop"},
             )
         kept = self.take(self.outcomes >= 0)
-        return replace(kept, read_as=(*self.read_as, f"{rows} left out"))
+        return replace(kept, read_as=(*self.read_as, f"{rows} without an outcome left out"))
 
     @property
     def labels(self) -> npt.NDArray[np.int8]:

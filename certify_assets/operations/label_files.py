@@ -318,8 +318,10 @@ def _labels(
     read = [outcomes.read(one.outcome) for one in statements]
     for one, outcome in zip(statements, read, strict=True):
         if outcome is None:
-            problem, options = outcomes.problem()
-            problems.setdefault("outcome", f"{path}, {one.where}, column outcome: {problem}")
+            if "outcome" in problems:
+                continue
+            problem, options = outcomes.problem(value=one.outcome)
+            problems["outcome"] = f"{path}, {one.where}, column outcome: {problem}"
         elif outcome >= 0:
             try:
                 labels.append(_label(path, one, outcome, known, studio))

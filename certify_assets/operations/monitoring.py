@@ -31,6 +31,7 @@ from certify_assets.evaluation.score_table import (
 )
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.names import in_both, shared_names
 from certify_assets.operations.alarms import record_alarms
 from certify_assets.operations.audit_sample import (
     completed_at,
@@ -340,17 +341,16 @@ def _read(data: bytes, name: str, location: str) -> tuple[ScoreTable, bool]:
 def _refuse_seen(
     tasks: Sequence[str], name: str, assignment: Mapping[str, str], owner: Mapping[str, str]
 ) -> None:
-    for task in tasks:
-        if task in assignment:
-            raise InputError(
-                f"{name}: task {task!r} is in the {assignment[task]} split; only tasks that the "
-                "judge and its certificate have not seen may feed the monitor, so take it out."
-            )
-        if task in owner:
-            raise InputError(
-                f"{name}: task {task!r} is in {owner[task]} as well; all attempts of a task belong "
-                "together, so give them in one file."
-            )
+    for task, known in shared_names(tasks, [*assignment]):
+        raise InputError(
+            f"{name}: task {in_both(task, known)} is in the {assignment[known]} split; only tasks "
+            "that the judge and its certificate have not seen may feed the monitor, so take it out."
+        )
+    for task, known in shared_names(tasks, [*owner]):
+        raise InputError(
+            f"{name}: task {in_both(task, known)} is in {owner[known]} as well; all attempts of a "
+            "task belong together, so give them in one file."
+        )
 
 
 def _summary(

@@ -114,16 +114,6 @@ class OutcomeColumn:
         return {outcome for outcome in self._known.values() if outcome in (0, 1)}
 
     @property
-    def values(self) -> list[str]:
-        """Return the values read so far that are not missing, as messages quote them."""
-        return sorted({shown(key[1]) for key, outcome in self._known.items() if outcome != -1})
-
-    @property
-    def unknown(self) -> list[str]:
-        """Return the values read so far that are no outcomes, as messages quote them."""
-        return sorted({shown(key[1]) for key, outcome in self._known.items() if outcome is None})
-
-    @property
     def words(self) -> list[str]:
         """Return the words read so far that are outcomes, and numbers where outcomes are named."""
         named = bool(self.settings.success or self.settings.failure)
@@ -165,41 +155,53 @@ class OutcomeColumn:
         """
         if value is None:
             value = next(key[1] for key, outcome in self._known.items() if outcome is None)
-        first, word, labels = shown(value), word_of(value), self.values or [shown(value)]
+        first, word = shown(value), word_of(value)
+        undecided, labels = self._undecided(), self._labels() or [first]
         listed = ", ".join(labels[:_MOST_LABELS])
         listed += f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
+        if word in _UNDECIDED:
+            said = f"Say what stands for no label with {option} no_label={undecided or word}."
+            return f"{first} is not an outcome. {said}", {"no_label": undecided or str(word)}
         if self.settings.threshold is not None:
             return f"{first} is no number to compare with the threshold. {_NOT_ONE}", {}
-        if word in _UNDECIDED:
-            said = f"Say that it stands for no label with {option} no_label={word}."
-            return f"{first} is not an outcome. {said}", {"no_label": str(word)}
         for name, other in (("success", "failure"), ("failure", "success")):
             if getattr(self.settings, name) and not getattr(self.settings, other):
                 return f"{first} means a {name} as well. Add it to {option} {name}.", {}
         if self.settings.success:
             return f"{first} is neither in success nor in failure. {_NOT_ONE}", {}
+        aside = f" Add {option} no_label={undecided} for no label." if undecided else ""
+        remedy = {"no_label": undecided} if undecided else {}
         if self.contrary:
             said = f"Say which of {listed} is a success with {option} success=VALUE."
-            return (
-                f"{first} under a name that means a failure can be read in two ways. {said}",
-                {"success": "VALUE"},
-            )
+            problem = f"{first} under a name that means a failure can be read in two ways. {said}"
+            return problem + aside, {"success": "VALUE", **remedy}
         if scale := self._scale():
             said = f"Say where success begins with {option} threshold=NUMBER."
-            return (
-                f"{first} is not an outcome: the values go from {min(scale):g} to "
-                f"{max(scale):g}. {said}",
-                {"threshold": "NUMBER"},
-            )
+            ends = f"the values go from {min(scale):g} to {max(scale):g}"
+            return f"{first} is not an outcome: {ends}. {said}{aside}", {
+                "threshold": "NUMBER",
+                **remedy,
+            }
         said = f"{option} success=VALUE, or the failures with {option} failure=VALUE."
         return (
-            f"{first} is not an outcome. Name the successes among {listed} with {said}",
-            {"success": "VALUE"},
+            f"{first} is not an outcome. Name the successes among {listed} with {said}{aside}",
+            {"success": "VALUE", **remedy},
         )
+
+    def _undecided(self) -> str:
+        """Return the words read so far that may stand for no label, as a setting has them."""
+        unknown = [word_of(key[1]) for key, outcome in self._known.items() if outcome is None]
+        return ",".join(sorted({str(word) for word in unknown if word in _UNDECIDED}))
+
+    def _labels(self) -> list[str]:
+        """Return the other values that are not missing, as messages quote them."""
+        known = [key[1] for key, outcome in self._known.items() if outcome != -1]
+        return sorted({shown(value) for value in known if word_of(value) not in _UNDECIDED})
 
     def _scale(self) -> list[float]:
         """Return the values read so far where all are numbers of a scale."""
-        numbers = [number_of(key[1]) for key, outcome in self._known.items() if outcome != -1]
+        known = [key[1] for key, outcome in self._known.items() if outcome != -1]
+        numbers = [number_of(value) for value in known if word_of(value) not in _UNDECIDED]
         found = [number for number in numbers if number is not None and math.isfinite(number)]
         return found if len(found) == len(numbers) else []
 

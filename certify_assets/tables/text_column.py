@@ -124,7 +124,7 @@ class TextColumn:
         read = [words.read(value) for value in listed]
         if None in read:
             index, *others = [place for place, outcome in enumerate(read) if outcome is None]
-            problem, remedy = words.problem()
+            problem, remedy = words.problem(value=listed[index])
             raise TableError([str(self.error(index, f": {problem}", others))], remedy)
         if named:
             words.require_named(self.path)

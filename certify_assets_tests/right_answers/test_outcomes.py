@@ -125,7 +125,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     ),
     "table": (
         lambda path: write_table(path / "a.csv", *[0, 1] * 40, "maybe"),
-        "a.csv row 82, outcome: 'maybe' is not an outcome. Say that it stands for no label with "
+        "a.csv row 82, outcome: 'maybe' is not an outcome. Say what stands for no label with "
         "--option no_label=maybe.",
     ),
     "table rounded": (

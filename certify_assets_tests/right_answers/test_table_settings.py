@@ -170,6 +170,19 @@ def test_words_for_no_label_are_asked_about(
     assert read["certificates"][0]["trajectories"] == len(PLAIN) - 2
 
 
+def test_grades_and_words_for_no_label_are_asked_about_at_once(call: Call, tmp_path: Path) -> None:
+    cells = [8 if outcome else 3 for outcome in PLAIN["outcome"]]
+    frame = PLAIN.assign(outcome=pd.Series(cells, dtype=object))
+    frame.loc[[1, 5], "outcome"] = ["unsure", "skip"]
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    refused = call("certificate", tmp_path / "a.csv")
+    assert refused.code == 2 and "from 3 to 8" in refused.err
+    line = refused.err.partition("try: certify ")[2].strip()
+    assert line.endswith("--set threshold=NUMBER --set no_label=skip,unsure")
+    line = line.replace("NUMBER", "5") + " --set unlabelled=drop --json"
+    assert call(line).json["certificates"][0]["trajectories"] == len(PLAIN) - 2
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
