@@ -35,17 +35,14 @@ _FEWEST_REVERSED = 10
 _LARGE_RATIO = 5.0
 
 
-#: what a provenance says that is a finding
-_STATED = ("relabelled_after_certificate",)
+#: finding that the provenance of a certificate states, since no table can show it
+RELABELLED = "relabelled_after_certificate"
 
 
 def stated_findings(provenance: Mapping[str, str] | None) -> list[dict[str, str]]:
-    """Return the findings that the provenance of a certificate holds."""
-    return [
-        {"code": code, "message": (provenance or {})[code]}
-        for code in _STATED
-        if code in (provenance or {})
-    ]
+    """Return the findings that the provenance of a certificate states."""
+    said = (provenance or {}).get(RELABELLED)
+    return [{"code": RELABELLED, "message": said}] if said else []
 
 
 def certificate_findings(

@@ -426,8 +426,9 @@ def _show_audits(audits: Sequence[AuditSummary], faults: Sequence[str]) -> None:
         names = ["batch", "state", "runs", "decided", "labels used", "labels wanted"]
         show_table("Batches with runs that the corpus certificate does not cover", names, rows)
     for item in audits:
-        if item.state == "provisional":
+        if item.state == "provisional" or item.overruled:
             show_line(item.sentence)
+        if item.state == "provisional":
             show_line(f"  {item.promise}")
     for sentence in faults:
         show_line(sentence)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from certify_assets.certificates.audit import Audit
+from certify_assets.certificates.findings import RELABELLED
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, LedgerError, StaleCertificateError
 from certify_assets.evaluation.certification import (
@@ -26,7 +27,6 @@ from certify_assets.evaluation.ledger import (
     require_in_ledger,
 )
 from certify_assets.evaluation.left_out_agents import stored_left_out_agents
-from certify_assets.evaluation.relabelling import RELABELLED
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from certify_assets.certificates.findings import RELABELLED
 from certify_assets.corpora.deliveries import left_out, relabelled
 from certify_assets.evaluation.ledger import certified_versions, corpora_of_the_same_runs
 from certify_assets.judges.judged import JudgedCorpus
@@ -20,8 +21,6 @@ from certify_assets.storage.snapshot import remembered
 if TYPE_CHECKING:
     import pandas as pd
 
-#: finding of certificates and deployments
-RELABELLED: Final = "relabelled_after_certificate"
 _UNASSIGNED: Final = "no split"
 
 
@@ -38,13 +37,13 @@ class Relabelling:
     def sentence(self) -> str:
         """Say what changed; empty where nothing did."""
         said = [
-            f"{sum(counts.values())} {what} ({', '.join(map(_counted, sorted(counts.items())))})"
-            for counts, what in ((self.labels, "labels changed"), (self.runs, "runs were left out"))
+            f"{what}: {sum(counts.values())} ({', '.join(map(_counted, sorted(counts.items())))})"
+            for counts, what in ((self.labels, "labels changed"), (self.runs, "runs left out"))
             if counts
         ]
         if self.tasks:
-            said.append(f"{self.tasks} tasks were left out")
-        return f"After these runs were first certified, {', '.join(said)}." if said else ""
+            said.append(f"tasks left out: {self.tasks}")
+        return f"Since these runs were first certified, {'; '.join(said)}." if said else ""
 
 
 def _counted(item: tuple[str, int]) -> str:

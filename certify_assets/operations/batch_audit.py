@@ -18,7 +18,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations.labels import Label, read_labels, resolve_labels
+from certify_assets.operations.labels import Label, overruled, read_labels, resolve_labels
 from certify_assets.operations.layout import (
     batch_key,
     batch_names,
@@ -195,8 +195,23 @@ class BatchAudit:
         """Runs that certificates of the batch decided without a label."""
         return 0 if self.closing is None else sum(self.closing.decisions.get(s, 0) for s in SIDES)
 
+    @cached_property
+    def overruled(self) -> int:
+        """Labels of the draw that their reviewers replaced by what the judge says."""
+        lines = None if self.closing is None else self.closing.labels_lines
+        replaced = overruled(read_labels(self.corpus)[:lines])
+        return sum(
+            replaced.get(name) == int(draw.plan.side == "release")
+            for draw, names in zip(self.draw.sides, self.draw.orders, strict=True)
+            for name in names
+        )
+
     def sentence(self) -> str:
         """Describe where the audit stands."""
+        replaced = f" {self.overruled} labels of the draw were replaced by what the judge says."
+        return self._standing() + (replaced if self.overruled else "")
+
+    def _standing(self) -> str:
         runs = f"{' and '.join(self.record.batches)}: {len(self.runs)} runs"
         whose = "its" if len(self.record.batches) == 1 else "their"
         labels = f"{self.labels_used} label{'' if self.labels_used == 1 else 's'} of {whose} draw"
@@ -219,6 +234,7 @@ class BatchAudit:
             decided=self.decided,
             labels_used=self.labels_used,
             labels_wanted=self.wanted,
+            overruled=self.overruled,
             draws=self.record.draws,
             delta=self.record.delta,
             certificates=tuple(item.to_dict() for item in self.certificates),
@@ -238,6 +254,7 @@ class AuditSummary:
     decided: int  # without a label
     labels_used: int
     labels_wanted: tuple[str, ...]  # ids, in the order of the draw
+    overruled: int  # labels that their reviewers replaced by what the judge says
     draws: int
     delta: float
     certificates: tuple[Mapping[str, Any], ...]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from certify_assets.certificates.findings import RELABELLED
 from certify_assets.reports.certificate_source import deployed
 from certify_assets.reports.wording import (
     DASH,
@@ -146,6 +147,11 @@ def banner(source: PageSource, reasons: Sequence[NothingCertified]) -> Banner:
         facts = _facts_of_nothing(source, reasons)
     else:
         sentence, facts = _sentence(source), _facts(source)
+    findings = {item["code"]: item["message"] for item in source.headline.findings}
+    if changed := findings.get(RELABELLED):
+        sentence = f"{sentence} {changed}"
+        if state in ("certified", "warn"):
+            state, heading = "warn", "Certified, after labels or runs were changed"
     # both sides of one run are counted as the review that they lead to
     found = Counter(source.decisions)
     words = {"reject": "rejected", "human": "to review", "release": "released"}

@@ -9,7 +9,7 @@ import pytest
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.cli.calling import Call
-from certify_assets_tests.operations_builders import deliver
+from certify_assets_tests.operations_builders import ProvisionalBatch, agreeing, audit_of, deliver
 
 
 @pytest.mark.slow
@@ -56,3 +56,20 @@ def test_labels_replaced_by_what_the_judge_says(
     assert taken.code == 0 and taken.json["deployment"] == 3
     shown = call("ops", "status", "c", *root, "--json").json["deployment"]["findings"]
     assert {"overruled", "relabelling_accepted"} <= {item["code"] for item in shown}
+
+
+def test_replaced_labels_of_a_batch_draw(
+    call: Call, provisional: ProvisionalBatch, tmp_path: Path
+) -> None:
+    root, path = ("--root", provisional.store.root), tmp_path / "labels.csv"
+    audit = audit_of(provisional)
+
+    def label(outcomes: dict[str, int]) -> str:
+        rows = [f"{name},{outcome}" for name, outcome in outcomes.items()]
+        path.write_text("\n".join(["trajectory_id,outcome", *rows]), "utf-8")
+        assert call("review", "import", "c", path, "--reviewer", "ann", *root).code == 0
+        return call("ops", "status", "c", *root).out
+
+    said = agreeing(audit)
+    assert "replaced" not in label({name: 1 - said[name] for name in audit.record.order[:3]})
+    assert "3 labels of the draw were replaced by what the judge says" in label(said)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from certify_assets import Workspace
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.cli.calling import Call
@@ -98,12 +100,17 @@ def test_labels_turned_towards_the_judge(call: Call, operated: Store) -> None:
     tasks = certifying(operated)
     deliver(call, operated, relabelled(tasks))
     said = finding(operated)
-    number = int(said.partition(" labels changed (CAL ")[0].rpartition(" ")[2])
+    number = int(said.partition("labels changed: ")[2].partition(" ")[0])
     assert said == (
-        f"After these runs were first certified, {number} labels changed (CAL {number}). The judge "
-        f"had decided {number} of the runs with changed labels; {number} of the labels now agree "
-        "with it."
+        f"Since these runs were first certified, labels changed: {number} (CAL {number}). The "
+        f"judge had decided {number} of the runs with changed labels; {number} of the labels now "
+        "agree with it."
     )
+    # the page says so where it says what is certified
+    write_page(Workspace.open(operated.root).corpus("c").judge("lexical"))
+    page = operated.read_bytes("judges/lexical/c/page.html").decode()
+    banner = unescape(page.partition('id="verdict"')[2].partition("</section>")[0])
+    assert said in banner and "Certified, after labels or runs were changed" in banner
     refused = deploy(call, operated)
     assert refused.code == 3 and said in refused.err and "--accept-relabelled" in refused.err
     made = deploy(call, operated, "--accept-relabelled")
@@ -120,8 +127,7 @@ def test_labels_turned_towards_the_judge(call: Call, operated: Store) -> None:
 def test_tasks_left_out(call: Call, operated: Store) -> None:
     deliver(call, operated, left_out(certifying(operated)))
     assert finding(operated) == (
-        "After these runs were first certified, 12 runs were left out (CAL 12), 3 tasks were left "
-        "out."
+        "Since these runs were first certified, runs left out: 12 (CAL 12); tasks left out: 3."
     )
     assert deploy(call, operated).code == 3
 
