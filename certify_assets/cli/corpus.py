@@ -444,7 +444,7 @@ def _show_report(report: CorpusReport, page: Path | None) -> None:
         show_table("Left out", ["reason", "records", "the first"], dropped)
     if report.imported.notes:
         notes = [[note, str(number)] for note, number in report.imported.notes.items()]
-        show_table("Kept, with parts dropped", ["what", "times"], notes)
+        show_table("Notes", ["note", "count"], notes)
     for sentence in (f"{heading}.", *sentences, *([f"Page: {page}"] if page else [])):
         show_line(sentence)
 

@@ -40,7 +40,6 @@ _WORDS: Final = {
     "lower_bound": "error, lower bound",
     "n_eff": "effective runs",
     "net_share": "share saved",
-    "notes": "kept, with parts dropped",
     "out": "written to",
     "own_coverage": "share that these runs would certify",
     "paper_rule_pass": "observed error within the budget",
@@ -86,6 +85,8 @@ def figure(name: str, value: object, *, verbose: bool = False) -> str:
     """Return a figure as people read it: shares in percent, hashes and lists by their beginning."""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if name == "success_rate" and value is None:
+        return "no outcome known"
     if name in _SHARES and isinstance(value, int | float):
         return percent(value)
     if name == "interval" and isinstance(value, list | tuple):

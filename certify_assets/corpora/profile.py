@@ -64,7 +64,8 @@ class CorpusProfile:
     agents: dict[str, int]
     # fewest and most trajectories of a task
     attempts: tuple[int, int]
-    success_rate: float
+    # None where no outcome is known
+    success_rate: float | None
     mean_task_size: float
     icc: float
     deff: float
@@ -175,9 +176,10 @@ def profile_corpus(
         trajectories=whole.trajectories,
         tasks=whole.tasks,
         unlabelled=int(frame["outcome"].isna().sum()),
-        agents=dict(sorted(Counter(frame["agent"].tolist()).items())),
+        # largest first
+        agents=dict(Counter(sorted(frame["agent"].tolist())).most_common()),
         attempts=(int(sizes.min()), int(sizes.max())),
-        success_rate=whole.success_rate,
+        success_rate=whole.success_rate if whole.trajectories else None,
         mean_task_size=whole.mean_task_size,
         icc=whole.icc,
         deff=whole.deff,

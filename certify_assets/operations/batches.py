@@ -327,6 +327,8 @@ def _stored(
     dry_run: bool,
     new_tasks: bool,
 ) -> Received:
+    from certify_assets.corpora.formats.gathering import NO_INSTRUCTION
+
     store = corpus.store
     new = Identities.stored(corpus, ready_batches(corpus), runs).new(runs)
     _require_known_names(corpus, new.kept, new_tasks=new_tasks)
@@ -343,9 +345,11 @@ def _stored(
         known=len(runs) - len(new.kept),
         dropped=facts.dropped,
         files=len(facts.files),
-        sentences=(*new.sentences, *(item.sentence() for item in waiting_runs(corpus)))
-        if dry_run
-        else tuple(new.sentences),
+        sentences=(
+            *new.sentences,
+            *(f"{count} {note}." for note, count in facts.notes.items() if note == NO_INSTRUCTION),
+            *(item.sentence() for item in (waiting_runs(corpus) if dry_run else ())),
+        ),
         read_as=facts.read_as,
     )
     imported = batch_key(corpus.name, batch, "import.json")

@@ -20,6 +20,7 @@ from certify_assets.reports.wording import (
     rate,
     render,
     store_page,
+    success,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def profile_facts(profile: CorpusProfile) -> list[Fact]:
         ("tasks", count(profile.tasks)),
         ("agents", count(len(profile.agents))),
         ("runs a task", count(fewest) if fewest == most else f"{count(fewest)} to {count(most)}"),
-        ("success rate π", percent(profile.success_rate)),
+        ("success rate π", success(profile.success_rate)),
         ("task ICC", rate(profile.icc)),
         ("design effect DEFF", f"{profile.deff:.2f}"),
         ("effective runs n_eff", f"{profile.n_eff:,.1f}"),
@@ -81,7 +82,7 @@ def split_rows(profile: CorpusProfile) -> list[tuple[str, ...]]:
             name.upper(),
             count(part.tasks),
             count(part.trajectories),
-            percent(part.success_rate),
+            percent(part.success_rate if part.trajectories else None),
             rate(part.icc),
             f"{part.deff:.2f}",
             f"{part.n_eff:,.1f}",
@@ -190,8 +191,8 @@ def render_corpus(report: CorpusReport, *, data_docs: str | None = None, home: s
         home=home,
         title=report.config.name,
         about=f"{counted(profile.trajectories, 'labelled run')} of "
-        f"{counted(profile.tasks, 'task')}, {percent(profile.success_rate)} "
-        f"successful, task ICC {rate(profile.icc, 2)}; read from the format "
+        f"{counted(profile.tasks, 'task')}, success rate: "
+        f"{success(profile.success_rate)}, task ICC {rate(profile.icc, 2)}; read from the format "
         f"{report.imported.format}; domain {report.domain}",
         state=state,
         heading=heading,

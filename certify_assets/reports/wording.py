@@ -53,6 +53,11 @@ def counted(number: int, noun: str) -> str:
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
+def success(share: float | None) -> str:
+    """Write a success rate, which is not known where no outcome is."""
+    return "no outcome known" if share is None else percent(share)
+
+
 def rate(value: float | None, digits: int = 3) -> str:
     """Write a rate between 0 and 1 with fixed decimals."""
     return (

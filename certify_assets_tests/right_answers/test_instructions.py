@@ -68,3 +68,13 @@ def test_signs_of_arithmetic_make_another_instruction(imported: Import, tmp_path
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     assert imported(path).json["overlap"]["instructions"] == 4
+
+
+def test_runs_without_an_instruction_are_named(
+    call: Call, imported: Import, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "a.jsonl", "t", lambda text: "")
+    assert imported(path).json["notes"] == {"runs have no instruction": 40}
+    new = write(tmp_path / "b.jsonl", "new", lambda text: " ")
+    answer = call("ops", "ingest", "c1", new, "--root", tmp_path / "root", "--dry-run")
+    assert answer.code == 0 and "40 runs have no instruction." in answer.out

@@ -24,6 +24,8 @@ _IN_MEMORY = 64 << 20
 # no person reads a longer text, and a few of them would fill memory
 _LONGEST_TEXT = 20_000_000
 _CODEC = "lz4"
+#: what an import notes of runs that ask nothing
+NO_INSTRUCTION = "runs have no instruction"
 
 
 class Place(NamedTuple):
@@ -289,8 +291,8 @@ class _Instructions:
 
     def add(self, draft: Draft) -> None:
         asked = self._asked.setdefault((draft.task_id, draft.variant), Counter())
-        # labels alone ask nothing
-        asked[instruction_sha256(draft.instruction) if draft.steps else ""] += 1
+        if draft.steps:
+            asked[instruction_sha256(draft.instruction)] += 1
 
     def tasks(self, reading: Reading) -> dict[tuple[str, tuple[str, ...]], str]:
         """Return the task of every task id and settings."""
@@ -305,6 +307,9 @@ class _Instructions:
         asked: dict[str, Counter[str]] = {}
         for key, texts in self._asked.items():
             asked.setdefault(names[key], Counter()).update(texts)
+        silent = sum(texts[""] for texts in asked.values())
+        if silent:
+            reading.notes[NO_INSTRUCTION] = silent
         unlike = sum(len(texts.keys() - {""}) > 1 for texts in asked.values())
         if unlike:
             reading.notes["tasks whose runs have unlike instructions"] = unlike
@@ -329,9 +334,10 @@ def _merged(asked: Mapping[str, Iterable[str]]) -> dict[str, str]:
     by_text: dict[str, set[str]] = {}
     for task, texts in asked.items():
         for text in texts:
-            by_text.setdefault(text or f"none {task}", set()).add(task)
-    groups: dict[str, set[str]] = {}
+            by_text.setdefault(text, set()).add(task)
+    by_text.pop("", None)
+    groups = {task: {task} for task in asked}
     for tasks in by_text.values():
-        group = set().union(*(groups.get(task, {task}) for task in tasks))
+        group = set().union(*(groups[task] for task in tasks))
         groups |= dict.fromkeys(group, group)
     return {task: min(group) for task, group in groups.items()}

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.formats.base import FORMATS, CorpusFormat, Draft, Reading
+from certify_assets.corpora.formats.base import FORMATS, CorpusFormat, Draft, Reading, words
 from certify_assets.corpora.formats.files import (
     BrokenFileError,
     FileSet,
@@ -38,12 +38,8 @@ COMMON_OPTIONS: Mapping[str, str] = {
     **OUTCOME_OPTIONS,
 }
 _SWITCHES = ("drop_copies", "keep_unlabelled", "merge_same_instruction", "strict")
-_BROKEN = (
-    "unreadable_record",
-    "file_unreadable",
-    "file_broken_archive",
-    "file_ends_early",
-    "file_unsafe_path",
+_BROKEN = frozenset(
+    words("unreadable_record file_unreadable file_broken_archive file_ends_early file_unsafe_path")
 )
 _EXPLAINED = 2
 _GZIP = b"\x1f\x8b"
@@ -200,13 +196,19 @@ def _facts(
     runs: Gathered, formats: Sequence[CorpusFormat], roots: Sequence[Path], reading: Reading
 ) -> ImportFacts:
     tally = reading.tally
-    broken = next((tally.examples[reason] for reason in _BROKEN if reason in tally.examples), None)
+    # of several reasons the most frequent
+    often = [reason for reason, _ in tally.dropped.most_common() if reason in tally.examples]
+    broken = next((tally.examples[reason] for reason in often if reason in _BROKEN), None)
     if broken and reading.options.get("strict"):
         raise InputError(f"{broken.rstrip('.')}; correct it, or import without the option strict.")
     if not runs.rows:
-        why = next(iter(tally.examples.values()), "no file of the format's kind holds a run.")
+        why = tally.examples[often[0]] if often else "no file of the format's kind holds a run."
         if "cannot be used: " in why and ";" not in why:
             why = f"{why.rstrip('.')}; correct it."
+        if (total := tally.dropped.total()) > 1:
+            why += (
+                f" {tally.dropped[often[0]]:,} of {total:,} records are left out for this reason."
+            )
         titles = " or ".join(form.title for form in formats)
         raise InputError(
             f"nothing in {', '.join(str(root) for root in roots)} can be used as {titles}: {why}"

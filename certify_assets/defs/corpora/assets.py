@@ -144,7 +144,7 @@ def corpus_profile(step: AssetStep) -> Made:
     corpus = step.corpus
     profile = corpus.measure_profile().to_dict()
     names = ("success_rate", "icc", "deff", "n_eff", "mean_task_size")
-    numbers = {name: float(profile[name]) for name in names}
+    numbers = {name: float(profile[name]) for name in names if profile[name] is not None}
     metadata = {
         "trajectories": profile["trajectories"],
         "tasks": profile["tasks"],
