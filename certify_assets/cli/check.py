@@ -242,7 +242,7 @@ def decide(
     )
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
     reading = reading.as_issued(certificate, certificates)
-    table = read_scores(scores, reading).choose_split(split, required=True)
+    table = read_scores(scores, reading, outcomes=False).choose_split(split, required=True)
     result = _decide(certificates, table, queue, decisions)
     assessed = _assess(mlflow, scores, result) if mlflow else None
     counts = {name: result.count(name) for name in ("reject", "release", "human")}

@@ -21,6 +21,7 @@ from certify_assets.corpora.deliveries import instruction_sha256, renamed_tasks,
 from certify_assets.corpora.landing import inbox_key, is_inbox_empty, settled_inbox
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.names import in_both, shared_names
 from certify_assets.operations.batch_audit import AuditSummary, BatchAudit
 from certify_assets.operations.batch_closing import close_settled
 from certify_assets.operations.batch_drawing import draw_waiting
@@ -142,6 +143,14 @@ def _require_known_names(corpus: Corpus, runs: Sequence[DeliveredRun], *, new_ta
         )
     if new_tasks:
         return
+    delivered_tasks = sorted({run.trajectory.task_id for run in runs})
+    found = shared_names(delivered_tasks, sorted(set(stored["task_id"])))
+    if spelled := [(name, other) for name, other in found if name != other]:
+        raise InputError(
+            f"{len(spelled)} tasks are tasks of {corpus} in another spelling, such as "
+            f"{in_both(*spelled[0])}. Give them the ids that they had, or say --new-tasks where "
+            "they are new. Nothing was stored."
+        )
     rows = [
         (run.trajectory.task_id, instruction_sha256(run.trajectory.instruction)) for run in runs
     ]

@@ -92,7 +92,7 @@ def export_judge(
         renderer_sha256=judge.renderer.sha256,
         certificates=[item.sha256 for item in certificates],
         new_agents=corpus.current.config.new_agents,
-        tasks=_digests(corpus.manifest.assignment),
+        tasks=_digests(plain_names([*corpus.manifest.assignment])),
         agents=_digests(judge.calibration[0]["agent"].unique()),
         files={name: sha256_bytes(data) for name, data in files.items()},
     )
@@ -175,7 +175,7 @@ class ServedJudge:
 
     def _uncovered(self, run: Trajectory) -> str:
         """Return why the certificate does not cover a run; empty where it does."""
-        if name_digest(run.task_id) in self.tasks:
+        if name_digest(plain_names([run.task_id])[0]) in self.tasks:
             return "known_task"
         known = self.document.new_agents == "accept" or name_digest(run.agent) in self.agents
         return "" if known else "new_agent"

@@ -100,6 +100,20 @@ def test_known_tasks_and_runs_under_another_task_id_are_refused(
     assert receive(corpus, [path]).known == 16
 
 
+def test_known_tasks_in_another_spelling_are_no_new_tasks(store: Store, tmp_path: Path) -> None:
+    corpus = Corpus(store, "c")
+    corpus.import_trajectories()
+    known = str(corpus.columns(["task_id"])["task_id"].min())
+
+    def spelled(record: dict[str, Any]) -> None:
+        record["task_id"] = f"{known}\u200b"
+
+    path = str(deliver(tmp_path / "spelled.jsonl", tasks=1, change=spelled))
+    with pytest.raises(InputError, match=f"'{known}.u200b' .there '{known}'.*--new-tasks"):
+        receive(corpus, [path], dry_run=True)
+    assert receive(corpus, [path], dry_run=True, new_tasks=True).new == 4
+
+
 def test_a_dry_run_counts_and_stores_nothing(store: Store, tmp_path: Path) -> None:
     found = receive(Corpus(store, "c"), [str(deliver(tmp_path / "x.jsonl"))], dry_run=True)
     assert (found.batch, found.new, found.known) == (None, 120, 0)

@@ -228,3 +228,10 @@ def test_a_frame_is_decided_as_it_was_certified() -> None:
     decisions = found.decide(frame)["decision"].tolist()
     assert decisions == found.decide(PLAIN)["decision"].tolist()
     assert decisions == found.decide(np.array(PLAIN["score"])).tolist()
+
+
+def test_decisions_need_no_outcomes_that_are_understood(call: Call, tmp_path: Path) -> None:
+    PLAIN.to_csv(tmp_path / "a.csv", index=False)
+    assert call("certificate", tmp_path / "a.csv", "--out", tmp_path / "c.json").code == 0
+    LATER.assign(outcome="to be reviewed").to_csv(tmp_path / "b.csv", index=False)
+    assert call("decide", tmp_path / "c.json", tmp_path / "b.csv").code == 0
