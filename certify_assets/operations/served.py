@@ -30,6 +30,7 @@ from certify_assets.files import (
 from certify_assets.judges.base import Judge, score_table
 from certify_assets.judges.judged import JudgedCorpus, judge_file
 from certify_assets.judges.specs import JudgeSpec, families
+from certify_assets.names import plain_names
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
