@@ -78,7 +78,7 @@ def report(
 
 
 def openhands(
-    identity: str, resolved: bool | None = True, text: str = "look", **changes: Any
+    identity: str, resolved: Any = True, text: str = "look", **changes: Any
 ) -> dict[str, Any]:
     """A record of output.jsonl, with events."""
     record: dict[str, Any] = {

@@ -85,9 +85,9 @@ def test_the_user_speaks_again(tmp_path: Path) -> None:
         ({"report": {"resolved": 0}}, 0),
         ({"report": {"resolved": False, "empty_generation": True}}, 0),
         ({"report": None, "test_result": {"report": {"resolved": True}}}, 1),
-        ({"report": {"resolved": "yes"}}, None),
-        ({"report": {"resolved": 2}}, None),
-        ({"report": {"resolved": 1.0}}, None),
+        ({"report": {"resolved": "yes"}}, 1),
+        ({"report": {"resolved": None}}, None),
+        ({"report": {"resolved": 1.0}}, 1),
     ],
 )
 def test_outcomes(tmp_path: Path, changes: dict[str, Any], outcome: int | None) -> None:

@@ -15,7 +15,12 @@ from certify_assets_tests.corpora.formats import (
     langsmith,
     terminal_bench,
 )
-from certify_assets_tests.corpora.swe_builders import rebench_row, save_parquet
+from certify_assets_tests.corpora.swe_builders import (
+    openhands,
+    rebench_row,
+    save_lines,
+    save_parquet,
+)
 from certify_assets_tests.paths import shared_data
 from certify_assets_tests.right_answers.importing import (
     Import,
@@ -113,6 +118,10 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     "terminal": (
         lambda path: write_terminal(path, "perhaps"),
         "is_resolved: 'perhaps' is not an outcome",
+    ),
+    "openhands": (
+        lambda path: save_lines(path / "output.jsonl", [openhands("org__name-1", "perhaps")]),
+        "outcome: 'perhaps' is not an outcome",
     ),
     "swe_rebench": (
         lambda path: save_parquet(path / "a.parquet", [rebench_row("org__name-1", 3)]),

@@ -209,18 +209,18 @@ def _draft(record: Record | str, origin: Origin, outcomes: Outcomes) -> Draft | 
     )
 
 
-def _outcome(record: Mapping[str, Any]) -> int | Unlabelled | None:
+def _outcome(record: Mapping[str, Any]) -> Any:
     for report in (
         mapping(record.get("report")),
         mapping(mapping(record.get("test_result")).get("report")),
     ):
         resolved = report.get("resolved")
-        if resolved in (0, 1) and isinstance(resolved, int):
+        if isinstance(resolved, int | float | str):
             if not resolved and report.get("error_eval") is True:
                 return Unlabelled(
                     "infrastructure_error", "could not be evaluated, as its report says"
                 )
-            return int(resolved)
+            return resolved
     return None
 
 
