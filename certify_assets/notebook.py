@@ -253,7 +253,7 @@ def certify(
     outcomes: ArrayLike | None = None,
     tasks: Sequence[Any] | NDArray[Any] | None = None,
     *,
-    side: Literal["both"],
+    side: Literal["both"] = "both",
     **keywords: Any,
 ) -> CertificatePair: ...
 
@@ -264,7 +264,7 @@ def certify(
     outcomes: ArrayLike | None = None,
     tasks: Sequence[Any] | NDArray[Any] | None = None,
     *,
-    side: Literal["reject", "release"] = "reject",
+    side: Literal["reject", "release"],
     **keywords: Any,
 ) -> TableCertificate: ...
 
@@ -274,7 +274,7 @@ def certify(
     outcomes: ArrayLike | None = None,
     tasks: Sequence[Any] | NDArray[Any] | None = None,
     *,
-    side: str = "reject",
+    side: str = "both",
     columns: Mapping[str, str] | None = None,
     success: str | Sequence[str] | None = None,
     failure: str | Sequence[str] | None = None,
@@ -298,7 +298,7 @@ def certify(
         1 success, 0 failure; not with a table.
     tasks : sequence of hashables, optional
         Task of each run; not with a table.
-    side : {"reject", "release", "both"}
+    side : {"both", "reject", "release"}
     columns : mapping of str to str, optional
         What the columns of a table are called, by ``task``, ``score``, ``outcome``, ``id``,
         ``agent`` and ``split``.
@@ -325,8 +325,8 @@ def certify(
     Returns
     -------
     TableCertificate or CertificatePair
-        A `Certificate` (of both sides a pair) that a notebook shows as a card, with ``decide``,
-        ``plot`` and ``explain``.
+        A pair of certificates, of one side a `Certificate`. A notebook shows a card; it has
+        ``decide``, ``plot`` and ``explain``.
 
     Raises
     ------
@@ -353,12 +353,12 @@ def certify(
                 "a table was given with outcomes or tasks next to it; give the table alone, or "
                 "scores, outcomes and tasks."
             )
-        table = _read(scores, reading)
+        table, frame = _read(scores, reading), scores
         scores, outcomes, tasks = table.scores, table.labels, table.tasks
         read_as, read = table.read_as, table.reading
         keywords = {
             "agents": table.agents,
-            "named": table.trajectories is not None,
+            "named": table.tells_rows(lambda: {name: frame[name] for name in _names(frame)}),
             **keywords,
         }
     elif outcomes is None or tasks is None:
@@ -376,8 +376,9 @@ def certify(
     scores = reading.higher(scores)
     evidence = _Evidence(scores, outcomes, tasks, reading, keywords.get("pool"), read_as)
     said = replace(read, lower_is_better=lower_is_better).provenance()
+    said |= keywords.pop("provenance", None) or {}
     if side != "both":
-        keywords["provenance"] = {**said, **(keywords.get("provenance") or {})}
+        keywords["provenance"] = said
         return TableCertificate.of(
             core.certify(scores, outcomes, tasks, side=side, **keywords), evidence
         )
@@ -404,6 +405,10 @@ def _is_frame(value: object) -> bool:
     return hasattr(value, "columns") and hasattr(value, "__getitem__")
 
 
+def _names(frame: Any) -> list[Any]:
+    return list(getattr(frame, "column_names", None) or frame.columns)
+
+
 def _arrow(frame: Any, wanted: set[str]) -> pa.Table:
     """Return the wanted columns of a frame; others may hold what Arrow has no type for."""
     from certify_assets.tables.columns import matched, refuse_repeated
@@ -415,7 +420,7 @@ def _arrow(frame: Any, wanted: set[str]) -> pa.Table:
             "a DataFrame needs the package pyarrow, which is not installed; install it, or give "
             "scores, outcomes and tasks as arrays."
         ) from None
-    given = getattr(frame, "column_names", None) or list(frame.columns)
+    given = _names(frame)
     kept = set(matched([name for name in given if isinstance(name, str)], wanted).values())
     # in the order of the frame, and twice where a name is
     places = [place for place, name in enumerate(given) if name in kept]
@@ -455,7 +460,7 @@ def _read(frame: Any, reading: _Reading) -> ScoreTable:
     from certify_assets.tables.columns import TableError
 
     wanted = set(vars(ColumnNames(**reading.columns)).values())
-    found = [str(name) for name in getattr(frame, "column_names", None) or list(frame.columns)]
+    found = [str(name) for name in _names(frame)]
     try:
         table = frame_table(
             _arrow(frame, wanted), found, reading.columns, reading.settings, reading.score_scale

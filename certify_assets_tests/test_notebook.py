@@ -35,7 +35,7 @@ def runs() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def plain(runs: pd.DataFrame) -> Certificate:
-    return core.certify(runs["score"], runs["outcome"], runs["task_id"], alpha=0.2)
+    return core.certify(runs["score"], runs["outcome"], runs["task_id"], alpha=0.2, side="reject")
 
 
 def frames(runs: pd.DataFrame) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def frames(runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def test_arrays_give_the_certificate_that_they_gave(runs: pd.DataFrame, plain: Certificate) -> None:
-    found = certify(runs["score"], runs["outcome"], runs["task_id"], alpha=0.2)
+    found = certify(runs["score"], runs["outcome"], runs["task_id"], alpha=0.2, side="reject")
     assert isinstance(found, Certificate) and found.certified
     assert found == plain and plain == found and found.to_json() == plain.to_json()
     copied = copy.deepcopy(found)
@@ -70,7 +70,7 @@ def test_a_frame_is_certified_and_decided_as_the_kind_that_it_is(
     kind: str, runs: pd.DataFrame, plain: Certificate
 ) -> None:
     frame = frames(runs)[kind]
-    found = certify(frame, alpha=0.2)
+    found = certify(frame, alpha=0.2, side="reject")
     assert found == plain
     decided = found.decide(frame)
     assert type(decided) is type(frame)
@@ -100,6 +100,7 @@ def test_columns_are_read_as_those_of_score_tables(runs: pd.DataFrame, plain: Ce
         alpha=0.2,
         columns={"task": "instance", "score": "p", "outcome": "verdict"},
         success="good",
+        side="reject",
     )
     said = {"success": "good", "columns": "task=instance,score=p,outcome=verdict"}
     assert found == replace(plain, provenance=said)
@@ -126,18 +127,18 @@ def test_scores_that_fall_or_are_percentages_are_certified_and_decided_alike(
 ) -> None:
     decided = core.decide(plain, runs["score"]).decisions.tolist()
     falling = runs.assign(score=-runs["score"])
-    found = certify(falling, alpha=0.2, lower_is_better=True)
+    found = certify(falling, alpha=0.2, lower_is_better=True, side="reject")
     assert found.provenance == {"lower_is_better": "true"}
     assert replace(found, provenance={}) == plain
     assert found.decide(falling)["decision"].tolist() == decided
     assert found.decide(falling["score"]).tolist() == decided
     columns = (falling["score"], runs["outcome"], runs["task_id"])
-    assert certify(*columns, alpha=0.2, lower_is_better=True) == found
+    assert certify(*columns, alpha=0.2, lower_is_better=True, side="reject") == found
 
     percent = (100 / (1 + np.exp(-runs["score"]))).round(6)
-    found = certify(runs.assign(score=percent), alpha=0.2, score_scale="probability")
+    found = certify(runs.assign(score=percent), alpha=0.2, score_scale="probability", side="reject")
     assert found.provenance == {"score_scale": "percent"}
-    unit = certify(runs.assign(score=percent / 100), alpha=0.2)
+    unit = certify(runs.assign(score=percent / 100), alpha=0.2, side="reject")
     assert replace(found, provenance={}) == unit
     with pytest.raises(
         InputError, match=r"scores from 4.* the certificate was issued on scores from 0\.04"
@@ -162,7 +163,7 @@ def test_a_lazy_table_is_to_be_collected(runs: pd.DataFrame) -> None:
 
 
 def test_both_sides_are_a_pair_with_the_document_of_the_command(runs: pd.DataFrame) -> None:
-    pair = certify(runs, side="both", alpha=0.2, joint=True)
+    pair = certify(runs, alpha=0.2, joint=True)
     expected = core.certify_sides(
         runs["score"], runs["outcome"], runs["task_id"], alpha=0.2, joint=True
     )
@@ -178,7 +179,7 @@ def test_both_sides_are_a_pair_with_the_document_of_the_command(runs: pd.DataFra
 
 
 def test_a_card_is_a_bar_and_a_curve_that_follow_the_page(runs: pd.DataFrame) -> None:
-    pair = certify(runs, side="both", alpha=0.2)
+    pair = certify(runs, alpha=0.2)
     card = pair._repr_html_()
     bar, curve = (ElementTree.fromstring(part) for part in re.findall(r"<svg.*?</svg>", card))
     shares = [float(part.get("width", 0)) / 520 for part in bar.findall("rect")[:3]]
@@ -198,12 +199,12 @@ def _shares(pair: Any) -> tuple[float, float]:
 
 
 def test_an_account_says_why_and_what_would_widen(runs: pd.DataFrame) -> None:
-    found = certify(runs, alpha=0.2)
+    found = certify(runs, alpha=0.2, side="reject")
     said = found.explain()
     assert said == repr(said) and found.promise in said
     assert "is the widest of the 160 thresholds tried that passes" in said
     assert "more tasks like these" in said or "a judge that ranks better" in said
-    few = certify(runs.head(100), alpha=0.05)
+    few = certify(runs.head(100), alpha=0.05, side="reject")
     assert not few.certified and "Nothing is certified" in few._repr_html_()
     assert "none of the 160 thresholds tried passes" in few.explain()
     assert re.search(r"widen it: (about \d+ more tasks?|a judge that ranks better)", few.explain())
@@ -213,7 +214,7 @@ def test_a_chart_is_drawn_on_axes_of_the_user(runs: pd.DataFrame) -> None:
     from matplotlib.figure import Figure
 
     axes = Figure().add_subplot()
-    assert certify(runs, alpha=0.2).plot(axes) is axes
+    assert certify(runs, alpha=0.2, side="reject").plot(axes) is axes
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert any("certified" in label for label in labels) and any("budget" in one for one in labels)
 

@@ -184,12 +184,24 @@ class Observations:
 
     @cached_property
     def repeats(self) -> int:
-        """Number of scored rows that repeat an earlier one in score, outcome and task."""
-        same = np.ones(max(0, self.scored - 1), dtype=bool)
+        """Number of scored rows that repeat an earlier one in score, outcome and task.
+
+        Only scores that no other task has count: coarse ones are equal by chance.
+        """
+        same = self.of_one_task[1:]
         # equal rows are next to each other
         for column in (self.scores, self.tasks, self.outcomes):
-            same &= column[1 : self.scored] == column[: max(0, self.scored - 1)]
+            same = same & (column[1 : self.scored] == column[: max(0, self.scored - 1)])
         return int(np.count_nonzero(same))
+
+    @cached_property
+    def of_one_task(self) -> NDArray[np.bool_]:
+        """Whether only rows of one task have the score of a scored row."""
+        scores, tasks = self.scores[: self.scored], self.tasks[: self.scored]
+        heads = np.flatnonzero(np.append(True, scores[1:] != scores[:-1])[: scores.size])
+        ends = np.append(heads, scores.size)[1:]
+        # rows of one score are ordered by task
+        return np.repeat(tasks[heads] == tasks[ends - 1], ends - heads)
 
     def at_random(self, seed: int) -> Observations:
         """Return the same rows with scores of other rows: those of a judge that knows nothing."""
@@ -324,7 +336,10 @@ def repeated_rows(
     tasks: Sequence[Any] | NDArray[Any],
     agents: Sequence[Any] | NDArray[Any] | None,
 ) -> int:
-    """Count rows that repeat an earlier one in score, outcome, task and, where given, agent."""
+    """Count rows that repeat an earlier one in score, outcome, task and, where given, agent.
+
+    Scores that rows of other tasks have as well do not count.
+    """
     if agents is None or not observations.repeats:
         return observations.repeats
     values, (_, owner) = checked_scores(scores), task_codes([str(agent) for agent in agents])
@@ -333,7 +348,8 @@ def repeated_rows(
             f"there are {values.size} rows and {owner.size} agents; give the agent of every row."
         )
     rows = np.stack([values, _outcomes(outcomes), task_codes(tasks)[1], owner])
-    rows = rows[:, ~np.isnan(values)]
+    known = observations.scores[: observations.scored][observations.of_one_task]
+    rows = rows[:, np.isin(values, known)]
     return int(rows.shape[1] - np.unique(rows, axis=1).shape[1])
 
 

@@ -236,13 +236,14 @@ def certify_sides(
     pool: GivenPool | None = None,
     agents: Sequence[Any] | NDArray[Any] | None = None,
     named: bool = False,
+    selection: str | None = None,
     **keywords: Any,
 ) -> CertificateSet:
     """Certify several sides of one table, by one procedure or several.
 
     Parameters
     ----------
-    scores, outcomes, tasks, pilot, pool, agents, named
+    scores, outcomes, tasks, pilot, pool, agents, named, selection
         As for :func:`certify_assets.certificates.certify`; a procedure of several takes what it
         has a use for.
     sides, procedures : sequence of str
@@ -269,7 +270,14 @@ def certify_sides(
         for asked in every:
             taken = unlabelled if asked.method.calibrated or len(procedures) == 1 else None
             found += _each_side(
-                rows, asked, sides, joint, pilot=others, pool=taken, repeats=repeats
+                rows,
+                asked,
+                sides,
+                joint,
+                pilot=others,
+                pool=taken,
+                repeats=repeats,
+                selection=selection,
             )
             stage.done += 1
     return CertificateSet(tuple(found), float(asked.delta) if joint else None)
@@ -284,13 +292,14 @@ def _each_side(
     pilot: Observations | None = None,
     pool: Pool | None = None,
     repeats: int = 0,
+    selection: str | None = None,
 ) -> list[Certificate]:
     deltas = dict.fromkeys(sides, settings.delta)
     if joint:
         deltas = joint_deltas(table, settings, pilot=pilot, pool=pool)
     asked = [replace(settings, side=side, delta=deltas[side]) for side in sides]
     return [
-        issue(table, item, pilot=pilot, pool=pool, repeats=repeats)
+        issue(table, item, pilot=pilot, pool=pool, repeats=repeats, selection=selection)
         for item in counted(f"{settings.procedure}, side by side", asked)
     ]
 

@@ -244,7 +244,7 @@ def _certify(
         pilot=None if pilot is None else read_pilot(pilot, reading),
         pool=None if pool is None else read_pool(pool, reading),
         agents=table.agents,
-        named=table.trajectories is not None,
+        named=table.named,
         **options,
     )
     return found.with_provenance(table.reading.provenance())

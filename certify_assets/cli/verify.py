@@ -204,9 +204,9 @@ def verify_documents(
     table = labelled(table)
     data = (table.scores, table.labels, table.tasks)
     others: dict[str, Any] = {"pilot": pilot, "pool": pool}
-    named = table.trajectories is not None
+    run: dict[str, Any] = {"agents": table.agents, "named": table.named}
     for place, document in enumerate(counted("verifying", documents), 1):
-        found = verify_certificate(document, *data, agents=table.agents, named=named, **others)
+        found = verify_certificate(document, *data, **run, **others)
         done(1)
         if found is not None:
             one = len(documents) == 1

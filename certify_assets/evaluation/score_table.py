@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from certify_assets.certificates.inputs import ScoreRange
 
 _PERCENT = 100
+# task, score and outcome
+_LEAST_COLUMNS = 3
 _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 #: columns of a frame by the fields of a score table
 _FRAME_NAMES = {
@@ -171,6 +174,22 @@ class ScoreTable:
         column = ColumnNames(**parse_columns(self.reading.columns)).score
         return {**found, matched(names, {column})[column]: self.scores}
 
+    @cached_property
+    def named(self) -> bool:
+        """Whether the columns of the file tell every row from the others."""
+        return self.tells_rows(self.file_columns)
+
+    def tells_rows(self, columns: Callable[[], Mapping[str, Iterable[Any]]]) -> bool:
+        """Whether ids, or all columns together, tell rows apart that are alike otherwise."""
+        from certify_assets.certificates.inputs import task_codes
+
+        if self.trajectories is not None:
+            return True
+        codes = task_codes(self.tasks)[1]
+        order = np.lexsort((self.scores, codes))
+        alike = (np.diff(self.scores[order]) == 0) & (np.diff(codes[order]) == 0)
+        return len(self.found) > _LEAST_COLUMNS and bool(alike.any()) and _rows_differ(columns())
+
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the table under the platform's own column names."""
         columns = {name: getattr(self, field) for field, name in _FRAME_NAMES.items()}
@@ -181,6 +200,14 @@ class ScoreTable:
         import pandas as pd
 
         return pd.DataFrame(self.columns())
+
+
+def _rows_differ(columns: Mapping[str, Iterable[Any]]) -> bool:
+    """Whether no two rows of a table are equal; a column that numbers its rows does not count."""
+    texts = [list(map(str, values)) for values in columns.values()]
+    numbers = [[str(place) for place in range(start, len(texts[0]) + start)] for start in (0, 1)]
+    rows = list(zip(*(values for values in texts if values not in numbers), strict=True))
+    return len(set(rows)) == len(rows)
 
 
 def read_score_table(

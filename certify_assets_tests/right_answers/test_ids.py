@@ -130,8 +130,8 @@ def test_arrays_and_frames_are_looked_at_alike() -> None:
     frame = rows("7", "7.0")
     with pytest.raises(InputError, match=r"'7.0' and '7' in row 1.* ids=fold"):
         certify(frame)
-    assert certify(frame, ids="fold").tasks == 60
-    found = certify(frame["score"], frame["outcome"], frame["task_id"])
+    assert certify(frame, ids="fold").reject.tasks == 60
+    found = certify(frame["score"], frame["outcome"], frame["task_id"], side="reject")
     assert any(one["code"] == "similar_ids" for one in found.findings)
 
 

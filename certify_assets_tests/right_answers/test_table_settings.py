@@ -144,7 +144,7 @@ def test_rows_without_an_outcome_are_left_out_where_that_is_said(
     # runs without an outcome are decided
     decided = call("decide", kept, path, "--json").json
     assert sum(decided[name] for name in ("reject", "release", "human")) == len(PLAIN)
-    assert certify(empty, unlabelled="drop").trajectories == len(PLAIN) - 3
+    assert certify(empty, unlabelled="drop").reject.trajectories == len(PLAIN) - 3
     assert "3 rows without an outcome left out" in str(certify(empty, unlabelled="drop").explain())
     with pytest.raises(InputError, match="unlabelled=drop"):
         certify(empty)
@@ -224,7 +224,7 @@ def test_a_name_of_a_column_may_hold_commas(call: Call, tmp_path: Path) -> None:
 
 def test_a_frame_is_decided_as_it_was_certified() -> None:
     frame = PLAIN.rename(columns={"score": "judge"})
-    found = certify(frame, columns={"score": "judge"}, alpha=0.2)
+    found = certify(frame, columns={"score": "judge"}, alpha=0.2, side="reject")
     decisions = found.decide(frame)["decision"].tolist()
     assert decisions == found.decide(PLAIN)["decision"].tolist()
     assert decisions == found.decide(np.array(PLAIN["score"])).tolist()
