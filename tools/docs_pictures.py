@@ -1,6 +1,8 @@
 """Draw the pictures of the documentation again, from a data root that `certify demo` made.
 
     certify demo && certify ops deploy miniwob_weak combined
+    certify certificate docs/examples/scores.csv --out certificate.json
+    certify report certificate.json docs/examples/scores.csv --out .certify/example.html
     python tools/docs_pictures.py .certify
 
 Those of the Dagster and MLflow user interfaces are taken by hand.
@@ -29,7 +31,8 @@ class Picture(NamedTuple):
 
 
 PICTURES = (
-    Picture("certificate.png", CERTIFICATE, 1400, 900),
+    Picture("certificate.png", "example.html", 1400, 900),
+    Picture("images/certificate_audited.png", CERTIFICATE, 1400, 900),
     Picture("images/certificate_dark.png", CERTIFICATE, 1400, 900, dark=True),
     Picture("images/certificate_phone.png", CERTIFICATE, 390, 844),
     Picture("images/start_page.png", "index.html", 1400, 960),

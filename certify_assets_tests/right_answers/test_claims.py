@@ -1,0 +1,57 @@
+"""Claims of the documentation: figures that a command prints, and names that exist."""
+
+import argparse
+import re
+
+import pytest
+
+from certify_assets_tests.doc_commands import PAGES, read
+from certify_assets_tests.paths import benchmark
+
+_ASSET = re.compile(
+    r"`((?:corpora|operations|research|judges/(?:<judge>|\w+))/[a-z_]+|judges/[a-z_]+)`"
+)
+
+
+def _worst() -> dict[str, list[list[float]]]:
+    """Shares of wrong certificates by design: default, pool, joint, each at the numbers of tasks."""
+    section = read("docs/validity.md").partition("## Where the default is worst")[2]
+    rows = re.findall(r"^\| ([^|*]+) \| (\.\d.*) \|$", section, re.MULTILINE)
+    return {
+        name: [[float(share) for share in cell.split("/")] for cell in cells.split("|")]
+        for name, cells in rows
+    }
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_assets_that_a_page_names_exist(page: str) -> None:
+    from certify_assets.definitions import defs
+
+    keys = {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
+    for name in _ASSET.findall(read(page)):
+        assert name.replace("<judge>", "lexical") in keys, name
+    for words in re.findall(r"\bassets? ((?:`[\w/<>]+`(?:, | and )?)+)", read(page)):
+        for name in re.findall(r"`([^`]+)`", words):
+            assert any(f"/{key}".endswith(f"/{name}") for key in keys) or "<" in name, name
+
+
+def test_figures_of_readme_are_in_blocks_that_run_or_of_the_worst_design() -> None:
+    text = re.sub(r"^```.*?^```$", "", read("README.md"), flags=re.MULTILINE | re.DOTALL)
+    assert not re.search(r"^\|.*\d", text, re.MULTILINE), "tables of figures are console blocks"
+    worst = _worst()
+    alike = max(cells[0][0] for name, cells in worst.items() if "attempts" in name)
+    larger = worst["half in larger tasks"][0][0]
+    assert {f"{100 * share:.0f} %" for share in (alike, larger)} <= set(re.findall(r"\d+ %", text))
+
+
+@pytest.mark.statistics
+def test_worst_designs_give_the_figures_of_the_page() -> None:
+    script = benchmark("validity")
+    worst = _worst()
+    assert set(worst) == set(script.WORST)
+    asked = argparse.Namespace(
+        design=list(worst), rule=["pseudo_task"], tasks=[20, 50], trials=300, alpha=0.1, pool=200
+    )
+    for line in list(script.violations(asked))[2:]:
+        name, tasks, share = re.match(r"(.+?) +(\d+) +([\d.]+)", line).groups()  # type: ignore[union-attr]
+        assert float(share) == worst[name][0][asked.tasks.index(int(tasks))], line
