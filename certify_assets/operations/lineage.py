@@ -142,10 +142,10 @@ def find(store: Store, name: str, corpus: str | None = None) -> list[Found]:
     )
     found = [item for one in corpora for item in _named(Corpus(store, one), name)]
     if not found:
-        where = "" if corpus is None else f" of {corpus}"
+        where = "" if corpus is None else f" in {corpus}"
         raise InputError(
-            f"{name!r} is no trajectory_id of a decision, no batch and no certificate{where}; give "
-            "one, of a hash at least 8 digits."
+            f"Nothing{where} is called {name!r}. Give a trajectory id, a batch, or the first 8 "
+            "digits of a certificate's hash."
         )
     if len({item.corpus for item in found}) > 1:
         places = ", ".join(sorted({item.corpus for item in found}))

@@ -421,7 +421,7 @@ class ReviewSession:
             )
             if newer and not any(label.token == back.token for label in labels[at:]):
                 raise InputError(
-                    f"{reviewer} said something else of this run since; go back to the queue."
+                    f"{reviewer} has changed this label meanwhile. Return to the queue."
                 )
             written = self._append(back)
             self._again[reviewer] = made.trajectory_id

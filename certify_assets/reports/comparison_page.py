@@ -85,8 +85,7 @@ def ranking_table(documents: Sequence[Mapping[str, Any]]) -> Table:
     ]
     return Table(
         "ranking",
-        "AUROC: of all pairs and of pairs of one task; TEST as audited; failed runs that a text "
-        "lifts over the median success",
+        "Ranking (AUROC), overall and within tasks",
         columns,
         tuple(rows),
     )

@@ -251,7 +251,7 @@ def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> 
     )
     assert broken.code == 3 and broken.json["broken"] == ["model judges/lexical/c: differs"]
     missing = call("ops", "lineage", "nothing", "--root", operated.root)
-    assert missing.code == 2 and "is no trajectory_id of a decision" in missing.err
+    assert missing.code == 2 and "Give a trajectory id, a batch" in missing.err
 
 
 def test_a_dry_run_says_on_stdout_what_is_new_and_stores_nothing(

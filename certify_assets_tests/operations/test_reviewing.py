@@ -158,7 +158,7 @@ def test_undo_does_not_reach_past_a_later_statement(session: ReviewSession, stor
     now = shown(session, "ann")
     session.say("ann", now.key, 1, now.number)
     append_label(Corpus(store, "c"), Label(now.run.trajectory_id, 0, "ann", "file", "f:1"))
-    with pytest.raises(InputError, match="ann said something else of this run since"):
+    with pytest.raises(InputError, match="ann has changed this label meanwhile"):
         session.take_back("ann", 1)
     assert session.last("ann") is None, "the file has the last word"
 

@@ -155,7 +155,7 @@ class HarvestFamily(DerivedFamily):
         }
 
     def require_present(self, judge: JudgedCorpus) -> None:
-        """Refuse what an earlier opening of the gate left: scores of a judge that is no more."""
+        """Refuse scores left over from a harvest whose gate has since closed."""
         if judge.store.exists(judge.key("harvest.json")):
             reason = judge.store.read_json(judge.key("harvest.json"))["reason"]
             raise StaleCertificateError(
