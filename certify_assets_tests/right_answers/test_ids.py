@@ -10,6 +10,7 @@ from certify_assets import certify
 from certify_assets.errors import InputError
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.paths import shared_data
 
 # of one name each; none of them may count as another task
 SPELLINGS = {
@@ -162,3 +163,21 @@ def test_a_corpus_counts_one_task_once(call: Call, tmp_path: Path) -> None:
     code, out, err = imported("alike")
     assert code == 0 and json.loads(out)["tasks"] == 4
     assert "similar_ids" in out + err
+
+
+def test_reported_tables(call: Call) -> None:
+    folder = shared_data("reported")
+    both = [("reject", 0.6491, 0.671), ("release", 0.6276, 0.333)]
+    for words in ("base.csv", "mixed_ids.csv --set ids=fold"):
+        found = call(f"certificate {folder}/{words} --json").json["certificates"]
+        for item, (side, threshold, coverage) in zip(found, both, strict=True):
+            assert (item["side"], item["tasks"], item["threshold"]) == (side, 80, threshold)
+            assert round(item["coverage"], 3) == coverage
+    for words, said in (
+        ("mixed_ids.csv", "'0.0' and '0' in row 1"),
+        ("f5_ids.csv", "'7.0' and '7' in row 1"),
+        ("f5_space.csv", "'7' and ' 7' in row 1"),
+        (f"num_hist.csv --pool {folder}/num_later_float.csv", "pool shares 20 task(s)"),
+    ):
+        refused = call(f"certificate {folder}/{words}")
+        assert refused.code == 2 and said in refused.err

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.paths import shared_data
 
 
 def chat(number: int, parts: bool) -> list[dict[str, Any]]:
@@ -72,3 +73,12 @@ def test_blank_texts_are_no_runs(call: Call, tmp_path: Path) -> None:
     path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
     facts, _ = imported(call, path)
     assert facts["trajectories"] == 2 and facts["dropped"] == {"no_trajectory": 3}
+
+
+def test_reported_tables(call: Call, tmp_path: Path) -> None:
+    folder = shared_data("reported")
+    root = ["--root", tmp_path / "root", "--json"]
+    found = call("corpus", "import", folder / "messages.jsonl", "--name", "chats", *root).json
+    assert (found["trajectories"], found["dropped"]) == (60, {})
+    found = call("corpus", "import", folder / "f13_blank.jsonl", "--name", "blank", *root).json
+    assert (found["trajectories"], found["dropped"]) == (1, {"no_trajectory": 2})
