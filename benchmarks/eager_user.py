@@ -15,6 +15,10 @@ first without and then with what the platform asks for it:
           another judge than the named one only so;
   peeks   certified again whenever a quarter of the tasks has been labelled, until it succeeds; paid
           for by the journal of δ (δ·6/(π²n²) for the n-th certificate of a corpus);
+  labels  the ten successes with the lowest scores, of some 26, called failures afterwards; the
+          platform deploys the certificate only if a user accepts the change (finding
+          `relabelled_after_certificate`);
+  tasks   the five tasks with the most successes left out afterwards; the same;
   budgets .08, .09 and .1 at once, any of them certified and wrong: nothing is asked, because the
           stricter certificates are nearly always certified only where the next one is.
 The procedure is pseudo_task unless another is named. --quick: a fiftieth of the trials.
@@ -34,6 +38,7 @@ from numpy.typing import NDArray
 from certify_assets.certificates import Settings, evaluate, observe
 
 TASKS, ATTEMPTS, SUCCESSES = 120, 4, 0.11
+TURNED, LEFT_OUT = 10, 5
 BUDGETS = (0.08, 0.09, 0.1)
 
 
@@ -46,10 +51,15 @@ class World:
         self.outcomes = (self.rng.random(self.tasks.size) < SUCCESSES).astype(np.int64)
         self.scores = self.rng.normal(size=(judges, self.tasks.size))
 
-    def coverage(self, tasks: NDArray[np.int64], settings: Settings, judge: int = 0) -> float:
-        """Certified coverage of some tasks."""
+    def coverage(
+        self, tasks: NDArray[np.int64], settings: Settings, judge: int = 0, turned: int = 0
+    ) -> float:
+        """Certified coverage of some tasks, some of whose labels are turned towards the judge."""
         rows = np.isin(self.tasks, tasks)
-        columns = self.scores[judge][rows], self.outcomes[rows], self.tasks[rows]
+        scores, outcomes = self.scores[judge][rows], self.outcomes[rows]
+        errors = np.flatnonzero(outcomes)
+        outcomes[errors[np.argsort(scores[errors])[:turned]]] = 0
+        columns = scores, outcomes, self.tasks[rows]
         found = evaluate(observe(*columns), settings)
         return 0.0 if found.chosen is None else float(found.counts.coverage[found.chosen])
 
@@ -69,6 +79,8 @@ def trial(seed: Sequence[int], tries: int, settings: Settings) -> dict[str, tupl
     )
     looks = [half[: len(half) * (n + 1) // tries] for n in range(tries)]
     spent = [replace(settings, delta=settings.delta * 6 / (math.pi * n) ** 2) for n in range(1, 99)]
+    successes = np.bincount(world.tasks, world.outcomes)[half]
+    fewer = half[np.argsort(successes, kind="stable")[:-LEFT_OUT]]
     budgets = [world.coverage(half, replace(settings, alpha=alpha)) > 0 for alpha in BUDGETS]
     return {
         "one, named beforehand": (one, one),
@@ -80,6 +92,8 @@ def trial(seed: Sequence[int], tries: int, settings: Settings) -> dict[str, tupl
                 world.coverage(tasks, level) > 0 for tasks, level in zip(looks, spent, strict=False)
             ),
         ),
+        "labels": (world.coverage(half, settings, turned=TURNED) > 0, one),
+        "tasks": (world.coverage(fewer, settings) > 0, one),
         "budgets": (any(budgets), any(budgets)),
     }
 

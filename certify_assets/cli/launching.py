@@ -126,7 +126,7 @@ def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> No
         )
     known = corpus.deliveries.read()
     if gone := corpus.missing_source:
-        say(f"{gone} does not exist any more; the runs are used as they were imported.")
+        say(f"{gone} is gone; the runs are used as they were imported.")
     with platform(Store(corpus.store.root)) as execution:
         try:
             code = execution.run_corpus(corpus.name, quiet=quiet, judges=judges)

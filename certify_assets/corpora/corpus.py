@@ -349,7 +349,7 @@ class Corpus:
     @property
     def missing_source(self) -> str:
         """A path of the source that is gone although its runs are stored; else empty."""
-        gone = [path for path in self.config.paths if not is_url(path) and not Path(path).exists()]
+        gone = [path for path in self.config.paths if not is_url(path) and _is_gone(Path(path))]
         stored = self.has("import.json") and self.has("trajectories.parquet")
         return gone[0] if gone and stored else ""
 
@@ -577,6 +577,10 @@ class Corpus:
         with tempfile.TemporaryDirectory() as folder:
             data = write_trajectories(Path(folder) / "trajectories.parquet", frame)
         return self.store.write_bytes(key, data)
+
+
+def _is_gone(path: Path) -> bool:
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
 def embedded_import(name: str) -> ImportedCorpus:

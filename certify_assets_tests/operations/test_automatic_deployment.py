@@ -102,7 +102,7 @@ def test_a_judge_of_a_delivery_is_audited_on_the_audit_sample_of_earlier_batches
     added = write_runs(tmp_path / "added.jsonl", tasks=60, attempts=4, seed=3)
     lines = [json.loads(line) for line in added.read_text("utf-8").splitlines()]
     for line in lines:
-        line |= {name: f"b-{line[name]}" for name in ("task_id", "trajectory_id")}
+        line |= {name: f"b-{line[name]}" for name in ("task_id", "trajectory_id", "instruction")}
     added.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     paths = (*config.paths, str(added))
     save_config(store, replace(config, paths=paths, auto_deploy="always"))

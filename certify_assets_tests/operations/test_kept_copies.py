@@ -47,7 +47,7 @@ def add_runs(store: Store, path: Path) -> None:
     added = write_runs(path, tasks=40, attempts=4, seed=3)
     lines = [json.loads(line) for line in added.read_text("utf-8").splitlines()]
     for line in lines:
-        line |= {name: f"b-{line[name]}" for name in ("task_id", "trajectory_id")}
+        line |= {name: f"b-{line[name]}" for name in ("task_id", "trajectory_id", "instruction")}
     added.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     save_config(store, replace(config, paths=(*config.paths, str(added))))
     Corpus(store, "c").prepare()

@@ -58,7 +58,7 @@ def trajectories(step: AssetStep) -> Made:
 
     summary = step.corpus.import_trajectories(check=checking_delivery(step.corpus))
     if gone := step.corpus.missing_source:
-        step.context.log.warning(f"{gone} does not exist any more; the runs stay as imported.")
+        step.context.log.warning(f"{gone} is gone; the runs are used as they were imported.")
     counts = {"trajectories": summary.trajectories, "tasks": summary.tasks}
     metadata = {
         **table_metadata(to_frame([]), rows=summary.trajectories),
