@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets import certificates as core
 from certify_assets.certificates import Certificate, CertificateSet, Sides
 from certify_assets.errors import InputError, MissingToolError
+from certify_assets.tables.cells import name_of
 from certify_assets.tables.settings import TableSettings
 
 if TYPE_CHECKING:
@@ -333,7 +334,7 @@ def certify(
     InputError
         If a value or a column cannot be used; of a table, everything that is wrong with it.
     """
-    from certify_assets.evaluation.score_reading import ScoreReading
+    from certify_assets.evaluation.score_reading import ScoreReading, checked_columns
 
     given = {
         "success": success,
@@ -343,7 +344,8 @@ def certify(
         "unlabelled": unlabelled,
         "ids": ids,
     }
-    reading = _Reading(columns or {}, TableSettings.of(given), score_scale, lower_is_better)
+    named = checked_columns((columns or {}).items())
+    reading = _Reading(named, TableSettings.of(given), score_scale, lower_is_better)
     read_as: tuple[str, ...] = ()
     read = ScoreReading()
     _refuse_other_order(scores, outcomes, tasks)
@@ -366,8 +368,8 @@ def certify(
             "there are scores without outcomes or tasks; give all three, or a DataFrame that has "
             "them."
         )
-    elif named := [*reading.settings.provenance(), *(["columns"] if columns else [])]:
-        raise InputError(f"{named[0]} is for a table, and arrays were given. Leave it out.")
+    elif unread := [*reading.settings.provenance(), *(["columns"] if columns else [])]:
+        raise InputError(f"{unread[0]} is for a table, and arrays were given. Leave it out.")
     elif score_scale is not None:
         raise InputError(
             "score_scale is of the column of a table, and scores were given as an array; leave it "
@@ -448,7 +450,9 @@ def _one_type(column: Any) -> Any:
     if column.dtype != object or not any(isinstance(value, str) for value in column):
         return column
     return column.map(
-        lambda value: str(value) if isinstance(value, int | float | np.generic) else value,
+        lambda value: (
+            name_of(value) or str(value) if isinstance(value, int | float | np.generic) else value
+        ),
         na_action="ignore",
     )
 

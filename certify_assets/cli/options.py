@@ -331,7 +331,8 @@ def _with_command(problems: TableError) -> InputError:
             settings = {**value.provenance(), **settings}
         else:
             words += _given(param, value)
-    words += ["--columns", written_columns(columns)] if columns else []
+    named = written_columns(columns)
+    words += ["--columns", named] if named else []
     words += [word for pair in settings.items() for word in ("--set", "=".join(pair))]
     return InputError(f"{problems}\n  try: {shlex.join(words)}")
 

@@ -44,13 +44,17 @@ _NEXT = re.compile(rf",(?=(?:{'|'.join(_FIELDS)})=)")
 
 def parse_columns(text: str) -> dict[str, str]:
     """Read names of columns by their fields, written as task=NAME,score=NAME."""
+    return checked_columns(part.partition("=")[::2] for part in (_NEXT.split(text) if text else ()))
+
+
+def checked_columns(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return names of columns by their fields, each given once; InputError says which there are."""
     named: dict[str, str] = {}
-    for part in _NEXT.split(text) if text else ():
-        name, _, column = part.partition("=")
+    for name, column in pairs:
         if name not in _FIELDS or not column or name in named:
             raise InputError(
-                f"columns has {part!r}. Write {'=…, '.join(_FIELDS)}=… with each column once, "
-                "separated by commas."
+                f"columns has {f'{name}={column}'!r}. Give each of {', '.join(_FIELDS)} once, as "
+                "FIELD=NAME separated by commas."
             )
         named[name] = column
     return named

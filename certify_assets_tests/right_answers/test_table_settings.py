@@ -209,8 +209,11 @@ def test_a_column_that_is_named_and_missing_is_refused(call: Call, tmp_path: Pat
     for kind in ("task", "score", "outcome", "id", "agent", "split"):
         refused = call("certificate", tmp_path / "a.csv", "--columns", f"{kind}=nowhere")
         assert refused.code == 2 and f"--columns {kind}=NAME" in refused.err
+        assert "--columns ''" not in refused.err
     refused = call("certificate", tmp_path / "a.csv", "--columns", "judge=score")
-    assert refused.code == 2 and "task=…, score=…" in refused.err
+    with pytest.raises(InputError, match="Give each of task"):
+        certify(PLAIN, columns={"judge": "score"})
+    assert refused.code == 2 and "Give each of task, score, " in refused.err
 
 
 def test_a_name_of_a_column_may_hold_commas(call: Call, tmp_path: Path) -> None:
