@@ -34,6 +34,7 @@ from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
+    from certify_assets.cli.gate import State
     from certify_assets.evaluation.audit import AuditedCell, CorpusOverview, JudgeOverview
     from certify_assets.evaluation.ledger import LedgerStatus
 
@@ -65,30 +66,31 @@ def run(
 
     What is finished is kept: after a failure, call it again. Exit 3 where nothing is certified, no
     judge decides the share of --min-coverage, or a check stopped the pipeline; 1 where a step
-    failed. With --judge, those judges alone open the gate of --min-coverage.
+    failed. With --judge, those judges alone decide the exit code, and no answer of one that can be
+    read is exit 3.
     """
     found = _run(corpus.store, [corpus.name], judges, as_json=as_json, shown=judges)
     result = _gate_result(found[0], judges, min_coverage)
     report(result)
     for case in result.failed:
-        if case.name == MIN_COVERAGE:
-            complain(case.message)
+        if case.name == MIN_COVERAGE or case.name in judges:
+            complain(case.message if case.name == MIN_COVERAGE else f"{case.name}: {case.message}")
     ctx.exit(NOTHING if result.failed else 0)
 
 
 def _gate_result(
     corpus: CorpusOverview, judges: tuple[str, ...], minimum: float | None
 ) -> CiResult:
-    opened = _certifies([corpus])
+    asked = [judge for judge in corpus["judges"] if not judges or judge["judge"] in judges]
+    opened = any(map(_certified, asked))
     cases = [
         Case(
             judge["judge"],
-            "passed" if _certified(judge) else "skipped" if opened else "failed",
+            _state(judge, opened=opened, named=judge["judge"] in judges),
             " ".join([judge["summary"], *judge["why_nothing"]]),
         )
-        for judge in corpus["judges"]
+        for judge in asked
     ]
-    asked = [judge for judge in corpus["judges"] if not judges or judge["judge"] in judges]
     best = max(asked, key=lambda judge: judge["decided"], default=None)
     cases += (
         coverage_case(0.0, minimum)
@@ -103,6 +105,14 @@ def _gate_result(
     warnings += [f"{name} is not shown: {reason}" for name, reason in corpus["stale"].items()]
     sentence = "Nothing is certified." if best is None else f"{best['judge']}: {best['summary']}"
     return CiResult(corpus["corpus"], sentence, tuple(cases), warnings=tuple(warnings))
+
+
+def _state(judge: JudgeOverview, *, opened: bool, named: bool) -> State:
+    """Return what a judge is to the gate; one that was named has to be readable."""
+    if _certified(judge):
+        return "passed"
+    unreadable = judge["unread"] in judge["why_nothing"]
+    return "failed" if not opened or (named and unreadable) else "skipped"
 
 
 def _certified(judge: JudgeOverview) -> bool:
@@ -202,6 +212,8 @@ def _show(store: Store, corpora: Sequence[CorpusOverview], seconds: float) -> No
                     f"{judge['pseudo_labels']}."
                 )
             show_line(f"{corpus['corpus']}, {judge['judge']}: {judge['summary']}")
+            if judge["unread"] and judge["unread"] not in judge["why_nothing"]:
+                show_line(f"{corpus['corpus']}, {judge['judge']}: {judge['unread']}")
             for sentence in judge["why_nothing"]:
                 show_line(f"{corpus['corpus']}, {judge['judge']}: {sentence}")
             for finding in judge["findings"]:

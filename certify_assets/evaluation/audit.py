@@ -203,6 +203,8 @@ class JudgeOverview(TypedDict):
     certified_on: str
     pseudo_labels: str | None
     why_nothing: list[str]
+    # how many answers of its server could not be read; empty where all could
+    unread: str
     # relabelled_after_certificate, and agent_shift once asset or page is made: agents that, left
     # out, are above the budget
     findings: list[dict[str, str]]
@@ -269,6 +271,7 @@ def judge_overview(judge: JudgedCorpus) -> JudgeOverview:
         "certified_on": str(provenance["split"]),
         "pseudo_labels": provenance.get("pseudo_labels"),
         "why_nothing": why_nothing(judge),
+        "unread": judge.unread,
         "findings": [dict(item) for item in (*stated, *shifts)],
         "page": judge.store.locate(judge.key("page.html")),
     }

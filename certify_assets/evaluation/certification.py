@@ -319,6 +319,8 @@ def why_nothing(judge: JudgedCorpus) -> list[str]:
     from certify_assets.certificates import diagnose, settings_of
 
     cal, _, _ = judge.calibration
+    if judge.unread and cal["score"].isna().all():
+        return [judge.unread]
     deciding = deciding_certificates(judge)
     pool, tasks = _pool(judge, deciding), judge.corpus.profile.tasks
 

@@ -92,6 +92,7 @@ class Bill(TypedDict):
     models: list[str]
     fingerprints: list[str]
     journal_sha256: str
+    first_unparsed: str
     cut_texts: int
     # null where nothing can be divided
     parse_rate: float | None

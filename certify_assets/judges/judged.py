@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import render_frame
-from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
+from certify_assets.errors import InputError, IntegrityError, StaleCertificateError, quoted
 from certify_assets.judges.base import score_table
 from certify_assets.judges.reading import USUAL, JudgeInput
 from certify_assets.judges.record import JudgeRecord, files_sha256, stored_folder
@@ -551,6 +551,20 @@ class JudgedCorpus:
         """Counts, tokens, seconds and cost of the stored scores of a server; None for others."""
         bill: Bill | None = self.read("scores.json").get("bill")
         return bill
+
+    @property
+    def unread(self) -> str:
+        """Say how many answers of its server could not be read; empty where all could."""
+        bill = self.bill
+        if bill is None or not bill["unparsed_answers"]:
+            return ""
+        read = bill["answers"] - bill["unparsed_answers"]
+        said = f"{read} of {bill['answers']} answers could be read"
+        if read:
+            return f"{said} (parse rate {100 * read / bill['answers']:.1f} %)."
+        mode = self.stored_artifact.detail("settings").get("asking", {}).get("mode")
+        advice = "." if mode == "cot" else "; see asking: cot."
+        return f"{said}, the first: {quoted(bill['first_unparsed'])}{advice}"
 
     def read(self, name: str) -> Any:
         """Return a document of the judge on this corpus; an empty one where none is stored."""

@@ -121,6 +121,8 @@ def render_page(
         about=(
             f"{_rows(source)}, {percent(main.success_rate)} successful, task ICC "
             f"{rate(main.icc, 2)}"
+            if main.trajectories
+            else "No run has a score."
         ),
         banner=banner(source, reasons),
         procedure_words=procedure_words,

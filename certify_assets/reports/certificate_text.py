@@ -88,7 +88,7 @@ _CONTROLS: dict[str, str] = {
 _TOO_FEW = "there are too few tasks to show that the judge is good enough"
 _STOPPED: dict[str, str] = {
     "tasks": _TOO_FEW,
-    "no_scores": _TOO_FEW,
+    "no_scores": "no run has a score",
     "base_rate": "there is next to nothing that this side could decide",
     "judge": "the judge does not rank runs well enough",
     "guard": "there are too few tasks to rule out that some fool the judge throughout",

@@ -43,6 +43,7 @@ def write_page(judge: JudgedCorpus) -> str:
             **hashes,
             "training": str(judge.family.describe(adapter)),
             **reading_facts(judge, adapter),
+            **({"answers": judge.unread} if judge.unread else {}),
         },
         profile=CorpusProfile.from_dict(judge.store.read_json(judge.corpus.key("profile.json"))),
         controls={name: value for name, value in controls.items() if name.endswith("_auroc")},

@@ -65,12 +65,14 @@ def reproducible(judge: JudgedCorpus) -> dg.AssetCheckResult:
 
 
 def certified(judge: JudgedCorpus) -> dg.AssetCheckResult:
-    """Ask whether a side is certified."""
+    """Say what is certified; that nothing is, is a result, that no answer can be read is not."""
     sides = certification.deciding_sides(certification.load_certificates(judge))
+    reasons = certification.why_nothing(judge)
     return dg.AssetCheckResult(
-        passed=bool(sides.certified),
+        passed=judge.unread not in reasons,
         severity=_WARN,
-        description=" ".join([sides.sentence, *certification.why_nothing(judge)]),
+        description=" ".join([sides.sentence, *reasons]),
+        metadata={"certified": bool(sides.certified), "decided": sides.decided},
     )
 
 

@@ -40,6 +40,9 @@ from certify_assets.judges.record import JudgeRecord
 from certify_assets.storage.backend import whole_lines
 from certify_assets.storage.store import Store
 
+#: characters that are kept of an answer without a verdict
+_SHOWN = 80
+
 
 @dataclass(frozen=True, slots=True)
 class EndpointReport:
@@ -70,6 +73,8 @@ class EndpointReport:
     models: tuple[str, ...]
     fingerprints: tuple[str, ...]
     journal_sha256: str
+    # of the first answer without a verdict, its beginning
+    first_unparsed: str = ""
     cut_texts: int = 0
 
     @property
@@ -100,6 +105,7 @@ class EndpointReport:
             unscored=dict(sorted(unscored.items())),
             currency=reports[-1].currency,
             journal_sha256=reports[-1].journal_sha256,
+            first_unparsed=next((one.first_unparsed for one in reports if one.first_unparsed), ""),
             models=_one_model(name for report in reports for name in report.models),
             fingerprints=_names(name for report in reports for name in report.fingerprints),
             **{name: sum(getattr(report, name) for report in reports) for name in figures},
@@ -235,12 +241,13 @@ class EndpointJudge:
         prompt_tokens = sum(reply.tokens[0] for reply in replies)
         completion_tokens = sum(reply.tokens[1] for reply in replies)
         unscored = Counter(reason for reason in reasons if reason)
+        unparsed = [reply for reply in replies if _unparsed(asking, reply)]
         report = EndpointReport(
             decisions=len(reasons),
             scored=len(reasons) - sum(unscored.values()),
             unscored=dict(sorted(unscored.items())),
             answers=len(replies),
-            unparsed_answers=sum(_unparsed(asking, reply) for reply in replies),
+            unparsed_answers=len(unparsed),
             same_votes=sum(map(_same_votes, by_row)) if asking.mode == "vote" else 0,
             requests=answers.requests,
             retries=answers.retries,
@@ -257,6 +264,7 @@ class EndpointJudge:
             models=_one_model(reply.model for reply in replies),
             fingerprints=_names(reply.fingerprint for reply in replies),
             journal_sha256=answers.head,
+            first_unparsed=unparsed[0].text[:_SHOWN] if unparsed else "",
             cut_texts=len(answers.cut),
         )
         scores = Scores(logs[:, 0].copy(), logs[:, 1].copy())
