@@ -147,7 +147,7 @@ set_option = click.option(
     multiple=True,
     metavar="NAME=VALUE",
     callback=_read_settings,
-    help="How SCORES are read: success=, failure= and no_label= (outcomes, separated by commas), "
+    help="How tables are read: success=, failure= and no_label= (outcomes, separated by commas), "
     "threshold= (a success from there on), unlabelled=drop, ids=fold. May be repeated.",
 )
 

@@ -352,15 +352,6 @@ def test_a_yes_under_any_other_name_is_a_success(name: str, tmp_path: Path) -> N
     assert table.outcomes is not None and table.outcomes.tolist() == OUTCOMES
 
 
-@pytest.mark.parametrize("other", ["c ", "\u00a0c", "caf\u00e9"])
-def test_one_task_is_not_counted_as_two(other: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    tasks = [*TASKS[:3], "cafe\u0301" if "caf" in other else "c", other, "d"]
-    PLAIN.assign(task_id=tasks).to_csv(path, index=False)
-    with pytest.raises(TableError, match=r"row 5 .* in row 4 .*Write the same name in both"):
-        read_score_table(path)
-
-
 def test_a_line_that_names_the_separator_is_no_header(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     for separator in ",;\t|":

@@ -105,16 +105,17 @@ def test_folded_spellings_give_the_certificate_of_one(call: Call, tmp_path: Path
 
 
 @pytest.mark.parametrize("other", ["{}.0", "{} "])
+@pytest.mark.parametrize("option", ["--pool", "--procedure betting --pilot"])
 def test_a_pool_in_another_spelling_shares_its_tasks(
-    other: str, call: Call, tmp_path: Path
+    option: str, other: str, call: Call, tmp_path: Path
 ) -> None:
     frame = score_rows(tasks=60, attempts=4, seed=3)
     names = [place // 4 for place in range(len(frame))]
     frame.assign(task_id=names).to_csv(tmp_path / "a.csv", index=False)
     pool = frame.assign(task_id=[other.format(name + 40) for name in names])
     pool.to_csv(tmp_path / "pool.csv", index=False)
-    refused = call("certificate", tmp_path / "a.csv", "--pool", tmp_path / "pool.csv")
-    assert refused.code == 2 and "The pool shares 20 task(s)" in refused.err
+    refused = call(f"certificate {tmp_path}/a.csv {option} {tmp_path}/pool.csv")
+    assert refused.code == 2 and "shares 20 task(s)" in refused.err
     assert f"{other.format(40)!r} (there '40')" in refused.err
 
 
