@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from published import DATA, PUBLISHED, labelled_runs
@@ -68,7 +69,9 @@ def prepared(
     else:
         name = "few_attempts" if quick else f"{name}_runs"
         if longest is not None:
-            frame["steps"] = [shortened(steps, longest) for steps in frame["steps"]]
+            whole = frame["steps"].map(list)
+            frame["steps"] = whole.map(partial(shortened, longest=longest))
+            print(f"{name}: {(whole != frame['steps']).sum()} runs have a longer text")
         path = store.local_path(f"{name}.parquet")
         path.parent.mkdir(parents=True, exist_ok=True)
         frame[(frame["attempt"] < 2) | (not quick)].to_parquet(path, index=False)
