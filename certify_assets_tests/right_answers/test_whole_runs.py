@@ -61,7 +61,7 @@ TASK = (
     "Write a small server that answers on port 5000 and returns the state of the chain as JSON, "
     "with an error key where something fails. Install what it needs."
 )
-TYPED = f"{PROMPT}mini -m maker/model -t '{TASK}\n> Take care.' -y"
+TYPED = f"{PROMPT}mini -m maker/model -t '{TASK}\n>\n> Take care.' -y"
 SPOKEN = f"""System:
 You are a helpful assistant.
 

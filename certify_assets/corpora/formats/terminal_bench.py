@@ -46,6 +46,7 @@ _PROMPT = re.compile(
     r"(?:ba)?sh-\d[\d.]{0,8})[#$][ \t]*(.*)$",
     re.MULTILINE,
 )
+_BEGINNING = re.compile(rf"> |>$|{_PROMPT.pattern}")
 _FURTHER_LINES = re.compile(r"(?:\n>[^\n]*)+")
 _WAITING = re.compile(r"; tmux wait -S \w+")
 _HOUSEKEEPING = re.compile(r"(?:clear|exit|asciinema rec\b.*)?$")
@@ -307,7 +308,7 @@ def unwrapped(screen: str, columns: int = _COLUMNS) -> str:
     lines: list[str] = []
     room: int | None = None
     for line in screen.split("\n"):
-        if room is None or not line.strip() or line.startswith("> ") or _PROMPT.match(line):
+        if room is None or not line.strip() or _BEGINNING.match(line):
             lines.append(line)
         else:
             # a space at the end of a line is not on the screen
@@ -331,7 +332,7 @@ def _width(line: str) -> int:
 def steps_of_terminal(text: str, instruction: str = "") -> tuple[Step, ...]:
     """Turn the text of a terminal into steps: what was typed at a prompt, or an agent's turns.
 
-    A command that holds the whole `instruction` is the harness's, which starts the agent.
+    A first command that holds the `instruction` is the harness's, which starts the agent.
     """
     commands = [
         (command, output)
@@ -341,14 +342,12 @@ def steps_of_terminal(text: str, instruction: str = "") -> tuple[Step, ...]:
     own = [pair for pair in commands if not _SETUP.match(pair[0])]
     if not any(output for _, output in own):
         own = [pair for pair in commands if pair[1]]
-    task = _letters(instruction)
-    return tuple(
-        step
-        for command, output in own
-        for step in _steps_of_command(
-            "" if len(task) >= _LEAST_LETTERS and task in _letters(command) else command, output
-        )
-    )
+    # what is typed before the shell is ready is shown in another order, from the second line on
+    task = _letters(instruction.strip().partition("\n")[0])
+    first = next((place for place, (command, _) in enumerate(own) if command), None)
+    if first is not None and len(task) >= _LEAST_LETTERS and task in _letters(own[first][0]):
+        own[first] = ("", own[first][1])
+    return tuple(step for command, output in own for step in _steps_of_command(command, output))
 
 
 def _letters(text: str) -> str:
