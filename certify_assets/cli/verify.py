@@ -203,10 +203,10 @@ def verify_documents(
 
     table = labelled(table)
     data = (table.scores, table.labels, table.tasks)
-    others: dict[str, Any] = {"pilot": pilot, "pool": pool}
-    run: dict[str, Any] = {"agents": table.agents, "named": table.named}
     for place, document in enumerate(counted("verifying", documents), 1):
-        found = verify_certificate(document, *data, **run, **others)
+        found = verify_certificate(
+            document, *data, agents=table.agents, named=table.named, pilot=pilot, pool=pool
+        )
         done(1)
         if found is not None:
             one = len(documents) == 1
@@ -215,6 +215,6 @@ def verify_documents(
         return None
     try:
         items = [Certificate.from_dict(item) for item in given.certificates]
-        return verify_set(given.certificate_set(items), *data, **others)
+        return verify_set(given.certificate_set(items), *data, pilot=pilot, pool=pool)
     except ForgedCertificateError as error:
         return str(error)
