@@ -179,7 +179,7 @@ def certificate(
     if as_json:
         emit_json(document)
     else:
-        _show(found, verbose=verbose)
+        show_certificates(found, verbose=verbose)
         if out is not None:
             certified = any(item.certified for item in found.certificates)
             command = f"decide {out} NEW_SCORES" if certified else f"plan {scores}"
@@ -295,7 +295,8 @@ def _unread(
     return found
 
 
-def _show(found: CertificateSet, *, verbose: bool) -> None:
+def show_certificates(found: CertificateSet, *, verbose: bool = False) -> None:
+    """Print certificates of one table in words: shares, figures, promise and findings."""
     certificates = list(found.certificates)
     if len(certificates) > _SIDE_BY_SIDE:
         _show_procedures(certificates)

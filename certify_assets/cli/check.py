@@ -371,7 +371,7 @@ def report(
     whole = read_scores(scores, reading)
     documents = [item.to_dict() for item in certificates]
     table = labelled(whole.choose_split(*certified_splits(documents)))
-    unlabelled = pool_of(pool, certificate, documents, reading)
+    unlabelled = pool_of(pool, certificate, given, reading)
     others = None if pilot is None else read_pilot(pilot, reading)
     # a page takes as long as some certificates
     with steps("report", len(documents) + _PAGE_STEPS) as advance:

@@ -37,6 +37,10 @@ class CertificateFile(NamedTuple):
     certificates: list[Any]
     #: what a document says next to its certificates
     outline: dict[str, Any]
+    #: of a document of the platform: the pool by which its certificates are recomputed
+    pool: Any = None
+    #: whether it is a document of several
+    several: bool = False
 
     def certificate_set(self, certificates: list[Certificate]) -> CertificateSet:
         """Return its certificates as one set, once they are checked; its outline must be theirs."""
@@ -66,13 +70,14 @@ def read_certificate_file(path: Path) -> CertificateFile:
     if not isinstance(document, dict) or "certificates" not in document:
         return CertificateFile([document], {})
     outline = {name: value for name, value in document.items() if name != "certificates"}
+    pool = outline.pop("pool", None)
     inner = document["certificates"]
     if not set(outline) <= set(OUTLINE) or not isinstance(inner, list) or not inner:
         raise ForgedCertificateError(
             f"{path} is not a list of certificates as the command writes it; give the file as it "
             "was written."
         )
-    return CertificateFile(inner, outline)
+    return CertificateFile(inner, outline, pool, several=True)
 
 
 def _is_json(path: Path) -> bool:

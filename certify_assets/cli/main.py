@@ -30,6 +30,7 @@ _SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "Certify what share of trajectories a judge may decide alone.",
         ),
         "verify": ("verify:verify", "Recompute a certificate and compare every byte."),
+        "show": ("show:show", "Show a certificate in words, with its hashes."),
         "audit": ("check:audit", "Audit a certified threshold on other labelled tasks."),
         "decide": ("check:decide", "Decide new trajectories: reject, release or human review."),
         "batch": ("batch:batch", "Certify one finite batch by labels drawn from it."),

@@ -111,7 +111,7 @@ pool_option = click.option(
     type=PATH,
     help=(
         "The pool that a pseudo_task certificate was issued with; it cannot be recomputed without. "
-        "By default the one that is stored next to certificates of the platform."
+        "By default the one in the document of the platform."
     ),
 )
 
@@ -354,15 +354,22 @@ def read_pilot(path: Path, reading: ReadingOptions) -> Table:
     return chosen.scores, chosen.labels, chosen.tasks
 
 
+def stored_pool(data: bytes, where: str) -> Unlabelled | None:
+    """Return scores and tasks of a pool as the platform stores it."""
+    from certify_assets.evaluation.pool import StoredPool
+
+    pool = StoredPool.from_json(data, where).pool
+    return None if pool is None else (pool.scores, np.array(pool.labels, dtype=object)[pool.tasks])
+
+
 def read_pool(
     path: Path, reading: ReadingOptions, *, certified: Sequence[str] = ("cal",)
 ) -> Unlabelled:
     """Read scores and tasks of a pool, whose outcomes are not read: its rows of other splits."""
     from certify_assets.evaluation.pool import StoredPool
 
-    stored = StoredPool.from_file(path)
-    if stored is not None and (pool := stored.pool) is not None:
-        return pool.scores, np.array(pool.labels, dtype=object)[pool.tasks]
+    if StoredPool.is_file(path) and (found := stored_pool(path.read_bytes(), str(path))):
+        return found
     table = read_scores(path, reading, outcomes=False)
     if table.splits is not None:
         others = ~np.logical_or.reduce([table.splits == name for name in certified]).astype(bool)

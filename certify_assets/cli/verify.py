@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -29,16 +28,16 @@ from certify_assets.cli.options import (
     read_pilot,
     read_pool,
     read_scores,
+    stored_pool,
 )
 from certify_assets.cli.output import NOTHING, complain, emit_json, json_option, show_line
 from certify_assets.errors import ForgedCertificateError, InputError
+from certify_assets.files import canonical_json
 from certify_assets.work import counted
 
 if TYPE_CHECKING:
     from certify_assets.cli.options import Table, Unlabelled
     from certify_assets.evaluation.score_table import ScoreTable
-
-_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @click.command()
@@ -87,7 +86,7 @@ def verify(
     if (whole := _read_as_issued(scores, asked, reading)) is not None:
         table = whole.choose_split(*certified)
         others = None if pilot is None else read_pilot(pilot, reading)
-        unlabelled = pool_of(pool, certificate, documents, reading)
+        unlabelled = pool_of(pool, certificate, given, reading)
         difference = verify_documents(given, documents, table, others, unlabelled)
     for sentence in unread:
         complain(sentence)
@@ -164,27 +163,22 @@ def _unread(documents: list[Any], given: dict[str, Path | None]) -> list[str]:
 def pool_of(
     given: Path | None,
     certificate: Path,
-    documents: list[Any],
+    document: CertificateFile,
     reading: ReadingOptions,
 ) -> Unlabelled | None:
-    """Read the pool that is given, else the one that is stored next to the certificates."""
-    path = given or _stored_pool(certificate, documents)
-    return None if path is None else read_pool(path, reading, certified=certified_splits(documents))
+    """Read the pool that is given, else the one in the document or in pool.json next to it."""
+    if given is not None:
+        return read_pool(given, reading, certified=certified_splits(document.certificates))
+    if document.pool is not None:
+        return stored_pool(canonical_json(document.pool), f"the pool in {certificate}")
+    beside = certificate.with_name("pool.json")
+    named = any(_names_pool(item) for item in document.certificates)
+    return stored_pool(beside.read_bytes(), str(beside)) if named and beside.is_file() else None
 
 
-def _stored_pool(certificate: Path, documents: list[Any]) -> Path | None:
-    """Return the file of the pool that certificates of the platform name, next to theirs."""
-    for document in documents:
-        inputs = document.get("inputs") if isinstance(document, dict) else None
-        pool = inputs.get("pool") if isinstance(inputs, dict) else None
-        named = str(pool.get("sha256")) if isinstance(pool, dict) else ""
-        for path in (
-            certificate.parent / "pools" / f"{named}.json",
-            certificate.parent / "pool.json",
-        ):
-            if _HASH.fullmatch(named) and path.is_file():
-                return path
-    return None
+def _names_pool(document: Any) -> bool:
+    inputs = document.get("inputs") if isinstance(document, dict) else None
+    return isinstance(inputs, dict) and "pool" in inputs
 
 
 def verify_documents(

@@ -24,9 +24,11 @@ from certify_assets.errors import (
 )
 from certify_assets.evaluation.ledger import register
 from certify_assets.evaluation.pool import (
+    document_of,
     gather_pool,
     load_pool,
     pool_difference,
+    require_document,
     store_pool,
     takes_pool,
 )
@@ -82,7 +84,7 @@ def certify_judge(
         provenance["accepted_shared_tasks"] = shared
     provenance |= judge.family.provenance(adapter) | relabelling_finding(judge)
     scores, outcomes, tasks = columns(cal)
-    pool, of_pool = None, dict[str, str]()
+    gathered, pool, of_pool = None, None, dict[str, str]()
     if any(map(takes_pool, procedures)):
         # stored before δ is claimed: a killed call goes on with the same pool
         gathered = gather_pool(judge, run_id=run_id)
@@ -109,9 +111,7 @@ def certify_judge(
         for side in SIDES
         for procedure in procedures
     ]
-    judge.store.write_json(
-        judge.key("certificates.json"), {"certificates": [item.to_dict() for item in certificates]}
-    )
+    judge.store.write_json(judge.key("certificates.json"), document_of(certificates, gathered))
     return certificates
 
 
@@ -142,7 +142,9 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
                 f"{stale.removesuffix('_sha256')} than the stored one; materialize "
                 f"judges/{judge}/certificate again."
             )
-    pool = _pool(judge, certificates)
+    stored = load_pool(judge, certificates)
+    require_document(document, certificates, stored)
+    pool = None if stored is None else stored.pool
     delta = _claimed_delta(judge, _test_sha256(judge, cal, paid_candidates(judge, adapter), pool))
     for certificate in certificates:
         if certificate.delta != delta:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,6 +132,10 @@ class StoredPool:
 
     def to_json(self) -> bytes:
         """Return the document as it is stored."""
+        return canonical_json(self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document as JSON values."""
         parts = [
             {
                 **{name: value for name, value in vars(part).items() if name != "scores"},
@@ -140,7 +144,7 @@ class StoredPool:
             for part in self.parts
         ]
         about = {"corpus": self.corpus, "judge": self.judge, "adapter_sha256": self.adapter_sha256}
-        return canonical_json({"schema": self.SCHEMA, **about, "parts": parts})
+        return {"schema": self.SCHEMA, **about, "parts": parts}
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> StoredPool:
@@ -162,11 +166,9 @@ class StoredPool:
         return found
 
     @classmethod
-    def from_file(cls, path: Path) -> StoredPool | None:
-        """Read a file of a pool; None for any other, such as a score table."""
-        if path.suffix != ".json" or cls.SCHEMA.encode() not in path.read_bytes():
-            return None
-        return cls.from_json(path.read_bytes(), str(path))
+    def is_file(cls, path: Path) -> bool:
+        """Whether a file is a stored pool, and no score table."""
+        return path.suffix == ".json" and cls.SCHEMA.encode() in path.read_bytes()
 
 
 def takes_pool(procedure: str) -> bool:
@@ -198,6 +200,24 @@ def pool_part(name: str, tasks: Sequence[str], scores: NDArray[np.float64], by: 
         score = None if np.isnan(scores[row]) else float(scores[row])
         found.setdefault(str(tasks[row]), []).append(score)
     return PoolPart(name, by, {task: tuple(of) for task, of in found.items()})
+
+
+def document_of(certificates: Sequence[Certificate], pool: StoredPool | None) -> dict[str, Any]:
+    """Return the document of certificates, with the pool by which they are recomputed."""
+    document = {"certificates": [item.to_dict() for item in certificates]}
+    named = pool is not None and any("pool" in item.inputs for item in certificates)
+    return {**document, "pool": pool.to_dict()} if pool is not None and named else document
+
+
+def require_document(
+    document: Mapping[str, Any], certificates: Sequence[Certificate], pool: StoredPool | None
+) -> None:
+    """Refuse a stored document whose pool is not the stored one."""
+    if document.get("pool") != document_of(certificates, pool).get("pool"):
+        raise ForgedCertificateError(
+            "The document of the certificates holds another pool than the stored one; certify "
+            "again."
+        )
 
 
 def store_pool(judge: JudgedCorpus, stored: StoredPool) -> Pool | None:

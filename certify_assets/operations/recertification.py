@@ -17,7 +17,14 @@ import numpy as np
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, GateClosedError, InputError
 from certify_assets.evaluation.certification import paid_candidates, require_paid
-from certify_assets.evaluation.pool import JUDGE, StoredPool, gather_pool, pool_part, takes_pool
+from certify_assets.evaluation.pool import (
+    JUDGE,
+    StoredPool,
+    document_of,
+    gather_pool,
+    pool_part,
+    takes_pool,
+)
 from certify_assets.evaluation.relabelling import relabelling_finding
 from certify_assets.evaluation.spending import (
     Claim,
@@ -246,7 +253,7 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
         plan, claimed, _provenance(corpus.name, plan, claimed, spending, source), pool
     )
     key = recertification_key(corpus.name, claimed.number, CERTIFICATES)
-    store.write_json(key, {"certificates": [item.to_dict() for item in certificates]})
+    store.write_json(key, document_of(certificates, pool))
     sides = tuple(_side(item, plan) for item in certificates)
     of_split = plan.table.groupby("provenance")["task_id"].nunique()
     record = RecertificationRecord(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import ForgedCertificateError, IntegrityError, StaleCertificateError
 from certify_assets.evaluation.certification import recomputed_difference
-from certify_assets.evaluation.pool import named_pool, read_pool
+from certify_assets.evaluation.pool import StoredPool, named_pool, read_pool, require_document
 from certify_assets.evaluation.spending import read_spending
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
@@ -18,7 +18,6 @@ from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
-    from certify_assets.certificates.pool import Pool
 
 SCHEMA: Final = "certify_assets/recertification/1"
 DOCUMENT: Final = "recertification.json"
@@ -158,12 +157,12 @@ def load_recertification(corpus: Corpus, number: int) -> RecertificationRecord:
     return record
 
 
-def _pool(corpus: Corpus, number: int, certificates: Sequence[Certificate]) -> Pool | None:
+def _pool(corpus: Corpus, number: int, certificates: Sequence[Certificate]) -> StoredPool | None:
     """Return the pool that the certificates of a recertification name, as it was stored then."""
     named = named_pool(certificates, f"recertification {number} of {corpus}")
     if named is None:
         return None
-    return read_pool(corpus.store, recertification_key(corpus.name, number, POOL), named).pool
+    return read_pool(corpus.store, recertification_key(corpus.name, number, POOL), named)
 
 
 @remembered
@@ -181,7 +180,9 @@ def recertification_certificates(corpus: Corpus, number: int) -> list[Certificat
             f"the certificates of recertification {number} of {corpus} are not those that its "
             "document names."
         )
-    pool = _pool(corpus, number, certificates)
+    of_pool = _pool(corpus, number, certificates)
+    require_document(stored, certificates, of_pool)
+    pool = None if of_pool is None else of_pool.pool
     for item in certificates:
         stale = next(
             (name for name, value in hashes.items() if item.provenance.get(name) != value), None
