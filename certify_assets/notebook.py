@@ -360,6 +360,7 @@ def certify(
         read_as, read = table.read_as, table.reading
         keywords = {
             "agents": table.agents,
+            "alone": table.alone,
             "named": table.tells_rows(lambda: {name: frame[name] for name in _names(frame)}),
             **keywords,
         }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -22,6 +24,8 @@ from certify_assets.certificates.evaluation import (
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.pool import GIVEN, Pool
+from certify_assets.errors import quoted
+from certify_assets.files import shortest
 from certify_assets.names import spelled
 
 #: below this many tasks neither the paper's simulation nor ours covers the bootstrap
@@ -35,14 +39,33 @@ _FEWEST_REVERSED = 10
 _LARGE_RATIO = 5.0
 
 
-#: finding that the provenance of a certificate states, since no table can show it
-RELABELLED = "relabelled_after_certificate"
+#: fewest rows in which ids or copies say something
+_FEWEST_ROWS = 20
+#: attempts that ids of one task number, and copies of a task
+_MOST_ATTEMPTS, _MOST_COPIES = 64, 8
+_ATTEMPT = re.compile(
+    r"(.+?)[/#:_.\- ]+(?:attempt|run|trial|try|rep|repeat|epoch|seed)?-?(\d{1,3})"
+)
+#: attempts are numbered from 0 or 1, in at least so many tasks and this share of them
+_MOST_FIRST, _FEWEST_STEMS, _MOST_STEMS = 2, 10, 0.8
+#: scores that tasks share say something from this many decimals on
+_DIGITS = 4
+#: scores of fewer values are verdicts or ratings, which have no log-odds
+_FEWEST_VALUES = 10
+_PAIR = 2
+#: share of rows that repeat whole tasks
+_COPIED = 0.05
+#: … where each is of one row
+_ALL_COPIED = 0.9
+#: findings that the provenance of a certificate states, since no table can show them
+RELABELLED, SHARED_TASKS = "relabelled_after_certificate", "accepted_shared_tasks"
 
 
 def stated_findings(provenance: Mapping[str, str] | None) -> list[dict[str, str]]:
     """Return the findings that the provenance of a certificate states."""
-    said = (provenance or {}).get(RELABELLED)
-    return [{"code": RELABELLED, "message": said}] if said else []
+    said = provenance or {}
+    codes = (RELABELLED, SHARED_TASKS)
+    return [{"code": code, "message": said[code]} for code in codes if said.get(code)]
 
 
 def certificate_findings(
@@ -53,15 +76,18 @@ def certificate_findings(
     *,
     pilot: Observations | None = None,
     repeats: int = 0,
+    alone: bool = False,
 ) -> tuple[dict[str, str], ...]:
     """Collect what is particular to the data; what every such certificate assumes is no finding.
 
-    `repeats` counts rows that repeat an earlier one, where nothing says that they are other runs.
+    `repeats` counts rows that repeat an earlier one, where nothing says that they are other runs;
+    `alone` says that the task of every row is the id of its run.
     """
     found = [
         *_table_findings(observations, evaluation, settings),
         *_row_findings(observations, repeats),
         *_name_findings(observations),
+        *_task_findings(observations, alone=alone),
         *_ranking_findings(observations, evaluation, settings),
         *_chance_findings(observations, evaluation, settings, (pilot, pool)),
         *_size_findings(evaluation, settings),
@@ -100,12 +126,34 @@ def _table_findings(
             f"The {counts.thresholds.size} thresholds hold {distinct} distinct scores; the "
             "correction still counts them all.",
         )
-    ends = observations.at_ends
-    if ends > 1 and ends > _SATURATED * observations.scored:
+    yield from _end_findings(observations)
+
+
+def _end_findings(observations: Observations) -> Iterator[tuple[str, str]]:
+    """Say that many scores share the lowest or the highest value."""
+    ends, scores = observations.at_ends, observations.scores[: observations.scored]
+    if ends < _PAIR or ends <= _SATURATED * scores.size:
+        return
+    values = np.unique(scores)
+    lowest = np.count_nonzero(scores == scores[0]) == ends
+    end = shortest(float(scores[0] if lowest else scores[-1]))
+    said = f"{ends} of {scores.size} scores share the {'lowest' if lowest else 'highest'} value"
+    gap = (
+        float(values[1] - values[0] if lowest else values[-1] - values[-2])
+        if values.size > 1
+        else 0
+    )
+    others = values[1:] if lowest else values[:-1]
+    if others.size > 1 and gap >= float(np.ptp(others)):
         yield (
             "saturated_scores",
-            f"{ends} of {observations.scored} scores share the lowest or the highest value; score "
-            "by the log-odds, which do not saturate.",
+            f"{said}, {end}, which is far from all others. If it stands for no score, leave it "
+            "empty.",
+        )
+    elif scores[0] >= 0 and scores[-1] <= 1 and values.size > _FEWEST_VALUES:
+        yield (
+            "saturated_scores",
+            f"{said}, {end}. Score by the log-odds, which do not saturate.",
         )
 
 
@@ -128,6 +176,88 @@ def _name_findings(observations: Observations) -> Iterator[tuple[str, str]]:
             f"differ from another only in spelling, such as {spelled(other)} and {spelled(one)}. "
             "Count them as one task with --set ids=fold, or give them names of their own.",
         )
+
+
+def _task_findings(observations: Observations, *, alone: bool) -> Iterator[tuple[str, str]]:
+    """Say where rows may be counted as more tasks than there are."""
+    labels, rows = observations.labels, observations.scored
+    if rows < _FEWEST_ROWS:
+        return
+    single = len(labels) == observations.rows
+    tasks = _numbered_tasks(labels) if single else 0
+    if tasks or (single and alone):
+        said = (
+            f"their ids number the attempts of {tasks} tasks, such as {quoted(labels[0])}"
+            if tasks
+            else "every task has the id of its run"
+        )
+        yield (
+            "one_run_a_task",
+            f"Each of the {len(labels)} tasks has one row, and {said}. Write the task without the "
+            "attempt where a task was run more than once; its rows then count as one task.",
+        )
+    copied = _copied_rows(observations)
+    if copied > _COPIED * rows:
+        yield (
+            "copies_across_tasks",
+            f"{copied} of {rows} rows belong to tasks that repeat another task in all scores and "
+            "outcomes. Leave the copies out: they are no further evidence.",
+        )
+    scores, outcomes = observations.scores[:rows], observations.outcomes[:rows]
+    if scores[0] < scores[-1] and (
+        np.array_equal(np.where(outcomes == outcomes[-1], scores[-1], scores[0]), scores)
+    ):
+        yield (
+            "scores_are_outcomes",
+            f"The scores are {shortest(scores[0])} and {shortest(scores[-1])}, and each stands for "
+            "one outcome: they may be a copy of the outcomes. Give the judge's own scores.",
+        )
+
+
+def _numbered_tasks(labels: Sequence[str]) -> int:
+    """Count the tasks whose attempts ids number, each from 0 or 1 on; 0 where ids do not."""
+    attempts: dict[str, set[int]] = {}
+    for label in labels:
+        if (found := _ATTEMPT.fullmatch(label)) is None:
+            return 0
+        attempts.setdefault(found[1], set()).add(int(found[2]))
+    numbered = sum(
+        1 < len(numbers) <= _MOST_ATTEMPTS and max(numbers) - min(numbers) < len(numbers)
+        for numbers in attempts.values()
+        if min(numbers) < _MOST_FIRST
+    )
+    enough = numbered >= max(_FEWEST_STEMS, _MOST_STEMS * len(attempts))
+    return len(attempts) if enough else 0
+
+
+def _copied_rows(observations: Observations) -> int:
+    """Count the rows of tasks that repeat an earlier task, by scores that no other task has."""
+    rows = observations.scored
+    scores, tasks = observations.scores[:rows], observations.tasks[:rows]
+    tied = (scores[1:] == scores[:-1]) & (tasks[1:] != tasks[:-1])
+    # most tables have no such rows, or scores of so few digits that they say nothing
+    fine = np.round(scores[1:], _DIGITS) != scores[1:]
+    if np.count_nonzero(tied & fine) <= _COPIED * rows:
+        return 0
+    content: dict[int, list[tuple[float, int]]] = {}
+    triples = zip(
+        tasks.tolist(), scores.tolist(), observations.outcomes[:rows].tolist(), strict=True
+    )
+    for task, score, outcome in triples:
+        content.setdefault(task, []).append((score, outcome))
+    often, times = Counter(map(tuple, content.values())), Counter(scores.tolist())
+    copied, lone = 0, Counter[int]()
+    for rows_of, copies in often.items():
+        own = Counter(score for score, _ in rows_of if round(score, _DIGITS) != score)
+        alike = any(times[score] == copies * number for score, number in own.items())
+        if 1 < copies <= _MOST_COPIES and alike:
+            if len(own) > 1:
+                copied += len(rows_of) * (copies - 1)
+            else:
+                lone[copies] += len(rows_of) * copies
+    # one score may be shared by chance, but not by equally many tasks throughout
+    number, most = lone.most_common(1)[0] if lone else (1, 0)
+    return copied + (most - most // number if most > _ALL_COPIED * rows else 0)
 
 
 def _ranking_findings(

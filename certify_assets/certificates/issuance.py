@@ -53,6 +53,7 @@ def certify(
     agents: Sequence[Any] | NDArray[Any] | None = None,
     provenance: Mapping[str, str] | None = None,
     named: bool = False,
+    alone: bool = False,
 ) -> Certificate:
     """Certify the largest share of the trajectories that a judge may decide alone at an error
     budget.
@@ -100,6 +101,8 @@ def certify(
     named : bool
         Whether every row is known to be a run of its own, as in a table with trajectory_id; else
         rows that repeat an earlier one are counted in a finding.
+    alone : bool
+        Whether the task of every row is the id of its run, which a finding says.
 
     Returns
     -------
@@ -137,6 +140,7 @@ def certify(
         provenance=provenance,
         selection=selection,
         repeats=0 if named else repeated_rows(observations, scores, outcomes, tasks, agents),
+        alone=alone,
     )
 
 
@@ -149,6 +153,7 @@ def issue(
     provenance: Mapping[str, str] | None = None,
     selection: str | None = None,
     repeats: int = 0,
+    alone: bool = False,
 ) -> Certificate:
     """Certify a table that is observed already; see :func:`certify`."""
     evaluation = evaluate(observations, settings, pilot, pool)
@@ -181,7 +186,13 @@ def issue(
         findings=(
             *stated_findings(provenance),
             *certificate_findings(
-                observations, evaluation, settings, pool, pilot=pilot, repeats=repeats
+                observations,
+                evaluation,
+                settings,
+                pool,
+                pilot=pilot,
+                repeats=repeats,
+                alone=alone,
             ),
         ),
         candidates=int(settings.candidates),

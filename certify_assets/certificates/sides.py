@@ -236,6 +236,7 @@ def certify_sides(
     pool: GivenPool | None = None,
     agents: Sequence[Any] | NDArray[Any] | None = None,
     named: bool = False,
+    alone: bool = False,
     selection: str | None = None,
     **keywords: Any,
 ) -> CertificateSet:
@@ -243,7 +244,7 @@ def certify_sides(
 
     Parameters
     ----------
-    scores, outcomes, tasks, pilot, pool, agents, named, selection
+    scores, outcomes, tasks, pilot, pool, agents, named, alone, selection
         As for :func:`certify_assets.certificates.certify`; a procedure of several takes what it
         has a use for.
     sides, procedures : sequence of str
@@ -277,6 +278,7 @@ def certify_sides(
                 pilot=others,
                 pool=taken,
                 repeats=repeats,
+                alone=alone,
                 selection=selection,
             )
             stage.done += 1
@@ -292,6 +294,7 @@ def _each_side(
     pilot: Observations | None = None,
     pool: Pool | None = None,
     repeats: int = 0,
+    alone: bool = False,
     selection: str | None = None,
 ) -> list[Certificate]:
     deltas = dict.fromkeys(sides, settings.delta)
@@ -299,7 +302,15 @@ def _each_side(
         deltas = joint_deltas(table, settings, pilot=pilot, pool=pool)
     asked = [replace(settings, side=side, delta=deltas[side]) for side in sides]
     return [
-        issue(table, item, pilot=pilot, pool=pool, repeats=repeats, selection=selection)
+        issue(
+            table,
+            item,
+            pilot=pilot,
+            pool=pool,
+            repeats=repeats,
+            alone=alone,
+            selection=selection,
+        )
         for item in counted(f"{settings.procedure}, side by side", asked)
     ]
 

@@ -58,6 +58,7 @@ def verify_certificate(
     pool: GivenPool | None = None,
     agents: Sequence[Any] | NDArray[Any] | None = None,
     named: bool = False,
+    alone: bool = False,
 ) -> str | None:
     """Recompute a certificate from the data and return the first difference, as a sentence; None
     when there is none.
@@ -78,6 +79,8 @@ def verify_certificate(
     named : bool
         Whether every row is known to be a run of its own, as in a table with trajectory_id; else
         the document must have a finding on rows that repeat others, where there are any.
+    alone : bool
+        Whether the task of every row is the id of its run.
 
     Returns
     -------
@@ -137,6 +140,7 @@ def verify_certificate(
             provenance=certificate.provenance,
             selection=certificate.selection,
             repeats=repeats,
+            alone=alone,
         )
     except (ForgedCertificateError, InputError) as error:
         return str(error)

@@ -245,6 +245,7 @@ def _certify(
         pool=None if pool is None else read_pool(pool, reading),
         agents=table.agents,
         named=table.named,
+        alone=table.alone,
         **options,
     )
     return found.with_provenance(table.reading.provenance())

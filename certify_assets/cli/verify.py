@@ -199,7 +199,13 @@ def verify_documents(
     data = (table.scores, table.labels, table.tasks)
     for place, document in enumerate(counted("verifying", documents), 1):
         found = verify_certificate(
-            document, *data, agents=table.agents, named=table.named, pilot=pilot, pool=pool
+            document,
+            *data,
+            agents=table.agents,
+            named=table.named,
+            alone=table.alone,
+            pilot=pilot,
+            pool=pool,
         )
         done(1)
         if found is not None:

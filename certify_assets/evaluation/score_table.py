@@ -174,6 +174,11 @@ class ScoreTable:
         column = ColumnNames(**parse_columns(self.reading.columns)).score
         return {**found, matched(names, {column})[column]: self.scores}
 
+    @property
+    def alone(self) -> bool:
+        """Whether the task of every row is the id of its run."""
+        return self.trajectories is not None and bool(np.all(self.trajectories == self.tasks))
+
     @cached_property
     def named(self) -> bool:
         """Whether the columns of the file tell every row from the others."""

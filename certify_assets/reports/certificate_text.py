@@ -75,7 +75,6 @@ _LINEAGE: dict[str, str] = {
 #: findings that the provenance of a certificate holds
 _PROVENANCE: dict[str, str] = {
     "accepted_structural_leak": "The outcome can be predicted without reading the run: {}",
-    "accepted_shared_tasks": "{}",
     "training_limits": "{}.",
     "pseudo_labels": "It is certified on half B of CAL alone, and not all of its training is "
     "labelled by reviewers: {}.",
