@@ -190,9 +190,8 @@ def _show(store: Store, corpora: Sequence[CorpusOverview], seconds: float) -> No
             for side in ("reject", "release"):
                 cells = [cell for cell in judge["certificates"] if cell["side"] == side]
                 if side == "reject" or any(cell["certified"] for cell in cells):
-                    rows.append(
-                        [corpus["corpus"], judge["judge"], side, *[_cell(cell) for cell in cells]]
-                    )
+                    name = judge["judge"] if side == "reject" else f"{judge['judge']}, {side}"
+                    rows.append([corpus["corpus"], name, *[_cell(cell) for cell in cells]])
     budgets = [
         f"error ≤ {cell['alpha']:g}"
         for judge in corpora[0]["judges"][:1]
@@ -200,8 +199,8 @@ def _show(store: Store, corpora: Sequence[CorpusOverview], seconds: float) -> No
         if cell["side"] == "reject"
     ]
     show_table(
-        "Share of the reviewing that the judge may take over (and error on TEST)",
-        ["corpus", "judge", "side", *budgets],
+        "Share of runs that the judge may reject alone (and error on held-out tasks)",
+        ["corpus", "judge", *budgets],
         rows,
     )
     for corpus in corpora:

@@ -49,13 +49,13 @@ _PROCEDURES: dict[str, str] = {
 }
 _HOLDS = {
     "asymptotic": (
-        "The confidence is approximate: it holds as the number of tasks grows, and simulations "
-        "support it from about 20 tasks."
+        "The confidence is approximate: it holds as the number of tasks grows. With few tasks it "
+        "fails in some designs, which the documentation names."
     ),
     "finite-sample": "The confidence holds at any number of tasks.",
     "calibrated by simulation": (
-        "The confidence is calibrated by simulation, not proved; the documentation says in which "
-        "designs it holds."
+        "The confidence is calibrated by simulation, not proved. The documentation says in which "
+        "designs it holds and where it fails."
     ),
     "none under clustering": (
         "The confidence would need independent runs, and runs of one task are not: do not rely on "
