@@ -648,8 +648,8 @@ class BatchCertificate:
     decided : int
         Runs that the certified threshold decides, labelled ones included; 0 where none is.
     labels_used, errors_found : int
-        Labels given, and errors among those of decided runs (of the strictest set, where nothing
-        is certified).
+        Labels given, and errors among those of decided runs (among all of them, where nothing is
+        certified).
     e_value : float
         Largest e-value of the certified set, else of the strictest.
     threshold : float or None
@@ -709,7 +709,7 @@ class BatchCertificate:
             runs=len(draw.batch),
             decided=int(trace.sizes[level]) if certified else 0,
             labels_used=labels,
-            errors_found=int(trace.wrong[shown, last]) if labels else 0,
+            errors_found=int(trace.wrong[level if certified else -1, last]) if labels else 0,
             e_value=float(trace.e_values[shown].max(initial=0.0)) if labels else 1.0,
             threshold=plan.thresholds[level] if certified else None,
             status=status,

@@ -116,7 +116,7 @@ def _table_findings(
     if counts.tasks < FEW_TASKS and not settings.method.pilot:
         yield (
             "few_tasks",
-            f"{counts.tasks} tasks are fewer than {FEW_TASKS}; the bootstrap has not been "
+            f"There are fewer than {FEW_TASKS} tasks ({counts.tasks}); the bootstrap has not been "
             "validated there.",
         )
     distinct = np.unique(counts.thresholds).size

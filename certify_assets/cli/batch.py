@@ -299,8 +299,11 @@ def _sentence(result: BatchCertificate) -> str:
         share, sure = (f"{100 * number:.10g}%" for number in (result.alpha, 1 - result.delta))
         return (
             f"At most {share} of the {result.decided} decided runs are wrong, with confidence "
-            f"{sure} over the draw; correct those found."
+            f"{sure} over the draw. Correct the {result.errors_found} found."
         )
     if result.status == "to_reviewers":
         return "More errors were found than the budget allows: every run goes to human review."
-    return "The labels so far certify nothing; label more runs of the draw."
+    wrong = f"The judge is wrong on {result.errors_found} of the {result.labels_used} labels"
+    if result.worth_more:
+        return f"{wrong}, which certify nothing yet; label more runs of the draw."
+    return f"{wrong}, which certify nothing. More labels are not expected to save any review."

@@ -244,6 +244,8 @@ class ReviewApp:
             return answer(HTTPStatus.OK, page, script=script_hash())
         skipped = session.skipped(reviewer)
         sentence = f"You skipped {skipped}. " if skipped else ""
+        if disputed := session.queue().budget.disputed:
+            sentence += f"{disputed} runs are disputed and need a third reviewer. "
         sentence += " ".join([*session.news(), "New runs appear here when they are decided."])
         if broken := session.unreadable():
             sentence += f" {len(broken)} runs of the queue cannot be shown: {broken[0]}"

@@ -181,6 +181,12 @@ class BatchAudit:
         return () if self.closing is not None else self.draw.wanted(self.outcomes)
 
     @cached_property
+    def disputed(self) -> int:
+        """Number of these on which reviewers are tied, so that one more has to label them."""
+        found = resolve_labels(read_labels(self.corpus))
+        return sum(name in found for name in self.wanted)
+
+    @cached_property
     def certificates(self) -> tuple[BatchCertificate, ...]:
         """What the labels say of each side; for a closed batch, those that closed it."""
         return self.draw.close(self.outcomes)
@@ -216,8 +222,10 @@ class BatchAudit:
         whose = "its" if len(self.record.batches) == 1 else "their"
         labels = f"{self.labels_used} label{'' if self.labels_used == 1 else 's'} of {whose} draw"
         if self.closing is None:
+            settled = sum(name in self.outcomes for name in self.record.order)
+            asked = f"{settled} of {settled + len(self.wanted)} runs of {whose} draw are settled"
             return (
-                f"{runs} are provisional after {labels}; {len(self.wanted)} more are wanted now "
+                f"{runs} are provisional; {asked}{_third(self.disputed)} "
                 f"(`certify review queue {self.corpus}`)."
             )
         if self.closing.state == "to_reviewers":
@@ -241,6 +249,10 @@ class BatchAudit:
             promise=self.record.promise,
             sentence=self.sentence(),
         )
+
+
+def _third(disputed: int) -> str:
+    return f", {disputed} are disputed and need a third reviewer" if disputed else ""
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,9 @@ class WaitingRuns:
         until = self.since + timedelta(days=config.batch_days)
         names = ", ".join(self.batches)
         return (
-            f"{self.runs} runs of {names} wait for a draw: it is made once {config.batch_runs} "
-            f"runs wait, on {until:%Y-%m-%d}, or by `certify ops ingest {self.corpus} --draw`."
+            f"{self.runs} runs of {names} wait for a draw. It is made at {config.batch_runs} runs "
+            f"or on {until:%Y-%m-%d}, whichever is first, or now: `certify ops ingest "
+            f"{self.corpus} --draw`."
         )
 
 

@@ -123,6 +123,11 @@ class Budget:
         return sum(kind.labels for kind in self.kinds)
 
     @property
+    def disputed(self) -> int:
+        """Runs of all kinds on which reviewers are tied."""
+        return sum(kind.disputed for kind in self.kinds)
+
+    @property
     def minutes(self) -> float:
         """Minutes that the labels take."""
         return self.labels * self.minutes_per_run

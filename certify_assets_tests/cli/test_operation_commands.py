@@ -277,11 +277,14 @@ def test_the_status_names_provisional_batches_and_closes_them(
     assert (batch["state"], batch["labels_used"]) == ("provisional", 0)
     assert batch["labels_wanted"] == list(audit.wanted)
     shown = call(*arguments)
-    assert "are provisional after 0 labels of its draw" in shown.out
+    assert f"provisional; 0 of {len(audit.wanted)} runs of its draw are settled (`" in shown.out
     assert "batch certificate: with confidence 95 %" in " ".join(shown.out.split())
-    known = agreeing(audit)
+    known, tied = agreeing(audit), audit.wanted[:2]
+    append_labels(corpus, [Label(name, 1, "ann", "file", name) for name in tied])
+    append_labels(corpus, [Label(name, 0, "ben", "file", f"{name}b") for name in tied])
+    assert "settled, 2 are disputed and need a third reviewer (`" in call(*arguments).out
     append_labels(
-        corpus, [Label(name, known[name], "ann", "file", name) for name in audit.record.order]
+        corpus, [Label(name, known[name], "eve", "file", f"{name}c") for name in audit.record.order]
     )
     (batch,) = call(*arguments, "--json").json["batches"]
     assert batch["state"] == "certified" and batch["labels_wanted"] == []
@@ -304,7 +307,10 @@ def test_the_queue_of_an_ingest_begins_with_the_draw(
     queue = tmp_path / "queue.csv"
     found = call("ops", "ingest", "c", *runs, "--queue", queue, "--root", provisional.store.root)
     assert found.code == 0 and "Promise: batch certificate:" in " ".join(found.out.split())
-    assert f"{len(audit.wanted)} more are wanted now (`certify review queue c`)." in found.out
+    assert (
+        f"of {len(audit.wanted)} runs of its draw are settled (`certify review queue c`)"
+        in found.out
+    )
     rows = pd.read_csv(queue, keep_default_na=False)
     drawn = rows.loc[rows["asked"] == "batch_draw", "trajectory_id"].tolist()
     assert drawn == list(audit.wanted) == rows["trajectory_id"].tolist()[: len(drawn)]

@@ -1,0 +1,62 @@
+"""What a batch, its draw and its reviewers are told is what there is."""
+
+import signal
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.labels import Label, append_labels
+from certify_assets.storage.store import Store
+from certify_assets_tests.builders import score_rows
+from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.cli.review_client import Client, serve
+from certify_assets_tests.review_builders import session_batch
+
+
+@pytest.mark.parametrize("number", [5, 60])
+def test_errors_are_those_of_the_labels_used(number: int, tmp_path: Path, call: Call) -> None:
+    for name, seed in (("cal", 0), ("batch", 1)):
+        score_rows(tasks=80, seed=seed).to_csv(tmp_path / f"{name}.csv", index=False)
+    table, certificate = tmp_path / "batch.csv", tmp_path / "c.json"
+    call(f"certificate {tmp_path}/cal.csv --side reject --out {certificate}")
+    draw, labels = tmp_path / "draw.csv", tmp_path / "labels.csv"
+    history = f"--history {tmp_path}/cal.csv --out {tmp_path}/plan.json"
+    plan = call(f"batch plan {certificate} {table} {history} --json").json
+    assert len(plan["thresholds"]) > 1
+    call(f"batch draw {tmp_path}/plan.json {table} --seed 3 --out {draw}")
+    drawn = pd.read_csv(draw)["trajectory_id"].head(number)
+    # every third label says that the rejected run was a success
+    pd.DataFrame({"trajectory_id": drawn, "outcome": [i % 3 == 0 for i in range(number)]}).astype(
+        {"outcome": int}
+    ).to_csv(labels, index=False)
+    command = f"batch close {tmp_path}/plan.json {table} {draw} {labels}"
+    found = call(f"{command} --json")
+    assert found.code == 3 and not found.json["certified"]
+    assert (found.json["labels_used"], found.json["errors_found"]) == (number, (number + 2) // 3)
+    shown = " ".join(call(command).out.split())
+    wrong = f"wrong on {(number + 2) // 3} of the {number} labels"
+    assert (wrong in shown) == (found.json["status"] == "open")
+    assert ("label more runs" in shown) == (
+        found.json["status"] == "open" and found.json["worth_more"]
+    )
+
+
+def test_reviewers_who_are_done_hear_of_disputed_runs(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "root"))
+    names = session_batch(store)
+    said = [Label(name, 1, "Ann", "file", name) for name in names]
+    append_labels(Corpus(store, "c"), said)
+    append_labels(
+        Corpus(store, "c"), [Label(name, 0, "Ben", "file", f"{name}b") for name in names[:2]]
+    )
+    server = serve(store, "--reviewer", "Ann", "--reviewer", "Ben")
+    try:
+        client = Client(server.url, links=server.links)
+        page = client.enter("Ann").text
+    finally:
+        server.process.send_signal(signal.SIGTERM)
+        server.process.communicate(timeout=30)
+    assert "Nothing is left for you" in page
+    assert "2 runs are disputed and need a third reviewer." in page
