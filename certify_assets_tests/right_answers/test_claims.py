@@ -6,7 +6,7 @@ import re
 import pytest
 
 from certify_assets_tests.doc_commands import PAGES, read
-from certify_assets_tests.paths import benchmark
+from certify_assets_tests.paths import REPOSITORY, benchmark
 
 _ASSET = re.compile(
     r"`((?:corpora|operations|research|judges/(?:<judge>|\w+))/[a-z_]+|judges/[a-z_]+)`"
@@ -35,13 +35,24 @@ def test_assets_that_a_page_names_exist(page: str) -> None:
             assert any(f"/{key}".endswith(f"/{name}") for key in keys) or "<" in name, name
 
 
-def test_figures_of_readme_are_in_blocks_that_run_or_of_the_worst_design() -> None:
+def test_readme_figures_run_or_are_of_the_worst_designs() -> None:
     text = re.sub(r"^```.*?^```$", "", read("README.md"), flags=re.MULTILINE | re.DOTALL)
     assert not re.search(r"^\|.*\d", text, re.MULTILINE), "tables of figures are console blocks"
     worst = _worst()
     alike = max(cells[0][0] for name, cells in worst.items() if "attempts" in name)
     larger = worst["half in larger tasks"][0][0]
     assert {f"{100 * share:.0f} %" for share in (alike, larger)} <= set(re.findall(r"\d+ %", text))
+
+
+def test_python_of_readme_runs_and_agrees_with_the_command() -> None:
+    import pandas as pd
+
+    table = pd.read_csv(REPOSITORY / "docs/examples/scores.csv")
+    names = {"scores": "score", "outcomes": "outcome", "tasks": "task_id"}
+    given = {"table": table} | {name: table[column].to_numpy() for name, column in names.items()}
+    (code,) = re.findall(r"^```python\n(.*?)^```$", read("README.md"), re.MULTILINE | re.DOTALL)
+    exec(code, given)
+    assert f"{100 * given['both'].decided:.1f} % of runs are decided" in read("README.md")
 
 
 @pytest.mark.statistics
