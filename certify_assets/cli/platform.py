@@ -135,9 +135,9 @@ def _certifies(corpora: Sequence[CorpusOverview]) -> bool:
 def demo(ctx: click.Context, language: bool, store: Store, as_json: bool) -> None:
     """Run the pipeline of the embedded corpora, from runs to pages.
 
-    Materializes every asset of the two corpora that come with the package in a Dagster instance of
-    the data root, then prints what share each judge may decide alone and where the pages are. Exit
-    3 where nothing is certified on any of them, 1 where a step failed.
+    Materializes every asset of the two corpora that come with the package, in a Dagster instance of
+    the data root. Then prints the share that each judge may decide alone, and the pages. Exit 3
+    where nothing is certified on any of them, 1 where a step failed.
     """
     corpora = _run(store, EMBEDDED, _LANGUAGE if language else (), as_json=as_json)
     ctx.exit(0 if _certifies(corpora) else NOTHING)

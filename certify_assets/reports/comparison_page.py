@@ -479,7 +479,7 @@ def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
                 document["corpus"],
                 f"{area['judge']} {rate(area['value'])}",
                 lexical,
-                most["judge"] or "nobody",
+                most["judge"] or "none",
                 _share(most["value"]),
             ]
         )
