@@ -152,10 +152,10 @@ def test_new_tasks_are_assigned_and_known_ones_stay(world: tuple[Store, Path]) -
     before = Corpus(store, "c").manifest
 
     def grown(records: list[Record]) -> list[Record]:
-        return records + [
-            {**item, "task_id": "new-" + item["task_id"], "trajectory_id": f"n-{number}"}
-            for number, item in enumerate(records)
-        ]
+        # other tasks have other instructions and texts
+        text = json.dumps(records).replace("task-", "new-task-")
+        added = json.loads(text.replace("Put", "Lay").replace("of task", "of a task"))
+        return records + added
 
     rewrite(source, grown)
     line(store)
