@@ -175,10 +175,8 @@ def test_deliveries_labels_and_the_week_lead_to_deployments_with_nobody_typing(
     # a labelled delivery of new tasks: certificate, audit, page, comparison, deployment
     added = write_runs(tmp_path / "added.jsonl", tasks=150, attempts=4, seed=3)
     lines = [json.loads(line) for line in added.read_text("utf-8").splitlines()]
-    renamed = [
-        {**line, "task_id": f"b-{line['task_id']}", "trajectory_id": f"b-{line['trajectory_id']}"}
-        for line in lines
-    ]
+    names = ("task_id", "trajectory_id", "instruction")
+    renamed = [{**line, **{key: f"b-{line[key]}" for key in names}} for line in lines]
     added.write_text("".join(json.dumps(line) + "\n" for line in renamed), "utf-8")
     assert command(corpus_command, "import", str(added), *name, "--add").exit_code == 0
     assert Deployment.of(loop.corpus).refusal is None, "it decides by its copies"
