@@ -45,7 +45,7 @@ CODES = (
         | _keys(monitoring)
         | _keys(score_table)
         | _keys(left_out_agents)
-        | {findings.RELABELLED}
+        | {findings.RELABELLED, findings.SHARED_TASKS}
     )
     # pairs of other things: the choices that the monitor checks
     - {"e_process", "shiryaev_roberts"}

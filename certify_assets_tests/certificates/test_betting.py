@@ -52,7 +52,7 @@ def test_a_certificate_names_its_pilot_and_recomputes_with_it(
     assert found.level == 0.05
     assert found.parameters["pilot"] == observe(*pilot).sha256
     assert found.parameters["multiplicity"] == "fixed"
-    assert found.threshold in pilot[0] and "every task weighs the same" in found.promise
+    assert found.threshold in pilot[0] and "every task weighing the same" in found.promise
     assert any(
         "fixed sequence" in text and found.parameters["pilot"][:12] in text
         for text in found.assumptions

@@ -32,12 +32,14 @@ def test_the_gates_are_those_of_cal_and_test(call: Call, root: Path, tmp_path: P
     answer = call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root} --json")
     assert answer.code == 0
     gates = {(gate["split"], gate["alpha"]): gate["tasks"] for gate in answer.json["gates"]}
-    assert set(gates) == {(split, alpha) for split in ("cal", "test") for alpha in (0.1, 0.2)}
-    assert gates["cal", 0.1] == 50 and gates["test", 0.1] < 50
+    assert set(gates) == {
+        (split, alpha) for split in ("rl and cal", "test") for alpha in (0.1, 0.2)
+    }
+    assert gates["rl and cal", 0.1] > gates["test", 0.1]
     # each procedure has the number of thresholds that it was calibrated with
     assert Corpus(Store(str(root)), "c").config.grid is None
     paper = call(f"corpus import {tmp_path}/runs.jsonl --name p --root {root} --set profile=paper")
-    assert "CAL has 17 tasks" in paper.out or "CAL has 16 tasks" in paper.out
+    assert "50 tasks certify (RL and CAL)" in paper.out
 
 
 def test_a_corpus_too_small_to_split_is_stored_and_told(
@@ -45,7 +47,11 @@ def test_a_corpus_too_small_to_split_is_stored_and_told(
 ) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=2, attempts=2)
     answer = call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root}")
-    assert answer.code == 0 and "cannot be split" in answer.err and "ALL has 2 tasks" in answer.out
+    assert (
+        answer.code == 0
+        and "cannot be split" in answer.err
+        and "0 tasks certify (no split yet)" in " ".join(answer.out.split())
+    )
 
 
 def test_what_was_left_out_is_said_and_many_agents_are_not_all_listed(

@@ -94,7 +94,7 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
     answer = call("review", "import", "c", path, "--root", store.root, "--reviewer", "Ann")
     assert (
         answer.code == 2
-        and "row 2 (line 3), column outcome: 'maybe' is no outcome" in answer.err
+        and "row 2 (line 3), column outcome: 'maybe' is not an outcome" in answer.err
         and read_labels(Corpus(store, "c")) == []
     )
 

@@ -247,7 +247,11 @@ def test_the_published_runs() -> None:
     assert (len(frame), frame["task_id"].nunique(), imported.dropped) == (243, 175, {})
     # one producer numbered its 164 runs again: read by their numbers, two agents' runs of one
     # number would be of different tasks
-    assert imported.notes == {"runs whose task was corrected to the one that was checked": 162}
+    # releases of the benchmark word some instructions differently
+    assert imported.notes == {
+        "runs whose task was corrected to the one that was checked": 162,
+        "tasks whose runs have unlike instructions": 23,
+    }
     assert sorted(frame["task_id"].str.split("/").str[0].value_counts().to_dict().items()) == [
         ("airline", 111),
         ("mock", 16),

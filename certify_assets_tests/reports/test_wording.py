@@ -4,7 +4,6 @@ import pytest
 
 from certify_assets.reports.wording import (
     compact,
-    confidence,
     count,
     log_odds,
     percent,
@@ -52,12 +51,3 @@ def test_the_probability_of_extreme_log_odds_does_not_overflow() -> None:
 
 def test_tails_keep_their_order_of_magnitude() -> None:
     assert [small(v) for v in (0.0, 0.00125, 0.5, 3.2e-7)] == ["0", "0.00125", "0.5", "3.2×10⁻⁷"]
-
-
-def test_a_confidence_says_how_far_it_holds() -> None:
-    assert confidence(0.95, "asymptotic") == f"about 95{THIN}% confidence"
-    assert confidence(0.95, "finite-sample") == f"95{THIN}% confidence"
-    assert (
-        confidence(0.95, "none under clustering")
-        == f"95{THIN}% confidence for independent runs only"
-    )
