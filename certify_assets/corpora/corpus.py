@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -78,6 +78,8 @@ class ImportSummary:
     label_facts: dict[str, float]
     # what was understood of tables, a sentence each
     read_as: tuple[str, ...]
+    # of the configuration; none of an embedded corpus
+    paths: tuple[str, ...] = ()
 
     @classmethod
     def of_embedded(cls, imported: ImportedCorpus, sha256: str = "") -> ImportSummary:
@@ -333,7 +335,8 @@ class Corpus:
                     table = run_table_of(runs.trajectories())
                     check(table, self._planned(table, config))
                 size = len(runs.rows), runs.tasks(), runs.agents()
-                summary = ImportSummary._of(facts, size, self.store.write_stream(key, runs.write))
+                written = self.store.write_stream(key, runs.write)
+                summary = replace(ImportSummary._of(facts, size, written), paths=config.paths)
         self._record_version(summary.files, config)
         # a kill leaves the old configuration, whose next import makes its own table again, or a
         # summary of other runs than the stored ones, which its readers refuse; a first import can
@@ -350,8 +353,10 @@ class Corpus:
     def missing_source(self) -> str:
         """A path of the source that is gone although its runs are stored; else empty."""
         gone = [path for path in self.config.paths if not is_url(path) and _is_gone(Path(path))]
-        stored = self.has("import.json") and self.has("trajectories.parquet")
-        return gone[0] if gone and stored else ""
+        if not gone or not self.has("import.json"):
+            return ""
+        imported = self.store.read_json(self.key("import.json")).get("paths")
+        return gone[0] if imported == list(self.config.paths) else ""
 
     @contextmanager
     def _gathered(self, config: CorpusConfig) -> Iterator[tuple[Gathered, ImportFacts]]:

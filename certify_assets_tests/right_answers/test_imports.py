@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from certify_assets import InputError, Workspace
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.cli.calling import Call
@@ -46,6 +47,16 @@ def test_a_changed_and_a_missing_source(call: Call, runs: Path, tmp_path: Path) 
     # a judge that is named is the only one that the command speaks of
     assert "c, lexical:" in second.out and "combined" not in second.out
     assert "c, combined:" in first.out
+
+
+def test_a_source_that_never_was_there_is_refused(call: Call, runs: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    assert call(f"corpus import {runs} --name c --format table --root {root}").code == 0
+    other, store = tmp_path / "other.jsonl", Store(str(root))
+    settings = {**store.read_json("corpora/c/corpus.json"), "paths": [str(other)]}
+    store.write_json("corpora/c/corpus.json", settings)
+    with pytest.raises(InputError, match=r"other\.jsonl does not exist"):
+        Workspace.open(str(root)).corpus("c").prepare()
 
 
 @pytest.mark.parametrize("left", [["import.json"], ["import.json", "corpus.json"]])
