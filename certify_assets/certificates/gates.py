@@ -109,17 +109,14 @@ def sample_gate(
         return GateResult("enough_samples", passed, n_eff, float(needed), reason)
 
     if n_eff is None:
-        unknown = "n_eff is unknown, since the number of tasks is"
-        wanted = f"it would have to be {needed} (n_min at δ/{grid}; {at_delta} at δ)."
-        return result(None, f"{unknown}; {wanted}")
-    if n_eff >= needed:
-        verdict = "enough."
-    elif n_eff >= at_delta:
-        verdict = f"too few. The paper's rule, {at_delta}, would let it pass."
-    else:
-        verdict = "too few by either."
-    limits = f"n_min {at_delta} at δ and {needed} at δ/{grid}, which decides"
-    return result(n_eff >= needed, f"n_eff {n_eff:.1f}{where} against {limits}: {verdict}")
+        unknown = "Effective sample size unknown, since the number of tasks is"
+        return result(None, f"{unknown}; needed {needed}.")
+    verdict = "enough."
+    if n_eff < needed:
+        paper = f" The paper's rule, {at_delta}, would let it pass." if n_eff >= at_delta else ""
+        verdict = f"too few.{paper}"
+    said = f"Effective sample size {n_eff:.1f}{where}, needed {needed}: {verdict}"
+    return result(n_eff >= needed, said)
 
 
 def auroc_lower_bound(

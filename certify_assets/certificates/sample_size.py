@@ -457,7 +457,7 @@ def _gates(
     planned: int | None,
 ) -> tuple[GateResult, GateResult, GateResult]:
     tasks = planned if facts.tasks is None else facts.tasks
-    whose = f" of the {tasks} tasks {'planned' if facts.tasks is None else 'there are'}"
+    whose = f" of {tasks} planned tasks" if facts.tasks is None else ""
     shares = round(settings.delta / settings.level)
     if facts.observed is not None and facts.bootstrapped:
         bound, how = auroc_lower_bound(facts.observed, seed=settings.seed), "task bootstrap"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from certify_assets.certificates.audit import Audit
-from certify_assets.certificates.findings import RELABELLED
+from certify_assets.certificates.findings import RELABELLED, SHARED_TASKS
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, LedgerError, StaleCertificateError
 from certify_assets.evaluation.certification import (
@@ -260,7 +260,8 @@ def judge_overview(judge: JudgedCorpus) -> JudgeOverview:
     deciding = deciding_certificates(judge)
     provenance, left_out = deciding[0].provenance, stored_left_out_agents(judge)
     sides = deciding_sides(deciding)
-    stated = [item for item in deciding[0].findings if item["code"] == RELABELLED]
+    codes = (RELABELLED, SHARED_TASKS)
+    stated = [item for item in deciding[0].findings if item["code"] in codes]
     shifts = [] if left_out is None else left_out.findings
     return {
         "judge": judge.name,

@@ -70,7 +70,8 @@ def test_it_stops_the_pipeline_until_a_reason_is_given(tmp_path: Path, call: Cal
     stopped = call(f"run c --root {root}")
     assert stopped.code == 3 and _CHECK in stopped.err and "240 task ids" in stopped.err
     call(*command, "accept_shared_tasks=the data base differs", "--replace")
-    assert call(f"run c --root {root}").code == 0
+    done = call(f"run c --root {root}")
+    assert done.code == 0 and "Accepted: the data base differs" in " ".join(done.out.split())
     found = json.loads((root / "judges/lexical/c/certificates.json").read_text("utf-8"))
     carried = found["certificates"][0]["provenance"]["accepted_shared_tasks"]
     assert carried.startswith("240 task ids share 60 instructions")
