@@ -345,7 +345,8 @@ def _diagnose(certificate: Certificate, source: PageSource) -> Diagnosis:
     asked = settings_of(certificate)
     pool = source.pool_of(certificate)
     found = diagnose(table.scores, table.outcomes, table.tasks, pool=pool, **asdict(asked))
-    return replace(found, corpus_tasks=source.profile and source.profile.tasks)
+    tasks = None if source.profile is None else source.profile.tasks
+    return replace(found, corpus_tasks=tasks)
 
 
 def short_reason(reasons: Sequence[NothingCertified]) -> str:
