@@ -36,7 +36,7 @@ from certify_assets.evaluation.relabelling import relabelling_finding
 from certify_assets.evaluation.spending import claim_certificate, read_spending
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import JudgeRecord, columns
+from certify_assets.judges.record import JudgeRecord, columns, runs_are_tasks
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.storage.snapshot import remembered
 
@@ -106,6 +106,7 @@ def certify_judge(
             pool=pool if takes_pool(procedure) else None,
             provenance={**provenance, **(of_pool if takes_pool(procedure) else {})},
             named=True,
+            alone=runs_are_tasks(cal),
         )
         for alpha in config.alphas
         for side in SIDES
@@ -184,7 +185,9 @@ def recomputed_difference(
     about = certificate.sha256, observe(*rows).sha256, "" if pool is None else pool.sha256
     if about in _RECOMPUTED:
         return None
-    difference = verify_certificate(certificate, *rows, pool=pool, named=True)
+    difference = verify_certificate(
+        certificate, *rows, pool=pool, named=True, alone=runs_are_tasks(table)
+    )
     if difference is None:
         if len(_RECOMPUTED) >= _MOST_RECOMPUTED:
             _RECOMPUTED.clear()
@@ -300,6 +303,7 @@ def verify_stored(judge: JudgedCorpus) -> list[str]:
             *columns(cal),
             pool=pool if takes_pool(certificate.procedure) else None,
             named=True,
+            alone=runs_are_tasks(cal),
         )
         stale = [
             name

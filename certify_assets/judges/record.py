@@ -124,6 +124,11 @@ def columns(
     )
 
 
+def runs_are_tasks(table: pd.DataFrame) -> bool:
+    """Whether the task of every row is the id of its run."""
+    return bool((table["task_id"] == table["trajectory_id"]).all())
+
+
 def save_files(store: Store, prefix: str, model: Savable | Judge) -> str:
     """Store a model's files below a key; return the hash of them all."""
     with tempfile.TemporaryDirectory() as folder:

@@ -37,7 +37,7 @@ from certify_assets.evaluation.spending import (
 )
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import columns
+from certify_assets.judges.record import columns, runs_are_tasks
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES, judges
 from certify_assets.operations.audit_sample import (
     OPEN_SHARE,
@@ -333,6 +333,7 @@ def _certify(
             pool=None if pool is None else pool.pool,
             provenance={**provenance, **({} if pool is None else pool.provenance)},
             named=True,
+            alone=runs_are_tasks(plan.table),
         )
         for alpha in plan.alphas
         for side in SIDES

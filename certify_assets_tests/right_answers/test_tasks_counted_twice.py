@@ -73,6 +73,8 @@ def test_it_stops_the_pipeline_until_a_reason_is_given(tmp_path: Path, call: Cal
     done = call(f"run c --root {root}")
     assert done.code == 0 and "Accepted: the data base differs" in " ".join(done.out.split())
     found = json.loads((root / "judges/lexical/c/certificates.json").read_text("utf-8"))
+    codes = {item["code"] for item in found["certificates"][0]["findings"]}
+    assert {"accepted_shared_tasks", "one_run_a_task"} <= codes
     carried = found["certificates"][0]["provenance"]["accepted_shared_tasks"]
     assert carried.startswith("240 task ids share 60 instructions")
     assert carried.endswith("Accepted: the data base differs")
