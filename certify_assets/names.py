@@ -19,7 +19,7 @@ _BLANKS = " \t\r\f\v\x1c\x1d\x1e\x1f"
 _SPACES, _ENDS = re.compile(r"[^\S\n]+"), re.compile("^ | $", re.MULTILINE)
 _WHOLE = re.compile(r"^([+-]?[0-9]+)\.0*$", re.MULTILINE)
 _EXPONENT = re.compile(r"^[+-]?[0-9]+(\.[0-9]+)?e\+[0-9]{1,2}$", re.MULTILINE | re.IGNORECASE)
-_DASHES = re.compile("[\u2010-\u2015\u2212\u2e3a\u2e3b]")
+_DASHES = re.compile("[ _\u2010-\u2015\u2212\u2e3a\u2e3b]")
 _ZEROS = re.compile(r"(?<![0-9.])0+(?=[0-9])")
 
 
@@ -49,7 +49,7 @@ def _without_exponent(found: re.Match[str]) -> str:
 
 
 def folded_names(names: Sequence[str]) -> list[str]:
-    """Return names in lower case, without leading zeros and with one kind of hyphen."""
+    """Return names in lower case, without leading zeros, hyphens for blanks and underscores."""
     text = _DASHES.sub("-", "\n".join(plain_names(names)).casefold())
     return _ZEROS.sub("", text).split("\n") if names else []
 

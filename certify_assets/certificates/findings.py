@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,11 +46,12 @@ _FEWEST_ROWS = 20
 _MOST_ATTEMPTS, _MOST_COPIES = 64, 8
 _ATTEMPT = re.compile(
     r"(.+?)[/#:_.\- ]+(?:attempt|run|trial|try|rep|repeat|epoch|seed)?-?(\d{1,3})"
+    r"(?:-of-\d{1,3})?"
 )
 #: attempts are numbered from 0 or 1, in at least so many tasks and this share of them
 _MOST_FIRST, _FEWEST_STEMS, _MOST_STEMS = 2, 10, 0.8
-#: scores that tasks share say something from this many decimals on
-_DIGITS = 4
+#: tasks that share as many scores are copies where chance gives fewer such tasks than this
+_BY_CHANCE = 0.01
 #: scores of fewer values are verdicts or ratings, which have no log-odds
 _FEWEST_VALUES = 10
 _PAIR = 2
@@ -231,13 +233,11 @@ def _numbered_tasks(labels: Sequence[str]) -> int:
 
 
 def _copied_rows(observations: Observations) -> int:
-    """Count the rows of tasks that repeat an earlier task, by scores that no other task has."""
+    """Count the rows of tasks that repeat an earlier task by scores that no other task has."""
     rows = observations.scored
     scores, tasks = observations.scores[:rows], observations.tasks[:rows]
     tied = (scores[1:] == scores[:-1]) & (tasks[1:] != tasks[:-1])
-    # most tables have no such rows, or scores of so few digits that they say nothing
-    fine = np.round(scores[1:], _DIGITS) != scores[1:]
-    if np.count_nonzero(tied & fine) <= _COPIED * rows:
+    if np.count_nonzero(tied) <= _COPIED * rows:
         return 0
     content: dict[int, list[tuple[float, int]]] = {}
     triples = zip(
@@ -248,13 +248,13 @@ def _copied_rows(observations: Observations) -> int:
     often, times = Counter(map(tuple, content.values())), Counter(scores.tolist())
     copied, lone = 0, Counter[int]()
     for rows_of, copies in often.items():
-        own = Counter(score for score, _ in rows_of if round(score, _DIGITS) != score)
+        own = Counter(score for score, _ in rows_of)
         alike = any(times[score] == copies * number for score, number in own.items())
         if 1 < copies <= _MOST_COPIES and alike:
-            if len(own) > 1:
-                copied += len(rows_of) * (copies - 1)
-            else:
+            if len(own) == 1:
                 lone[copies] += len(rows_of) * copies
+            elif len(content) * math.prod(times[score] / rows for score in own) < _BY_CHANCE:
+                copied += len(rows_of) * (copies - 1)
     # one score may be shared by chance, but not by equally many tasks throughout
     number, most = lone.most_common(1)[0] if lone else (1, 0)
     return copied + (most - most // number if most > _ALL_COPIED * rows else 0)

@@ -30,6 +30,8 @@ _CONTRARY = re.compile(
     r"|hallucinat|harmful|unsafe|toxic|defect|mistake|(?<!de)fault|abort|abandon|refus|escalat"
     r"|flagged|regress|timed?[ _-]?out|attack|inject|hack|cheat|leak|breach|malicious|decept"
     r"|misalign|poison|jailbreak|stuck|g[ai]ve[ _-]?up|needs?[ _-]?human|hand[ _-]?off"
+    r"|exploit|compromis|vulnerab|misus|abus|fraud|spam|scam|phish|sabotag|scheming|sandbag"
+    r"|exfiltrat|dishonest|unfaithful|(?<!un)bias|complain|interven|overrid|denied|danger|mismatch"
     r"|(^|[^a-z])(not?|non|nok|bad|bugs?|loss|lost)([^a-z]|$)"
 )
 # words that people write where they give no outcome

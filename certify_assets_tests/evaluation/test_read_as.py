@@ -204,7 +204,7 @@ def test_a_table_is_read_right_or_refused_with_a_remedy(name: str, tmp_path: Pat
     [
         "attack_success", "prompt_injected", "reward_hacking", "cheated", "data_leak",
         "privacy breach", "malicious", "deceptive", "misaligned", "poisoned", "jailbreak", "stuck",
-        "gave_up", "needs_human", "handoff",
+        "gave_up", "needs_human", "handoff", "exploited", "compromised", "biased", "denied",
     ],
 )  # fmt: skip
 def test_a_name_whose_yes_is_a_failure_is_asked_about(name: str, tmp_path: Path) -> None:

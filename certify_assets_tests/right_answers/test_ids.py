@@ -33,6 +33,9 @@ ALIKE = {
     "zeros_inside": ("task-07", "task-7"),
     "hyphen": ("task-1", "task\u20111"),
     "dash": ("task-1", "task\u20131"),
+    "underscore": ("task-1", "task_1"),
+    "blank": ("task-1", "task 1"),
+    "no_break_blank": ("task-1", "task\u00a01"),
 }
 
 
@@ -81,7 +84,7 @@ def test_names_that_look_alike_are_a_finding(name: str, call: Call, tmp_path: Pa
 
 
 def test_other_names_stay_other_tasks(call: Call, tmp_path: Path) -> None:
-    names = ["1.1", "1.10", "0.5", "0.05", "a 1", "a1", "a_1", "-1", "x\u00e9", "xe", "70", "7"]
+    names = ["1.1", "1.10", "0.5", "0.05", "a 1", "a1", "a.1", "-1", "x\u00e9", "xe", "70", "7"]
     frame = score_rows(tasks=len(names), attempts=4, seed=3)
     path = tmp_path / "a.csv"
     frame.assign(task_id=[name for name in names for _ in range(4)]).to_csv(path, index=False)

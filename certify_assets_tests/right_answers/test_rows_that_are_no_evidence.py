@@ -31,7 +31,9 @@ def _one_row_each(names: list[str]) -> pd.DataFrame:
     return pd.DataFrame({"task_id": names, "score": scores, "outcome": outcomes})
 
 
-@pytest.mark.parametrize("form", ["task-{}/{}", "t{}#{}", "web.{}-attempt{}", "{} run 0{}"])
+@pytest.mark.parametrize(
+    "form", ["task-{}/{}", "t{}#{}", "web.{}-attempt{}", "{} run 0{}", "t{}.{}-of-4"]
+)
 def test_attempts_that_are_tasks(form: str, tmp_path: Path, call: Call) -> None:
     table = _one_row_each([form.format(task, run) for task in range(60) for run in range(4)])
     message = _found(call, table, tmp_path)["one_run_a_task"]
@@ -59,8 +61,9 @@ def test_issues_of_repositories_are_no_attempts(tmp_path: Path, call: Call) -> N
     assert _CODES.isdisjoint(_found(call, table, tmp_path))
 
 
-def test_tasks_under_other_ids(tmp_path: Path, call: Call) -> None:
-    table = score_rows(tasks=50, attempts=6)
+@pytest.mark.parametrize("digits", [2, 4, 9])
+def test_tasks_under_other_ids(digits: int, tmp_path: Path, call: Call) -> None:
+    table = score_rows(tasks=50, attempts=6).round({"score": digits})
     again = table.assign(**{name: "b-" + table[name] for name in ("task_id", "trajectory_id")})
     found = _found(call, pd.concat([table, again]).sample(frac=1, random_state=1), tmp_path)
     assert "300 of 600 rows belong to tasks that repeat another" in found["copies_across_tasks"]
