@@ -374,7 +374,7 @@ def _verdict(
         )
     elif seen < needed:
         reason = (
-            f"{seen} covered tasks are fewer than {needed}, too few to see an error of {alpha:g} "
+            f"Too few covered tasks ({seen} of at least {needed}) to see an error of {alpha:g} "
             "that comes as wrong tasks."
         )
     else:

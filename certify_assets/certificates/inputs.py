@@ -21,7 +21,7 @@ from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.clustering import ClusterSummary, summarise_clusters
 from certify_assets.errors import InputError
 from certify_assets.files import name_digest, significant
-from certify_assets.names import folding, plain_names
+from certify_assets.names import folded_names, folding
 from certify_assets.work import WorkStage, under_way
 
 # below, a dictionary of all rows is as fast
@@ -95,7 +95,7 @@ class KnownTasks(NamedTuple):
 def known_tasks(inputs: TableInputs, labels: Sequence[str]) -> KnownTasks:
     """Look tasks up among those that a certificate was issued on."""
     digests = set(inputs["tasks"].split())
-    known = [name_digest(label) in digests for label in plain_names(labels)]
+    known = [name_digest(label) in digests for label in folded_names(labels)]
     return KnownTasks(np.array(known, dtype=bool), len(digests) < MOST_DIGESTS)
 
 
@@ -242,7 +242,7 @@ class Observations:
     @cached_property
     def fingerprint(self) -> Inputs:
         """The ``inputs`` entry of a certificate."""
-        digests = nsmallest(MOST_DIGESTS, map(name_digest, plain_names(self.labels)))
+        digests = nsmallest(MOST_DIGESTS, map(name_digest, folded_names(self.labels)))
         found: Inputs = {"sha256": self.sha256, "rows": self.rows, "tasks": " ".join(digests)}
         if self.scored:
             found["scores"] = score_range(self.scores[: self.scored])

@@ -190,7 +190,9 @@ class IssuedReading:
         if fault is None:
             return None
         low, middle, high = np.nanquantile(scores, (0, 0.5, 1))
-        own, option = self.scores, "probability" if self.reading.scale == PERCENT else "log-odds"
+        own = self.scores
+        percentages = low >= 0 and 1 < high <= 100 and own["low"] >= 0 and own["high"] <= 1
+        option = "probability" if percentages or self.reading.scale == PERCENT else "log-odds"
         return Doubt(
             f"{table} has scores from {low:.4g} to {high:.4g} (median {middle:.4g}), and "
             f"{self.name} {self.verb} scores from {own['low']:.4g} to {own['high']:.4g} (median "

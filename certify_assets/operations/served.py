@@ -30,7 +30,7 @@ from certify_assets.files import (
 from certify_assets.judges.base import Judge, score_table
 from certify_assets.judges.judged import JudgedCorpus, judge_file
 from certify_assets.judges.specs import JudgeSpec, families
-from certify_assets.names import plain_names
+from certify_assets.names import folded_names
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def export_judge(
         renderer_sha256=judge.renderer.sha256,
         certificates=[item.sha256 for item in certificates],
         new_agents=corpus.current.config.new_agents,
-        tasks=_digests(plain_names([*corpus.manifest.assignment])),
+        tasks=_digests(folded_names([*corpus.manifest.assignment])),
         agents=_digests(judge.calibration[0]["agent"].unique()),
         files={name: sha256_bytes(data) for name, data in files.items()},
     )
@@ -176,7 +176,7 @@ class ServedJudge:
 
     def _uncovered(self, run: Trajectory) -> str:
         """Return why the certificate does not cover a run; empty where it does."""
-        if name_digest(plain_names([run.task_id])[0]) in self.tasks:
+        if name_digest(folded_names([run.task_id])[0]) in self.tasks:
             return "known_task"
         known = self.document.new_agents == "accept" or name_digest(run.agent) in self.agents
         return "" if known else "new_agent"

@@ -42,6 +42,7 @@ def test_an_audit_on_rows_of_the_certificate_warns(
         (cal[cal["task_id"] != "t000"], 119, 119),
         (cal.iloc[1:], 120, 120),
         (pd.concat([cal, new_rows()]), 120, 240),
+        (cal.assign(task_id=cal["task_id"].str.upper()), 120, 120),
     ):
         found = ask(call, "audit", rows, tmp_path).json
         assert (found["verdict"], found["known_tasks"]) == ("WARN", known)

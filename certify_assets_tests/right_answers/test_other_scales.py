@@ -91,6 +91,19 @@ def test_reversed_scores_are_refused_or_warned_of(
         assert right.code == 0, right.err
 
 
+def test_percentages_of_probabilities_are_read(call: Call, folder: Path) -> None:
+    table = runs(5)
+    table["score"] = SCALES["probability"](table["score"])
+    table.to_csv(folder / "probabilities.csv")
+    path = folder / "probabilities.json"
+    assert call(f"certificate {folder}/probabilities.csv --alpha .2 --out {path}").code == 0
+    percent = table.assign(score=100 * table["score"])
+    refused = ask(call, "decide", path, percent)
+    assert refused.code == 2 and said(refused) == "probability"
+    found = ask(call, "decide", path, percent, "--score-scale probability")
+    assert found.json == ask(call, "decide", path, table).json
+
+
 def said(refused: Answer) -> str:
     return refused.err.rpartition("--score-scale ")[2].split()[0]
 
