@@ -164,11 +164,11 @@ def import_(
         )
         return
     for sentence in overlap.sentences:
-        show_line(sentence)
+        show_line(f"{sentence} Where the tasks are separate, --set accept_shared_tasks=REASON.")
     # TEST audits and certifies nothing: its gate says nothing that a user could act on here
     for gate in profile.gates:
         if gate.split != "test":
-            show_line(f"α={gate.alpha:g}: {gate.reason}")
+            show_line(gate.reason)
 
 
 def _given(

@@ -222,7 +222,7 @@ def standing(report: CorpusReport) -> tuple[str, str, list[str]]:
     controls = report.leak_checks
     gates = [gate for gate in report.profile.gates if gate.split != "test"]
     possible = [gate for gate in gates if gate.possible]
-    sentences = [f"α = {gate.alpha:g}: {gate.reason}" for gate in gates]
+    sentences = [gate.reason for gate in gates]
     if report.unsplit:
         sentences.append(f"It cannot be split: {report.unsplit}")
     if controls.over:
