@@ -1,12 +1,15 @@
 """The number of tasks that a gate asks for is the number that opens it."""
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from certify_assets.certificates import diagnose
 from certify_assets.corpora import CERTIFYING
 from certify_assets.corpora.splits import extend_manifest, make_manifest, tasks_to_add
-from certify_assets_tests.builders import write_runs
+from certify_assets_tests.builders import score_rows, write_runs
 from certify_assets_tests.cli.calling import Call
 
 
@@ -55,3 +58,16 @@ def test_a_corpus_without_splits_is_told_the_whole_number(tmp_path: Path, call: 
     gate = call(f"corpus import {path} --name c --root {tmp_path / 'root'} --json").json["gates"][0]
     assert (gate["possible"], gate["tasks_to_add"]) == (False, 75)
     assert gate["reason"].startswith("0 tasks certify (no split yet), 39 are needed")
+
+
+def test_what_is_missing_is_said_in_tasks_of_the_corpus() -> None:
+    table = score_rows(tasks=12, attempts=6, seed=2)
+    found = diagnose(table["score"], table["outcome"], table["task_id"], alpha=0.1)
+    assert found.stopped_by == "tasks" and found.tasks_needed is not None
+    more = found.tasks_needed - 12
+    assert f"About {more} more tasks like these would give an even chance" in found.sentence
+    # of a corpus of 30 tasks these 12 certify
+    in_corpus = replace(found, corpus_tasks=30)
+    assert in_corpus.more_tasks == math.ceil(more * 30 / 12)
+    said = f"About {in_corpus.more_tasks} more tasks in the corpus ({more} of them certify)"
+    assert said in in_corpus.sentence and f"to {2 * found.tasks_needed}" not in in_corpus.sentence
