@@ -290,7 +290,7 @@ def _profile(imported: Corpus, config: CorpusConfig, dropped: dict[str, int]) ->
     try:
         manifest = imported.plan_splits(frame["task_id"].unique())
     except InputError as error:
-        say(f"The corpus is stored but cannot be split, so the gate below is of all of it: {error}")
+        say(f"The corpus is stored but cannot be split. {error} The gate below counts all tasks.")
     return profile_corpus(
         frame, manifest, dropped=dropped, rendered=imported.outlines(), settings=config
     )

@@ -369,8 +369,8 @@ def _sizes(tasks: int, pinned: int, plan: _Plan) -> dict[str, int]:
         sizes = _with_fixed(tasks, shares, fixed)
     if empty := [name for name in SPLITS if shares[name] > 0 and sizes[name] < 1]:
         raise InputError(
-            f"{tasks} tasks are too few for a {empty[0].upper()} split of their own; bring "
-            "more tasks or change the shares."
+            f"Too few tasks ({tasks}) to give {empty[0].upper()} any. Bring more tasks or change "
+            "the shares."
         )
     return sizes
 

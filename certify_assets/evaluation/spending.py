@@ -191,7 +191,7 @@ class Spending:
         return (
             f"{delta + self.spent:.4g} of at most {delta + promised:.4g} for one side and one "
             f"budget: {delta:g} by the first certificate, {self.spent:.4g} by "
-            f"{self.later} later ones"
+            f"{self.later} later"
         )
 
 

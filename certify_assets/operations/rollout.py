@@ -111,8 +111,8 @@ def deploy(
     choice = _unpaid_choice(judge) if chosen else ""
     if choice and not accept_choice:
         raise GateClosedError(
-            f"{judge} is not deployed on {corpus}: {choice} Deploy the named one, or accept this "
-            "with --accept-choice; for later corpora name the judge (--judge) or say how many are "
+            f"{judge} is not deployed on {corpus}. {choice} Deploy the named one, or accept this "
+            "with --accept-choice. For later corpora name the judge (--judge) or say how many are "
             "compared (--set judges_compared=N) when they are imported."
         )
     changed = _changed_labels(judge, key) if chosen else []
@@ -375,9 +375,9 @@ def _unpaid_choice(judge: JudgedCorpus) -> str:
         return ""
     return (
         f"{len(rivals)} judges have certificates on the calibration split of {corpus} "
-        f"({', '.join(sorted(rivals))}), which pay for {paid}, and {certified.named} was named "
-        f"before them: taken because its certificate is the best, {judge} has less confidence "
-        "than it states."
+        f"({', '.join(sorted(rivals))}), which pay for {paid}. The judge named before them "
+        f"is {certified.named}. If {judge} is taken because its certificate is better, its "
+        "confidence is lower than stated."
     )
 
 
@@ -390,10 +390,9 @@ def _findings(
     if splits.number > 1:
         names = f" (also as {', '.join(splits.others)})" if splits.others else ""
         text = (
-            f"the runs of {corpus} were certified under {splits.number} splits{names}: if this one "
-            "was taken because its certificate is the best of them, the confidence is overstated, "
-            "and tasks of its calibration split may have been read as TEST; keep the first, or "
-            "take new tasks."
+            f"The runs of {corpus} were certified under {splits.number} splits{names}. If this one "
+            "was taken because its certificate is the best, its confidence is lower than stated, "
+            "and TEST may have shown tasks that calibrate it. Keep the first, or take new tasks."
         )
         found.append({"code": "resplit", "message": text})
     if not splits.current_first:
@@ -403,7 +402,7 @@ def _findings(
         found.append({"code": RESPLIT_ACCEPTED, "message": text})
     if len(chosen) > 1:
         total = sum(item.delta for item in chosen)
-        text = f"Each side holds with its own δ; that both hold, with confidence 1−{total:g}."
+        text = f"Each side holds with its own δ; both together hold with confidence 1−{total:g}."
         found.append({"code": "two_sides", "message": text})
     return found
 
