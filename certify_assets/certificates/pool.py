@@ -71,7 +71,13 @@ GivenPool: TypeAlias = Pool | tuple[ArrayLike, Sequence[Any] | NDArray[Any]]
 
 def as_pool(given: GivenPool | None) -> Pool | None:
     """Return a pool that is given in either form; None where none is."""
-    return given if given is None or isinstance(given, Pool) else observe_pool(*given)
+    if given is None or isinstance(given, Pool):
+        return given
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise InputError(
+            f"pool is a {type(given).__name__}; give pool=(scores, tasks) of unlabelled runs."
+        )
+    return observe_pool(*given)
 
 
 def observe_pool(
