@@ -369,7 +369,8 @@ def _batch(scores: Path, asked: BatchOptions) -> Batch:
     table = read_scores(scores, asked.reading).choose_split(asked.split, required=True)
     if table.trajectories is None:
         raise InputError(
-            f"{scores} has no column trajectory_id; a draw names the runs to label by it."
+            f"{scores} has no column trajectory_id, by which a draw names the runs. Name the one "
+            "that it has with --columns id=NAME."
         )
     return Batch.of(_texts(table.trajectories), _texts(table.tasks), table.scores)
 

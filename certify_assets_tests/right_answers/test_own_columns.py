@@ -112,3 +112,12 @@ def test_only_the_rows_of_a_split_are_written(
     columns = "--columns 'score=Judge score' --split test"
     call(f"decide {certificate} {tmp_path}/new.csv {columns} --decisions {tmp_path}/d.csv")
     assert read(tmp_path / "d.csv")["Run"].tolist() == table["Run"].tolist()[1::2]
+
+
+def test_a_batch_asks_for_the_column_of_runs(call: Call, certificate: Path, tmp_path: Path) -> None:
+    own({}).to_csv(tmp_path / "new.csv", index=False)
+    named = ["--columns", "task=Task ID,score=Judge score"]
+    asked = ["batch", "plan", certificate, tmp_path / "new.csv", "--out", tmp_path / "plan.json"]
+    refused = call(*asked, *named)
+    assert refused.code == 2 and "--columns id=NAME" in refused.err
+    assert call(*asked, "--columns", f"{named[1]},id=Run").code == 0
