@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
@@ -176,13 +179,26 @@ def import_labels(
 
 
 def _table(path: Path, reviewer: str | None) -> tuple[list[_Statement], tuple[str, ...]]:
-    names, columns, rows = read_rows(path, set(_WANTED))
+    names, columns, rows = read_rows(path, {*_WANTED, "annotator"})
     if missing := [name for name in ("trajectory_id", "outcome") if name not in columns]:
         raise InputError(
             f"{path} has no column {' and no column '.join(map(repr, missing))} (it has "
             f"{', '.join(names[:12])}); give trajectory_id and outcome."
         )
+    # a CSV that Label Studio writes
+    if "annotator" in columns and "reviewer" not in columns:
+        who = [_annotator({"completed_by": _name(name)}) for name in columns["annotator"]]
+        _require_one_annotator(path, {*who} - {""}, reviewer)
+        columns["reviewer"] = np.array(who if reviewer is None else [reviewer] * len(who), object)
     return list(_statements(path, columns, rows, reviewer)), rows.read_as
+
+
+def _require_one_annotator(path: Path, names: AbstractSet[str], reviewer: str | None) -> None:
+    if reviewer is not None and len(names) > 1:
+        raise InputError(
+            f"{path} has labels of {len(names)} annotators; leave the reviewer out, their ids "
+            "name them."
+        )
 
 
 def _statements(
@@ -219,12 +235,7 @@ def _studio(path: Path, reviewer: str | None) -> Iterator[_Statement]:
         for row, task in enumerate(tasks, 1)
         for place, one in _annotations(path, row, task)
     ]
-    names = {_annotator(one) for *_, one in given}
-    if reviewer is not None and len(names) > 1:
-        raise InputError(
-            f"{path} has labels of {len(names)} annotators; leave the reviewer out, their ids "
-            "name them."
-        )
+    _require_one_annotator(path, {_annotator(one) for *_, one in given}, reviewer)
     digest = sha256_bytes(data)
     for row, task, place, one in given:
         where = f"task {row}, annotation {place}"
@@ -256,7 +267,8 @@ def _annotator(annotation: Mapping[str, Any]) -> str:
     who = annotation.get("completed_by")
     if isinstance(who, Mapping):
         who = who.get("email") or who.get("id")
-    return who if isinstance(who, str) else f"Label Studio user {'unknown' if who is None else who}"
+    named = isinstance(who, str) and not who.isdecimal()
+    return str(who) if named else f"Label Studio user {'unknown' if who is None else who}"
 
 
 def _choice(path: Path, where: str, annotation: Mapping[str, Any]) -> str | None:

@@ -287,6 +287,15 @@ def test_a_name_is_given_to_the_one_annotator_of_a_project(store: Store, tmp_pat
         )
 
 
+def test_annotators_of_a_csv_are_reviewers(store: Store, tmp_path: Path) -> None:
+    rows = ["trajectory_id,annotator,outcome", "open-0/0,1,success", "open-1/0,bob@x,failure"]
+    path = write(tmp_path / "project.csv", *rows)
+    with pytest.raises(InputError, match="has labels of 2 annotators; leave the reviewer out"):
+        import_labels(Corpus(store, "c"), path, reviewer="Ann")
+    import_labels(Corpus(store, "c"), path)
+    assert votes(store) == {"open-0/0": {"Label Studio user 1": 1}, "open-1/0": {"bob@x": 0}}
+
+
 def test_two_choices_in_one_annotation_are_refused(store: Store, tmp_path: Path) -> None:
     both = annotation("success", 1)
     both["result"][0]["value"]["choices"].append("failure")

@@ -103,7 +103,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     ),
     "langfuse category": (
         lambda path: langfuse_traces(path / "a.json", {"dataType": "CATEGORICAL", "value": 0}),
-        "a category that is not in the export",
+        "its category is not in the export",
     ),
     "langsmith": (
         lambda path: langsmith_runs(path / "a.jsonl", (0.9, "Great"), (0.2, "Bad")),

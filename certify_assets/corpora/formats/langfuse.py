@@ -152,7 +152,7 @@ def _assess(score: Record, outermost: set[str], made: TraceRecords, reading: Rea
     # the number next to a category is its place in a list that the export lacks
     if kind in _NOT_NUMERIC:
         said = score.get("string_value") or Unclear(
-            "has a category that is not in the export. Export the scores with stringValue."
+            "its category is not in the export. Export the scores with stringValue."
         )
     made.assess(
         Assessment(
