@@ -369,8 +369,8 @@ def _sizes(tasks: int, pinned: int, plan: _Plan) -> dict[str, int]:
         sizes = _with_fixed(tasks, shares, fixed)
     if empty := [name for name in SPLITS if shares[name] > 0 and sizes[name] < 1]:
         raise InputError(
-            f"There are too few tasks ({tasks}) to give {empty[0].upper()} any. Bring more tasks or "
-            "change the shares."
+            f"There are too few tasks ({tasks}) to give {empty[0].upper()} any. Bring more tasks "
+            "or change the shares."
         )
     return sizes
 
