@@ -152,7 +152,7 @@ def test_a_deployment_says_that_its_runs_were_split_again(operated: Store) -> No
     (said,) = [
         item["message"] for item in deploy(judge, track=False).findings if item["code"] == "resplit"
     ]
-    assert said.startswith("the runs of c were certified under 2 splits (also as again)")
+    assert said.startswith("The runs of c were certified under 2 splits (also as again)")
 
 
 def test_only_the_first_split_of_the_same_runs_is_deployed_unasked(operated: Store) -> None:

@@ -210,7 +210,7 @@ def test_a_source_that_was_moved_is_told_and_breaks_nothing(decided: Store) -> N
 
 def test_an_id_that_names_nothing_or_too_much_is_refused(decided: Store, tmp_path: Path) -> None:
     for name in ("nothing", "abc", "f" * 64):
-        with pytest.raises(InputError, match="is no trajectory_id"):
+        with pytest.raises(InputError, match=f"Nothing is called '{name}'"):
             find(decided, name)
     register_runs(decided, "d", write_runs(tmp_path / "d.jsonl", tasks=2))
     receive(Corpus(decided, "d"), [str(deliver(tmp_path / "e.jsonl", tasks=2))])
