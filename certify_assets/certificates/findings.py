@@ -146,7 +146,9 @@ def _end_findings(observations: Observations) -> Iterator[tuple[str, str]]:
         else 0
     )
     others = values[1:] if lowest else values[:-1]
-    if others.size > 1 and gap >= float(np.ptp(others)):
+    # three grades are as far from each other
+    spread = float(np.ptp(others)) * (1 if values.size > _FEWEST_VALUES else 2)
+    if others.size > 1 and gap >= spread:
         yield (
             "saturated_scores",
             f"{said}, {end}, which is far from all others. If it stands for no score, leave it "
@@ -189,7 +191,7 @@ def _task_findings(observations: Observations, *, alone: bool) -> Iterator[tuple
     tasks = _numbered_tasks(labels) if single else 0
     if tasks or (single and alone):
         said = (
-            f"their ids number the attempts of {tasks} tasks, such as {quoted(labels[0])}"
+            f"their ids look like attempts of {tasks} tasks, such as {quoted(labels[0])}"
             if tasks
             else "every task has the id of its run"
         )

@@ -250,7 +250,8 @@ def certification_gate(
     if split == "test":
         reason = f"{summary.tasks} tasks audit; a certificate of them would need {floor}."
     elif not possible:
-        reason += f". Bring {more} more tasks to the corpus: {lacking} of them will certify."
+        plural = "s" * (more > 1)
+        reason += f". Bring {more} more task{plural} to the corpus: {lacking} of them will certify."
     elif not enough:
         reason += (
             f": enough. The effective sample size {summary.n_eff:.1f} is below {floor}, so only a "

@@ -37,7 +37,7 @@ def _one_row_each(names: list[str]) -> pd.DataFrame:
 def test_attempts_that_are_tasks(form: str, tmp_path: Path, call: Call) -> None:
     table = _one_row_each([form.format(task, run) for task in range(60) for run in range(4)])
     message = _found(call, table, tmp_path)["one_run_a_task"]
-    assert "240 tasks has one row" in message and "attempts of 60 tasks" in message
+    assert "240 tasks has one row" in message and "look like attempts of 60 tasks" in message
 
 
 def test_runs_that_are_tasks(tmp_path: Path, call: Call) -> None:
@@ -113,3 +113,11 @@ def test_log_odds_are_advised_to_probabilities_alone(tmp_path: Path, call: Call)
     assert "log-odds" in _found(call, table, tmp_path)["saturated_scores"]
     table["score"] = (1 + 9 * likely).round().clip(3, 8)
     assert "saturated_scores" not in _found(call, table, tmp_path)
+
+
+def test_three_grades_are_not_saturated(tmp_path: Path, call: Call) -> None:
+    table = score_rows(tasks=60, attempts=4)
+    table["score"] = pd.qcut(table["score"], 3, labels=False) / 2
+    assert "saturated_scores" not in _found(call, table, tmp_path)
+    table.loc[:120, "score"] = 999
+    assert "stands for no score" in _found(call, table, tmp_path)["saturated_scores"]
