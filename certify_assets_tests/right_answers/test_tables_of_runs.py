@@ -82,3 +82,37 @@ def test_reported_tables(call: Call, tmp_path: Path) -> None:
     assert (found["trajectories"], found["dropped"]) == (60, {})
     found = call("corpus", "import", folder / "f13_blank.jsonl", "--name", "blank", *root).json
     assert (found["trajectories"], found["dropped"]) == (1, {"no_trajectory": 2})
+
+
+def test_an_empty_chat_is_no_run(call: Call, tmp_path: Path) -> None:
+    rows = [
+        {"task_id": f"t{n}", "outcome": n % 2, "messages": chat(n, parts=False) * (n != 1)}
+        for n in range(4)
+    ]
+    path = tmp_path / "runs.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    facts, _ = imported(call, path)
+    assert facts["trajectories"] == 3 and facts["dropped"] == {"no_trajectory": 1}
+
+
+@pytest.mark.parametrize("role", ["assistant", "Assistant", "ai", "model", "agent", "nobody"])
+def test_what_the_agent_said_is_kept_whatever_its_role_is_called(
+    role: str, call: Call, tmp_path: Path
+) -> None:
+    rows = [
+        {
+            "task_id": f"t{n}",
+            "outcome": n % 2,
+            "instruction": "answer",
+            "messages": [{"role": "user", "content": "q"}, {"role": role, "content": f"said {n}"}],
+        }
+        for n in range(4)
+    ]
+    path = tmp_path / "runs.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    if role == "nobody":
+        refused = call("corpus", "import", path, "--name", "c", "--root", tmp_path / "root")
+        assert refused.code == 2 and "no message with the role assistant" in refused.err
+    else:
+        _, runs = imported(call, path)
+        assert "said 3" in str(runs.loc[3].to_dict())

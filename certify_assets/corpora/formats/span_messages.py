@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from certify_assets.corpora.formats.texts import (
+    ROLES,
     Message,
     arguments_text,
     calls_text,
@@ -18,18 +19,6 @@ from certify_assets.corpora.formats.texts import (
     text_of,
 )
 
-_ROLES = {
-    "ai": "assistant",
-    "aimessage": "assistant",
-    "aimessagechunk": "assistant",
-    "model": "assistant",
-    "human": "user",
-    "humanmessage": "user",
-    "systemmessage": "system",
-    "toolmessage": "tool",
-    "function": "tool",
-    "functionmessage": "tool",
-}
 _CALL_PARTS = ("tool_call", "tool_use", "function_call")
 _RESULT_PARTS = ("tool_call_response", "tool_result", "function_response")
 _LISTS = ("messages", "choices", "generations", "input")
@@ -108,7 +97,7 @@ class _Reader:
 
     def _message(self, record: Mapping[str, Any]) -> Iterator[Message]:
         said = text_of(record.get("role") or record.get("type") or self._role).lower()
-        role = _ROLES.get(said, said)
+        role = ROLES.get(said, said)
         parts = listed(record.get("parts")) or listed(record.get("contents"))
         blocks = parts or listed(record.get("content"))
         calls = [

@@ -292,6 +292,8 @@ def _draft(
         return _unreadable(steps)
     if not any(step.action.strip() or step.observation.strip() for step in steps):
         return _Unusable("no_trajectory", "nothing of it was recorded")
+    if chat is not None and not any(step.action for step in steps):
+        return _Unusable("no_trajectory", "it holds no message with the role assistant")
     return Draft(
         task_id=task,
         agent=_identity(row["agent"]) or str(reading.options.get("agent") or "unknown"),
@@ -333,7 +335,7 @@ def _chat(row: Mapping[str, Any]) -> list[Message] | None:
         if isinstance(value, str) and name == "messages":
             with suppress(ValueError, RecursionError):
                 value = json.loads(value)
-        if value and is_list_of_objects(value) and all("role" in record for record in value):
+        if is_list_of_objects(value) and all("role" in record for record in value):
             return [Message.of(record) for record in value]
     return None
 

@@ -70,6 +70,24 @@ class Conversation:
         return tuple(Step(act, "\n".join(seen)) for act, seen in self._turns)
 
 
+#: what tools call those who speak
+ROLES = {
+    "ai": "assistant",
+    "aimessage": "assistant",
+    "aimessagechunk": "assistant",
+    "model": "assistant",
+    "agent": "assistant",
+    "bot": "assistant",
+    "gpt": "assistant",
+    "human": "user",
+    "humanmessage": "user",
+    "systemmessage": "system",
+    "toolmessage": "tool",
+    "function": "tool",
+    "functionmessage": "tool",
+}
+
+
 class Message(NamedTuple):
     """One message of a chat as text, with its calls written out."""
 
@@ -82,8 +100,9 @@ class Message(NamedTuple):
     def of(cls, record: Mapping[str, Any]) -> Message:
         """Read a message in the fields of chat completions, old or new."""
         calls = listed(record.get("tool_calls")) or [record.get("function_call")]
+        role = text_of(record.get("role")).strip().lower()
         return cls(
-            text_of(record.get("role")),
+            ROLES.get(role, role),
             message_text(record.get("content")),
             calls_text(calls),
             str(record.get("name") or ""),
