@@ -163,7 +163,8 @@ def _run(
         run_corpus(Corpus(store, name), quiet=as_json)
         if judges:
             say(f"{name}: {' and '.join(judges)}, trained, scored, certified, audited, drawn")
-            run_corpus(Corpus(store, name), quiet=as_json, judges=judges)
+            # the first run may have read the sources again
+            run_corpus(Corpus(Store(store.root), name), quiet=as_json, judges=judges)
     seconds = round(time.monotonic() - started, 1)
     # the run has written since this command read the data root
     corpora = [overview(Corpus(Store(store.root), name)) for name in names]
