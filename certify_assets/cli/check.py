@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,6 +52,8 @@ from certify_assets.cli.verify import pool_of, verify_documents
 from certify_assets.errors import InputError, StaleCertificateError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from certify_assets.certificates import Audit, Certificate
     from certify_assets.evaluation.decisions import Decisions
     from certify_assets.evaluation.score_table import ScoreTable
@@ -301,8 +304,35 @@ def _decide(
 
     result = decide_table(certificates, table)
     asked = ((queue, result.queue()), (decisions, slice(None)))
-    write_tables(*((path, result.columns(rows)) for path, rows in asked if path is not None))
+    write_tables(
+        *(
+            (path, _harmless(path, result.columns(rows), table.naming_columns))
+            for path, rows in asked
+            if path is not None
+        )
+    )
     return result
+
+
+def _harmless(
+    path: Path, columns: dict[str, NDArray[Any]], naming: Collection[str]
+) -> dict[str, NDArray[Any]]:
+    """Keep a spreadsheet from running the texts of a CSV that are only passed on."""
+    import numpy as np
+
+    from certify_assets.tables.delimited import defused
+
+    # names are written as they are, or refused: another spelling would be lost to later joins
+    if path.suffix.lower() != ".csv":
+        return columns
+    return {
+        name: values
+        if name in naming or values.dtype.kind != "O"
+        else np.array(
+            [defused(cell) if isinstance(cell, str) else cell for cell in values], dtype=object
+        )
+        for name, values in columns.items()
+    }
 
 
 @click.command()

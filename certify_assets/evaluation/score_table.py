@@ -175,6 +175,13 @@ class ScoreTable:
         return {**found, matched(names, {column})[column]: self.scores}
 
     @property
+    def naming_columns(self) -> set[str]:
+        """The columns of the file that name tasks, runs, agents and splits."""
+        names = ColumnNames(**parse_columns(self.reading.columns))
+        wanted = {names.task, names.id, names.agent, names.split}
+        return set(matched([name for name in self.found if name], wanted).values())
+
+    @property
     def alone(self) -> bool:
         """Whether the task of every row is the id of its run."""
         return self.trajectories is not None and bool(np.all(self.trajectories == self.tasks))

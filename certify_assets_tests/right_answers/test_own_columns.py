@@ -121,3 +121,16 @@ def test_a_batch_asks_for_the_column_of_runs(call: Call, certificate: Path, tmp_
     refused = call(*asked, *named)
     assert refused.code == 2 and "--columns id=NAME" in refused.err
     assert call(*asked, "--columns", f"{named[1]},id=Run").code == 0
+
+
+def test_a_text_that_a_spreadsheet_would_run_is_text(
+    call: Call, certificate: Path, tmp_path: Path
+) -> None:
+    notes = ["- looks right", "=1+1", "fine"] * 20
+    own({"note": notes}).to_csv(tmp_path / "new.csv", index=False)
+    columns = "--columns 'score=Judge score,id=Run'"
+    command = f"decide {certificate} {tmp_path}/new.csv {columns} --decisions {tmp_path}/d"
+    assert call(f"{command}.csv").code == 0 and call(f"{command}.jsonl").code == 0
+    written = read(tmp_path / "d.csv")["note"].to_list()
+    assert written == [f"'{note}" if note != "fine" else note for note in notes]
+    assert read(tmp_path / "d.jsonl")["note"].to_list() == notes
