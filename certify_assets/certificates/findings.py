@@ -137,18 +137,17 @@ def _end_findings(observations: Observations) -> Iterator[tuple[str, str]]:
     if ends < _PAIR or ends <= _SATURATED * scores.size:
         return
     values = np.unique(scores)
+    # one or two values are verdicts, not a scale
+    if values.size <= _PAIR:
+        return
     lowest = np.count_nonzero(scores == scores[0]) == ends
     end = shortest(float(scores[0] if lowest else scores[-1]))
     said = f"{ends} of {scores.size} scores share the {'lowest' if lowest else 'highest'} value"
-    gap = (
-        float(values[1] - values[0] if lowest else values[-1] - values[-2])
-        if values.size > 1
-        else 0
-    )
+    gap = float(values[1] - values[0] if lowest else values[-1] - values[-2])
     others = values[1:] if lowest else values[:-1]
     # three grades are as far from each other
     spread = float(np.ptp(others)) * (1 if values.size > _FEWEST_VALUES else 2)
-    if others.size > 1 and gap >= spread:
+    if gap >= spread:
         yield (
             "saturated_scores",
             f"{said}, {end}, which is far from all others. If it stands for no score, leave it "
