@@ -92,6 +92,13 @@ _STOPPED: dict[str, str] = {
     "judge": "the judge does not rank runs well enough",
     "guard": "there are too few tasks to rule out that some fool the judge throughout",
 }
+#: findings under which the figures may not be what they seem, as the verdict says them
+_DOUBTS = {
+    RELABELLED: "after labels or runs were changed",
+    "one_run_a_task": "but attempts may count as tasks",
+    "copies_across_tasks": "but tasks may be copies of others",
+    "scores_are_outcomes": "but the scores may be the outcomes",
+}
 _HASH = re.compile(r"[0-9a-f]{40,64}")
 
 
@@ -146,11 +153,11 @@ def banner(source: PageSource, reasons: Sequence[NothingCertified]) -> Banner:
         facts = _facts_of_nothing(source, reasons)
     else:
         sentence, facts = _sentence(source), _facts(source)
-    findings = {item["code"]: item["message"] for item in source.headline.findings}
-    if changed := findings.get(RELABELLED):
-        sentence = f"{sentence} {changed}"
+    doubts = [item for item in source.headline.findings if item["code"] in _DOUBTS]
+    if doubts:
+        sentence = " ".join([sentence, *(item["message"] for item in doubts)])
         if state in ("certified", "warn"):
-            state, heading = "warn", "Certified, after labels or runs were changed"
+            state, heading = "warn", f"Certified, {_DOUBTS[doubts[0]['code']]}"
     # both sides of one run are counted as the review that they lead to
     found = Counter(source.decisions)
     words = {"reject": "rejected", "human": "to review", "release": "released"}

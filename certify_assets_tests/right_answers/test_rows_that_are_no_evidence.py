@@ -1,6 +1,7 @@
 """Score tables that count one task, one run or one label more than once say so."""
 
 import uuid
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -121,3 +122,14 @@ def test_three_grades_are_not_saturated(tmp_path: Path, call: Call) -> None:
     assert "saturated_scores" not in _found(call, table, tmp_path)
     table.loc[:120, "score"] = 999
     assert "stands for no score" in _found(call, table, tmp_path)["saturated_scores"]
+
+
+def test_the_page_does_not_say_certified_without_it(tmp_path: Path, call: Call) -> None:
+    table = _one_row_each([f"task-{task}/{run}" for task in range(60) for run in range(4)])
+    table["score"] += 3 * table["outcome"]
+    message = _found(call, table, tmp_path)["one_run_a_task"]
+    command = f"report {tmp_path}/c.json {tmp_path}/scores.csv --out {tmp_path}/page.html"
+    assert call(command).code == 0
+    page = unescape((tmp_path / "page.html").read_text("utf-8"))
+    verdict = page.partition('id="verdict"')[2].partition("</section>")[0]
+    assert "Certified, but attempts may count as tasks" in verdict and message in verdict
