@@ -98,7 +98,7 @@ def test_gates_are_the_arithmetic_of_the_default(
     )
     assert (1 - alpha) ** needed <= 0.05 / 3 < (1 - alpha) ** (needed - 1)
     below = certification_gate(summary(needed - 1), alpha, split="cal")
-    assert not below.possible and "Bring 1 more tasks" in below.reason
+    assert not below.possible and "Bring 1 more task " in below.reason
     few = certification_gate(summary(needed, n_eff=at_grid - 0.5), alpha, split="cal")
     assert few.possible and not few.enough_samples and "good judge" in few.reason
 
