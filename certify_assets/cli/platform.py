@@ -91,6 +91,12 @@ def _gate_result(
         )
         for judge in asked
     ]
+    shown = {judge["judge"] for judge in asked}
+    cases += [
+        Case(name, "failed", corpus["stale"].get(name, "It has no certificate."))
+        for name in judges
+        if name not in shown
+    ]
     best = max(asked, key=lambda judge: judge["decided"], default=None)
     cases += (
         coverage_case(0.0, minimum)

@@ -1,5 +1,8 @@
 """A server whose answers hold no verdict is named, and closes the gate of its own judge."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,12 @@ def _answer(payload: dict[str, Any], times: int) -> Action:
     return Action(chat_body(verdict, model=payload["model"]))
 
 
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    # the definitions of a process are of one data root, and other tests have others
+    command = [sys.executable, "-m", "certify_assets.cli", "run", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.slow
 @pytest.mark.smoke
 def test_no_answer_could_be_read(tmp_path: Path, call: Call) -> None:
@@ -37,16 +46,21 @@ def test_no_answer_could_be_read(tmp_path: Path, call: Call) -> None:
             for model in ("none", "some")
         ]
         (root / "judges.yaml").write_text(yaml.safe_dump({"judges": entries}), "utf-8")
-        named = call(f"run c --judge my_none --judge my_some {where}")
-        every = call(f"run c {where} --json")
+        named = _run("c", "--judge", "my_none", "--judge", "my_some", "--root", str(root))
+        every = _run("c", "--root", str(root), "--json")
     said = "my_none: 0 of 1005 answers could be read, the first: '<b>pass\\x1b'; see asking: cot."
-    assert named.code == 3 and said.removeprefix("my_none: ") in " ".join(named.err.split())
-    printed = " ".join(named.out.split())
+    assert named.returncode == 3 and said.removeprefix("my_none: ") in " ".join(
+        named.stderr.split()
+    )
+    printed = " ".join(named.stdout.split())
     assert said in printed
     assert "my_some: 804 of 1005 answers could be read (parse rate 80.0 %)." in printed
     # without names all judges open the gate, and the one that could not be read is named
-    unread = {judge["judge"]: judge["unread"] for judge in every.json["corpora"][0]["judges"]}
-    assert every.code == 0 and said == f"my_none: {unread['my_none']}"
+    unread = {
+        judge["judge"]: judge["unread"]
+        for judge in json.loads(every.stdout)["corpora"][0]["judges"]
+    }
+    assert every.returncode == 0 and said == f"my_none: {unread['my_none']}"
     page = (root / "judges/my_none/c/page.html").read_text("utf-8")
     assert "No run has a score." in page and "0 runs of 0 tasks" not in page
     assert "&lt;b&gt;pass" in page and "<b>pass" not in page

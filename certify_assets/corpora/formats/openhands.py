@@ -14,7 +14,7 @@ from certify_assets.corpora.formats.base import Draft, Files, Origin, Reading, c
 from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
 from certify_assets.corpora.formats.records import Record, iter_lines
 from certify_assets.corpora.formats.swe_reports import (
-    Outcomes,
+    ReportedOutcomes,
     Unlabelled,
     collect_outcomes,
     issue_text,
@@ -65,7 +65,7 @@ def _first_keys(file: SourceFile) -> Iterator[Set[str]]:
                 yield record.keys()
 
 
-def _read_output(file: SourceFile, outcomes: Outcomes, reading: Reading) -> Iterator[Draft]:
+def _read_output(file: SourceFile, outcomes: ReportedOutcomes, reading: Reading) -> Iterator[Draft]:
     """Read the runs of one output.jsonl."""
     reading.sha256(file)
     try:
@@ -172,7 +172,7 @@ def _lines(file: SourceFile) -> Iterator[tuple[int, Record | str]]:
         ) from None
 
 
-def _draft(record: Record | str, origin: Origin, outcomes: Outcomes) -> Draft | Unlabelled:
+def _draft(record: Record | str, origin: Origin, outcomes: ReportedOutcomes) -> Draft | Unlabelled:
     if isinstance(record, str):
         return Unlabelled("unreadable_record", f"cannot be used: {record}")
     identity, history = record.get("instance_id"), record.get("history")

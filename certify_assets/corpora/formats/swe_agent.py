@@ -11,7 +11,7 @@ from certify_assets.corpora.formats.files import SourceFile
 from certify_assets.corpora.formats.records import Record, decode, one_object
 from certify_assets.corpora.formats.swe_reports import (
     FileRun,
-    Outcomes,
+    ReportedOutcomes,
     collect_outcomes,
     draft_of,
     issue_text,
@@ -59,7 +59,7 @@ def swe_agent(files: Files, reading: Reading) -> Iterator[Draft]:
             reading.other(file, "is neither a SWE-agent run nor a report on such runs.")
 
 
-def _outcomes(files: Files, reading: Reading) -> Outcomes:
+def _outcomes(files: Files, reading: Reading) -> ReportedOutcomes:
     runs = ((file.name, _task(file)) for file in files.matching("*.traj", "*.traj.gz"))
     outcomes = collect_outcomes(files, reading, runs)
     outcomes.note(reading)
@@ -77,7 +77,7 @@ def _models(files: Files, reading: Reading) -> dict[str, str]:
 
 
 def _read(
-    file: SourceFile, outcomes: Outcomes, models: Mapping[str, str], reading: Reading
+    file: SourceFile, outcomes: ReportedOutcomes, models: Mapping[str, str], reading: Reading
 ) -> Iterator[Draft]:
     for _, data in contents([file], reading):
         run, names = _run(data), (_task(file), _agent(file, models))

@@ -68,7 +68,7 @@ class Report:
         return 0
 
 
-class Outcomes:
+class ReportedOutcomes:
     """Outcomes of runs, by folder; see `collect_outcomes`."""
 
     def __init__(
@@ -141,7 +141,9 @@ class Outcomes:
         reading.tally.notes += Counter()
 
 
-def collect_outcomes(files: Files, reading: Reading, runs: Iterable[tuple[str, str]]) -> Outcomes:
+def collect_outcomes(
+    files: Files, reading: Reading, runs: Iterable[tuple[str, str]]
+) -> ReportedOutcomes:
     """Read every report among the files."""
     best: dict[str, Report] = {}
     found: Counter[str] = Counter()
@@ -151,7 +153,9 @@ def collect_outcomes(files: Files, reading: Reading, runs: Iterable[tuple[str, s
         if other is None or _rank(report.name) < _rank(other.name):
             best[report.folder] = report
     keep_unlabelled = bool(reading.options.get("keep_unlabelled"))
-    return Outcomes(best, runs, found - Counter(best.keys()), keep_unlabelled=keep_unlabelled)
+    return ReportedOutcomes(
+        best, runs, found - Counter(best.keys()), keep_unlabelled=keep_unlabelled
+    )
 
 
 def task_of(identity: str) -> str:
@@ -199,7 +203,7 @@ def draft_of(
     task: str,
     agent: str,
     *,
-    outcomes: Outcomes,
+    outcomes: ReportedOutcomes,
     reading: Reading,
 ) -> Iterator[Draft]:
     """Turn the run of one file into a draft, or count why not; `run` may say what is wrong."""
