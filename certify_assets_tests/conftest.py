@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     from certify_assets.storage.store import Store
     from certify_assets_tests.operations_builders import ProvisionalBatch
+
+# what long work keeps to resume lies in the user's cache
+os.environ["XDG_CACHE_HOME"] = str(Path(tempfile.gettempdir(), f"certify-cache-{os.getuid()}"))
 
 # `make` exports the data root of the demo; tests use neither it nor what a developer set
 for _name in ("DAGSTER_HOME", "CERTIFY_ROOT", "MLFLOW_TRACKING_URI"):

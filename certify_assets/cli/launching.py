@@ -18,24 +18,24 @@ from certify_assets.cli.output import NOTHING, printable, say
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError, StepFailedError
 from certify_assets.files import write_atomic
+from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store, default_root
 from certify_assets.storage.urls import absolute
 
 if TYPE_CHECKING:
     from certify_assets.corpora.deliveries import CorpusDelivery
     from certify_assets.research.study import Outcome
-    from certify_assets.storage.snapshot import Snapshot
 
 _EXECUTION, _STUDY = "certify_assets.defs.execution", "certify_assets.defs.research.study"
 _REPORTING = "certify_assets.defs.reporting"
 _VARIABLES = ("DAGSTER_HOME", "CERTIFY_ROOT", "CERTIFY_SHOWN")
 
 
-def open_store(root: str | None) -> Store:
+def open_store(root: str | None) -> Snapshot:
     """Return the data root that an option names, else this process's."""
     if root is None:
-        return Store(default_root())
-    return Store(absolute(root))
+        return Snapshot(Store(default_root()))
+    return Snapshot(Store(absolute(root)))
 
 
 def dagster_environment(store: Store) -> dict[str, str]:

@@ -280,8 +280,7 @@ def serve(
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.cli.review_server import ReviewServer
-    from certify_assets.operations.labels import anchor_labels
-    from certify_assets.operations.layout import labels_key
+    from certify_assets.operations.labels import anchor_labels, labels_head
     from certify_assets.operations.review_criteria import read_criteria
     from certify_assets.operations.review_session import ReviewSession
 
@@ -318,12 +317,12 @@ def serve(
         token_file=token_file,
     )
     _introduce(server, corpus, len(queue), as_json)
-    key = labels_key(corpus)
-    before = store.sha256(key) if store.exists(key) else ""
+    before = labels_head(opened)
     try:
-        _serve(server, store.locate(key))
+        _serve(server, store.root)
     finally:
-        if store.exists(key) and store.sha256(key) != before:
+        opened = Corpus(Store(store.root), corpus)
+        if labels_head(opened) != before:
             anchor_labels(opened)
             report_stored(opened, "review serve", "operations/reviewed_labels")
 

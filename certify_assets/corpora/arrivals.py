@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 
 from certify_assets.corpora.config import (
@@ -17,7 +15,7 @@ from certify_assets.corpora.config import (
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.landing import Arrival, place_of
 from certify_assets.errors import InputError
-from certify_assets.files import parse_json
+from certify_assets.storage.events import Payload
 from certify_assets.storage.store import Store
 
 
@@ -48,41 +46,39 @@ def declare(store: Store, config: CorpusConfig) -> CorpusConfig:
     return config
 
 
-@dataclass(frozen=True)
-class CorpusVersion:
-    """One line of ``versions.jsonl``: what the files of a corpus were when they arrived."""
+class CorpusVersion(Payload):
+    """What the files of a corpus were when they arrived."""
 
+    kind = "arrived"
     number: int
     version: str
     source: str
-    time: str
     files: dict[str, str]
+
+    @property
+    def subject(self) -> str:
+        """Where the files arrived."""
+        return self.source
 
 
 def read_versions(corpus: Corpus) -> list[CorpusVersion]:
     """Return the versions of a corpus's files, the oldest first."""
-    key = "versions.jsonl"
-    data = corpus.store.read_bytes(corpus.key(key)) if corpus.has(key) else b""
-    # a last line without its end is the trace of a kill
-    lines = data[: data.rfind(b"\n") + 1].splitlines()
-    return [CorpusVersion(**parse_json(line.decode("utf-8"))) for line in lines]
+    return [entry.content for entry in corpus.store.events(corpus.name, CorpusVersion)]
 
 
 def record_version(store: Store, arrival: Arrival) -> int:
     """Add an arrival to the versions of its corpus, unless it is the last; return its number."""
     # The number, from 1, makes the run key: content that comes back is a new version, and a scan
-    # that was killed before it requested its run finds its own line and uses the same key.
-    corpus, number = Corpus(store, arrival.corpus), 0
-
-    def line(old: bytes) -> str:
-        nonlocal number
-        number = len(old.splitlines()) + 1
-        moment = datetime.now(UTC).isoformat(timespec="seconds")
-        entry = CorpusVersion(number, arrival.version, arrival.source, moment, arrival.files)
-        return json.dumps(asdict(entry), ensure_ascii=False)
-
-    of_source = [entry for entry in read_versions(corpus) if entry.source == arrival.source]
+    # that was killed before it requested its run finds its own event and uses the same key.
+    versions = read_versions(Corpus(store, arrival.corpus))
+    of_source = [entry for entry in versions if entry.source == arrival.source]
     if of_source and of_source[-1].version == arrival.version:
         return of_source[-1].number
-    store.append_line(corpus.key("versions.jsonl"), line)
-    return number
+    made = CorpusVersion(
+        number=len(versions) + 1,
+        version=arrival.version,
+        source=arrival.source,
+        files=arrival.files,
+    )
+    store.append(arrival.corpus, made)
+    return made.number

@@ -364,8 +364,6 @@ def remove_corpus(store: Store, name: str) -> list[str]:
     gone = [*splits, *(entry for entry in store.names(folder) if entry not in kept), _CONFIG]
     for entry in gone:
         store.remove_tree(f"{folder}/{entry}")
-    for empty in (f"{folder}/splits", folder):
-        store.remove_folder(empty)
     return gone
 
 

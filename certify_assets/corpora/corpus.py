@@ -38,7 +38,6 @@ from certify_assets.corpora.schema import (
 from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
 from certify_assets.errors import InputError, IntegrityError, LeakError, ManifestError
 from certify_assets.files import stored_as
-from certify_assets.storage.lease import holding
 from certify_assets.storage.snapshot import Snapshot, remembered
 from certify_assets.storage.urls import is_url, local_copies
 
@@ -162,10 +161,8 @@ class Corpus:
 
     @contextmanager
     def writing(self, what: str) -> Iterator[None]:
-        """Hold the lease of the corpus for a block and what it calls; wait for another owner."""
-        with holding(self.store, self.name, what=what):
-            # who held it before may have written
-            self.store.refresh()
+        """Commit what a block and all that it calls store at its end, all or nothing."""
+        with self.store.step(self.name, what):
             yield
 
     # What is stored, verified as it is read

@@ -373,7 +373,7 @@ def _journal(source: str, corpus: str) -> str:
 
 def place_of(store: Store, key: str) -> str:
     """Return where a folder of the data root is: its path, or its URL on a remote root."""
-    return str(store.local_path(key)) if store.is_local else store.locate(key)
+    return store.folder.locate(key)
 
 
 def scan_incoming(
@@ -438,7 +438,7 @@ def is_inbox_empty(corpus: Corpus) -> bool:
     """Whether the inbox of a corpus holds nothing; links and pipes, which are not read, count."""
     key = inbox_key(corpus.name)
     if not corpus.store.is_local:
-        return not corpus.store.names(key)
+        return not corpus.store.folder.names(key)
     found = corpus.store.local_path(key).rglob("*")
     return not any(path.is_symlink() or not path.is_dir() for path in found)
 

@@ -24,11 +24,12 @@ from certify_assets.defs.names import (
 )
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.defs.setup import OWNERS, setup
+from certify_assets.errors import ChangedInputError
 from certify_assets.evaluation.judge_summary import Figures, judge_summary
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JudgeSpec
-from certify_assets.storage.lease import Held, holding
+from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -44,34 +45,17 @@ Metadata = dict[
 Made = dg.MaterializeResult[Any]
 
 
-_LOGGED_SECONDS = 30.0
-
-
 @contextmanager
 def writing(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, data_root: DataRoot
 ) -> Iterator[None]:
-    """Hold the lease of the partition's corpus while a step writes; wait for another owner."""
-    if not context.has_partition_key:
-        yield
-        return
-    # all steps of a run, or of a command, are one owner
-    corpus, owner = context.partition_key, f"run {context.run.run_id}"
-    said = 0.0
-
-    def wait(held: Held, seconds: float) -> None:
-        nonlocal said
-        if seconds >= said:
-            context.log.info(f"{held.describe(corpus)}. This step waits for its end.")
-            said += _LOGGED_SECONDS
-        if context.op_def.pool:
-            # its place in the pool is given back meanwhile: who holds the lease may need it to end
-            raise dg.RetryRequested(
-                max_retries=context.retry_number + 1, seconds_to_wait=_LOGGED_SECONDS
-            )
-
-    with holding(data_root.store(), corpus, what=context.op_def.name, waiting=wait, owner=owner):
-        yield
+    """Commit what a step stores at its end, and repeat it once where its inputs were replaced."""
+    corpus = context.partition_key if context.has_partition_key else ""
+    try:
+        with data_root.view().step(corpus, context.op_def.name):
+            yield
+    except (ChangedInputError, MissingObjectError) as error:
+        raise dg.RetryRequested(max_retries=1, seconds_to_wait=0) from error
 
 
 @dataclass(frozen=True)

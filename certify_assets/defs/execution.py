@@ -16,7 +16,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.external import SOURCE, config_version, observation, source_version
 from certify_assets.defs.names import CORPORA, judge_of, key, name_of
 from certify_assets.files import canonical_json, lock_file, sha256_bytes
-from certify_assets.storage.lease import OWNER_VARIABLE, holding, refusing
 from certify_assets.storage.store import Store, default_root
 
 # by op, as a run configuration has it
@@ -61,7 +60,7 @@ def remove_partitions(names: Sequence[str]) -> None:
 
 def run_corpus(corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> int:
     """Materialize a corpus, or chains of judges; return 0, 3 if a check stopped it, else 1."""
-    with one_writer(corpus), instance_with([corpus]) as instance:
+    with instance_with([corpus]) as instance:
         runs = _chains(judges) if judges else {ONBOARD: None}
         for name, selection in runs.items():
             result = execute(name, instance, corpus, selection, quiet=quiet, resume=True)
@@ -157,24 +156,6 @@ def failures(result: dg.JobExecutionResult) -> dict[str, str]:
             if error is None or _CHECK_FAILED not in (error.cls_name or ""):
                 said[event.step_key] = _cause(error)
     return said
-
-
-@contextmanager
-def one_writer(corpus: str) -> Iterator[None]:
-    """Hold the lease of a corpus as this command, whose steps share it; refuse where it is held."""
-    before = os.environ.get(OWNER_VARIABLE)
-    with holding(
-        Store(default_root()), corpus, what="materialization", waiting=refusing(corpus)
-    ) as owner:
-        # steps may be processes of their own
-        os.environ[OWNER_VARIABLE] = owner
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ[OWNER_VARIABLE]
-            else:
-                os.environ[OWNER_VARIABLE] = before
 
 
 @contextmanager

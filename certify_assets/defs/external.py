@@ -6,7 +6,7 @@ from certify_assets.corpora.arrivals import read_versions
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import VERSION, key
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.operations.layout import labels_key, stamp
+from certify_assets.operations.labels import labels_head
 
 SOURCE, INBOX, SAMPLE = "corpora/source_runs", "operations/inbox", "operations/audit_sample"
 
@@ -32,11 +32,11 @@ def source_version(corpus: Corpus) -> str:
 
 
 def _samples(corpus: Corpus) -> list[str]:
-    store, folder = corpus.store, f"monitoring/{corpus.name}"
+    files, folder = corpus.store.folder, f"monitoring/{corpus.name}"
     return [
         f"{folder}/{judge}/{name}"
-        for judge in store.names(folder)
-        for name in store.names(f"{folder}/{judge}")
+        for judge in files.names(folder)
+        for name in files.names(f"{folder}/{judge}")
     ]
 
 
@@ -45,12 +45,15 @@ def reviewed_stamp(corpus: Corpus) -> str:
     # what an idle tick compares in place of the hashes of every table
     if not corpus.store.is_local:
         return ""
-    keys = [labels_key(corpus.name), *_samples(corpus)]
-    return sha256_bytes(canonical_json({key: stamp(corpus.store, key) for key in keys}))
+    found = [(key, corpus.store.local_path(key).stat().st_mtime_ns) for key in _samples(corpus)]
+    return sha256_bytes(canonical_json([*labels_head(corpus), *found]))
 
 
 def sample_version(corpus: Corpus) -> str:
     """Return the hash of the score tables of every judge's audit sample; "" where there is none."""
     folder = f"monitoring/{corpus.name}/"
-    found = {key.removeprefix(folder): corpus.store.sha256(key) for key in _samples(corpus)}
+    found = {
+        key.removeprefix(folder): sha256_bytes(corpus.store.folder.read(key))
+        for key in _samples(corpus)
+    }
     return sha256_bytes(canonical_json(found)) if found else ""

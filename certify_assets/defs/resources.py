@@ -13,7 +13,6 @@ from certify_assets.defs.setup import PREFIX_VARIABLE
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.judges.specs import SHOWN_VARIABLE
 from certify_assets.processes import end_with_parent
-from certify_assets.storage.lease import OWNER_VARIABLE
 from certify_assets.storage.mlflow_server import without_credentials
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store, default_root
@@ -38,15 +37,16 @@ class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def store(self) -> Store:
         """Return the data root's reader and writer."""
-        return Store(self.root or default_root())
+        return self.view()
 
     def view(self) -> Snapshot:
         """Return what the steps of one process share: an unchanged file is verified once."""
         root = self.root or default_root()
         if self._view is None or self._view.root != root:
             self._view = Snapshot(Store(root))
-        # another process may have written since the last step
-        self._view.refresh()
+        if not self._view.is_working:
+            # another process may have written since the last step
+            self._view.refresh()
         return self._view
 
     _view: Snapshot | None = PrivateAttr(default=None)
@@ -141,7 +141,6 @@ _HANDED_ON = [
     SHOWN_VARIABLE,
     PREFIX_VARIABLE,
     "CERTIFY_EXECUTOR",
-    OWNER_VARIABLE,
     "MLFLOW_UI_URL",
     "RAY_DASHBOARD",
 ]

@@ -524,9 +524,8 @@ def corpora_of_the_same_runs(corpus: Corpus) -> list[tuple[Corpus, set[int]]]:
     found: list[tuple[Corpus, set[int]]] = []
     if own is None:
         return found
-    for entry in corpus.store.names("ledger"):
-        name = entry.removesuffix(_VERSIONS)
-        if name in (entry, corpus.name):
+    for name in corpus.store.corpora():
+        if name == corpus.name:
             continue
         other = Corpus(corpus.store, name)
         # what is wrong with another corpus is said where that one is used

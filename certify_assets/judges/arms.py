@@ -301,8 +301,7 @@ class _Run:
             self.judge.sibling(self.judge.spec.start).artifact_files() as start,
         ):
             history = self._optimise(start, folder, report)
-            if not self.store.is_local:
-                self._upload(folder)
+            self._upload(folder)
             record = ArmRecord(
                 inputs=self.inputs,
                 key=self.key,
@@ -318,19 +317,15 @@ class _Run:
 
     def remove_checkpoints(self) -> None:
         """Remove what a finished training resumed from, also where a kill came before this."""
-        if self.store.is_local:
-            place = self.store.local_path(f"{self.folder}/checkpoint")
-            shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(self.store.scratch(self.folder) / "checkpoint", ignore_errors=True)
 
     def _begin(self) -> None:
         """Clear away what a run with another key left: its checkpoints are not this one's."""
         name = f"{self.folder}/run.json"
         if self.store.exists(name) and self.store.read_json(name)["key"] == self.key:
             return
-        if self.store.is_local:
-            shutil.rmtree(self.store.local_path(self.folder), ignore_errors=True)
-        else:
-            self.store.delete(f"{self.folder}/arm.json")
+        shutil.rmtree(self.store.scratch(self.folder), ignore_errors=True)
+        self.store.delete(f"{self.folder}/arm.json")
         self.store.write_json(name, {"key": self.key, "inputs": self.inputs})
 
     def _optimise(self, start: Path, folder: Path, report: Report) -> Sequence[Mapping[str, float]]:

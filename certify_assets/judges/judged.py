@@ -267,11 +267,6 @@ class JudgedCorpus:
         copied = kept and parts and parts[0].partition("/")[0] in (*_KEPT_FILES, *_KEPT_FOLDERS)
         return f"{kept}/{key}" if copied else key
 
-    def require_unchanged(self) -> None:
-        """Raise `ChangedInputError` if a file of judge or corpus was replaced since it was read."""
-        kept = self.corpus.kept
-        self.store.require_unchanged(*([kept] if kept else [self.key(), self.corpus.key()]))
-
     def origin(self, name: str) -> JudgedCorpus:
         """Return the judge that a training began with, as it was: its copy, where one is kept."""
         kept = JudgedCorpus(self.corpus, name)

@@ -146,20 +146,12 @@ def files_sha256(store: Store, prefix: str) -> str:
 
 @contextmanager
 def stored_folder(store: Store, prefix: str) -> Iterator[Path]:
-    """Give a copy of the files directly below a key as a folder."""
-    with tempfile.TemporaryDirectory() as folder:
-        for name in store.names(prefix):
-            (Path(folder) / name).write_bytes(store.read_bytes(f"{prefix}/{name}"))
-        yield Path(folder)
+    """Give the files directly below a key as a folder, for reading alone."""
+    with store.as_folder(prefix) as folder:
+        yield folder
 
 
 @contextmanager
 def workplace(store: Store, prefix: str) -> Iterator[Path]:
-    """Give a folder for checkpoints: one that stays, where the data root is a folder."""
-    if store.is_local:
-        folder = store.local_path(prefix)
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder
-        return
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
+    """Give a folder for checkpoints, which stays."""
+    yield store.scratch(prefix)

@@ -41,7 +41,6 @@ from certify_assets.operations.layout import (
 )
 from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.sampling import Draw
-from certify_assets.storage.lease import holding, refusing
 from certify_assets.storage.progress import Report, silent
 from certify_assets.storage.urls import local_copies, shown_url
 from certify_assets.tables.columns import matched
@@ -93,7 +92,7 @@ def receive(
     config, own = corpus.config, _own_format(corpus)
     named = format or ("auto" if own == "embedded" else own)
     chosen = {**({} if format else config.options), **(options or {})}
-    places = list(paths) or [corpus.store.locate(inbox_key(corpus.name)).removeprefix("file://")]
+    places = list(paths) or [corpus.store.folder.locate(inbox_key(corpus.name))]
     if not paths and is_inbox_empty(corpus):
         sentence = f"{places[0]} holds no file: put new runs there, or name them."
         return Received(corpus.name, None, sentences=(sentence,))
@@ -262,13 +261,8 @@ def close_batches(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
     audits, faults = audit_summaries(corpus)
     settled = any(item.state == "provisional" and not item.labels_wanted for item in audits)
     if settled or any(item.is_due for item in waiting_runs(corpus)):
-        # another owner of the corpus is not awaited: the next look closes them
-        waiting = refusing(corpus.name)
-        with (
-            suppress(CertifyError),
-            holding(corpus.store, corpus.name, what="closing batches", waiting=waiting),
-        ):
-            corpus.store.refresh()
+        # where another process was faster, the next look closes them
+        with suppress(CertifyError), corpus.writing("closing batches"):
             close_settled(corpus)
             draw_waiting(corpus)
         audits, faults = audit_summaries(corpus)

@@ -45,7 +45,6 @@ from certify_assets.operations.layout import (
     is_decided,
 )
 from certify_assets.operations.sampling import Draw, asked_rows
-from certify_assets.storage.lease import holding
 from certify_assets.storage.progress import Report
 
 if TYPE_CHECKING:
@@ -200,7 +199,7 @@ def decide_batch(
 ) -> BatchRecord:
     """Decide a batch and store scores, document and decisions."""
     corpus = deployment.corpus
-    with holding(corpus.store, corpus.name, what="deciding"):
+    with corpus.writing("deciding"):
         if is_decided(corpus, name):
             raise InputError(
                 f"{name} of {corpus} is decided already; `certify ops status {corpus}` says how."
@@ -262,7 +261,6 @@ def _decided(
     store.write_json(batch_key(corpus.name, name, "batch.json"), record.to_dict())
     # last: the batch is decided once this table is there
     store.write_bytes(batch_key(corpus.name, name, "decisions.parquet"), buffer.getvalue())
-    store.remove_tree(batch_key(corpus.name, name, "shares"))
     return record
 
 
@@ -306,7 +304,6 @@ def _scored(
             table, bill = _in_shares(deployment, name, runs, report)
             policy = deployment.corpus.config.new_agents
             coverage, table, adapters = cover(deployment.judge, runs, table, policy, report)
-            deployment.judge.require_unchanged()
             _require_scale(deployment, table)
             return deployment, _Scored(table, adapters, coverage, bill)
         except IntegrityError as error:

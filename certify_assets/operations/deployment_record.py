@@ -119,7 +119,6 @@ def load_deployment(corpus: Corpus) -> DeploymentRecord | None:
     if found in journal[:-1]:
         # another process may be deploying just now: its line comes first
         clock.sleep(_PATIENCE)
-        corpus.store.forget(deployment_key(corpus.name))
         stored = stored_deployment(corpus) or stored
         found, journal = replace(stored, mlflow=None), read_deployments(corpus)
     where = corpus.store.locate(deployment_key(corpus.name))

@@ -144,6 +144,13 @@ def read_labels(corpus: Corpus) -> list[Label]:
     return _journal(corpus).read()
 
 
+def labels_head(corpus: Corpus, lines: int | None = None) -> tuple[int, str]:
+    """Return number and hash of the last label, or of the one with a number."""
+    found = _journal(corpus).lines()
+    found = found if lines is None else found[:lines]
+    return (found[-1].number, found[-1].sha256) if found else (0, "")
+
+
 def anchor_labels(corpus: Corpus) -> None:
     """Keep the last label as a head of the journal; refuse one that lacks a label that had one.
 
@@ -161,6 +168,7 @@ def _journal(corpus: Corpus) -> Journal[Label]:
         LABEL_LINES,
         heads=heads_key(corpus.name),
         due=_need_head,
+        watched=False,
     )
 
 

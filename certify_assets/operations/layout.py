@@ -299,31 +299,17 @@ def require_as_decided(corpus: Corpus, batch: str, name: str) -> None:
         )
 
 
-def stamp(store: Store, key: str) -> tuple[int, int]:
-    """Return size and time of a stored file; zeros where there is none or the root is remote."""
-    if not store.is_local or not store.exists(key):
-        return (0, 0)
-    found = store.local_path(key).stat()
-    return (found.st_size, found.st_mtime_ns)
-
-
 class RunLookup:
     """Runs of the batches of a corpus by their ids; not for several threads at once."""
 
     def __init__(self, store: Store, corpus: str) -> None:
         self._store = store
         self._corpus = corpus
-        # how the runs of a batch were stored when they were verified
-        self._verified: dict[str, tuple[int, int]] = {}
 
     def find(self, batch: str, trajectory_id: str) -> Trajectory:
         """Return a run; refuse runs that are not those that were decided."""
         key = batch_key(self._corpus, batch, "runs.parquet")
-        now = stamp(self._store, key)
-        if self._verified.get(batch) != now:
-            # a new view each time: a session lives longer than one operation
-            require_as_decided(Corpus(self._store, self._corpus), batch, "runs")
-            self._verified[batch] = now
+        require_as_decided(Corpus(self._store, self._corpus), batch, "runs")
         with self._store.as_file(key) as path:
             found = stored_runs(path, {trajectory_id})
             if trajectory_id not in found:

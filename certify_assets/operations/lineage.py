@@ -21,6 +21,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_closing import settled_rows
 from certify_assets.operations.deployment_record import read_deployments
+from certify_assets.operations.labels import labels_head
 from certify_assets.operations.layout import (
     CLOSED,
     NOT_COVERED,
@@ -137,9 +138,7 @@ class Found:
 def find(store: Store, name: str, corpus: str | None = None) -> list[Found]:
     """Return what a trajectory_id, the start of a certificate's hash, or a batch names."""
     store = Snapshot.of(store)
-    corpora = (
-        [corpus] if corpus else sorted({*registered_corpora(store), *store.names("operations")})
-    )
+    corpora = [corpus] if corpus else sorted({*registered_corpora(store), *store.corpora()})
     found = [item for one in corpora for item in _named(Corpus(store, one), name)]
     if not found:
         where = "" if corpus is None else f" in {corpus}"
@@ -540,8 +539,7 @@ def _recertification_link(corpus: Corpus, hashes: Mapping[str, str]) -> Link:
     about = store.read_json(key) if store.exists(key) else {}
     lines, batches = int(about.get("labels", {}).get("lines", 0)), about.get("batches", {})
     # later labels are appended, and change nothing of what the certificate depends on
-    journal = store.read_bytes(labels).splitlines(keepends=True) if store.exists(labels) else []
-    read = sha256_bytes(b"".join(journal[:lines])) if len(journal) >= lines else ""
+    read = labels_head(corpus, lines)[1]
     decided = [
         file_link(store, "table", batch_key(corpus.name, name, "decisions.parquet"), sha256)
         for name, sha256 in sorted(batches.items())

@@ -48,13 +48,8 @@ from certify_assets.operations.deployment import (
     strictest_certificates,
 )
 from certify_assets.operations.deployment_record import stored_deployment
-from certify_assets.operations.labels import anchor_labels, read_labels
-from certify_assets.operations.layout import (
-    batch_key,
-    batch_names,
-    labels_key,
-    recertification_number,
-)
+from certify_assets.operations.labels import anchor_labels, labels_head, read_labels
+from certify_assets.operations.layout import batch_key, batch_names, recertification_number
 from certify_assets.operations.monitor_record import (
     MonitoredOperation,
     MonitorEntry,
@@ -203,7 +198,10 @@ def load_monitor(judge: JudgedCorpus) -> MonitorRecord:
     """Return the stored monitor of a judge, if it is of the certificates and labels stored now."""
     judge = certified_judge(judge)
     record, folder = MonitorRecord.load(judge), _folder(judge)
-    files = {name: judge.store.sha256(f"{folder}/{name}") for name in judge.store.names(folder)}
+    files = {
+        name: sha256_bytes(judge.store.folder.read(f"{folder}/{name}"))
+        for name in judge.store.folder.names(folder)
+    }
     then = record.operation
     now = stream_source(judge.corpus) if _is_deployed(judge) else None
     if (
@@ -296,14 +294,14 @@ def monitor_entry(
 def read_audit_sample(judge: JudgedCorpus) -> AuditSample | None:
     """Read every file of a judge's audit sample, in the order of names; None without files."""
     folder = _folder(judge)
-    names = judge.store.names(folder)
+    names = judge.store.folder.names(folder)
     if not names:
         return None
     assignment = judge.corpus.manifest.assignment
     tables, files, stated = [], [], True
     owner: dict[str, str] = {}
     for name in names:
-        where = f"{judge.store.locate(folder)}/{name}"
+        where = f"{judge.store.folder.locate(folder)}/{name}"
         if Path(name).suffix.lower() not in _ENDINGS:
             raise InputError(
                 f"{where} is no score table; keep only {', '.join(_ENDINGS)} files there."
@@ -392,24 +390,16 @@ def _grown(
 
 def stream_source(corpus: Corpus) -> StreamSource:
     """Return what the stream depends on: lines and hash of the labels, hashes of the decisions."""
-    whole = _whole_lines(corpus)
     batches = {
         name: corpus.store.sha256(batch_key(corpus.name, name, "decisions.parquet"))
         for name in batch_names(corpus)
     }
-    return StreamSource(whole.count(b"\n"), sha256_bytes(whole), batches)
+    return StreamSource(*labels_head(corpus), batches)
 
 
 def journal_version(corpus: Corpus) -> str:
     """Return the hash of the whole lines of the journal of labels; "" where there are none."""
-    whole = _whole_lines(corpus)
-    return sha256_bytes(whole) if whole else ""
-
-
-def _whole_lines(corpus: Corpus) -> bytes:
-    key = labels_key(corpus.name)
-    data = corpus.store.read_bytes(key) if corpus.store.exists(key) else b""
-    return data[: data.rfind(b"\n") + 1]
+    return labels_head(corpus)[1]
 
 
 def _fed(judge: JudgedCorpus, certificate: Certificate) -> OperationStream:

@@ -11,9 +11,9 @@ from certify_assets.errors import ForgedCertificateError, IntegrityError, StaleC
 from certify_assets.evaluation.certification import recomputed_difference
 from certify_assets.evaluation.pool import StoredPool, named_pool, read_pool, require_document
 from certify_assets.evaluation.spending import read_spending
-from certify_assets.files import sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.layout import labels_key, operation_key, recertification_key
+from certify_assets.operations.labels import labels_head
+from certify_assets.operations.layout import operation_key, recertification_key
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
@@ -146,12 +146,9 @@ def load_recertification(corpus: Corpus, number: int) -> RecertificationRecord:
             f"recertification {number} of {corpus} is not the one that the journal of δ claims; "
             "restore both from a backup."
         )
-    key = labels_key(corpus.name)
-    data = corpus.store.read_bytes(key) if corpus.store.exists(key) else b""
-    prefix = b"".join(data.splitlines(keepends=True)[: record.labels.lines])
-    if sha256_bytes(prefix) != record.labels.sha256:
+    if labels_head(corpus, record.labels.lines)[1] != record.labels.sha256:
         raise IntegrityError(
-            f"{corpus.store.locate(key)} does not begin as it was when recertification {number} "
+            f"the labels of {corpus} do not begin as they were when recertification {number} "
             "was made of it: labels were altered; restore it from a backup."
         )
     return record

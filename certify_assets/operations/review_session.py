@@ -23,14 +23,7 @@ from certify_assets.operations.agreement import Agreement, valid_labels
 from certify_assets.operations.batches import close_batches
 from certify_assets.operations.deployment_record import stored_deployment
 from certify_assets.operations.labels import Label, append_label, read_labels, resolve_labels
-from certify_assets.operations.layout import (
-    RunLookup,
-    batch_key,
-    batch_names,
-    gold_key,
-    labels_key,
-    stamp,
-)
+from certify_assets.operations.layout import RunLookup, batch_key, batch_names
 from certify_assets.operations.review_criteria import ReviewCriteria
 from certify_assets.operations.review_gold import (
     GoldLabel,
@@ -196,7 +189,8 @@ class ReviewSession:
         criteria: ReviewCriteria | None = None,
         gold: GoldSet | None = None,
     ) -> None:
-        self.store = store
+        # every look is at what is stored then
+        self.store = Store(store.root)
         self.corpus = corpus
         self._double = double
         self.criteria = criteria or ReviewCriteria()
@@ -562,7 +556,7 @@ class ReviewSession:
     def _now(self) -> _View:
         with self._lock:
             stamps = self._stamps()
-            if self._view is None or self._view.stamps != stamps or not self.store.is_local:
+            if self._view is None or self._view.stamps != stamps:
                 asked = (
                     self._view.asked
                     if self._view is not None and self._view.stamps[0] == stamps[0]
@@ -593,13 +587,8 @@ class ReviewSession:
         )
 
     def _stamps(self) -> tuple[Any, ...]:
-        names = batch_names(Corpus(self.store, self.corpus))
-        decided = tuple(
-            (name, *(stamp(self.store, batch_key(self.corpus, name, file)) for file in _DECIDING))
-            for name in names
-        )
-        journals = (labels_key(self.corpus), gold_key(self.corpus))
-        return decided, *(stamp(self.store, key) for key in journals)
+        head = self.store.now().head(self.corpus)
+        return head, head
 
 
 def _blind_number(label: Label) -> int:

@@ -1,210 +1,138 @@
-"""Data roots in object stores (S3, Google Cloud Storage, Azure): writes by conditional PUT."""
-
-# A PUT is whole or not at all, so nothing is staged. What several processes change (journals,
-# leases) is put on the condition that it is still the version that was read, or that there is none
-# (If-Match, If-None-Match); who loses reads again. Nothing is removed on a condition, so an empty
-# object stands for a lease that nobody holds. Credentials come from the environment alone, and no
-# message repeats what a server answered: addresses may be signed.
+"""Objects: content that never changes, named by its SHA-256."""
 
 from __future__ import annotations
 
-import random
 import tempfile
-import time
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from datetime import timedelta
-from functools import cache
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Final, NamedTuple
 
-from certify_assets.errors import CertifyError, InputError, MissingToolError
-from certify_assets.files import sha256_file
-from certify_assets.storage.backend import Backend, whole_lines
+from certify_assets.errors import IntegrityError
+from certify_assets.files import sha256_bytes, sha256_file
+from certify_assets.storage.folder import PART, Folder
 
-if TYPE_CHECKING:
-    from obstore import PutMode
-    from obstore.store import ObjectStore
-
-#: schemes of URLs that obstore opens
-OBJECT_STORES: Final = ("s3", "gs", "az")
-# a larger object goes up in parts, which appear together at the end
-_PART, _PARTS_AT_ONCE = 64 << 20, 4
-_WRITER: Final = "certify-writer"
-_LONGEST_WAIT = 1.0
-_RETRIES: Final[dict[str, Any]] = {"max_retries": 6, "retry_timeout": timedelta(seconds=60)}
+FOLDER: Final = "objects"
+# identity of the files whose hash this process knows: a large one is hashed once
+_VERIFIED: dict[str, tuple[int, int, int]] = {}
 
 
-class ObjectBackend(Backend):
-    """A URL such as ``s3://bucket/prefix``."""
+class MissingObjectError(IntegrityError):
+    """An object that an event names is gone."""
 
-    def exists(self, key: str) -> bool:
-        """Whether an object, or a prefix, is stored."""
-        with suppress(FileNotFoundError), self._asking(key) as store:
-            store.head(key)
-            return True
-        return bool(self.names(key))
 
-    def read(self, key: str) -> bytes:
-        """Return a stored object."""
-        with self._asking(key) as store:
-            return bytes(store.get(key).bytes())
+class LooseObject(NamedTuple):
+    """An object as a listing shows it; without a hash where a killed write left a part."""
 
-    def write(self, key: str, data: bytes) -> None:
-        """Store an object."""
-        self._store(key, data)
+    sha256: str
+    key: str
+    size: int
+    seconds: float  # since it was last stored
 
-    def write_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> str:
-        """Store a stream by way of a local file, never all of it in memory."""
+
+@dataclass(frozen=True)
+class Objects:
+    """The objects of a data root."""
+
+    folder: Folder
+
+    def put(self, data: bytes) -> str:
+        """Store an object durably and return its hash; one that is there gets younger."""
+        name = sha256_bytes(data)
+        if self.folder.is_local and self._is_whole(name, len(data)):
+            return name
+        # a remote one is written again: that is how its age is renewed
+        self.folder.write(_key(name), data)
+        return name
+
+    def put_stream(self, write: Callable[[IO[bytes]], None]) -> str:
+        """Store what `write` puts into a stream, never all of it in memory."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "content"
             with path.open("wb") as stream:
                 write(stream)
-            self._store(key, path)
-            return sha256_file(path)
+            name = sha256_file(path)
+            if not self.folder.is_local:
+                self.folder.upload(path, _key(name))
+            elif not self._is_whole(name, path.stat().st_size):
+                self.folder.write_stream(_key(name), lambda sink: _copy(path, sink))
+        return name
 
-    def copy(self, key: str, target: str) -> None:
-        """Copy an object where it is stored."""
-        self.locate(target)
-        with self._asking(key) as store:
-            store.copy(key, target)
+    def _is_whole(self, name: str, size: int) -> bool:
+        return self.folder.touch(_key(name)) and self.path(name).stat().st_size == size
+
+    def get(self, name: str) -> bytes:
+        """Return an object; refuse one that is not what its name says."""
+        try:
+            data = self.folder.read(_key(name))
+        except FileNotFoundError:
+            raise _missing(name, self.folder.root) from None
+        if sha256_bytes(data) != name:
+            raise _altered(name, self.folder.root)
+        return data
 
     @contextmanager
-    def as_file(self, key: str) -> Iterator[Path]:
-        """Give a copy on this machine."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "content"
-            with path.open("wb") as sink, self._asking(key) as store:
-                for chunk in store.get(key).stream():
-                    sink.write(chunk)
-            yield path
-
-    def delete(self, key: str) -> None:
-        """Remove an object, if it is stored."""
-        with suppress(FileNotFoundError), self._asking(key) as store:
-            store.delete(key)
-
-    def names(self, folder: str) -> list[str]:
-        """Return the names below a prefix."""
-        with self._asking(folder) as store:
-            found = store.list_with_delimiter(folder)
-        paths = [*found["common_prefixes"], *(item["path"] for item in found["objects"])]
-        return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
-
-    def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
-        """Append a line to the version it was made for; `make` is asked again for a later one."""
-
-        def longer(data: bytes | None) -> bytes | None:
-            old = whole_lines(data or b"")
-            line = make(old)
-            return data if line is None else old + line.encode("utf-8") + b"\n"
-
-        self.change(key, longer)
-
-    def change(self, key: str, make: Callable[[bytes | None], bytes | None]) -> None:
-        """Replace the version that `make` was given; it is asked again for a later one."""
-        wait = 0.01
-        while True:
-            old, mode = self._version(key)
-            new = make(old or None) or b""
-            if new == old or self._put_if(key, new, mode):
-                return
-            # another writer was faster; waits of several differ
-            time.sleep(wait * random.random())
-            wait = min(_LONGEST_WAIT, 2 * wait)
-
-    def is_exclusive(self) -> bool:
-        """Whether the store refuses a PUT whose condition does not hold."""
-        key = f"leases/conditions-{uuid.uuid4().hex}"
+    def as_file(self, name: str) -> Iterator[Path]:
+        """Give an object as a file of this machine, which must not be changed."""
+        if not self.folder.is_local:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "content"
+                path.write_bytes(self.get(name))
+                yield path
+            return
+        path = self.path(name)
         try:
-            first = self._put_if(key, b"1", "create")
-            _, version = self._version(key)
-            return (
-                first
-                and not self._put_if(key, b"2", "create")
-                and self._put_if(key, b"3", version)
-                and not self._put_if(key, b"4", version)
-            )
-        finally:
-            self.delete(key)
-
-    def _version(self, key: str) -> tuple[bytes, PutMode]:
-        """Return an object and the condition for its replacement; empty where there is none."""
-        try:
-            with self._asking(key) as store:
-                found = store.get(key)
-                # stores know a version by one or the other
-                about = {name: of for name in ("e_tag", "version") if (of := found.meta[name])}
-                return bytes(found.bytes()), about
+            found = path.stat()
         except FileNotFoundError:
-            return b"", "create"
+            raise _missing(name, self.folder.root) from None
+        identity = found.st_ino, found.st_size, found.st_mtime_ns
+        if _VERIFIED.get(str(path)) != identity:
+            if sha256_file(path) != name:
+                raise _altered(name, self.folder.root)
+            _VERIFIED[str(path)] = identity
+        yield path
 
-    def _put_if(self, key: str, data: bytes, mode: PutMode) -> bool:
-        """Put an object on a condition; return whether it is stored."""
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
+    def path(self, name: str) -> Path:
+        """Return where an object lies on a local root."""
+        return self.folder.path(_key(name))
 
-        mine = uuid.uuid4().hex
-        try:
-            self._store(key, data, mode=mode, attributes={_WRITER: mine})
-        except (AlreadyExistsError, PreconditionError):
-            # where a server failed after it had stored the object, a second request finds the first
-            with suppress(FileNotFoundError), self._asking(key) as store:
-                return bool(store.get(key).attributes.get(_WRITER) == mine)
-            return False
-        return True
+    def has(self, name: str) -> bool:
+        """Whether an object is there."""
+        return self.folder.exists(_key(name))
 
-    def _store(self, key: str, content: bytes | Path, **more: Any) -> None:
-        try:
-            with self._asking(key) as store:
-                store.put(key, content, chunk_size=_PART, max_concurrency=_PARTS_AT_ONCE, **more)
-        except FileNotFoundError:
-            raise InputError(
-                f"there is no bucket for {self.root}; create it, or correct the data root."
-            ) from None
+    def found(self) -> Iterator[LooseObject]:
+        """Iterate over all objects, and the parts of killed writes."""
+        for key, size, seconds in self.folder.files(FOLDER):
+            name = key.rpartition("/")[2]
+            yield LooseObject("" if name.startswith(PART) else name, key, size, seconds)
 
-    @contextmanager
-    def _asking(self, key: str) -> Iterator[ObjectStore]:
-        """Give the store; say what it refuses in a sentence, without what it answered."""
-        place, store = self.locate(key), _opened(self.root)
-        from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
-
-        try:
-            yield store
-        except FileNotFoundError:
-            raise FileNotFoundError(place) from None
-        except (AlreadyExistsError, PreconditionError):
-            raise
-        except BaseError as error:
-            raise CertifyError(
-                f"{place} cannot be read or written ({type(error).__name__}); check the address, "
-                "and the credentials and rights that the environment gives."
-            ) from None
+    def remove(self, found: LooseObject) -> None:
+        """Remove an object, or the part of one."""
+        if found.sha256:
+            self.folder.delete(found.key)
+        else:
+            self.folder.remove_part(found.key)
 
 
-def reasons_of_obstore() -> tuple[type[Exception], ...]:
-    """Return the errors of obstore, none where it is not installed."""
-    try:
-        from obstore.exceptions import BaseError
-    except ImportError:
-        return ()
-    return (BaseError,)
+def _key(name: str) -> str:
+    return f"{FOLDER}/{name[:2]}/{name}"
 
 
-@cache
-def _opened(root: str) -> ObjectStore:
-    try:
-        from obstore.exceptions import BaseError
-        from obstore.store import from_url
-    except ImportError:
-        raise MissingToolError(
-            f"the data root {root} needs the package obstore, which is not installed; install "
-            "certify_assets[s3] or certify_assets[gcs]."
-        ) from None
-    try:
-        return from_url(root, retry_config=_RETRIES)
-    except (BaseError, ValueError) as error:
-        raise InputError(
-            f"the data root {root} cannot be opened ({type(error).__name__}); give a URL such as "
-            "s3://bucket/prefix."
-        ) from None
+def _copy(path: Path, sink: IO[bytes]) -> None:
+    import shutil
+
+    with path.open("rb") as source:
+        shutil.copyfileobj(source, sink)
+
+
+def _missing(name: str, root: str) -> MissingObjectError:
+    return MissingObjectError(
+        f"the object {name[:12]} of {root} is gone; restore it from a backup."
+    )
+
+
+def _altered(name: str, root: str) -> IntegrityError:
+    return IntegrityError(
+        f"the object {name[:12]} of {root} was altered; restore it from a backup."
+    )

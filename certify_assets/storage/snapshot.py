@@ -1,59 +1,96 @@
-"""A data root in one operation: every file has one version, every answer is computed once."""
+"""A data root at one moment, and the two ways to change it: a step and a short one."""
+
+# Events are never changed, so the data root as it was after event n can be read at any later time,
+# without a transaction that stays open. A snapshot notes what it was asked, as the newest event of a
+# key or kind. A step commits only if all that it asked still has the same answer. Otherwise another
+# process was faster, nothing is stored, and the step is run again.
 
 from __future__ import annotations
 
 import functools
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+
+import sqlalchemy as sa
 
 from certify_assets.errors import ChangedInputError
-from certify_assets.files import sha256_bytes, sha256_file
-from certify_assets.storage.backend import whole_lines
-from certify_assets.storage.store import Store
+from certify_assets.files import parse_json
+from certify_assets.storage.database import chains, events, uses
+from certify_assets.storage.events import Draft, Entry, Event, P, Payload, Stored, last_event
+from certify_assets.storage.objects import MissingObjectError
+from certify_assets.storage.pages import publish
+from certify_assets.storage.store import Store, chain_of, keys_of
 
-P = ParamSpec("P")
+A = ParamSpec("A")
 R = TypeVar("R")
+_ROWS_AT_ONCE = 500
+
+
+class Question(NamedTuple):
+    """What a snapshot was asked: the newest event of a kind, and of a subject or those below it."""
+
+    corpus: str
+    kind: str
+    subject: str | None  # None is every subject
+    below: bool = False
+    watched: bool = True
+
+    def concerns(self, kind: str, subject: str) -> bool:
+        """Whether an event may change the answer."""
+        if kind != self.kind:
+            return False
+        if self.subject is None:
+            return True
+        return subject.startswith(self.subject) if self.below else subject == self.subject
+
+
+@dataclass
+class Step:
+    """A step that is under way: what it asked, and what it will commit."""
+
+    what: str
+    token: str
+    asked: set[Question] = field(default_factory=set)
+    drafts: list[Draft] = field(default_factory=list)
+    # what is stored under keys once it is committed; "" is nothing
+    keys: dict[str, str] = field(default_factory=dict)
 
 
 class Snapshot(Store):
-    """A `Store` that holds every file to the version that was read first, and remembers answers."""
+    """A `Store` as it was when it was first asked, which remembers answers.
 
-    # A command, a request, or the steps of a run in one process use one and drop it. Two guarantees
-    # follow, without a lock that would stop other processes:
-    #
-    # * A file that another process replaces between two reads ends the operation with an error, so
-    #   no result mixes two versions. Journals (.jsonl) may grow, by whole lines at their end.
-    # * What `remembered` functions return is computed once. A write through this snapshot drops the
-    #   answers that were computed from the written key, and only those. `refresh`, behind a lock
-    #   and between two steps, does so for what others have written.
+    Every answer is of one moment. `refresh` moves the moment to now. What is written is an event at
+    once, or at the end of the step that is under way.
+    """
 
-    def __init__(self, base: Store) -> None:
+    def __init__(self, base: Store, connection: sa.Connection | None = None) -> None:
         super().__init__(base.root)
         # the dataclass is frozen: what it names never changes, what was read of it grows
         for name, value in (
-            ("_base", base),
-            ("_versions", {}),
-            ("_files", {}),
-            ("_journals", {}),
-            ("_places", {}),
+            ("_connection", connection),
+            ("_upto", {}),
+            ("_currents", {}),
             ("_answers", {}),
+            ("_steps", []),
             ("_local", threading.local()),
         ):
             object.__setattr__(self, name, value)
 
-    _base: Store
-    _versions: dict[str, str]
-    # identity of the files whose hash is known: a large one is hashed once
-    _files: dict[str, tuple[int, int, int]]
-    # length and hash of the whole lines that a journal had when it was read
-    _journals: dict[str, tuple[int, str]]
-    # what was in the place of every key when it was read, looked for, or listed
-    _places: dict[str, object]
-    _answers: dict[object, tuple[Any, frozenset[str]]]
+    # that of a short step, which reads what it locked
+    _connection: sa.Connection | None
+    # number of the last event of each corpus that is seen
+    _upto: dict[str, int]
+    # what is stored under keys, "" for nothing
+    _currents: dict[str, str]
+    _answers: dict[object, tuple[Any, frozenset[Question]]]
+    # the step that is under way, none or one
+    _steps: list[Step]
     _local: threading.local
 
     @classmethod
@@ -63,186 +100,408 @@ class Snapshot(Store):
 
     def __reduce__(self) -> tuple[type[Snapshot], tuple[Store]]:
         # another process starts its own operation
-        return Snapshot, (self._base,)
+        return Snapshot, (Store(self.root),)
 
-    def refresh(self) -> None:
-        """Forget what was replaced since, as after a lock behind which others may have written."""
-        known = {
-            key
-            for key, place in (self._places.items() if self.is_local else ())
-            if self._place(key) == place
-        }
-        for found in (self._versions, self._files, self._journals, self._places):
-            for key in found.keys() - known:
-                del found[key]
-        for name in [name for name, (_, keys) in self._answers.items() if not keys <= known]:
-            del self._answers[name]
+    def now(self) -> Snapshot:
+        """Return this snapshot."""
+        return self
 
-    def require_unchanged(self, *folders: str) -> None:
-        """Raise `ChangedInputError` if a file read below these folders was replaced since."""
-        places = tuple(f"{folder}/" for folder in folders)
-        for key, digest in list(self._versions.items()):
-            if key.startswith(places) and (
-                not self._base.exists(key) or self._base.sha256(key) != digest
-            ):
-                raise ChangedInputError(_changed(self.locate(key)))
+    @property
+    def is_working(self) -> bool:
+        """Whether a step is under way."""
+        return bool(self._steps)
+
+    # Reading
 
     def exists(self, key: str) -> bool:
-        """Whether something is stored under the key."""
-        self._touch(key)
-        return self._base.exists(key)
+        """Whether a document or table, or a folder with some, is stored under the key."""
+        return bool(self.current(key)) or bool(self.names(key))
 
-    def names(self, folder: str) -> list[str]:
-        """Return the sorted names directly below a folder."""
-        self._touch(f"{folder}/")
-        return self._base.names(folder)
+    def sha256(self, key: str) -> str:
+        """Return the SHA-256 of what is stored under the key."""
+        found = self.current(key)
+        if not found:
+            raise self.missing(key)
+        return found
 
     def read_bytes(self, key: str) -> bytes:
-        """Return what is stored under the key; refuse another version than was read before."""
-        self._touch(key)
-        data = self._base.read_bytes(key)
-        if key.endswith(".jsonl"):
-            self._hold_lines(key, whole_lines(data))
-        else:
-            self._hold(key, sha256_bytes(data))
-        return data
+        """Return what is stored under the key; else name the step that writes it."""
+        return self.objects.get(self.sha256(key))
 
     @contextmanager
     def as_file(self, key: str) -> Iterator[Path]:
-        """Give what is stored under the key as a file, and hold it to one version while in use."""
-        if not self.is_local:
-            # a copy, of the version that was read
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "content"
-                path.write_bytes(self.read_bytes(key))
-                yield path
-            return
-        self._touch(key)
-        with self._base.as_file(key) as path:
-            before = _identity(path)
-            # a table that is read here and hashed elsewhere must be one version as well
-            if self._files.get(key) != before:
-                self._hold(key, sha256_file(path))
-                self._files[key] = before
+        """Give what is stored under the key as a file of this machine, which must not change."""
+        with self.objects.as_file(self.sha256(key)) as path:
             yield path
-            if _identity(path) != before:
-                raise ChangedInputError(_changed(self.locate(key)))
 
-    def sha256(self, key: str) -> str:
-        """Return the SHA-256 of what is stored under the key, read once for an operation."""
-        self._touch(key)
-        if key in self._versions:
-            return self._versions[key]
-        found = self._base.sha256(key)
-        self._hold(key, found)
-        return found
+    def names(self, folder: str) -> list[str]:
+        """Return the sorted names directly below a folder."""
+        below = f"{folder}/"
+        found: set[str] = set()
+        with self._reading() as connection:
+            every = [] if connection is None else list(connection.scalars(sa.select(chains)))
+            for corpus in keys_of(["", *every], folder):
+                found |= self._stored_below(connection, corpus, below)
+        for key, sha256 in (self._steps[0].keys if self._steps else {}).items():
+            if key.startswith(below):
+                found = found | {key} if sha256 else found - {key}
+        return sorted({key[len(below) :].partition("/")[0] for key in found})
 
-    def write_bytes(self, key: str, data: bytes) -> str:
-        """Store bytes under the key; answers that came from it are dropped."""
-        self.forget(key)
-        digest = self._base.write_bytes(key, data)
-        self._hold(key, digest)
-        return digest
+    def corpora(self) -> list[str]:
+        """Return the sorted names of all corpora that have events."""
+        with self._reading() as connection:
+            found = [] if connection is None else connection.scalars(sa.select(chains))
+            return sorted(filter(None, found))
 
-    def write_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> str:
-        """Store what `write` puts into a stream; answers that came from the key are dropped."""
-        self.forget(key)
-        digest = self._base.write_stream(key, write)
-        self._hold(key, digest)
-        return digest
+    def _stored_below(self, connection: sa.Connection | None, corpus: str, below: str) -> set[str]:
+        self._ask(Question(corpus, Stored.kind, below, below=True))
+        if connection is None:
+            return set()
+        query = self._select(connection, corpus, Stored.kind).where(
+            events.c.subject >= below, events.c.subject < below[:-1] + "0"
+        )
+        newest = query.order_by(events.c.subject, events.c.sequence)
+        found = {row.subject: _content(row.payload) for row in connection.execute(newest)}
+        # what they name now is known without asking again
+        self._currents.update(found)
+        return {key for key, sha256 in found.items() if sha256}
 
-    def copy(self, key: str, target: str) -> None:
-        """Store the version of a key that was read first under another one as well."""
-        self.forget(target)
-        digest = self.sha256(key)
-        self._base.copy(key, target)
-        self._hold(target, digest)
-        if self._base.sha256(target) != digest:
-            # the copy is of what another process put there
-            self._base.delete(target)
-            raise ChangedInputError(_changed(self.locate(key)))
+    def current(self, key: str) -> str:
+        """Return the SHA-256 of what is stored under a key; "" where nothing is."""
+        if self._steps and key in self._steps[0].keys:
+            return self._steps[0].keys[key]
+        corpus = chain_of(key)
+        self._ask(Question(corpus, Stored.kind, key))
+        if key not in self._currents:
+            with self._reading() as connection:
+                row = None
+                if connection is not None:
+                    query = self._select(connection, corpus, Stored.kind)
+                    newest = query.where(events.c.subject == key).order_by(events.c.sequence.desc())
+                    row = connection.execute(newest.limit(1)).first()
+            self._currents[key] = _content(row.payload) if row else ""
+        return self._currents[key]
 
-    def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
-        """Append one line to a journal; answers that came from it are dropped."""
-        held = self._journals.get(key)
-        self.forget(key)
-        self._base.append_line(key, make)
-        # what the line was made from may have been remembered in between
-        self.forget(key)
-        if held is not None:
-            self._journals[key] = held
+    def events(
+        self, corpus: str, kind: type[P], subject: str | None = None, *, watched: bool = True
+    ) -> list[Entry[P]]:
+        """Return the events of a kind, of one subject or of all, the oldest first.
 
-    def delete(self, key: str) -> None:
-        """Remove what is stored under the key; answers that came from it are dropped."""
-        self.forget(key)
-        self._base.delete(key)
+        A step that reads them commits even if others follow, unless they are watched.
+        """
+        rows = self.rows(corpus, kind.kind, subject, watched=watched)
+        return [
+            Entry(kind.model_validate_json(row.payload), row.sequence, row.time, row.sha256)
+            for row in rows
+        ]
+
+    def rows(
+        self, corpus: str, kind: str, subject: str | None = None, *, watched: bool = True
+    ) -> list[Event]:
+        """Return events as they are stored, and those of the step that is under way."""
+        question = Question(corpus, kind, subject, watched=watched)
+        self._ask(question)
+        found: list[Event] = []
+        with self._reading() as connection:
+            if connection is not None:
+                query = self._select(connection, corpus, kind)
+                if subject is not None:
+                    query = query.where(events.c.subject == subject)
+                query = query.order_by(events.c.sequence)
+                found = [Event(*row) for row in connection.execute(query)]
+        drafts = self._steps[0].drafts if self._steps else []
+        return found + [
+            Event(corpus, 0, kind, draft.subject, "", 0, "", draft.payload, "", "")
+            for draft in drafts
+            if draft.corpus == corpus and question.concerns(draft.kind, draft.subject)
+        ]
+
+    def head(self, corpus: str) -> tuple[int, str]:
+        """Return number and hash of the last event that is seen; no step fails when others follow.
+
+        Every document that leaves the house carries it, so that an older database is noticed.
+        """
+        with self._reading() as connection:
+            if connection is None:
+                return (0, "")
+            query = self._select(connection, corpus).order_by(events.c.sequence.desc())
+            row = connection.execute(query.limit(1)).first()
+        return (row.sequence, row.sha256) if row else (0, "")
+
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection | None]:
+        if self._connection is not None:
+            yield self._connection
+        elif self.database.exists():
+            with self.database.reading() as connection:
+                yield connection
+        else:
+            yield None
+
+    def _select(
+        self, connection: sa.Connection, corpus: str, kind: str | None = None
+    ) -> sa.Select[Any]:
+        if corpus not in self._upto:
+            self._upto[corpus] = last_event(connection, corpus)[0]
+        query = sa.select(events).where(
+            events.c.corpus == corpus, events.c.sequence <= self._upto[corpus]
+        )
+        return query if kind is None else query.where(events.c.kind == kind)
+
+    # Remembering
+
+    def _ask(self, question: Question) -> None:
+        if self._steps and question.watched:
+            self._steps[0].asked.add(question)
+        for asked in self._open_answers():
+            asked.add(question)
 
     def remember(self, name: object, compute: Callable[[], R]) -> R:
         """Return what `compute` returned before under this name, or call it."""
-        # an answer is kept with every key that was read on the way; an exception is not kept
-        reads = self._open_reads()
+        # an answer is kept with every question on the way; an exception is not kept
         if name in self._answers:
-            answer, keys = self._answers[name]
-            for outer in reads:
-                outer |= keys
+            answer, questions = self._answers[name]
+            for question in questions:
+                self._ask(question)
             known: R = answer
             return known
-        found: set[str] = set()
-        reads.append(found)
+        opened, found = self._open_answers(), set[Question]()
+        opened.append(found)
         try:
             answer = compute()
         finally:
-            reads.pop()
-            for outer in reads:
-                outer |= found
+            opened.pop()
+        for outer in opened:
+            outer |= found
         self._answers[name] = (answer, frozenset(found))
         return answer
 
-    def _open_reads(self) -> list[set[str]]:
-        found: list[set[str]] | None = getattr(self._local, "reads", None)
+    def _open_answers(self) -> list[set[Question]]:
+        found: list[set[Question]] | None = getattr(self._local, "open", None)
         if found is None:
-            found = self._local.reads = []
+            found = self._local.open = []
         return found
 
-    def _touch(self, key: str) -> None:
-        # before it is read: what is replaced in between is another place than the one kept here
-        if self.is_local and key not in self._places:
-            self._places[key] = self._place(key)
-        for keys in self._open_reads():
-            keys.add(key)
-
-    def _place(self, key: str) -> object:
-        """Return what tells a stored file, or the listing of a folder, from what replaces it."""
-        if key.endswith("/"):
-            return tuple(self._base.names(key[:-1]))
-        try:
-            return _identity(self.local_path(key))
-        except OSError:
-            return None
-
-    def _hold(self, key: str, digest: str) -> None:
-        if _moves(key):
-            return
-        if self._versions.setdefault(key, digest) != digest:
-            raise ChangedInputError(_changed(self.locate(key)))
-
-    def _hold_lines(self, key: str, lines: bytes) -> None:
-        length, digest = self._journals.get(key, (0, sha256_bytes(b"")))
-        if sha256_bytes(lines[:length]) != digest:
-            raise ChangedInputError(_changed(self.locate(key)))
-        self._journals[key] = len(lines), sha256_bytes(lines)
-
-    def forget(self, key: str) -> None:
-        """Forget the version of one key, and the answers that came from it."""
-        for found in (self._versions, self._files, self._journals):
-            found.pop(key, None)
-        # a listing of the folder, or of one above it, is an answer of this key as well
-        parts = key.split("/")
-        stale = {key, *("/".join(parts[:n]) + "/" for n in range(1, len(parts)))}
-        for place in stale:
-            self._places.pop(place, None)
-        for name in [name for name, (_, keys) in self._answers.items() if keys & stale]:
+    def _forget(self, corpus: str, changed: Iterable[tuple[str, str]]) -> None:
+        """Forget the answers that events of these kinds and subjects may change."""
+        seen = list(changed)
+        for kind, subject in seen:
+            if kind == Stored.kind:
+                self._currents.pop(subject, None)
+        stale = {
+            question
+            for _, questions in self._answers.values()
+            for question in questions
+            if question.corpus == corpus and any(question.concerns(*item) for item in seen)
+        }
+        for name in [name for name, (_, asked) in self._answers.items() if asked & stale]:
             del self._answers[name]
+
+    def refresh(self) -> None:
+        """Move to now; refuse, in a step, where an answer of the step is another one now."""
+        with self._reading() as connection:
+            if connection is None:
+                return
+            for corpus in list(self._upto):
+                changed = self._changed(connection, corpus)
+                if self._steps:
+                    _require_same(self._steps[0].asked, corpus, changed)
+                self._forget(corpus, changed)
+                self._upto[corpus] = last_event(connection, corpus)[0]
+
+    def _changed(self, connection: sa.Connection, corpus: str) -> list[tuple[str, str]]:
+        query = (
+            sa.select(events.c.kind, events.c.subject)
+            .distinct()
+            .where(events.c.corpus == corpus, events.c.sequence > self._upto.get(corpus, 0))
+        )
+        return [(row.kind, row.subject) for row in connection.execute(query)]
+
+    # Writing
+
+    def point(self, key: str, sha256: str) -> None:
+        """Let a key name an object that is stored; "" lets it name none."""
+        with self.step(chain_of(key)):
+            self._steps[0].keys[key] = sha256
+            self._forget(chain_of(key), [(Stored.kind, key)])
+
+    def append(self, corpus: str, *payloads: Payload, token: str = "") -> None:
+        """Append events to the chain of a corpus, unless those of the token are there."""
+        with self.step(corpus, token=token) as step:
+            step.drafts += [Draft.of(corpus, payload) for payload in payloads]
+            self._forget(corpus, [(item.kind, item.subject) for item in payloads])
+
+    @contextmanager
+    def step(self, corpus: str, what: str = "", *, token: str = "") -> Iterator[Step]:
+        """Read, compute and write in the block, and commit at its end, all or nothing.
+
+        A step within a step is a part of it. Nothing is locked while the block works.
+
+        Parameters
+        ----------
+        corpus : str
+            Corpus that it is about; "" is the data root.
+        what : str, optional
+            What is done, for messages.
+        token : str, optional
+            Name of the request: where events with it are there, nothing is committed again.
+
+        Raises
+        ------
+        ChangedInputError
+            If something that the block read was replaced meanwhile.
+        MissingObjectError
+            If an object that the block stored was removed meanwhile.
+        """
+        if self._steps:
+            yield self._steps[0]
+            return
+        self.refresh()
+        step = Step(what or f"work on {corpus}", token or uuid.uuid4().hex)
+        self._steps.append(step)
+        try:
+            yield step
+        except BaseException:
+            self._drop(step)
+            raise
+        self._steps.pop()
+        written = self._drafts(step)
+        if not written:
+            return
+        try:
+            self._commit(step, written)
+        except BaseException:
+            self._steps.append(step)
+            self._drop(step)
+            raise
+        self.refresh()
+        if self._connection is None:
+            publish(self, [draft.subject for draft in written if draft.kind == Stored.kind])
+
+    def _drop(self, step: Step) -> None:
+        """End a step that commits nothing."""
+        self._steps.pop()
+        for draft in self._drafts(step):
+            self._forget(draft.corpus, [(draft.kind, draft.subject)])
+
+    def _drafts(self, step: Step) -> list[Draft]:
+        """Return what a step commits: its events, and the keys that name something else now."""
+        stored = [
+            Draft.of(chain_of(key), Stored(key=key, objects={"content": sha256} if sha256 else {}))
+            for key, sha256 in step.keys.items()
+            if self.current(key) != sha256
+        ]
+        return [*stored, *step.drafts]
+
+    def _commit(self, step: Step, drafts: Sequence[Draft]) -> None:
+        written = {draft.corpus for draft in drafts}
+        read = {question.corpus for question in step.asked}
+        if self._connection is not None:
+            append(self, self._connection, drafts, step.token)
+            return
+        with self.database.writing(written, read) as connection:
+            # before what was read: a call that is made again finds it changed by itself
+            if known(connection, min(written), step.token):
+                return
+            for corpus in read:
+                _require_same(step.asked, corpus, self._changed(connection, corpus))
+            append(self, connection, drafts, step.token)
+
+    def short(self, corpus: str, work: Callable[[Snapshot], R], *, token: str = "") -> R | None:
+        """Read, compute and write while nobody else writes to the corpus; None where it was done.
+
+        For milliseconds of work: claims, numbers, labels. Within a step it is committed at once,
+        whatever becomes of the step.
+        """
+        token = token or uuid.uuid4().hex
+        with self.database.writing([corpus]) as connection:
+            if known(connection, corpus, token):
+                return None
+            if self._steps:
+                # what the step has read so far must hold before something depends on it
+                for read in self._upto:
+                    _require_same(self._steps[0].asked, read, self._changed(connection, read))
+            inner = Snapshot(Store(self.root), connection)
+            with inner.step(corpus, token=token) as step:
+                result = work(inner)
+                keys = list(step.keys)
+        if self._steps:
+            # the step sees what it has just added
+            step_asked, self._steps[0].asked = self._steps[0].asked, set()
+            try:
+                self.refresh()
+            finally:
+                self._steps[0].asked = step_asked
+        else:
+            self.refresh()
+        publish(self, keys)
+        return result
+
+
+def known(connection: sa.Connection, corpus: str, token: str) -> bool:
+    """Whether a request with this token has appended its events."""
+    query = sa.select(events.c.sequence).where(events.c.corpus == corpus, events.c.token == token)
+    return connection.execute(query.limit(1)).first() is not None
+
+
+def append(
+    store: Store, connection: sa.Connection, drafts: Sequence[Draft], token: str
+) -> list[Event]:
+    """Append events in a transaction that writes, with the indexes that follow from them."""
+    from certify_assets.storage.indexes import follow
+
+    for name in dict.fromkeys(name for draft in drafts for name in draft.objects):
+        # `certify gc` is alone while it removes, so that what is there now stays
+        if not store.objects.has(name):
+            raise MissingObjectError(
+                f"the object {name[:12]} was removed before it was named; run this again."
+            )
+    time = datetime.now(UTC).isoformat(timespec="milliseconds")
+    heads: dict[str, tuple[int, str]] = {}
+    parts: dict[str, int] = {}
+    rows: list[Event] = []
+    for draft in drafts:
+        if draft.corpus not in heads:
+            heads[draft.corpus] = last_event(connection, draft.corpus)
+            parts[draft.corpus] = 0
+            if not heads[draft.corpus][0]:
+                connection.execute(chains.insert(), [{"corpus": draft.corpus}])
+        event = Event.after(draft, heads[draft.corpus], token, parts[draft.corpus], time)
+        parts[draft.corpus] += 1
+        heads[draft.corpus] = event.sequence, event.sha256
+        rows.append(event)
+    # one statement for many: an import of labels is one transaction
+    connection.execute(events.insert(), [row._asdict() for row in rows])
+    used = [
+        {"object": name, "corpus": row.corpus, "sequence": row.sequence}
+        for row, draft in zip(rows, drafts, strict=True)
+        for name in draft.objects
+    ]
+    if used:
+        connection.execute(uses.insert(), used)
+    follow(store, connection, rows)
+    return rows
+
+
+def _require_same(
+    asked: Iterable[Question], corpus: str, changed: Iterable[tuple[str, str]]
+) -> None:
+    seen = list(changed)
+    for question in asked if seen else ():
+        if question.corpus != corpus or not question.watched:
+            continue
+        for kind, subject in seen:
+            if question.concerns(kind, subject):
+                what = subject if kind == Stored.kind else f"{kind} {subject}".strip()
+                raise ChangedInputError(
+                    f"{what} of {corpus or 'the data root'} was replaced while it was in use; "
+                    "run this again."
+                )
+
+
+def _content(payload: str) -> str:
+    found: Mapping[str, str] = parse_json(payload)["objects"]
+    return found.get("content", "")
 
 
 class View(Protocol):
@@ -260,18 +519,13 @@ class View(Protocol):
 V = TypeVar("V", bound=View)
 
 
-def remembered(function: Callable[Concatenate[V, P], R]) -> Callable[Concatenate[V, P], R]:
+def remembered(function: Callable[Concatenate[V, A], R]) -> Callable[Concatenate[V, A], R]:
     """Let a function of a view answer once for an operation; see `Snapshot.remember`."""
 
     @functools.wraps(function)
-    def wrapper(view: V, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        name = (
-            function.__module__,
-            function.__qualname__,
-            view.identity,
-            args,
-            *sorted(kwargs.items()),
-        )
+    def wrapper(view: V, /, *args: A.args, **kwargs: A.kwargs) -> R:
+        about = (function.__module__, function.__qualname__, view.identity, args)
+        name = (*about, *sorted(kwargs.items()))
         answer: R = _fresh(view.store.remember(name, lambda: function(view, *args, **kwargs)))
         return answer
 
@@ -290,17 +544,3 @@ def _fresh(value: Any) -> Any:
         # pandas 3 copies on write
         return value.copy(deep=False)
     return value
-
-
-def _moves(key: str) -> bool:
-    """Whether other processes write a key while this one works: journals, looks, kept records."""
-    return key.endswith(".jsonl") or key.startswith("tracking/") or "/landed_" in key
-
-
-def _identity(path: Path) -> tuple[int, int, int]:
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _changed(place: str) -> str:
-    return f"{place} was replaced while it was in use; run this again."

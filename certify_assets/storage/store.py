@@ -1,26 +1,23 @@
-"""The data root: one tree of tables and documents, local, in an object store or elsewhere."""
+"""The data root: documents and tables by keys, events, pages, and files that users place."""
 
-# Layout (<corpus> and <judge> are names of letters, digits, '_', '-' and '.'):
+# What a data root holds:
 #
-#     corpora/<corpus>/corpus.json          configuration and split rules
-#     corpora/<corpus>/trajectories.parquet
-#     corpora/<corpus>/import.json          files with hashes, what was dropped and why
-#     corpora/<corpus>/splits/manifest.json, sft.parquet, rl.parquet, cal.parquet, test.parquet
-#     corpora/<corpus>/profile.json, controls.json, page.html, data_docs/index.html
-#     corpora/<corpus>/versions.jsonl       versions that the sensors saw land
-#     corpora/<corpus>/landed_….json        last look of the sensors, which saves hashing again
-#     judges/<judge>/<corpus>/adapter/…, adapter.json, scores.parquet, scores.json
-#     judges/<judge>/<corpus>/certificates.json, audits.json, test_scores.parquet, page.html
-#     judges/<judge>/<corpus>/monitor.json, monitor.html
-#     judges/<judge>/<corpus>/agents.json   every agent left out of certificates and training
-#     judges/<judge>/<corpus>/folds/…       judges that never saw some of the training tasks
-#     judges/<judge>/<corpus>/arms/<arm>/…  adapters and scores of a candidate of GRPO
-#     judges/<judge>/<corpus>/answers.jsonl
-#     judges.yaml                           judges that users add
-#     monitoring/<corpus>/<judge>/…         labelled audit samples of users, in the order of names
-#     ledger/<corpus>.jsonl                 every read of a TEST split
-#     inbox/<corpus>/…                      new runs to decide
-#     operations/<corpus>/…                 deployments, batches, labels: see `operations`
+#     certify.db       events of every corpus and their indexes; or PostgreSQL, see `database`
+#     root.json        name of the data root, which the database has too
+#     objects/         content of documents and tables, named by its SHA-256
+#     pages/           copies of what people open, as corpora/<corpus>/page.html
+#     judges.yaml      judges that users add
+#     inbox/<corpus>/  new runs to decide
+#     monitoring/<corpus>/<judge>/   labelled audit samples of users, in the order of names
+#     dagster/, mlflow/  their own databases
+#
+# A document or table has a key:
+#
+#     corpora/<corpus>/…, judges/<judge>/<corpus>/…, operations/<corpus>/…   of a corpus
+#     research/…, study/…   of the data root
+#
+# Storing one is an event `stored` with its key and the SHA-256 of its content; the newest event of a
+# key is what is stored there.
 
 from __future__ import annotations
 
@@ -28,22 +25,28 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from certify_assets.errors import InputError
-from certify_assets.files import parse_json, sha256_bytes, sha256_file
-from certify_assets.storage.backend import Backend
-from certify_assets.storage.backends import backend_of
+from certify_assets.files import parse_json
+from certify_assets.storage.folder import Folder
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from certify_assets.storage.database import Database
+    from certify_assets.storage.events import Entry, P, Payload
+    from certify_assets.storage.objects import Objects
+    from certify_assets.storage.snapshot import Snapshot
+
 _PASSWORD = re.compile(r"[a-z0-9+.\-]+://[^/@]*:[^/@]*@", re.IGNORECASE)
+PAGES: Final = "pages"
+_OF_CORPORA = ("corpora", "operations", "ledger")
 
 
 def default_root() -> str:
@@ -51,12 +54,16 @@ def default_root() -> str:
     return os.environ.get("CERTIFY_ROOT") or str(Path.cwd() / ".certify")
 
 
+def chain_of(key: str) -> str:
+    """Return the corpus whose chain of events has a key; "" for those of the data root."""
+    parts = key.split("/")
+    place = 2 if parts[0] == "judges" else 1 if parts[0] in _OF_CORPORA else len(parts)
+    return parts[place].partition(".")[0] if place < len(parts) else ""
+
+
 @dataclass(frozen=True)
 class Store:
-    """Documents, tables and journals below one root: a folder, or a URL such as ``s3://…``."""
-
-    # keys are relative and made of safe segments, so that a corpus name or a trajectory can never
-    # lead outside the root; a file is stored whole or not at all
+    """A data root: a folder, or a URL such as ``s3://…``."""
 
     root: str
 
@@ -70,97 +77,122 @@ class Store:
             )
 
     @property
-    def backend(self) -> Backend:
-        """Where the files are stored."""
-        return backend_of(self.root)
+    def folder(self) -> Folder:
+        """Files of the data root: those that users place, and pages."""
+        return Folder(self.root)
+
+    @property
+    def objects(self) -> Objects:
+        """Content of documents and tables."""
+        from certify_assets.storage.objects import Objects
+
+        return Objects(self.folder)
+
+    @property
+    def database(self) -> Database:
+        """Events and indexes."""
+        from certify_assets.storage.database import Database
+
+        return Database.of(self.folder)
 
     @property
     def is_local(self) -> bool:
         """Whether the root is a folder of this machine."""
-        return self.backend.local
+        return self.folder.is_local
+
+    def now(self) -> Snapshot:
+        """Return the data root as it is at this moment."""
+        from certify_assets.storage.snapshot import Snapshot
+
+        return Snapshot(self)
 
     def locate(self, key: str) -> str:
-        """Return where a key is stored: a path, or a URL on a remote root."""
-        return self.backend.locate(key)
+        """Return where the copy of a page lies: a path, or a URL on a remote root."""
+        return self.folder.locate(f"{PAGES}/{key}")
 
     def local_path(self, key: str) -> Path:
-        """Return the path of a key on a local root; refuse a remote one, which has none."""
-        path = self.backend.path(key)
-        if path is None:
-            raise InputError(
-                f"{key} is needed as a file, but the data root {self.root} is remote; copy it to "
-                "a local folder first."
-            )
+        """Return the path of a file of the data root; refuse a remote one, which has none."""
+        return self.folder.path(key)
+
+    def scratch(self, key: str) -> Path:
+        """Return a folder of this machine for what long work keeps to resume; nothing reads it."""
+        # outside of the data root, which may be remote, and which backups copy
+        from certify_assets.files import sha256_bytes
+
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        root = os.path.realpath(self.folder.root) if self.is_local else self.root
+        folder = sha256_bytes(root.encode("utf-8"))[:16]
+        path = cache.joinpath("certify_assets", folder, *key.split("/"))
+        path.mkdir(parents=True, exist_ok=True)
         return path
 
+    # What is stored under keys
+
     def exists(self, key: str) -> bool:
-        """Whether something is stored under the key."""
-        return self.backend.exists(key)
-
-    def read_bytes(self, key: str) -> bytes:
-        """Return what is stored under the key; else name the step that writes it."""
-        try:
-            return self.backend.read(key)
-        except (FileNotFoundError, NotADirectoryError):
-            raise InputError(self._missing(key)) from None
-
-    def write_bytes(self, key: str, data: bytes) -> str:
-        """Store bytes under the key, whole or not at all; return their SHA-256."""
-        self.backend.write(key, data)
-        return sha256_bytes(data)
-
-    def write_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> str:
-        """Store what `write` puts into a stream, whole or not at all; return its SHA-256."""
-        return self.backend.write_stream(key, write)
-
-    @contextmanager
-    def as_file(self, key: str) -> Iterator[Path]:
-        """Give what is stored under the key as a file of this machine, a copy of a remote one."""
-        self._require(key)
-        with self.backend.as_file(key) as path:
-            yield path
-
-    def copy(self, key: str, target: str) -> None:
-        """Store what is stored under a key under another one as well, whole or not at all."""
-        self._require(key)
-        self.backend.copy(key, target)
-
-    def delete(self, key: str) -> None:
-        """Remove what is stored under the key, if anything is."""
-        self.backend.delete(key)
-
-    def remove_folder(self, folder: str) -> None:
-        """Remove an empty folder; object stores have none."""
-        self.backend.remove_folder(folder)
-
-    def remove_tree(self, key: str) -> None:
-        """Remove a file, or a folder with all that is in it; one half removed by a kill too."""
-        names = self.names(key)
-        for name in names:
-            self.remove_tree(f"{key}/{name}")
-        if names or not self.is_file(key):
-            self.remove_folder(key)
-        else:
-            self.delete(key)
-
-    def is_file(self, key: str) -> bool:
-        """Whether a key without names below it is a file, and no empty folder."""
-        return not self.is_local or self.local_path(key).is_file()
+        """Whether a document or table, or a folder with some, is stored under the key."""
+        return self.now().exists(key)
 
     def names(self, folder: str) -> list[str]:
-        """Return the sorted names directly below a folder, hidden ones left out."""
-        return self.backend.names(folder)
+        """Return the sorted names directly below a folder."""
+        return self.now().names(folder)
 
-    def append_line(self, key: str, make: Callable[[bytes], str | None]) -> None:
-        """Append to a journal the line that `make` returns for its whole lines, None for none."""
-        # on a local root no other process appends between the two, and the disk has the line; an
-        # object store may call `make` again, where another process appended first
-        self.backend.append_line(key, make)
+    def corpora(self) -> list[str]:
+        """Return the sorted names of all corpora that have events."""
+        return self.now().corpora()
 
     def sha256(self, key: str) -> str:
         """Return the SHA-256 of what is stored under the key."""
-        with self.as_file(key) as path:
-            return sha256_file(path)
+        return self.now().sha256(key)
+
+    def read_bytes(self, key: str) -> bytes:
+        """Return what is stored under the key; else name the step that writes it."""
+        return self.now().read_bytes(key)
+
+    def as_file(self, key: str) -> AbstractContextManager[Path]:
+        """Give what is stored under the key as a file of this machine, which must not change."""
+        return self.now().as_file(key)
+
+    def point(self, key: str, sha256: str) -> None:
+        """Let a key name an object that is stored; "" lets it name none."""
+        self.now().point(key, sha256)
+
+    def events(
+        self, corpus: str, kind: type[P], subject: str | None = None, *, watched: bool = True
+    ) -> list[Entry[P]]:
+        """Return the events of a kind, of one subject or of all, the oldest first."""
+        return self.now().events(corpus, kind, subject, watched=watched)
+
+    def append(self, corpus: str, *payloads: Payload, token: str = "") -> None:
+        """Append events to the chain of a corpus, unless those of the token are there."""
+        self.now().append(corpus, *payloads, token=token)
+
+    def write_bytes(self, key: str, data: bytes) -> str:
+        """Store bytes under the key; return their SHA-256."""
+        self._require_key(key)
+        name = self.objects.put(data)
+        self.point(key, name)
+        return name
+
+    def write_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> str:
+        """Store what `write` puts into a stream; return its SHA-256."""
+        self._require_key(key)
+        name = self.objects.put_stream(write)
+        self.point(key, name)
+        return name
+
+    def copy(self, key: str, target: str) -> None:
+        """Store what is stored under a key under another one as well."""
+        self.point(target, self.sha256(key))
+
+    def delete(self, key: str) -> None:
+        """Let nothing be stored under the key any more."""
+        self.point(key, "")
+
+    def remove_tree(self, key: str) -> None:
+        """Let nothing be stored under the key, nor below it."""
+        for name in self.names(key):
+            self.remove_tree(f"{key}/{name}")
+        self.delete(key)
 
     def read_json(self, key: str) -> Any:
         """Return the JSON document under the key."""
@@ -168,35 +200,13 @@ class Store:
             return parse_json(self.read_bytes(key).decode("utf-8"))
         except ValueError as error:
             raise InputError(
-                f"{self.locate(key)} is not a JSON document ({error}); {_remedy(key)} again."
-            ) from None
-
-    def read_settings(self, key: str, variable: str) -> tuple[str, str | None]:
-        """Return where users write settings and their text, None where there are none.
-
-        They are in the file that a variable of the environment names, else under the key.
-        """
-        named = os.environ.get(variable)
-        where = named or self.locate(key)
-        try:
-            if named:
-                return where, Path(named).read_text(encoding="utf-8")
-            return where, self.read_bytes(key).decode("utf-8") if self.exists(key) else None
-        except UnicodeDecodeError:
-            raise InputError(f"{where} is not UTF-8 text; save it so.") from None
-        except OSError as error:
-            raise InputError(
-                f"{where} cannot be read ({error.strerror or type(error).__name__}); correct "
-                f"{variable} or the file."
+                f"{key} of {self.root} is not a JSON document ({error}); {_remedy(key)} again."
             ) from None
 
     def write_json(self, key: str, value: Any) -> str:
         """Store a JSON document, indented for readers; return its SHA-256."""
-        return self.write_bytes(
-            key,
-            json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode("utf-8")
-            + b"\n",
-        )
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+        return self.write_bytes(key, text.encode("utf-8") + b"\n")
 
     def read_table(self, key: str) -> pd.DataFrame:
         """Return the Parquet table under the key."""
@@ -208,14 +218,13 @@ class Store:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        data = self.read_bytes(key)
         try:
-            # half the time of `pandas.read_parquet`, which opens a file as a dataset
-            with pq.ParquetFile(pa.BufferReader(data)) as file:
+            with self.as_file(key) as path, pq.ParquetFile(path) as file:
+                # half the time of `pandas.read_parquet`, which opens a file as a dataset
                 return file.read(use_threads=False)
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"{self.locate(key)} is not a readable table ({type(error).__name__}); "
+                f"{key} of {self.root} is not a readable table ({type(error).__name__}); "
                 f"{_remedy(key)} again."
             ) from None
 
@@ -225,21 +234,55 @@ class Store:
         frame.to_parquet(buffer, index=False, compression="zstd")
         return self.write_bytes(key, buffer.getvalue())
 
-    def require_exclusive(self, what: str) -> None:
-        """Refuse something on a data root whose journals could lose lines to another writer."""
-        if not self.backend.is_exclusive():
+    def read_settings(self, key: str, variable: str) -> tuple[str, str | None]:
+        """Return where users write settings and their text, None where there are none.
+
+        They are in the file that a variable of the environment names, else under the key.
+        """
+        named, folder = os.environ.get(variable), self.folder
+        where = named or folder.locate(key)
+        try:
+            if named:
+                return where, Path(named).read_text(encoding="utf-8")
+            return where, folder.read(key).decode("utf-8") if folder.exists(key) else None
+        except UnicodeDecodeError:
+            raise InputError(f"{where} is not UTF-8 text; save it so.") from None
+        except OSError as error:
             raise InputError(
-                f"{what} needs a data root that refuses a write when another came first, which "
-                f"{self.root} does not; use a folder, or an object store with conditional writes "
-                "(S3 If-Match and If-None-Match)."
-            )
+                f"{where} cannot be read ({error.strerror or type(error).__name__}); correct "
+                f"{variable} or the file."
+            ) from None
 
-    def _require(self, key: str) -> None:
-        if not self.exists(key):
-            raise InputError(self._missing(key))
+    @contextmanager
+    def as_folder(self, key: str) -> Iterator[Path]:
+        """Give the files directly below a key as a folder of this machine, for reading alone."""
+        import tempfile
 
-    def _missing(self, key: str) -> str:
-        return f"{self.locate(key)} does not exist; {_remedy(key)} first."
+        with tempfile.TemporaryDirectory() as folder:
+            for name in self.names(key):
+                with self.as_file(f"{key}/{name}") as path:
+                    if self.is_local:
+                        Path(folder, name).symlink_to(path.resolve())
+                    else:
+                        Path(folder, name).write_bytes(path.read_bytes())
+            yield Path(folder)
+
+    def _require_key(self, key: str) -> None:
+        # a corpus name or a trajectory can never lead outside of the pages
+        self.locate(key)
+
+    def missing(self, key: str) -> InputError:
+        """Return the error of a key under which nothing is stored."""
+        return InputError(f"{self.root} has no {key}; {_remedy(key)} first.")
+
+
+def keys_of(chains: Sequence[str], folder: str) -> list[str]:
+    """Return the chains in which keys below a folder may be."""
+    parts = folder.split("/")
+    if parts[0] not in (*_OF_CORPORA, "judges"):
+        return [""]
+    named = chain_of(f"{folder}/")
+    return [named] if named else list(chains)
 
 
 def _remedy(key: str) -> str:

@@ -166,7 +166,7 @@ class Tracker:
             store.local_path("mlflow").mkdir(parents=True, exist_ok=True)
         return cls(
             uri=tracking_uri(store),
-            artifact_root=store.locate("mlflow/artifacts").replace("%", "%25"),
+            artifact_root=store.folder.locate("mlflow/artifacts").replace("%", "%25"),
             own=store.is_local and "MLFLOW_TRACKING_URI" not in os.environ,
         )
 

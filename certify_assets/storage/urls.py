@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.files import sha256_bytes
-from certify_assets.storage.objects import OBJECT_STORES, reasons_of_obstore
 
 #: most files, and bytes in all, that one call copies
 FILES = 100_000
@@ -89,10 +88,6 @@ class RemoteFiles:
             experiment = MlflowExperiment.of(url)
             return cls(shown, experiment, experiment.name)
         try:
-            if scheme in OBJECT_STORES:
-                from obstore.fsspec import FsspecStore
-
-                return cls(shown, FsspecStore(scheme), url.partition("://")[2].rstrip("/"))
             import fsspec
 
             filesystem, root = fsspec.core.url_to_fs(url)
@@ -164,10 +159,9 @@ class RemoteFiles:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        refusals: tuple[type[Exception], ...] = (OSError, ValueError, *reasons_of_obstore())
         try:
             yield
-        except refusals as error:
+        except (OSError, ValueError) as error:
             # what a server answers may repeat an address that is signed
             raise InputError(
                 f"{self.shown} cannot be read ({type(error).__name__}); check the address and the "

@@ -30,7 +30,6 @@ from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import CertifyError
 from certify_assets.operations.layout import own_key
 from certify_assets.operations.monitoring import journal_version
-from certify_assets.storage.lease import holding, refusing
 from certify_assets.storage.store import Store
 
 # a page label is a line of the journal: not a run for every one of them
@@ -191,7 +190,7 @@ def _request_runs(
             continue
         try:
             corpus = arrival.corpus
-            with holding(store, corpus, what="sensor", waiting=refusing(corpus)):
+            with store.now().step(corpus, "sensor"):
                 register(arrival.corpus)
                 number = record_version(store, arrival)
                 version = source_version(Corpus(store, corpus))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from certify_assets.errors import CertifyError, IntegrityError, StaleCertificateError
+from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import Bill, JudgeProvenance, Scores
 from certify_assets.judges.endpoint.client import Client
@@ -37,8 +35,6 @@ from certify_assets.judges.endpoint.scoring import (
 from certify_assets.judges.endpoint.settings import Asking, Prices, Server
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import JudgeRecord
-from certify_assets.storage.backend import whole_lines
-from certify_assets.storage.store import Store
 
 #: characters that are kept of an answer without a verdict
 _SHOWN = 80
@@ -313,46 +309,16 @@ class BilledJudge:
         return EndpointReport.merged([run.report for run in self.runs]).to_dict()
 
 
-# a copy for each answer would cost a request to the data root as well
-_COPY_SECONDS = 5.0
-
-
 @contextmanager
 def journal(judge: JudgedCorpus) -> Iterator[Path]:
-    """Yield the file of answers; that of a remote data root is fetched, and put back meanwhile."""
+    """Give the file of answers, which are paid for: a killed scoring resumes from it."""
     key = judge.key("answers.jsonl")
-    if judge.store.is_local:
-        yield judge.store.local_path(key)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "answers.jsonl"
-        if judge.store.exists(key):
-            path.write_bytes(judge.store.read_bytes(key))
-        ended = threading.Event()
-        # an operation holds files to what it read first, and this one grows
-        copying = threading.Thread(
-            target=_copy, args=(path, Store(judge.store.root), key, ended), daemon=True
-        )
-        copying.start()
-        try:
-            yield path
-        finally:
-            ended.set()
-            copying.join()
-            if path.exists():
-                judge.store.write_bytes(key, path.read_bytes())
-
-
-def _copy(path: Path, store: Store, key: str, ended: threading.Event) -> None:
-    """Store what a journal has every few seconds: an answer is paid for, and a kill loses it."""
-    stored = path.read_bytes() if path.exists() else b""
-    while not ended.wait(_COPY_SECONDS):
-        data = whole_lines(path.read_bytes()) if path.exists() else b""
-        if data != stored:
-            # the last copy is not made here, and says what is wrong with the store
-            with suppress(CertifyError, OSError):
-                store.write_bytes(key, data)
-                stored = data
+    path = judge.store.scratch(judge.key()) / "answers.jsonl"
+    if not path.exists() and judge.store.exists(key):
+        path.write_bytes(judge.store.read_bytes(key))
+    yield path
+    if path.exists():
+        judge.store.write_bytes(key, path.read_bytes())
 
 
 def register(judge: JudgedCorpus, config: EndpointConfig) -> EndpointJudge:

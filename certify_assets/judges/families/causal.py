@@ -63,7 +63,7 @@ class CausalFamily(JudgeFamily):
             loaded = CausalJudge.load(
                 folder, base=base, encoder=encoder, name=judge.name, expected_sha256=expected_sha256
             )
-        shards = store.local_path(judge.key("shards")) if resume and store.is_local else None
+        shards = store.scratch(judge.key("shards")) if resume else None
         return replace(loaded, shards=shards)
 
     def prepared(self, judge: JudgedCorpus, model: Judge, *, progress: Progress) -> Judge:

@@ -1,0 +1,340 @@
+"""The database of a data root: one table of truth, indexes, and two kinds of transactions."""
+
+# `events` is the only truth: chained by hashes, and never changed. Everything else follows from the
+# events and the objects that they name, and `certify ledger rebuild` makes it again.
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from certify_assets.errors import CertifyError, InputError, IntegrityError
+from certify_assets.files import parse_json, write_json_atomic
+from certify_assets.storage.folder import Folder
+
+SCHEMA: Final = "1"
+VARIABLE: Final = "CERTIFY_DATABASE_URL"
+#: lets SQLite lie on a file system that this module takes for one of a network
+ANYWHERE: Final = "CERTIFY_SQLITE_ANYWHERE"
+FILE: Final = "certify.db"
+ROOT_FILE: Final = "root.json"
+_BUSY_MILLISECONDS = 30_000
+_NETWORKS = (
+    *("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "beegfs", "afs"),
+    *("vboxsf", "virtiofs"),
+)
+# folders of data roots that had no database
+_EARLIER = ("leases", "ledger", "operations")
+# databases that this process has opened, by address and process: a pool does not survive a fork
+_OPEN: OrderedDict[tuple[str, int], Database] = OrderedDict()
+_MOST_OPEN = 8
+
+tables = sa.MetaData()
+
+
+def _text(name: str, **about: Any) -> sa.Column[str]:
+    # the same order in both databases, whatever the locale
+    kind = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+    return sa.Column(name, kind, nullable=False, **about)
+
+
+def _number(name: str, **about: Any) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger, nullable=False, autoincrement=False, **about)
+
+
+properties = sa.Table("properties", tables, _text("name", primary_key=True), _text("value"))
+events = sa.Table(
+    "events",
+    tables,
+    _text("corpus", primary_key=True),
+    _number("sequence", primary_key=True),
+    _text("kind"),
+    _text("subject"),
+    # of the request, and of what the request appended, from 0
+    _text("token"),
+    _number("part"),
+    _text("time"),
+    # canonical JSON, exactly what is hashed
+    _text("payload"),
+    _text("previous"),
+    _text("sha256"),
+    sa.UniqueConstraint("corpus", "token", "part", name="events_token"),
+    sa.Index("events_kind", "corpus", "kind", "subject", "sequence"),
+)
+#: corpora that have events
+chains = sa.Table("chains", tables, _text("corpus", primary_key=True))
+#: objects that must exist as long as the events that name them
+uses = sa.Table(
+    "uses",
+    tables,
+    _text("object", primary_key=True),
+    _text("corpus", primary_key=True),
+    _number("sequence", primary_key=True),
+)
+
+_SQLITE_TRIGGERS: Final = (
+    "CREATE TRIGGER events_update BEFORE UPDATE ON events BEGIN "
+    "SELECT RAISE(ABORT, 'events are never changed'); END",
+    "CREATE TRIGGER events_delete BEFORE DELETE ON events BEGIN "
+    "SELECT RAISE(ABORT, 'events are never removed'); END",
+    # INSERT OR REPLACE removes rows without the trigger above
+    "CREATE TRIGGER events_insert BEFORE INSERT ON events "
+    "WHEN NEW.sequence <> 1 + "
+    "coalesce((SELECT max(sequence) FROM events WHERE corpus = NEW.corpus), 0) "
+    "OR EXISTS (SELECT 1 FROM events WHERE corpus = NEW.corpus AND token = NEW.token "
+    "AND part = NEW.part) "
+    "OR NEW.previous <> coalesce((SELECT sha256 FROM events WHERE corpus = NEW.corpus "
+    "AND sequence = NEW.sequence - 1), '') "
+    "BEGIN SELECT RAISE(ABORT, 'an event follows the last one'); END",
+)
+_POSTGRESQL_TRIGGERS: Final = (
+    "CREATE FUNCTION events_kept() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN RAISE EXCEPTION 'events are never changed'; END $$",
+    "CREATE TRIGGER events_row BEFORE UPDATE OR DELETE ON events "
+    "FOR EACH ROW EXECUTE FUNCTION events_kept()",
+    # no trigger of rows sees a TRUNCATE
+    "CREATE TRIGGER events_table BEFORE TRUNCATE ON events "
+    "FOR EACH STATEMENT EXECUTE FUNCTION events_kept()",
+    "CREATE FUNCTION events_follow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+    "IF NEW.sequence <> 1 + "
+    "coalesce((SELECT max(sequence) FROM events WHERE corpus = NEW.corpus), 0) "
+    "OR NEW.previous <> coalesce((SELECT sha256 FROM events WHERE corpus = NEW.corpus "
+    "AND sequence = NEW.sequence - 1), '') "
+    "THEN RAISE EXCEPTION 'an event follows the last one' USING ERRCODE = 'unique_violation'; "
+    "END IF; RETURN NEW; END $$",
+    "CREATE TRIGGER events_insert BEFORE INSERT ON events "
+    "FOR EACH ROW EXECUTE FUNCTION events_follow()",
+)
+
+
+class Database:
+    """The database of a data root: SQLite in its folder, or PostgreSQL.
+
+    Parameters
+    ----------
+    url : str
+        Address, as SQLAlchemy has it.
+    folder : Folder
+        Data root.
+    """
+
+    def __init__(self, url: str, folder: Folder) -> None:
+        self.url, self.folder = url, folder
+        self.is_sqlite = url.startswith("sqlite")
+        # a connection that a server closed is noticed before it is used
+        self.engine = sa.create_engine(url, pool_pre_ping=not self.is_sqlite)
+        self._whole = False
+        if self.is_sqlite:
+            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            sa.event.listen(self.engine, "begin", _begin_sqlite)
+        else:
+            sa.event.listen(self.engine, "connect", _prepare_postgresql)
+
+    @classmethod
+    def of(cls, folder: Folder) -> Database:
+        """Return the database of a data root, opened once a process."""
+        url = os.environ.get(VARIABLE, "")
+        if not url and not folder.is_local:
+            raise InputError(
+                f"the data root {folder.root} is remote, and no database is named; set {VARIABLE} "
+                "to the address of a PostgreSQL database."
+            )
+        url = url or f"sqlite:///{os.path.realpath(folder.path(FILE))}"
+        key = f"{folder.root} {url}", os.getpid()
+        if key in _OPEN:
+            _OPEN.move_to_end(key)
+            return _OPEN[key]
+        _OPEN[key] = cls(url, folder)
+        while len(_OPEN) > _MOST_OPEN:
+            _OPEN.popitem(last=False)[1].engine.dispose()
+        return _OPEN[key]
+
+    def exists(self) -> bool:
+        """Whether there is something to read; refuse what is no data root of this version."""
+        if self._whole:
+            return not self.is_sqlite or self.folder.exists(FILE)
+        if self.is_sqlite and not self.folder.exists(FILE):
+            if old := [name for name in _EARLIER if self.folder.exists(name)]:
+                raise IntegrityError(
+                    f"{self.folder.root} holds {old[0]}/ and no {FILE}: an earlier version made "
+                    "it; give another data root and import the corpora there."
+                )
+            return False
+        with self._asking(), self._transaction("read") as connection:
+            self._whole = self._is_current(connection)
+        return self._whole
+
+    def create(self) -> None:
+        """Make the tables where there are none; refuse those of another schema or data root."""
+        # opening waits for nobody: only the first one writes
+        if self.exists():
+            return
+        if self.is_sqlite:
+            _require_local_disk(self.folder.path(FILE).parent)
+        with self._asking(), self._transaction("write") as connection:
+            if not self.is_sqlite:
+                _lock(connection, "", shared=False)
+            if not self._is_current(connection):
+                tables.create_all(connection)
+                for statement in _SQLITE_TRIGGERS if self.is_sqlite else _POSTGRESQL_TRIGGERS:
+                    connection.execute(sa.text(statement))
+                named = {"schema": SCHEMA, "root": self._root() or uuid.uuid4().hex}
+                rows = [{"name": name, "value": value} for name, value in named.items()]
+                connection.execute(properties.insert(), rows)
+        with self._asking(), self._transaction("read") as connection:
+            root = str(_property(connection, "root"))
+        if not self._root():
+            about = {"root": root}
+            if self.folder.is_local:
+                write_json_atomic(self.folder.path(ROOT_FILE), about)
+            else:
+                self.folder.write(ROOT_FILE, f'{{"root": "{root}"}}\n'.encode())
+        self._whole = True
+
+    def _root(self) -> str:
+        if not self.folder.exists(ROOT_FILE):
+            return ""
+        return str(parse_json(self.folder.read(ROOT_FILE).decode("utf-8"))["root"])
+
+    def _is_current(self, connection: sa.Connection) -> bool:
+        if not sa.inspect(connection).has_table("properties"):
+            return False
+        found = _property(connection, "schema")
+        if found != SCHEMA:
+            raise IntegrityError(
+                f"the database of {self.folder.root} has schema {found}, and this version reads "
+                f"{SCHEMA}; use the version that made it."
+            )
+        root = self._root()
+        if root and root != _property(connection, "root"):
+            raise IntegrityError(
+                f"the database is that of another data root than {self.folder.root}; correct "
+                f"{VARIABLE}."
+            )
+        return True
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Give one state of all rows; end it before anything is computed."""
+        with self._asking(), self._transaction("read") as connection:
+            yield connection
+
+    @contextmanager
+    def writing(
+        self, written: Iterable[str], read: Iterable[str] = (), *, sole: bool = False
+    ) -> Iterator[sa.Connection]:
+        """Give a transaction that is alone with the corpora that it writes.
+
+        With `sole` it is alone with the whole database.
+        """
+        self.create()
+        with self._asking(), self._transaction("write") as connection:
+            if not self.is_sqlite:
+                # the statements after these see what was committed before them
+                _lock(connection, "", shared=not sole)
+                shared = {**dict.fromkeys(read, True), **dict.fromkeys(written, False)}
+                for corpus in sorted(shared):
+                    _lock(connection, f"corpus {corpus}", shared=shared[corpus])
+            yield connection
+
+    @contextmanager
+    def _transaction(self, purpose: str) -> Iterator[sa.Connection]:
+        if self.is_sqlite:
+            about: dict[str, Any] = {"certify": purpose}
+        elif purpose == "read":
+            about = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        else:
+            about = {"isolation_level": "READ COMMITTED"}
+        with self.engine.connect().execution_options(**about) as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Say what the database refuses in a sentence, without its address."""
+        try:
+            yield
+        except sa.exc.DBAPIError as error:
+            said = str(error.orig).strip().splitlines()[0] if error.orig else type(error).__name__
+            raise CertifyError(
+                f"the database of {self.folder.root} cannot be used ({said}); see that it runs "
+                "and has space, then call again."
+            ) from error
+
+
+def _property(connection: sa.Connection, name: str) -> str | None:
+    query = sa.select(properties.c.value).where(properties.c.name == name)
+    found: str | None = connection.scalar(query)
+    return found
+
+
+def _lock(connection: sa.Connection, name: str, *, shared: bool) -> None:
+    digest = hashlib.sha256(f"certify {name}".encode()).digest()
+    number = int.from_bytes(digest[:8], "big", signed=True)
+    kind = "_shared" if shared else ""
+    connection.execute(sa.text(f"SELECT pg_advisory_xact_lock{kind}({number})"))
+
+
+def _prepare_sqlite(connection: Any, record: object) -> None:
+    del record
+    # the driver's own transactions begin too late: not before a SELECT
+    connection.isolation_level = None
+    connection.execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")
+    mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    if mode != "wal" and ANYWHERE not in os.environ:
+        raise InputError(
+            f"SQLite cannot use its write-ahead log here; set {VARIABLE} to the address of a "
+            "PostgreSQL database."
+        )
+    for setting in ("synchronous=FULL", "recursive_triggers=ON"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # a transaction that reads first and writes then fails at once when another has written
+    write = connection.get_execution_options().get("certify") != "read"
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _prepare_postgresql(connection: Any, record: object) -> None:
+    del record
+    # one stopped client must not stop the others
+    with connection.cursor() as cursor:
+        cursor.execute("SET lock_timeout='60s'")
+        cursor.execute("SET idle_in_transaction_session_timeout='60s'")
+    connection.commit()
+
+
+def _require_local_disk(path: Path) -> None:
+    """Refuse a network file system, on which the locks of SQLite do not hold."""
+    if ANYWHERE in os.environ:
+        return
+    path.mkdir(parents=True, exist_ok=True)
+    kind = _file_system(Path(os.path.realpath(path)))
+    if kind in _NETWORKS or kind.startswith("fuse."):
+        raise InputError(
+            f"{path} lies on {kind}, where SQLite is not safe; set {VARIABLE} to the address of a "
+            f"PostgreSQL database, or {ANYWHERE}=1 if only this machine writes there."
+        )
+
+
+def _file_system(path: Path) -> str:
+    """Return the type of the file system with the longest mount point above a path."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    found = ("", "")
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        mounted = before.split(" ")[4].replace("\\040", " ")
+        if path.is_relative_to(mounted) and len(mounted) >= len(found[0]):
+            found = mounted, after.split(" ")[0]
+    return found[1]

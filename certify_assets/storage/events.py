@@ -1,0 +1,151 @@
+"""Events: what happened to a corpus, typed and chained by hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Generic, NamedTuple, TypeVar
+
+import sqlalchemy as sa
+from pydantic import BaseModel, ConfigDict
+
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.files import canonical_json, parse_json, sha256_bytes
+from certify_assets.storage.database import events
+
+_ROWS_AT_ONCE = 5000
+
+
+class Payload(BaseModel):
+    """What an event says; its class is the kind of the event.
+
+    Attributes
+    ----------
+    objects : Mapping[str, str]
+        SHA-256 of the objects that must exist as long as the event, by what they are.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    kind: ClassVar[str]
+    objects: Mapping[str, str] = {}
+
+    @property
+    def subject(self) -> str:
+        """What it is about, by which it is found."""
+        return ""
+
+
+class Stored(Payload):
+    """A document or table; the newest of its key is the current one, without an object none."""
+
+    kind = "stored"
+    key: str
+
+    @property
+    def subject(self) -> str:
+        """Key, such as ``corpora/retail/profile.json``."""
+        return self.key
+
+
+class Draft(NamedTuple):
+    """An event before it has its place in the chain."""
+
+    corpus: str
+    kind: str
+    subject: str
+    payload: str
+    objects: tuple[str, ...]
+
+    @classmethod
+    def of(cls, corpus: str, payload: Payload) -> Draft:
+        """Return the draft of a payload."""
+        document = payload.model_dump(mode="json")
+        objects = tuple(dict.fromkeys(payload.objects.values()))
+        return cls(corpus, payload.kind, payload.subject, _text(document), objects)
+
+
+class Event(NamedTuple):
+    """An event, as it is stored."""
+
+    corpus: str
+    sequence: int
+    kind: str
+    subject: str
+    token: str
+    part: int
+    time: str
+    payload: str
+    previous: str
+    sha256: str
+
+    @classmethod
+    def after(cls, draft: Draft, last: tuple[int, str], token: str, part: int, time: str) -> Event:
+        """Return the event that follows the last one, given by its number and hash."""
+        sequence, previous = last
+        about = (*draft[:1], sequence + 1, *draft[1:3], token, part, time, draft.payload)
+        event = cls(*about, previous, "")
+        return event._replace(sha256=event.digest())
+
+    def digest(self) -> str:
+        """Return the hash that the event must have."""
+        # of the hash of the payload: one that had to be blanked leaves the chain whole
+        about = [*self[:7], sha256_bytes(self.payload.encode("utf-8")), self.previous]
+        return sha256_bytes(canonical_json(about))
+
+
+P = TypeVar("P", bound=Payload)
+
+
+class Entry(NamedTuple, Generic[P]):
+    """An event of one kind, with its payload.
+
+    One that a step has not committed yet has number 0 and no time and hash.
+    """
+
+    content: P
+    sequence: int
+    time: str
+    sha256: str
+
+
+def _text(document: object) -> str:
+    try:
+        text = canonical_json(document).decode("utf-8").rstrip("\n")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"the text {error.object[error.start : error.end]!a} is half a character, which "
+            "cannot be stored; take it out."
+        ) from None
+    if "\\u0000" in text:
+        raise InputError("a text holds the character U+0000, which cannot be stored; take it out.")
+    return text
+
+
+def last_event(connection: sa.Connection, corpus: str) -> tuple[int, str]:
+    """Return number and hash of the last event of a corpus; 0 and "" where there is none."""
+    query = sa.select(events.c.sequence, events.c.sha256).where(events.c.corpus == corpus)
+    row = connection.execute(query.order_by(events.c.sequence.desc()).limit(1)).first()
+    return (row.sequence, row.sha256) if row else (0, "")
+
+
+def chain(connection: sa.Connection, corpus: str) -> Iterator[Event]:
+    """Iterate over the events of a corpus, verified."""
+    last = (0, "")
+    query = sa.select(events).where(events.c.corpus == corpus).order_by(events.c.sequence)
+    result = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
+    for rows in result.partitions():
+        for row in rows:
+            event = Event(*row)
+            expected = event._replace(sequence=last[0] + 1, previous=last[1]).digest()
+            if event.sha256 != expected:
+                raise IntegrityError(
+                    f"event {last[0] + 1} of {corpus or 'the data root'} was altered; restore the "
+                    "database from a backup."
+                )
+            last = event.sequence, event.sha256
+            yield event
+
+
+def objects_of(payload: str) -> Sequence[str]:
+    """Return the objects that a stored payload names."""
+    return tuple(dict.fromkeys(parse_json(payload).get("objects", {}).values()))

@@ -1,0 +1,34 @@
+"""Copies of what people open: pages and documents below ``pages/``, written after the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from certify_assets.storage.store import PAGES
+
+if TYPE_CHECKING:
+    from certify_assets.storage.snapshot import Snapshot
+
+# tables and documents that commands take as files
+_DOCUMENTS: Final = ("certificates.json", "scores.parquet", "audits.json", "history.json")
+
+
+def is_page(key: str) -> bool:
+    """Whether people open what is stored under a key."""
+    name = key.rpartition("/")[2]
+    return key.endswith((".html", ".svg", ".csv")) or name in _DOCUMENTS
+
+
+def publish(snapshot: Snapshot, keys: Iterable[str]) -> None:
+    """Copy what is stored under keys to where people open it."""
+    for key in filter(is_page, keys):
+        written = None
+        # another process may copy an older one at the same time: what is stored decides
+        while (now := snapshot.current(key)) != written:
+            if now:
+                snapshot.folder.write(f"{PAGES}/{key}", snapshot.objects.get(now))
+            else:
+                snapshot.folder.delete(f"{PAGES}/{key}")
+            written = now
+            snapshot.refresh()
