@@ -150,8 +150,9 @@ class Snapshot(Store):
     def corpora(self) -> list[str]:
         """Return the sorted names of all corpora that have events."""
         with self._reading() as connection:
-            found = [] if connection is None else connection.scalars(sa.select(chains))
-            return sorted(filter(None, found))
+            if connection is None:
+                return []
+            return sorted(filter(None, connection.scalars(sa.select(chains))))
 
     def _stored_below(self, connection: sa.Connection | None, corpus: str, below: str) -> set[str]:
         self._ask(Question(corpus, Stored.kind, below, below=True))
