@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 import sqlalchemy as sa
 
 from certify_assets.errors import ChangedInputError
-from certify_assets.files import parse_json
+from certify_assets.files import lock_file, parse_json
 from certify_assets.storage.database import chains, events, uses
 from certify_assets.storage.events import Draft, Entry, Event, P, Payload, Stored, last_event
 from certify_assets.storage.objects import MissingObjectError
@@ -29,7 +30,7 @@ from certify_assets.storage.store import Store, chain_of, keys_of
 
 A = ParamSpec("A")
 R = TypeVar("R")
-_ROWS_AT_ONCE = 500
+_LOCK = "lock"
 
 
 class Question(NamedTuple):
@@ -41,13 +42,25 @@ class Question(NamedTuple):
     below: bool = False
     watched: bool = True
 
-    def concerns(self, kind: str, subject: str) -> bool:
-        """Whether an event may change the answer."""
-        if kind != self.kind:
-            return False
+    def concerns(self, changes: Changes) -> str | None:
+        """Return the subject of an event that may change the answer; None where none does."""
+        subjects = changes.get(self.kind, frozenset())
         if self.subject is None:
-            return True
-        return subject.startswith(self.subject) if self.below else subject == self.subject
+            return min(subjects, default=None)
+        if self.below:
+            return next((item for item in subjects if item.startswith(self.subject)), None)
+        return self.subject if self.subject in subjects else None
+
+
+#: subjects of events, by their kind
+Changes = Mapping[str, frozenset[str]]
+
+
+def _changes(events: Iterable[tuple[str, str]]) -> Changes:
+    found: dict[str, set[str]] = {}
+    for kind, subject in events:
+        found.setdefault(kind, set()).add(subject)
+    return {kind: frozenset(subjects) for kind, subjects in found.items()}
 
 
 @dataclass
@@ -60,6 +73,8 @@ class Step:
     drafts: list[Draft] = field(default_factory=list)
     # what is stored under keys once it is committed; "" is nothing
     keys: dict[str, str] = field(default_factory=dict)
+    # what is done once it is committed
+    after: list[Callable[[], None]] = field(default_factory=list)
 
 
 class Snapshot(Store):
@@ -214,7 +229,8 @@ class Snapshot(Store):
         return found + [
             Event(corpus, 0, kind, draft.subject, "", 0, "", draft.payload, "", "")
             for draft in drafts
-            if draft.corpus == corpus and question.concerns(draft.kind, draft.subject)
+            if draft.corpus == corpus
+            and question.concerns(_changes([(draft.kind, draft.subject)])) is not None
         ]
 
     def head(self, corpus: str) -> tuple[int, str]:
@@ -228,6 +244,21 @@ class Snapshot(Store):
             query = self._select(connection, corpus).order_by(events.c.sequence.desc())
             row = connection.execute(query.limit(1)).first()
         return (row.sequence, row.sha256) if row else (0, "")
+
+    @contextmanager
+    def workplace(self, key: str) -> Iterator[Path]:
+        """Give a folder for what long work keeps to resume, to one process at a time.
+
+        It is removed once the block has ended well, and the step that it is part of is committed.
+        """
+        folder = self.scratch(key)
+        with (folder / _LOCK).open("a") as lock:
+            lock_file(lock.fileno())
+            yield folder
+            if self._steps:
+                self._steps[0].after.append(functools.partial(shutil.rmtree, folder, True))
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection | None]:
@@ -283,19 +314,16 @@ class Snapshot(Store):
             found = self._local.open = []
         return found
 
-    def _forget(self, corpus: str, changed: Iterable[tuple[str, str]]) -> None:
+    def _forget(self, corpus: str, changes: Changes) -> None:
         """Forget the answers that events of these kinds and subjects may change."""
-        seen = list(changed)
-        for kind, subject in seen:
-            if kind == Stored.kind:
-                self._currents.pop(subject, None)
-        stale = {
-            question
-            for _, questions in self._answers.values()
-            for question in questions
-            if question.corpus == corpus and any(question.concerns(*item) for item in seen)
-        }
-        for name in [name for name, (_, asked) in self._answers.items() if asked & stale]:
+        for subject in changes.get(Stored.kind, ()):
+            self._currents.pop(subject, None)
+        stale = [
+            name
+            for name, (_, asked) in self._answers.items()
+            if any(item.corpus == corpus and item.concerns(changes) is not None for item in asked)
+        ]
+        for name in stale if changes else ():
             del self._answers[name]
 
     def refresh(self) -> None:
@@ -310,13 +338,13 @@ class Snapshot(Store):
                 self._forget(corpus, changed)
                 self._upto[corpus] = last_event(connection, corpus)[0]
 
-    def _changed(self, connection: sa.Connection, corpus: str) -> list[tuple[str, str]]:
+    def _changed(self, connection: sa.Connection, corpus: str) -> Changes:
         query = (
             sa.select(events.c.kind, events.c.subject)
             .distinct()
             .where(events.c.corpus == corpus, events.c.sequence > self._upto.get(corpus, 0))
         )
-        return [(row.kind, row.subject) for row in connection.execute(query)]
+        return _changes((row.kind, row.subject) for row in connection.execute(query))
 
     # Writing
 
@@ -324,13 +352,13 @@ class Snapshot(Store):
         """Let a key name an object that is stored; "" lets it name none."""
         with self.step(chain_of(key)):
             self._steps[0].keys[key] = sha256
-            self._forget(chain_of(key), [(Stored.kind, key)])
+            self._forget(chain_of(key), _changes([(Stored.kind, key)]))
 
     def append(self, corpus: str, *payloads: Payload, token: str = "") -> None:
         """Append events to the chain of a corpus, unless those of the token are there."""
         with self.step(corpus, token=token) as step:
             step.drafts += [Draft.of(corpus, payload) for payload in payloads]
-            self._forget(corpus, [(item.kind, item.subject) for item in payloads])
+            self._forget(corpus, _changes((item.kind, item.subject) for item in payloads))
 
     @contextmanager
     def step(self, corpus: str, what: str = "", *, token: str = "") -> Iterator[Step]:
@@ -366,24 +394,24 @@ class Snapshot(Store):
             self._drop(step)
             raise
         self._steps.pop()
-        written = self._drafts(step)
-        if not written:
-            return
-        try:
-            self._commit(step, written)
-        except BaseException:
-            self._steps.append(step)
-            self._drop(step)
-            raise
-        self.refresh()
+        if written := self._drafts(step):
+            try:
+                self._commit(step, written)
+            except BaseException:
+                self._steps.append(step)
+                self._drop(step)
+                raise
+            self.refresh()
         if self._connection is None:
             publish(self, [draft.subject for draft in written if draft.kind == Stored.kind])
+        for done in step.after:
+            done()
 
     def _drop(self, step: Step) -> None:
         """End a step that commits nothing."""
         self._steps.pop()
         for draft in self._drafts(step):
-            self._forget(draft.corpus, [(draft.kind, draft.subject)])
+            self._forget(draft.corpus, _changes([(draft.kind, draft.subject)]))
 
     def _drafts(self, step: Step) -> list[Draft]:
         """Return what a step commits: its events, and the keys that name something else now."""
@@ -414,6 +442,9 @@ class Snapshot(Store):
         For milliseconds of work: claims, numbers, labels. Within a step it is committed at once,
         whatever becomes of the step.
         """
+        if self._connection is not None:
+            with self.step(corpus):
+                return work(self)
         token = token or uuid.uuid4().hex
         with self.database.writing([corpus]) as connection:
             if known(connection, corpus, token):
@@ -484,20 +515,16 @@ def append(
     return rows
 
 
-def _require_same(
-    asked: Iterable[Question], corpus: str, changed: Iterable[tuple[str, str]]
-) -> None:
-    seen = list(changed)
-    for question in asked if seen else ():
+def _require_same(asked: Iterable[Question], corpus: str, changes: Changes) -> None:
+    for question in asked if changes else ():
         if question.corpus != corpus or not question.watched:
             continue
-        for kind, subject in seen:
-            if question.concerns(kind, subject):
-                what = subject if kind == Stored.kind else f"{kind} {subject}".strip()
-                raise ChangedInputError(
-                    f"{what} of {corpus or 'the data root'} was replaced while it was in use; "
-                    "run this again."
-                )
+        if (subject := question.concerns(changes)) is not None:
+            what = subject if question.kind == Stored.kind else f"{question.kind} {subject}".strip()
+            raise ChangedInputError(
+                f"{what} of {corpus or 'the data root'} was replaced while it was in use; "
+                "run this again."
+            )
 
 
 def _content(payload: str) -> str:
