@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypedDict, TypeVar
 
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict
@@ -105,6 +105,14 @@ class Entry(NamedTuple, Generic[P]):
     content: P
     sequence: int
     time: str
+    sha256: str
+
+
+class Head(TypedDict):
+    """An event by its place and hash, as documents name it that leave the data root."""
+
+    corpus: str
+    sequence: int
     sha256: str
 
 

@@ -20,10 +20,10 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from certify_assets.errors import ChangedInputError
+from certify_assets.errors import ChangedInputError, LedgerError
 from certify_assets.files import lock_file, parse_json
 from certify_assets.storage.database import chains, events, uses
-from certify_assets.storage.events import Draft, Entry, Event, P, Payload, Stored, last_event
+from certify_assets.storage.events import Draft, Entry, Event, Head, P, Payload, Stored, last_event
 from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.pages import publish
 from certify_assets.storage.store import Store, chain_of, keys_of
@@ -244,6 +244,28 @@ class Snapshot(Store):
             query = self._select(connection, corpus).order_by(events.c.sequence.desc())
             row = connection.execute(query.limit(1)).first()
         return (row.sequence, row.sha256) if row else (0, "")
+
+    def ledger(self, corpus: str) -> Head:
+        """Return the head of a corpus as documents name it under ``ledger``."""
+        sequence, sha256 = self.head(corpus)
+        return {"corpus": corpus, "sequence": sequence, "sha256": sha256}
+
+    def holds(self, corpus: str, sequence: int, sha256: str) -> bool:
+        """Whether the chain of a corpus has an event with this number and hash."""
+        with self._reading() as connection:
+            if connection is None or not sequence:
+                return (sequence, sha256) == (0, "")
+            query = self._select(connection, corpus).where(events.c.sequence == sequence)
+            row = connection.execute(query).first()
+        return row is not None and row.sha256 == sha256
+
+    def require_held(self, head: Head, who: str) -> None:
+        """Refuse a database that lost the event that a document names under ``ledger``."""
+        if not self.holds(**head):
+            raise LedgerError(
+                f"the ledger of {head['corpus']} lost event {head['sequence']} that {who} names: "
+                "an older database was put back; restore the newer one."
+            )
 
     @contextmanager
     def workplace(self, key: str) -> Iterator[Path]:
