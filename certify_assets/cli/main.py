@@ -58,6 +58,10 @@ _SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         ),
         "review": ("review:review", "Show, export, serve and import the review queue."),
         "ledger": ("platform:ledger", "Show who read TEST, and under which registration."),
+        "backup": ("upkeep:backup", "Copy the data root into a folder while others work."),
+        "restore": ("upkeep:restore", "Make an empty data root that of a backup."),
+        "gc": ("upkeep:gc", "Remove objects that nothing in the ledger names."),
+        "pages": ("upkeep:pages", "Make the copies below pages/ again."),
     },
     "Research": {
         "research": (

@@ -47,6 +47,14 @@ class Stored(Payload):
         return self.key
 
 
+class Discarded(Payload):
+    """Objects that events of the corpus name and that may go."""
+
+    kind = "discarded"
+    discarded: tuple[str, ...]
+    reason: str
+
+
 class Draft(NamedTuple):
     """An event before it has its place in the chain."""
 

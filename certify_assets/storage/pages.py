@@ -20,8 +20,9 @@ def is_page(key: str) -> bool:
     return key.endswith((".html", ".svg", ".csv")) or name in _DOCUMENTS
 
 
-def publish(snapshot: Snapshot, keys: Iterable[str]) -> None:
-    """Copy what is stored under keys to where people open it."""
+def publish(snapshot: Snapshot, keys: Iterable[str]) -> int:
+    """Copy what is stored under keys to where people open it; return the number of copies."""
+    count = 0
     for key in filter(is_page, keys):
         written = None
         # another process may copy an older one at the same time: what is stored decides
@@ -32,3 +33,5 @@ def publish(snapshot: Snapshot, keys: Iterable[str]) -> None:
                 snapshot.folder.delete(f"{PAGES}/{key}")
             written = now
             snapshot.refresh()
+        count += bool(written)
+    return count

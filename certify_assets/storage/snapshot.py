@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from certify_assets.errors import ChangedInputError, LedgerError
 from certify_assets.files import lock_file, parse_json
-from certify_assets.storage.database import chains, events, uses
+from certify_assets.storage.database import chains, events
 from certify_assets.storage.events import Draft, Entry, Event, Head, P, Payload, Stored, last_event
 from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.pages import publish
@@ -526,13 +526,6 @@ def append(
         rows.append(event)
     # one statement for many: an import of labels is one transaction
     connection.execute(events.insert(), [row._asdict() for row in rows])
-    used = [
-        {"object": name, "corpus": row.corpus, "sequence": row.sequence}
-        for row, draft in zip(rows, drafts, strict=True)
-        for name in draft.objects
-    ]
-    if used:
-        connection.execute(uses.insert(), used)
     follow(store, connection, rows)
     return rows
 

@@ -1,0 +1,107 @@
+"""``certify gc``, ``pages``, ``backup`` and ``restore``: looking after a data root."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from certify_assets.cli.options import json_option, store_option
+from certify_assets.cli.output import emit_json, show_line
+
+if TYPE_CHECKING:
+    from certify_assets.storage.store import Store
+
+
+@click.command()
+@click.option(
+    "--older",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    help="Days that an unused object is kept.",
+)
+@click.option(
+    "--discard",
+    "reason",
+    metavar="REASON",
+    help="Also give up earlier versions of documents and tables that nothing else names.",
+)
+@click.option(
+    "--discard-older",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="Days that such a version is kept.",
+)
+@store_option
+@json_option
+def gc(older: float, reason: str | None, discard_older: float, store: Store, as_json: bool) -> None:
+    """Remove objects that nothing in the ledger names, such as those of killed steps.
+
+    With --discard the ledger notes which earlier versions go and why. Its events stay, and what a
+    deployment, a batch or a claim names is kept.
+    """
+    from certify_assets.storage.cleaning import collect, discard
+
+    gone = 0 if reason is None else discard(store, reason=reason, older_days=discard_older)
+    freed = collect(store, older_days=older)
+    if as_json:
+        emit_json({"discarded": gone, "removed": freed.objects, "bytes": freed.bytes})
+    else:
+        show_line(f"{freed.objects} objects of {freed.bytes:,} bytes are removed.")
+
+
+@click.command()
+@store_option
+@json_option
+def pages(store: Store, as_json: bool) -> None:
+    """Make all copies below pages/ of the data root again."""
+    from certify_assets.storage.cleaning import publish_all
+
+    count = publish_all(store)
+    if as_json:
+        emit_json({"pages": count, "folder": store.locate("index.html")})
+    else:
+        show_line(f"{count} pages: {store.locate('index.html')}")
+
+
+@click.command()
+@click.argument("folder", type=click.Path(file_okay=False))
+@store_option
+@json_option
+def backup(folder: str, store: Store, as_json: bool) -> None:
+    """Copy the data root into FOLDER: the database first, then its objects.
+
+    Others may work meanwhile. A later call copies what is new. Dagster's and MLflow's databases
+    are not part of it.
+    """
+    from certify_assets.storage.backup import back_up
+
+    _say_copied("copied", back_up(store, folder), as_json)
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False))
+@store_option
+@json_option
+def restore(folder: str, store: Store, as_json: bool) -> None:
+    """Make an empty data root that of a backup in FOLDER: objects first, then the database.
+
+    Afterwards every event, and every object that one names, is verified.
+    """
+    from certify_assets.storage.backup import restore as restore_from
+    from certify_assets.storage.care import verify
+    from certify_assets.storage.cleaning import publish_all
+
+    count = restore_from(store, folder)
+    verify(store)
+    publish_all(store)
+    _say_copied("restored", count, as_json)
+
+
+def _say_copied(done: str, count: int, as_json: bool) -> None:
+    if as_json:
+        emit_json({"objects": count})
+    else:
+        show_line(f"The database and {count} objects are {done}.")

@@ -1,0 +1,135 @@
+"""Copies of a whole data root: the database first, then its objects."""
+
+# In this order a copy that is made while others write is whole: its events name objects that were
+# there before. Objects first, one of them would be missing.
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import sqlalchemy as sa
+
+from certify_assets.errors import CertifyError, InputError, MissingToolError
+from certify_assets.storage.database import FILE, ROOT_FILE, uses
+from certify_assets.storage.folder import Folder
+from certify_assets.storage.objects import FOLDER
+from certify_assets.storage.store import Store
+
+_DUMP: Final = "certify.dump"
+# files and folders that users place next to the database
+_PLACED: Final = ("judges.yaml", "notifications.yaml")
+_SAMPLES: Final = "monitoring"
+
+
+def back_up(store: Store, target: str) -> int:
+    """Copy a data root into a folder; return the number of objects that were copied now.
+
+    A folder that holds an earlier copy gets what is new.
+    """
+    if not store.database.exists():
+        raise InputError(f"{store.root} holds nothing to back up; import a corpus first.")
+    folder = Folder(str(Path(target).absolute()))
+    Path(folder.root).mkdir(parents=True, exist_ok=True)
+    if store.database.is_sqlite:
+        _copy_sqlite(store.folder.path(FILE), folder.path(FILE))
+    else:
+        _run("pg_dump", "--format=custom", f"--file={folder.path(_DUMP)}", url=store.database.url)
+    _copy_placed(store.folder, folder)
+    with store.database.reading() as connection:
+        # those that came since the database was copied do no harm
+        named = list(connection.scalars(sa.select(uses.c.object).distinct()))
+    return sum(_copied(store, folder, name) for name in named)
+
+
+def restore(store: Store, source: str) -> int:
+    """Make a data root of a backup; return the number of objects that were copied now.
+
+    The data root must have no events.
+    """
+    folder = Folder(str(Path(source).absolute()))
+    dump = _DUMP if folder.exists(_DUMP) else FILE
+    if not folder.exists(dump):
+        raise InputError(f"{source} is no backup: it has neither {FILE} nor {_DUMP}.")
+    if store.database.is_sqlite != (dump == FILE):
+        raise InputError(
+            f"{source} is a backup of {'SQLite' if dump == FILE else 'PostgreSQL'}; set or unset "
+            "CERTIFY_DATABASE_URL accordingly."
+        )
+    if store.database.exists():
+        raise InputError(f"{store.root} is in use; give an empty data root to restore into.")
+    copied = 0
+    for found in folder.files(FOLDER):
+        name = found.key.rpartition("/")[2]
+        copied += _copied(Store(folder.root), store.folder, name)
+    _copy_placed(folder, store.folder)
+    if store.database.is_sqlite:
+        _copy_sqlite(folder.path(FILE), store.folder.path(FILE))
+    else:
+        _run("pg_restore", "--no-owner", str(folder.path(_DUMP)), url=store.database.url)
+    return copied
+
+
+def _copy_placed(source: Folder, target: Folder) -> None:
+    samples = [found.key for found in source.files(_SAMPLES)] if source.exists(_SAMPLES) else []
+    for name in (ROOT_FILE, *_PLACED, *samples):
+        if source.exists(name):
+            target.write(name, source.read(name))
+
+
+def _copied(store: Store, folder: Folder, name: str) -> bool:
+    """Copy an object, verified, unless it is there."""
+    key = f"{FOLDER}/{name[:2]}/{name}"
+    if folder.exists(key):
+        return False
+    if not folder.is_local:
+        with store.objects.as_file(name) as path:
+            folder.upload(path, key)
+        return True
+    with store.objects.as_file(name) as path, path.open("rb") as stream:
+        folder.write_stream(key, lambda sink: shutil.copyfileobj(stream, sink))
+    return True
+
+
+def _copy_sqlite(source: Path, target: Path) -> None:
+    # a plain copy would miss the write-ahead log
+    part = target.with_name(f".{target.name}.part")
+    part.unlink(missing_ok=True)
+    with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(part)) as new:
+        old.backup(new)
+    part.replace(target)
+
+
+def _run(program: str, *arguments: str, url: str) -> None:
+    """Run a program of PostgreSQL; its address and password come by the environment."""
+    parts = urlsplit(url)
+    known = {
+        "PGHOST": parts.hostname,
+        "PGPORT": parts.port,
+        "PGUSER": parts.username,
+        "PGPASSWORD": parts.password,
+        "PGDATABASE": parts.path.lstrip("/"),
+    }
+    environment = {**os.environ, **{name: str(of) for name, of in known.items() if of}}
+    database = ["--dbname", environment["PGDATABASE"]] if program == "pg_restore" else []
+    try:
+        done = subprocess.run(
+            [program, *database, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise MissingToolError(
+            f"{program} is not installed here; install the client programs of PostgreSQL."
+        ) from None
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise CertifyError(f"{program} failed ({said}); correct that and call again.")

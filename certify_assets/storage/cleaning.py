@@ -1,0 +1,137 @@
+"""Removing objects that no event needs, and making pages again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import sqlalchemy as sa
+
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.files import parse_json
+from certify_assets.storage.database import chains, events, uses
+from certify_assets.storage.events import Discarded, Draft, Stored
+from certify_assets.storage.objects import LooseObject, MissingObjectError
+from certify_assets.storage.pages import publish
+from certify_assets.storage.snapshot import append
+from certify_assets.storage.store import Store
+
+_DAY: Final = 86_400.0
+# a part of an object may be what another process writes now
+_LEAST_SECONDS = 3600.0
+# removed under one lock, for which every writer waits
+_AT_ONCE = 200
+
+
+class Freed(NamedTuple):
+    """What was removed."""
+
+    objects: int
+    bytes: int
+
+
+def collect(store: Store, *, older_days: float = 1.0) -> Freed:
+    """Remove objects that no event names and that nobody stored lately.
+
+    Raises
+    ------
+    IntegrityError
+        If an object names an event that the database lacks: it is an older copy, and what seems
+        unused may belong to the newer one. Nothing is removed.
+    """
+    if not store.database.exists():
+        return Freed(0, 0)
+    with store.database.reading() as connection:
+        named = set(connection.scalars(sa.select(uses.c.object)))
+    least = older_days * _DAY
+    loose = [
+        found
+        for found in store.objects.found()
+        if found.sha256 not in named
+        and found.seconds >= (least if found.sha256 else max(least, _LEAST_SECONDS))
+    ]
+    if ahead := next(_ahead(store, loose), None):
+        raise IntegrityError(
+            f"the object {ahead[:12]} names an event that the database lacks: the database is an "
+            "older copy than its objects; restore the newer one. Nothing was removed."
+        )
+    freed = [0, 0]
+    for start in range(0, len(loose), _AT_ONCE):
+        portion = loose[start : start + _AT_ONCE]
+        with store.database.writing((), sole=True) as connection:
+            names = [found.sha256 for found in portion if found.sha256]
+            again = set(
+                connection.scalars(sa.select(uses.c.object).where(uses.c.object.in_(names)))
+            )
+            for found in portion:
+                if found.sha256 not in again:
+                    store.objects.remove(found)
+                    freed = [freed[0] + 1, freed[1] + found.size]
+    return Freed(*freed)
+
+
+def _ahead(store: Store, loose: Iterable[LooseObject]) -> Iterator[str]:
+    """Iterate over objects that name an event which the ledger lacks."""
+    for found in loose:
+        try:
+            data = store.objects.get(found.sha256) if found.sha256 else b""
+        except MissingObjectError:
+            # another call was first
+            continue
+        if data[:1] != b"{" or b'"ledger"' not in data:
+            continue
+        head = parse_json(data.decode("utf-8")).get("ledger")
+        if isinstance(head, dict) and not store.now().holds(**head):
+            yield found.sha256
+
+
+def discard(store: Store, *, reason: str, older_days: float = 30.0) -> int:
+    """Give up what was stored under keys before what is there now; return how many objects go.
+
+    The events stay. What another event names, such as a deployment or a batch, is kept. `collect`
+    removes the objects afterwards.
+    """
+    if not reason.strip():
+        raise InputError("objects are discarded for a reason; give one.")
+    count = 0
+    if not store.database.exists():
+        return count
+    with store.database.writing((), sole=True) as connection:
+        for corpus in list(connection.scalars(sa.select(chains))):
+            if gone := _superseded(connection, corpus, older_days):
+                draft = Draft.of(corpus, Discarded(discarded=tuple(gone), reason=reason))
+                append(store, connection, [draft], f"discard {corpus} {gone[0]} {len(gone)}")
+                count += len(gone)
+    return count
+
+
+def _superseded(connection: sa.Connection, corpus: str, older_days: float) -> list[str]:
+    from datetime import UTC, datetime, timedelta
+
+    before = (datetime.now(UTC) - timedelta(days=older_days)).isoformat(timespec="milliseconds")
+    newest = (
+        sa.select(sa.func.max(events.c.sequence))
+        .where(events.c.corpus == corpus, events.c.kind == Stored.kind)
+        .group_by(events.c.subject)
+    )
+    own = sa.select(uses.c.object, uses.c.sequence, events.c.kind, events.c.time).join(
+        events, sa.and_(events.c.corpus == uses.c.corpus, events.c.sequence == uses.c.sequence)
+    )
+    current = set(connection.scalars(newest))
+    kept: set[str] = set()
+    old: dict[str, None] = {}
+    for row in connection.execute(own.where(uses.c.corpus == corpus).order_by(uses.c.sequence)):
+        if row.kind == Stored.kind and row.sequence not in current and row.time < before:
+            old[row.object] = None
+        else:
+            kept.add(row.object)
+    return [name for name in old if name not in kept]
+
+
+def publish_all(store: Store) -> int:
+    """Make all pages again; return how many there are."""
+    view = store.now()
+    with store.database.reading() as connection:
+        query = sa.select(events.c.subject).where(events.c.kind == Stored.kind).distinct()
+        keys = list(connection.scalars(query)) if store.database.exists() else []
+    return publish(view, keys)
