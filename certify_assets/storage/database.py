@@ -159,17 +159,17 @@ class Database:
 
     def exists(self) -> bool:
         """Whether there is something to read; refuse what is no data root of this version."""
-        if self._whole:
-            return not self.is_sqlite or self.folder.exists(FILE)
-        if self.is_sqlite and not self.folder.exists(FILE):
+        lies_here = self.is_sqlite and VARIABLE not in os.environ
+        if lies_here and not self.folder.exists(FILE):
             if old := [name for name in _EARLIER if self.folder.exists(name)]:
                 raise IntegrityError(
                     f"{self.folder.root} holds {old[0]}/ and no {FILE}: an earlier version made "
                     "it; give another data root and import the corpora there."
                 )
             return False
-        with self._asking(), self._transaction("read") as connection:
-            self._whole = self._is_current(connection)
+        if not self._whole:
+            with self._asking(), self._transaction("read") as connection:
+                self._whole = self._is_current(connection)
         return self._whole
 
     def create(self) -> None:

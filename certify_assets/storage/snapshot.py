@@ -305,6 +305,9 @@ class Snapshot(Store):
     # Remembering
 
     def _ask(self, question: Question) -> None:
+        if not self.database.exists():
+            # what is stored first is another answer
+            self._upto.setdefault(question.corpus, 0)
         if self._steps and question.watched:
             self._steps[0].asked.add(question)
         for asked in self._open_answers():

@@ -1,0 +1,99 @@
+"""Looking after a data root: unused objects, backups, and copies of different ages."""
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.storage.backup import back_up, restore
+from certify_assets.storage.care import verify
+from certify_assets.storage.cleaning import collect, discard
+from certify_assets.storage.events import Stored
+from certify_assets.storage.objects import MissingObjectError
+from certify_assets.storage.store import Store
+
+A, B = "corpora/c/a.json", "judges/lexical/c/b.json"
+
+
+def test_only_what_nothing_names_is_removed(store: Store) -> None:
+    store.write_json(A, 1)
+    loose = store.objects.put(b"left by a killed step")
+    assert collect(store).objects == 0 and store.objects.has(loose)
+    assert collect(store, older_days=-1) == (1, 21)
+    assert not store.objects.has(loose) and store.read_json(A) == 1
+
+
+def test_a_step_whose_object_was_removed_meanwhile_stores_nothing(store: Store) -> None:
+    view = store.now()
+    with pytest.raises(MissingObjectError, match="run this again"), view.step("c"):
+        view.write_json(A, 1)
+        assert collect(store, older_days=-1).objects == 1
+    assert not store.exists(A)
+
+
+def test_earlier_versions_go_with_a_reason_and_the_ledger_still_holds(store: Store) -> None:
+    first, named, last = (store.write_json(A, number) for number in (1, 2, 3))
+    store.append("c", Stored(key="operations/c/kept.json", objects={"content": named}))
+    store.write_json("corpora/other/a.json", 1)
+    with pytest.raises(InputError, match="give one"):
+        discard(store, reason=" ")
+    assert discard(store, reason="space", older_days=30) == 0
+    assert discard(store, reason="space", older_days=-1) == 1
+    # another corpus has the first one still
+    assert collect(store, older_days=-1).objects == 0
+    store.delete("corpora/other/a.json")
+    assert discard(store, reason="space", older_days=-1) == 1
+    assert collect(store, older_days=-1).objects == 1
+    assert [store.objects.has(name) for name in (first, named, last)] == [False, True, True]
+    verify(store)
+
+
+def test_nothing_is_removed_where_the_database_is_older_than_the_objects(store: Store) -> None:
+    if not store.database.is_sqlite:
+        pytest.skip("the copy of a database is that of SQLite")
+    store.write_json(A, 1)
+    back_up(store, f"{store.root}-copy")
+    store.write_json(B, {"ledger": store.now().ledger("c")})
+    store.write_json(A, 2)
+    store.write_json(B, {"ledger": store.now().ledger("c")})
+    store.database.engine.dispose()
+    for name in ("certify.db-wal", "certify.db-shm"):
+        Path(store.root, name).unlink(missing_ok=True)
+    shutil.copy(f"{store.root}-copy/certify.db", f"{store.root}/certify.db")
+    with pytest.raises(IntegrityError, match="restore the newer one"):
+        collect(store, older_days=-1)
+
+
+def test_a_backup_made_while_others_write_is_whole(store: Store, tmp_path: Path) -> None:
+    store.folder.write("judges.yaml", b"judges: []\n")
+    store.write_json(A, 0)
+    ended = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not ended.is_set():
+            number += 1
+            store.write_json(A, number)
+            store.write_json(B, {"a": number})
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(3):
+            back_up(store, str(tmp_path / "copy"))
+    finally:
+        ended.set()
+        writer.join()
+    if not store.database.is_sqlite:
+        # restored into an empty database by its own test of the command
+        return
+    other = Store(str(tmp_path / "restored"))
+    restore(other, str(tmp_path / "copy"))
+    verify(other)
+    assert other.exists(A) and other.folder.read("judges.yaml") == b"judges: []\n"
+    with pytest.raises(InputError, match="is in use"):
+        restore(other, str(tmp_path / "copy"))
+    with pytest.raises(InputError, match="is no backup"):
+        restore(Store(str(tmp_path / "empty")), str(tmp_path))

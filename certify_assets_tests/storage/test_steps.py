@@ -1,0 +1,255 @@
+"""Steps: read at one moment, write at once, or not at all."""
+
+import multiprocessing
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from certify_assets.errors import CertifyError, ChangedInputError, InputError, IntegrityError
+from certify_assets.storage.database import ROOT_FILE, VARIABLE, Database
+from certify_assets.storage.events import Payload, chain
+from certify_assets.storage.snapshot import Snapshot
+from certify_assets.storage.store import Store
+
+A, B, PAGE = "corpora/c/a.json", "judges/lexical/c/b.json", "corpora/c/page.html"
+
+
+class Numbered(Payload):
+    """A number that must be given once."""
+
+    kind = "numbered"
+    number: int
+    worker: str = ""
+
+
+def length(store: Store, corpus: str = "c") -> int:
+    """Verify the chain of a corpus, and return its length."""
+    with store.database.reading() as connection:
+        return len(list(chain(connection, corpus)))
+
+
+def test_a_snapshot_stays_at_its_moment(store: Store) -> None:
+    store.write_json(A, 1)
+    then = store.now()
+    assert then.read_json(A) == 1
+    store.write_json(A, 2)
+    store.write_json(B, 2)
+    assert then.read_json(A) == 1 and not then.exists(B) and then.names("judges/lexical/c") == []
+    then.refresh()
+    assert then.read_json(A) == 2 and then.names("judges") == ["lexical"]
+    assert store.now().read_json(B) == 2 and store.names("corpora") == ["c"]
+
+
+def test_a_step_stores_all_or_nothing(store: Store) -> None:
+    view = store.now()
+    with pytest.raises(ZeroDivisionError), view.step("c"):
+        view.write_json(A, 1)
+        assert view.read_json(A) == 1 and not store.exists(A)
+        raise ZeroDivisionError
+    assert not view.exists(A) and not store.exists(A)
+    with view.step("c"), view.step("c"):
+        view.write_json(A, 1)
+        view.append("c", Numbered(number=1))
+    assert store.read_json(A) == 1
+    assert [entry.content.number for entry in store.events("c", Numbered)] == [1]
+    with view.step("c"):
+        view.write_json(A, 1)
+    # the same again is no event
+    assert length(store) == 2
+
+
+@pytest.mark.parametrize("ask", ["read", "exists", "names", "events", "remembered"])
+def test_a_step_whose_input_was_replaced_stores_nothing(store: Store, ask: str) -> None:
+    view = store.now()
+    asking: dict[str, Callable[[], object]] = {
+        "read": lambda: view.read_json(A),
+        "exists": lambda: view.exists(B),
+        "names": lambda: view.names("judges/lexical/c"),
+        "events": lambda: view.events("c", Numbered),
+        "remembered": lambda: view.remember("both", lambda: (view.exists(A), view.exists(B))),
+    }
+    store.write_json(A, 1)
+    asking["remembered"]()
+    with pytest.raises(ChangedInputError, match="run this again"), view.step("c"):
+        asking[ask]()
+        store.write_json(A if ask == "read" else B, 2)
+        store.append("c", Numbered(number=7))
+        view.write_json("corpora/c/result.json", 3)
+    assert not store.exists("corpora/c/result.json")
+    with view.step("c"):
+        asking[ask]()
+        view.write_json("corpora/c/result.json", 3)
+    assert store.read_json("corpora/c/result.json") == 3
+
+
+def test_what_is_not_watched_may_change(store: Store) -> None:
+    view = store.now()
+    store.append("c", Numbered(number=1))
+    with view.step("c"):
+        seen = view.events("c", Numbered, watched=False)
+        store.append("c", Numbered(number=2))
+        view.write_json(A, len(seen))
+    assert store.read_json(A) == 1 and len(view.events("c", Numbered, watched=False)) == 2
+
+
+def test_a_request_that_is_sent_twice_is_done_once(store: Store) -> None:
+    view = store.now()
+    for _ in range(2):
+        store.append("c", Numbered(number=1), token="form 1")
+        view.short("c", lambda inner: inner.append("c", Numbered(number=2)), token="form 2")
+    assert [entry.content.number for entry in store.events("c", Numbered)] == [1, 2]
+
+
+def test_a_short_step_within_a_step_is_committed_at_once(store: Store) -> None:
+    view = store.now()
+    store.write_json(A, 1)
+    with pytest.raises(ZeroDivisionError), view.step("c"):
+        view.read_json(A)
+        view.write_json(B, 1)
+        view.short("c", lambda inner: inner.append("c", Numbered(number=1)))
+        assert len(view.events("c", Numbered)) == 1 and view.exists(B)
+        raise ZeroDivisionError
+    assert len(store.events("c", Numbered)) == 1 and not store.exists(B)
+    with pytest.raises(ChangedInputError), view.step("c"):
+        view.read_json(A)
+        store.write_json(A, 2)
+        # nothing is claimed for a step that cannot end well
+        view.short("c", lambda inner: inner.append("c", Numbered(number=2)))
+    assert len(store.events("c", Numbered)) == 1
+
+
+def _claim(root: str, worker: str) -> None:
+    store = Store(root).now()
+
+    def next_number(view: Snapshot) -> None:
+        number = 1 + len(view.events("c", Numbered))
+        view.append("c", Numbered(number=number, worker=worker))
+
+    for _ in range(10):
+        store.short("c", next_number)
+
+
+def test_numbers_of_many_processes_are_dense(store: Store) -> None:
+    context = multiprocessing.get_context("fork")
+    store.append("other", Numbered(number=1))
+    workers = [context.Process(target=_claim, args=(store.root, str(n))) for n in range(4)]
+    workers += [threading.Thread(target=_claim, args=(store.root, "thread"))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    found = [entry.content.number for entry in store.events("c", Numbered)]
+    assert found == list(range(1, 51)) and length(store) == 50
+
+
+def test_pages_are_copies_of_what_is_stored(store: Store) -> None:
+    store.write_bytes(PAGE, b"<p>1")
+    assert Path(store.locate(PAGE)).read_bytes() == b"<p>1"
+
+    def write(number: int) -> None:
+        for step in range(5):
+            store.write_bytes(PAGE, f"<p>{number} {step}".encode())
+
+    writers = [threading.Thread(target=write, args=(n,)) for n in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert Path(store.locate(PAGE)).read_bytes() == store.read_bytes(PAGE)
+    store.delete(PAGE)
+    assert not Path(store.locate(PAGE)).exists()
+
+
+def test_objects_that_were_altered_or_removed_are_refused(store: Store) -> None:
+    sha256 = store.write_json(A, 1)
+    path = store.objects.path(sha256)
+    path.write_bytes(b"2\n")
+    for read in (lambda: store.read_json(A), lambda: store.as_file(A).__enter__()):
+        with pytest.raises(IntegrityError, match="was altered; restore it from a backup"):
+            read()
+    path.unlink()
+    with pytest.raises(IntegrityError, match="is gone; restore it from a backup"):
+        store.read_json(A)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE events SET payload = '{}'",
+        "DELETE FROM events",
+        "INSERT INTO events SELECT corpus, 9, kind, subject, 't', part, time, payload, previous, "
+        "sha256 FROM events WHERE sequence = 1",
+        "INSERT INTO events SELECT corpus, 3, kind, subject, 't', part, time, payload, 'x', "
+        "sha256 FROM events WHERE sequence = 1",
+    ],
+)
+def test_the_database_refuses_to_change_what_happened(store: Store, statement: str) -> None:
+    for number in (1, 2):
+        store.append("c", Numbered(number=number))
+    with pytest.raises(CertifyError, match=r"never|follows"), store.database.writing(["c"]) as rows:
+        rows.execute(sa.text(statement))
+    assert length(store) == 2
+
+
+def test_an_owner_who_changes_it_anyway_is_found(store: Store) -> None:
+    for number in (1, 2, 3):
+        store.append("c", Numbered(number=number))
+    drop = (
+        "DROP TRIGGER events_update"
+        if store.database.is_sqlite
+        else ("DROP TRIGGER events_row ON events")
+    )
+    with store.database.writing(["c"]) as connection:
+        connection.execute(sa.text(drop))
+        change = "UPDATE events SET payload = replace(payload, '2', '5') WHERE sequence = 2"
+        connection.execute(sa.text(change))
+    with pytest.raises(IntegrityError, match="event 2 of c was altered"):
+        length(store)
+
+
+def test_texts_that_no_database_takes_are_refused(store: Store) -> None:
+    for worker, said in (("\udc80", "half a character"), ("a\0b", "U\\+0000")):
+        with pytest.raises(InputError, match=said):
+            store.append("c", Numbered(number=1, worker=worker))
+
+
+def test_the_database_of_another_data_root_is_refused(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write_json(A, 1)
+    monkeypatch.setenv(VARIABLE, store.database.url)
+    other = Store(str(tmp_path / "other"))
+    other.folder.write(ROOT_FILE, b'{"root": "another"}')
+    with pytest.raises(IntegrityError, match="another data root"):
+        other.read_json(A)
+
+
+def test_data_roots_of_earlier_versions_and_remote_ones_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "ledger").mkdir()
+    with pytest.raises(IntegrityError, match="an earlier version made it"):
+        Store(str(tmp_path)).exists(A)
+    with pytest.raises(InputError, match=VARIABLE):
+        Store("memory://somewhere").exists(A)
+
+
+def test_sqlite_is_refused_on_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("certify_assets.storage.database._file_system", lambda _: "nfs4")
+    store = Store(str(tmp_path / "root"))
+    with pytest.raises(InputError, match="lies on nfs4, where SQLite is not safe"):
+        store.write_json(A, 1)
+    assert not Database.of(store.folder).exists()
+
+
+def test_what_long_work_keeps_goes_once_it_is_committed(tmp_path: Path) -> None:
+    view = Store(str(tmp_path / "root")).now()
+    with pytest.raises(ZeroDivisionError), view.workplace("judges/lexical/c/shards") as folder:
+        (folder / "1").write_text("done")
+        raise ZeroDivisionError
+    with view.step("c"):
+        with view.workplace("judges/lexical/c/shards") as folder:
+            assert (folder / "1").read_text() == "done"
+        assert folder.exists() and not folder.is_relative_to(tmp_path)
+    assert not folder.exists()
