@@ -51,8 +51,10 @@ def writing(
 ) -> Iterator[None]:
     """Commit what a step stores at its end, and repeat it once where its inputs were replaced."""
     corpus = context.partition_key if context.has_partition_key else ""
+    # a process that is killed after its commit, before Dagster knows, commits nothing twice
+    token = f"{context.run.run_id} {context.op_handle} {corpus}"
     try:
-        with data_root.view().step(corpus, context.op_def.name):
+        with data_root.view().step(corpus, context.op_def.name, token=token):
             yield
     except (ChangedInputError, MissingObjectError) as error:
         raise dg.RetryRequested(max_retries=1, seconds_to_wait=0) from error
@@ -84,6 +86,26 @@ class AssetStep:
     def judge(self, name: str) -> JudgedCorpus:
         """Return a judge on the corpus."""
         return JudgedCorpus(self.corpus, name)
+
+    @property
+    def ledger(self) -> str:
+        """Head of the ledger that the step saw, by which an older database is noticed later."""
+        corpus = self.context.partition_key if self.context.has_partition_key else ""
+        return ":".join(map(str, self.store.now().ledger(corpus).values()))
+
+    def _inputs(self, corpus: str) -> dict[str, str]:
+        """Return the versions of what the step read as Dagster names them."""
+        # of a step that is repeated Dagster would record those of its first attempt
+        own = self.context.asset_key
+        found = {
+            dep: stored_version(self.store, dep, corpus)
+            for dep in self.context.assets_def.asset_deps.get(own, ())
+        }
+        return {
+            f"dagster/input_data_version/{dep.to_user_string()}": version.value
+            for dep, version in found.items()
+            if version is not None
+        }
 
     def read_text(self, key: str) -> str:
         """Return a stored page."""
@@ -119,7 +141,8 @@ class AssetStep:
             # again where it was replaced since
             links["index"] = dg.MetadataValue.path(write_index(self.data_root.view()))
         return dg.MaterializeResult(
-            metadata={**metadata, **links, **recorded},
+            metadata={**metadata, "ledger": self.ledger, **links, **recorded},
+            tags=self._inputs(corpus),
             # the hash of the documents that it stores, unless one is given
             data_version=dg.DataVersion(version)
             if version

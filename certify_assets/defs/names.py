@@ -151,7 +151,7 @@ def stored_version(store: Store, key: dg.AssetKey, corpus: str = "") -> dg.DataV
         found = sha256_bytes(canonical_json(document))
     else:
         found = store.sha256(name)
-    return dg.DataVersion(sha256_bytes(canonical_json({name: found})))
+    return None if found is None else dg.DataVersion(found)
 
 
 def _document(key: dg.AssetKey, corpus: str) -> str | None:
