@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
@@ -10,7 +11,7 @@ from certify_assets.corpora.schema import Step, Trajectory, to_frame, write_traj
 from certify_assets.operations.layout import DECISION_COLUMNS, batch_key
 from certify_assets.storage.store import Store
 
-__all__ = ["decided", "session_batch", "write_batch"]
+__all__ = ["decided", "session_batch", "write_batch", "write_runs"]
 
 REJECT, RELEASE = -1.0, 1.5
 
@@ -59,9 +60,7 @@ def write_batch(
 ) -> None:
     """Write a decided batch of the corpus c; runs say little where none are given."""
     made = [_run(row) for row in rows] if runs is None else runs
-    path = Path(store.local_path(batch_key("c", batch, "runs.parquet")))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_trajectories(path, to_frame(made))
+    write_runs(store, batch_key("c", batch, "runs.parquet"), made)
     frame = pd.DataFrame([{**row, "batch": batch} for row in rows], columns=list(DECISION_COLUMNS))
     about = {
         "decisions_sha256": store.write_table(batch_key("c", batch, "decisions.parquet"), frame),
@@ -69,6 +68,12 @@ def write_batch(
         "audit_sha256": "",
     }
     store.write_json(batch_key("c", batch, "batch.json"), about)
+
+
+def write_runs(store: Store, key: str, runs: Sequence[Trajectory]) -> None:
+    """Store runs under a key."""
+    with TemporaryDirectory() as folder:
+        store.write_bytes(key, write_trajectories(Path(folder, "runs.parquet"), to_frame(runs)))
 
 
 def session_batch(store: Store, *, audits: int = 2, undecided: int = 4) -> list[str]:

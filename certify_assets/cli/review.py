@@ -280,7 +280,7 @@ def serve(
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.cli.review_server import ReviewServer
-    from certify_assets.operations.labels import anchor_labels, labels_head
+    from certify_assets.operations.labels import labels_head
     from certify_assets.operations.review_criteria import read_criteria
     from certify_assets.operations.review_session import ReviewSession
 
@@ -323,7 +323,6 @@ def serve(
     finally:
         opened = Corpus(Store(store.root), corpus)
         if labels_head(opened) != before:
-            anchor_labels(opened)
             report_stored(opened, "review serve", "operations/reviewed_labels")
 
 

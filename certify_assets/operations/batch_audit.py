@@ -18,7 +18,13 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations.labels import Label, overruled, read_labels, resolve_labels
+from certify_assets.operations.labels import (
+    Label,
+    labels_up_to,
+    overruled,
+    read_labels,
+    resolve_labels,
+)
 from certify_assets.operations.layout import (
     batch_key,
     batch_names,
@@ -118,7 +124,7 @@ class ClosingRecord:
     audit_sha256: str  # of audit.json
     decisions_sha256: str  # of the decisions that it completes; as `decisions_sha256`
     closed_sha256: str  # of the table with what became of every provisional run
-    labels_lines: int  # of the journal of labels, which were read
+    labels_sequence: int  # number of the event of the last label that was read
     labels_used: int
     outcomes: Mapping[str, int]  # of the drawn runs that were labelled; the first of them count
     certificates: tuple[Mapping[str, Any], ...]  # a `BatchCertificate` a side
@@ -204,8 +210,8 @@ class BatchAudit:
     @cached_property
     def overruled(self) -> int:
         """Labels of the draw that their reviewers replaced by what the judge says."""
-        lines = None if self.closing is None else self.closing.labels_lines
-        replaced = overruled(read_labels(self.corpus)[:lines])
+        last = None if self.closing is None else self.closing.labels_sequence
+        replaced = overruled(labels_up_to(self.corpus, last).labels)
         return sum(
             replaced.get(name) == int(draw.plan.side == "release")
             for draw, names in zip(self.draw.sides, self.draw.orders, strict=True)

@@ -16,7 +16,7 @@ import numpy as np
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.operations.batch_audit import BatchAudit, ClosingRecord, decisions_sha256
-from certify_assets.operations.labels import anchor_labels, read_labels
+from certify_assets.operations.labels import labels_up_to
 from certify_assets.operations.layout import batch_key, batch_names, provisional_rows
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ def close_settled(corpus: Corpus) -> list[ClosingRecord]:
 def _closed(audit: BatchAudit) -> ClosingRecord:
     corpus, batch = audit.corpus, audit.record.batch
     store, rows = corpus.store, settled_rows(audit)
-    anchor_labels(corpus)
 
     def key(name: str) -> str:
         return batch_key(corpus.name, batch, name)
@@ -58,7 +57,7 @@ def _closed(audit: BatchAudit) -> ClosingRecord:
         audit_sha256=store.sha256(key("audit.json")),
         decisions_sha256=decisions_sha256(corpus, audit.record.batches),
         closed_sha256=store.write_table(key("closed.parquet"), rows),
-        labels_lines=len(read_labels(corpus)),
+        labels_sequence=labels_up_to(corpus).sequence,
         labels_used=audit.labels_used,
         outcomes=audit.outcomes,
         certificates=tuple(item.to_dict() for item in audit.certificates),
@@ -100,7 +99,7 @@ def closing_holds(audit: BatchAudit) -> bool:
         return True
     stored = corpus.store.read_table(batch_key(corpus.name, closing.batch, "closed.parquet"))
     again = settled_rows(audit)
-    said = audit.said(read_labels(corpus)[: closing.labels_lines])
+    said = audit.said(labels_up_to(corpus, closing.labels_sequence).labels)
     return said == dict(closing.outcomes) and (
         stored.astype(str).to_numpy().tolist() == again.astype(str).to_numpy().tolist()
     )

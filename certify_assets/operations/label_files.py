@@ -15,13 +15,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import read_json_bytes, sha256_bytes, sha256_file, write_atomic
 from certify_assets.names import shared_names
-from certify_assets.operations.labels import (
-    Label,
-    anchor_labels,
-    append_labels,
-    read_labels,
-    resolve_labels,
-)
+from certify_assets.operations.labels import Label, append_labels, read_labels, resolve_labels
 from certify_assets.operations.layout import (
     PROVISIONAL,
     RunLookup,
@@ -164,7 +158,6 @@ def import_labels(
         votes.get(label.trajectory_id, {}).get(label.reviewer) != label.outcome for label in labels
     ) - len(new)
     append_labels(corpus, new)
-    anchor_labels(corpus)
     return Imported(
         added=len(new),
         stood=len(labels) - len(new),

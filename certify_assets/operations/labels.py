@@ -1,25 +1,17 @@
-"""Labels of reviewers: the journal, one line each and never rewritten, and what they amount to."""
+"""Labels of reviewers: events that are never changed, and what they amount to."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Self, TypeVar
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.operations.layout import (
-    PROVISIONAL,
-    batch_names,
-    labels_key,
-    load_decisions,
-    require_as_decided,
-    reviewed_key,
-)
-from certify_assets.storage.journal import Journal, LineFormat, heads_key
+from certify_assets.operations.layout import PROVISIONAL, load_decisions, reviewed_key
+from certify_assets.storage.events import Event, Payload
+from certify_assets.storage.snapshot import Snapshot, remembered
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,35 +28,38 @@ REVIEWED_COLUMNS: Final = (
     "time",
 )
 _VIAS = ("page", "file", "label_studio", "cli")
-LABEL_LINES: Final = LineFormat(
-    number="number",
-    encode=partial(json.dumps, ensure_ascii=False),
-    entry="a label",
-    remedy="restore the newest copy of the file",
-)
-# labels that no head names yet, and seconds from the first to the last, before the next head:
-# a head for each label takes two to three times as long, and an older copy can lack no others
-# unnoticed, none of which anything was decided from
-_UNNAMED, _UNNAMED_SECONDS = 20, 60.0
 
 
-L = TypeVar("L", bound="Label")
+class Labelled(Payload):
+    """A reviewer said something of a run; the token of the event names the statement."""
+
+    kind = "labelled"
+    trajectory_id: str
+    outcome: int | None
+    reviewer: str
+    via: str
+    comment: str
+
+    @property
+    def subject(self) -> str:
+        """Run that is labelled."""
+        return self.trajectory_id
 
 
 @dataclass(frozen=True)
 class Label:
     """A statement of one reviewer on one run."""
 
+    payload: ClassVar[type[Labelled]] = Labelled
+
     trajectory_id: str
     outcome: int | None  # None takes back the last statement of this reviewer
     reviewer: str
     via: str  # page, file, label_studio or cli
-    token: str  # names this statement: a form or file that is sent twice adds one line
+    token: str  # names this statement: a form or file that is sent twice adds one label
     comment: str = ""
-    number: int = 0  # line of the journal, from 1; 0 until it is written
-    time: str = ""  # UTC, ISO 8601; empty until it is written
-    # hash of the previous line; empty in the first
-    previous: str = field(default="", compare=False)
+    number: int = 0  # of its event; 0 until it is stored
+    time: str = ""  # UTC, ISO 8601; empty until it is stored
 
     def __post_init__(self) -> None:
         if self.outcome not in (0, 1, None) or isinstance(self.outcome, bool):
@@ -83,6 +78,20 @@ class Label:
                 f"{', '.join(_VIAS)}."
             )
 
+    @classmethod
+    def of(cls, event: Event) -> Self:
+        """Return the label of an event."""
+        said = cls.payload.model_validate_json(event.payload).model_dump(exclude={"objects"})
+        return cls(**said, token=event.token, number=event.sequence, time=event.time)
+
+    def to_payload(self) -> Labelled:
+        """Return what its event says."""
+        names = self.payload.model_fields.keys() - {"objects"}
+        return self.payload(**{name: getattr(self, name) for name in names})
+
+
+L = TypeVar("L", bound=Label)
+
 
 @dataclass(frozen=True)
 class Resolved:
@@ -99,88 +108,88 @@ class Resolved:
         return len({outcome for _, outcome in self.votes}) > 1
 
 
-def append_label(corpus: Corpus, label: Label) -> Label:
+class ReadLabels(NamedTuple):
+    """Labels up to one of them, which is named by the number and hash of its event."""
+
+    labels: list[Label]
+    sequence: int  # 0 without labels
+    sha256: str
+
+
+def append_label(corpus: Corpus, label: L) -> L:
     """Append one label; as `append_labels`."""
     return append_labels(corpus, [label])[0]
 
 
-def append_labels(corpus: Corpus, labels: Sequence[Label]) -> list[Label]:
+def append_labels(corpus: Corpus, labels: Sequence[L]) -> list[L]:
     """Append labels and return them as stored; one whose token is stored is returned as it is."""
-    return extend_labels(corpus, _journal(corpus), labels)
+    tokens = {label.token: label for label in labels}
 
-
-def extend_labels(corpus: Corpus, journal: Journal[L], labels: Sequence[L]) -> list[L]:
-    """Append labels to a journal of them; as `append_labels`."""
-    stored: list[L] = []
-
-    def new(before: list[L]) -> list[L]:
-        stored.clear()
-        by_token = {entry.token: entry for entry in before}
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        added = []
+    def work(view: Snapshot) -> None:
+        stored = _with_tokens(view, corpus.name, tokens)
+        said = tokens | stored
         for label in labels:
-            if label.token not in by_token:
-                by_token[label.token] = replace(label, time=now)
-                added.append(by_token[label.token])
-            _require_same(by_token[label.token], label, corpus.name)
-            stored.append(by_token[label.token])
-        return added
+            _require_same(said[label.token], label, corpus.name)
+        new = [label for token, label in tokens.items() if token not in stored]
+        view.append(
+            corpus.name,
+            *(label.to_payload() for label in new),
+            tokens=[label.token for label in new],
+        )
 
-    written = {label.token: label for label in journal.extend(new)}
-    return [written.get(label.token, label) for label in stored]
+    corpus.store.short(corpus.name, work)
+    written = _with_tokens(corpus.store, corpus.name, tokens)
+    return [written[label.token] for label in labels]
+
+
+def _with_tokens(view: Snapshot, corpus: str, labels: Mapping[str, L]) -> dict[str, L]:
+    """Return the labels that are stored with the tokens of these."""
+    found = {}
+    for event in view.named(corpus, labels):
+        label = labels[event.token]
+        if event.kind == label.payload.kind:
+            found[event.token] = label.of(event)
+    return found
 
 
 def _require_same(written: Label, label: Label, corpus: str) -> None:
     names = ("trajectory_id", "outcome", "reviewer")
     if any(getattr(written, name) != getattr(label, name) for name in names):
+        which = f"label {written.number}" if written.number else "another label"
         raise InputError(
-            f"line {written.number} of the journal of {corpus} has the token {label.token!r} and "
-            "says something else; give another token."
+            f"{which} of {corpus} has the token {label.token!r} and says something else; give "
+            "another token."
         )
 
 
 def read_labels(corpus: Corpus) -> list[Label]:
-    """Return the journal, the oldest first; empty where there is none."""
-    return _journal(corpus).read()
+    """Return all labels, the oldest first."""
+    return labels_up_to(corpus).labels
 
 
-def labels_head(corpus: Corpus, lines: int | None = None) -> tuple[int, str]:
-    """Return number and hash of the last label, or of the one with a number."""
-    found = _journal(corpus).lines()
-    found = found if lines is None else found[:lines]
-    return (found[-1].number, found[-1].sha256) if found else (0, "")
+@remembered
+def labels_up_to(corpus: Corpus, sequence: int | None = None) -> ReadLabels:
+    """Return the labels whose events have at most this number, and the last one's hash.
 
-
-def anchor_labels(corpus: Corpus) -> None:
-    """Keep the last label as a head of the journal; refuse one that lacks a label that had one.
-
-    Whoever decides from labels, or refuses to, calls it before that is stored or said.
+    A step that reads them commits even where reviewers add labels meanwhile.
     """
-    _journal(corpus).anchor()
-
-
-def _journal(corpus: Corpus) -> Journal[Label]:
-    # an older copy would forget labels that raised an alarm or contradicted others
-    return Journal(
-        corpus.store,
-        labels_key(corpus.name),
-        lambda entry: Label(**entry),
-        LABEL_LINES,
-        heads=heads_key(corpus.name),
-        due=_need_head,
-        watched=False,
+    events = [
+        event
+        for event in corpus.store.rows(corpus.name, Labelled.kind, watched=False)
+        if sequence is None or event.sequence <= sequence
+    ]
+    last = events[-1] if events else None
+    return ReadLabels(
+        [Label.of(event) for event in events],
+        last.sequence if last else 0,
+        last.sha256 if last else "",
     )
 
 
-def _need_head(unnamed: Sequence[Label]) -> bool:
-    if len(unnamed) >= _UNNAMED:
-        return True
-    try:
-        first, last = (datetime.fromisoformat(unnamed[place].time) for place in (0, -1))
-        return (last - first).total_seconds() >= _UNNAMED_SECONDS
-    except (TypeError, ValueError):
-        # times that this version did not write
-        return True
+def labels_head(corpus: Corpus) -> tuple[int, str]:
+    """Return number and hash of the event of the last label; 0 and "" without labels."""
+    last = corpus.store.newest(corpus.name, Labelled.kind)
+    return (last.sequence, last.sha256) if last else (0, "")
 
 
 def resolve_labels(labels: Iterable[Label]) -> Mapping[str, Resolved]:
@@ -228,7 +237,7 @@ class LabelTable:
     """The resolved labels of a corpus, one row a run."""
 
     frame: pd.DataFrame  # REVIEWED_COLUMNS; the outcome is missing where reviewers are tied
-    statements: int  # lines of the journal
+    statements: int  # labels, those that were replaced or taken back included
     unknown: tuple[str, ...]  # labelled runs that no batch decided
 
     @property
@@ -269,11 +278,9 @@ class LabelTable:
 
 
 def label_table(corpus: Corpus) -> LabelTable:
-    """Join the journal with the decisions, the run with the oldest label first."""
+    """Join labels and decisions, the run with the oldest label first."""
     labels = read_labels(corpus)
     resolved = resolve_labels(labels)
-    for batch in batch_names(corpus):
-        require_as_decided(corpus, batch, "decisions")
     every = load_decisions(corpus)
     found = every[every["trajectory_id"].isin(list(resolved))]
     # of a run that was decided twice the later decision
@@ -300,6 +307,5 @@ def label_table(corpus: Corpus) -> LabelTable:
 def write_label_table(corpus: Corpus) -> LabelTable:
     """Store the table of resolved labels; as `label_table`."""
     table = label_table(corpus)
-    anchor_labels(corpus)
     corpus.store.write_table(reviewed_key(corpus.name), table.frame)
     return table

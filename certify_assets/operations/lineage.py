@@ -21,7 +21,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_closing import settled_rows
 from certify_assets.operations.deployment_record import read_deployments
-from certify_assets.operations.labels import labels_head
+from certify_assets.operations.labels import labels_up_to
 from certify_assets.operations.layout import (
     CLOSED,
     NOT_COVERED,
@@ -539,7 +539,7 @@ def _recertification_link(corpus: Corpus, hashes: Mapping[str, str]) -> Link:
     about = store.read_json(key) if store.exists(key) else {}
     lines, batches = int(about.get("labels", {}).get("lines", 0)), about.get("batches", {})
     # later labels are appended, and change nothing of what the certificate depends on
-    read = labels_head(corpus, lines)[1]
+    read = labels_up_to(corpus, lines).sha256
     decided = [
         file_link(store, "table", batch_key(corpus.name, name, "decisions.parquet"), sha256)
         for name, sha256 in sorted(batches.items())

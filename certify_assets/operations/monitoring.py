@@ -48,7 +48,7 @@ from certify_assets.operations.deployment import (
     strictest_certificates,
 )
 from certify_assets.operations.deployment_record import stored_deployment
-from certify_assets.operations.labels import anchor_labels, labels_head, read_labels
+from certify_assets.operations.labels import labels_head, read_labels
 from certify_assets.operations.layout import batch_key, batch_names, recertification_number
 from certify_assets.operations.monitor_record import (
     MonitoredOperation,
@@ -174,7 +174,6 @@ def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
     operation = None
     if fed:
         # what this document was made of cannot be put back unnoticed
-        anchor_labels(judge.corpus)
         figures = {name: stream.figures for name, stream in streams.items()}
         operation = MonitoredOperation(**vars(stream_source(judge.corpus)), streams=figures)
     status, reason = _summary(entries, certificates, _folder(judge))

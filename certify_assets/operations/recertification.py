@@ -47,7 +47,7 @@ from certify_assets.operations.audit_sample import (
 )
 from certify_assets.operations.deployment import corrected_labels
 from certify_assets.operations.deployment_record import stored_deployment
-from certify_assets.operations.labels import anchor_labels, overruled, read_labels
+from certify_assets.operations.labels import overruled, read_labels
 from certify_assets.operations.layout import (
     batch_runs,
     load_decisions,
@@ -163,7 +163,6 @@ def recertify(
         if schedule is not None or spending.schedule is None:
             spending = declare(corpus, schedule or Schedule(), reason=reason)
         plan = plan_recertification(judge)
-        anchor_labels(corpus)
         known = next(
             (item for item in spending.claims if item.inputs_sha256 == plan.inputs_sha256), None
         )

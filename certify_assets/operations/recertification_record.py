@@ -12,7 +12,7 @@ from certify_assets.evaluation.certification import recomputed_difference
 from certify_assets.evaluation.pool import StoredPool, named_pool, read_pool, require_document
 from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.labels import labels_head
+from certify_assets.operations.labels import labels_up_to
 from certify_assets.operations.layout import operation_key, recertification_key
 from certify_assets.storage.snapshot import remembered
 
@@ -146,7 +146,7 @@ def load_recertification(corpus: Corpus, number: int) -> RecertificationRecord:
             f"recertification {number} of {corpus} is not the one that the journal of δ claims; "
             "restore both from a backup."
         )
-    if labels_head(corpus, record.labels.lines)[1] != record.labels.sha256:
+    if labels_up_to(corpus, record.labels.lines).sha256 != record.labels.sha256:
         raise IntegrityError(
             f"the labels of {corpus} do not begin as they were when recertification {number} "
             "was made of it: labels were altered; restore it from a backup."

@@ -16,23 +16,25 @@ from certify_assets.errors import InputError
 from certify_assets.evaluation.score_table import read_labels
 from certify_assets.files import canonical_json
 from certify_assets.operations.agreement import Said, valid_labels
-from certify_assets.operations.labels import LABEL_LINES, Label, extend_labels
-from certify_assets.operations.layout import (
-    batch_key,
-    batch_names,
-    gold_key,
-    require_as_decided,
-    stored_runs,
-)
-from certify_assets.storage.journal import Journal
+from certify_assets.operations.labels import Label, Labelled
+from certify_assets.operations.layout import batch_key, batch_names, require_as_decided, stored_runs
 
 #: of what a reviewer is shown
 GOLD_SHARE = 0.05
 
 
+class GoldLabelled(Labelled):
+    """A reviewer said something of a run of known outcome."""
+
+    kind = "gold_labelled"
+    known: int
+
+
 @dataclass(frozen=True)
 class GoldLabel(Label):
     """What a reviewer said of a run of known outcome."""
+
+    payload = GoldLabelled
 
     # logged with each label: the table may be gone when reviewers are measured
     known: int = 0
@@ -125,17 +127,8 @@ def _runs(corpus: Corpus, names: AbstractSet[str]) -> dict[str, Trajectory]:
 
 def read_gold_labels(corpus: Corpus) -> list[GoldLabel]:
     """Return what reviewers said of known runs, the oldest first."""
-    return _journal(corpus).read()
-
-
-def append_gold_label(corpus: Corpus, label: GoldLabel) -> GoldLabel:
-    """Append one label of a known run; as `labels.append_labels`."""
-    return extend_labels(corpus, _journal(corpus), [label])[0]
-
-
-def _journal(corpus: Corpus) -> Journal[GoldLabel]:
-    lines = replace(LABEL_LINES, entry="a label of a known run")
-    return Journal(corpus.store, gold_key(corpus.name), lambda entry: GoldLabel(**entry), lines)
+    found = corpus.store.rows(corpus.name, GoldLabelled.kind, watched=False)
+    return [GoldLabel.of(event) for event in found]
 
 
 def gold_pairs(labels: Sequence[GoldLabel]) -> list[tuple[Said, int]]:

@@ -25,12 +25,7 @@ from certify_assets.operations.deployment_record import stored_deployment
 from certify_assets.operations.labels import Label, append_label, read_labels, resolve_labels
 from certify_assets.operations.layout import RunLookup, batch_key, batch_names
 from certify_assets.operations.review_criteria import ReviewCriteria
-from certify_assets.operations.review_gold import (
-    GoldLabel,
-    GoldSet,
-    append_gold_label,
-    read_gold_labels,
-)
+from certify_assets.operations.review_gold import GoldLabel, GoldSet, read_gold_labels
 from certify_assets.operations.review_queue import (
     Asked,
     Queue,
@@ -96,8 +91,7 @@ class Statement:
 
     label: Label
     judged: JudgeDecision | None
-    # where known runs are mixed in nothing is said that they lack: no line of the journal of
-    # labels and no decision
+    # where known runs are mixed in nothing is said that they lack: no decision
     blind: bool = False
     task_id: str = ""  # where it is blind
 
@@ -393,27 +387,23 @@ class ReviewSession:
         return GoldLabel(**asdict(label), known=self._gold.outcomes[name])
 
     def _append(self, label: Label) -> Label:
-        corpus = Corpus(self.store, self.corpus)
-        if isinstance(label, GoldLabel):
-            return append_gold_label(corpus, label)
-        return append_label(corpus, label)
+        return append_label(Corpus(self.store, self.corpus), label)
 
-    def take_back(self, reviewer: str, line: int) -> Label:
-        """Take back a statement by the number that `Statement` has; its run is shown again."""
+    def take_back(self, reviewer: str, number: int) -> Label:
+        """Take back a statement by the number of its label; its run is shown again."""
         with self._lock:
-            labels, at = self._journal_of(line)
-            made = labels[at - 1] if 0 < at <= len(labels) else None
+            said = self._now().written
+            made = next((label for label in said if label.number == number), None)
             if made is None or made.reviewer != reviewer or made.outcome is None:
-                raise InputError(
-                    f"line {line} of the journal is no label of {reviewer}; go back to the queue."
-                )
-            token = f"undo:{at}"
-            back = replace(made, outcome=None, via="page", token=token, comment="", previous="")
-            newer = any(
-                label.reviewer == reviewer and label.trajectory_id == made.trajectory_id
-                for label in labels[at:]
-            )
-            if newer and not any(label.token == back.token for label in labels[at:]):
+                raise InputError(f"label {number} is no label of {reviewer}; go back to the queue.")
+            back = replace(made, outcome=None, via="page", token=f"undo:{number}", comment="")
+            later = [
+                label.token
+                for label in said
+                if label.number > number
+                and (label.reviewer, label.trajectory_id) == (reviewer, made.trajectory_id)
+            ]
+            if later and back.token not in later:
                 raise InputError(
                     f"{reviewer} has changed this label meanwhile. Return to the queue."
                 )
@@ -421,17 +411,6 @@ class ReviewSession:
             self._again[reviewer] = made.trajectory_id
             self._undone[reviewer] = self._statement(made)
             return written
-
-    def _journal_of(self, number: int) -> tuple[Sequence[Label], int]:
-        """Return the journal of a statement, by the number that `Statement` has, and its line."""
-        view = self._now()
-        if not self.blind:
-            return view.labels, number
-        for journal in (view.labels, view.gold):
-            for label in journal:
-                if _blind_number(label) == number:
-                    return journal, label.number
-        return view.labels, 0
 
     def undone(self, reviewer: str) -> Statement | None:
         """Return the label that the reviewer took back last, until they label or skip again."""
@@ -494,7 +473,7 @@ class ReviewSession:
         if self._gold is not None:
             run = self._gold.runs.get(name)
             task_id = run.task_id if run else "".join(rows["task_id"])
-            return Statement(replace(label, number=_blind_number(label)), None, True, task_id)
+            return Statement(label, None, True, task_id)
         if not len(rows):
             return Statement(label, None)
         row = rows.iloc[0]
@@ -589,11 +568,6 @@ class ReviewSession:
     def _stamps(self) -> tuple[Any, ...]:
         head = self.store.now().head(self.corpus)
         return head, head
-
-
-def _blind_number(label: Label) -> int:
-    """Return a number of a statement that does not say which journal it is in."""
-    return int(_key(f"{label.reviewer}\0{label.token}")[:9], 16)
 
 
 def _key(text: str) -> str:

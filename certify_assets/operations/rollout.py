@@ -33,7 +33,6 @@ from certify_assets.operations.deployment_record import (
     read_deployments,
     stored_deployment,
 )
-from certify_assets.operations.labels import anchor_labels
 from certify_assets.operations.layout import (
     certificate_key,
     deployment_key,
@@ -139,8 +138,6 @@ def deploy(
         kept=corpus.kept.rpartition("/")[2],
     )
     fault = chosen and (deployment_fault(corpus, record, chosen) or label_alarm(judge, key, chosen))
-    # also those that refuse: the same call on an older copy of them would deploy
-    anchor_labels(corpus)
     if fault:
         raise GateClosedError(f"{judge} is not deployed on {corpus}: {fault.sentence}")
     for item in chosen:

@@ -9,10 +9,10 @@ import hashlib
 import os
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 
@@ -27,6 +27,7 @@ ANYWHERE: Final = "CERTIFY_SQLITE_ANYWHERE"
 FILE: Final = "certify.db"
 ROOT_FILE: Final = "root.json"
 _BUSY_MILLISECONDS = 30_000
+_MOST_VALUES = 500
 _NETWORKS = (
     *("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "beegfs", "afs"),
     *("vboxsf", "virtiofs"),
@@ -37,6 +38,7 @@ _EARLIER = ("leases", "ledger", "operations")
 _OPEN: OrderedDict[tuple[str, int], Database] = OrderedDict()
 _MOST_OPEN = 8
 
+V = TypeVar("V")
 tables = sa.MetaData()
 
 
@@ -267,6 +269,12 @@ class Database:
                 f"the database of {self.folder.root} cannot be used ({said}); see that it runs "
                 "and has space, then call again."
             ) from error
+
+
+def parts(values: Sequence[V]) -> Iterator[Sequence[V]]:
+    """Iterate over values in parts that one statement may have."""
+    for start in range(0, len(values), _MOST_VALUES):
+        yield values[start : start + _MOST_VALUES]
 
 
 def _property(connection: sa.Connection, name: str) -> str | None:

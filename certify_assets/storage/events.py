@@ -63,13 +63,15 @@ class Draft(NamedTuple):
     subject: str
     payload: str
     objects: tuple[str, ...]
+    # name of the request that it is, where it is not a part of that of its step
+    token: str = ""
 
     @classmethod
-    def of(cls, corpus: str, payload: Payload) -> Draft:
+    def of(cls, corpus: str, payload: Payload, token: str = "") -> Draft:
         """Return the draft of a payload."""
         document = payload.model_dump(mode="json")
         objects = tuple(dict.fromkeys(payload.objects.values()))
-        return cls(corpus, payload.kind, payload.subject, _text(document), objects)
+        return cls(corpus, payload.kind, payload.subject, _text(document), objects, token)
 
 
 class Event(NamedTuple):

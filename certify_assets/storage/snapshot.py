@@ -11,6 +11,7 @@ import functools
 import shutil
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ import sqlalchemy as sa
 
 from certify_assets.errors import ChangedInputError, LedgerError
 from certify_assets.files import lock_file, parse_json
-from certify_assets.storage.database import chains, events
+from certify_assets.storage.database import chains, events, parts
 from certify_assets.storage.events import Draft, Entry, Event, Head, P, Payload, Stored, last_event
 from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.pages import publish
@@ -211,6 +212,35 @@ class Snapshot(Store):
             for row in rows
         ]
 
+    def newest(self, corpus: str, kind: str) -> Event | None:
+        """Return the newest event of a kind; a step commits even if others follow."""
+        self._ask(Question(corpus, kind, None, watched=False))
+        with self._reading() as connection:
+            if connection is None:
+                return None
+            query = self._select(connection, corpus, kind).order_by(events.c.sequence.desc())
+            row = connection.execute(query.limit(1)).first()
+        return Event(*row) if row else None
+
+    def named(self, corpus: str, tokens: Iterable[str]) -> list[Event]:
+        """Return the events of requests with these tokens, the oldest first."""
+        return self._among(corpus, events.c.token, tokens)
+
+    def numbered(self, corpus: str, sequences: Iterable[int]) -> list[Event]:
+        """Return the events with these numbers, the oldest first."""
+        return self._among(corpus, events.c.sequence, sequences)
+
+    def _among(self, corpus: str, column: sa.Column[Any], values: Iterable[Any]) -> list[Event]:
+        # they never change, so that no step asks whether they are the same
+        found: list[Event] = []
+        with self._reading() as connection:
+            if connection is not None:
+                query = self._select(connection, corpus)
+                for part in parts(list(values)):
+                    rows = connection.execute(query.where(column.in_(part)))
+                    found += [Event(*row) for row in rows]
+        return sorted(found, key=lambda event: event.sequence)
+
     def rows(
         self, corpus: str, kind: str, subject: str | None = None, *, watched: bool = True
     ) -> list[Event]:
@@ -305,9 +335,9 @@ class Snapshot(Store):
     # Remembering
 
     def _ask(self, question: Question) -> None:
-        if not self.database.exists():
-            # what is stored first is another answer
-            self._upto.setdefault(question.corpus, 0)
+        if question.corpus not in self._upto and not self.database.exists():
+            # what another process stores first is seen by `refresh`
+            self._upto[question.corpus] = 0
         if self._steps and question.watched:
             self._steps[0].asked.add(question)
         for asked in self._open_answers():
@@ -379,10 +409,19 @@ class Snapshot(Store):
             self._steps[0].keys[key] = sha256
             self._forget(chain_of(key), _changes([(Stored.kind, key)]))
 
-    def append(self, corpus: str, *payloads: Payload, token: str = "") -> None:
-        """Append events to the chain of a corpus, unless those of the token are there."""
+    def append(
+        self, corpus: str, *payloads: Payload, token: str = "", tokens: Sequence[str] = ()
+    ) -> None:
+        """Append events to the chain of a corpus, unless those of the token are there.
+
+        With `tokens` each of them is a request of its own; one that is there must be left out.
+        """
         with self.step(corpus, token=token) as step:
-            step.drafts += [Draft.of(corpus, payload) for payload in payloads]
+            named = tokens or [""] * len(payloads)
+            step.drafts += [
+                Draft.of(corpus, payload, name)
+                for payload, name in zip(payloads, named, strict=True)
+            ]
             self._forget(corpus, _changes((item.kind, item.subject) for item in payloads))
 
     @contextmanager
@@ -515,16 +554,17 @@ def append(
             )
     time = datetime.now(UTC).isoformat(timespec="milliseconds")
     heads: dict[str, tuple[int, str]] = {}
-    parts: dict[str, int] = {}
+    places: Counter[tuple[str, str]] = Counter()
     rows: list[Event] = []
     for draft in drafts:
         if draft.corpus not in heads:
             heads[draft.corpus] = last_event(connection, draft.corpus)
-            parts[draft.corpus] = 0
             if not heads[draft.corpus][0]:
                 connection.execute(chains.insert(), [{"corpus": draft.corpus}])
-        event = Event.after(draft, heads[draft.corpus], token, parts[draft.corpus], time)
-        parts[draft.corpus] += 1
+        request = draft.token or token
+        part = places[draft.corpus, request]
+        event = Event.after(draft, heads[draft.corpus], request, part, time)
+        places[draft.corpus, request] += 1
         heads[draft.corpus] = event.sequence, event.sha256
         rows.append(event)
     # one statement for many: an import of labels is one transaction

@@ -127,39 +127,38 @@ def test_nobody_is_shown_a_run_twice_and_a_tie_goes_to_a_third(store: Store) -> 
 def test_undo_takes_back_the_last_label_once_and_shows_the_run_again(
     session: ReviewSession, store: Store
 ) -> None:
-    for _ in range(2):
-        now = shown(session, "ann")
-        session.say("ann", now.key, 1, now.number)
+    now = shown(session, "ann")
+    first = session.say("ann", now.key, 1, now.number)
+    now = shown(session, "ann")
+    second = session.say("ann", now.key, 1, now.number)
     said = session.last("ann")
-    assert said is not None and said.label.number == 2
+    assert said is not None and said.label == second
     assert said.judged is not None and said.judged.task_id == now.run.task_id
-    back = session.take_back("ann", 2)
+    back = session.take_back("ann", second.number)
     assert (
         back.outcome is None
-        and session.take_back("ann", 2) == back
+        and session.take_back("ann", second.number) == back
         and len(read_labels(Corpus(store, "c"))) == 3
     )
     again = shown(session, "ann")
     assert again.run == now.run and again.number == 2
     previous = session.last("ann")
-    assert previous is not None and previous.label.number == 1
+    assert previous is not None and previous.label == first
     session.say("ann", again.key, 0, again.number)
     assert resolve_labels(read_labels(Corpus(store, "c")))[now.run.trajectory_id].votes == (
         ("ann", 0),
     )
-    for reviewer, line in (("bob", 1), ("ann", 3), ("ann", 99)):
-        with pytest.raises(
-            InputError, match=f"line {line} of the journal is no label of {reviewer}"
-        ):
-            session.take_back(reviewer, line)
+    for reviewer, number in (("bob", first.number), ("ann", back.number), ("ann", 99)):
+        with pytest.raises(InputError, match=f"label {number} is no label of {reviewer}"):
+            session.take_back(reviewer, number)
 
 
 def test_undo_does_not_reach_past_a_later_statement(session: ReviewSession, store: Store) -> None:
     now = shown(session, "ann")
-    session.say("ann", now.key, 1, now.number)
+    said = session.say("ann", now.key, 1, now.number)
     append_label(Corpus(store, "c"), Label(now.run.trajectory_id, 0, "ann", "file", "f:1"))
     with pytest.raises(InputError, match="ann has changed this label meanwhile"):
-        session.take_back("ann", 1)
+        session.take_back("ann", said.number)
     assert session.last("ann") is None, "the file has the last word"
 
 
@@ -211,9 +210,7 @@ def test_many_threads_lose_nothing(session: ReviewSession, store: Store) -> None
     for thread in threads:
         thread.join()
     labels = read_labels(Corpus(store, "c"))
-    assert [label.number for label in labels] == list(range(1, len(labels) + 1)) and len(
-        resolve_labels(labels)
-    ) == 9
+    assert len(resolve_labels(labels)) == 9
     assert len({(label.trajectory_id, label.reviewer) for label in labels}) == len(labels)
 
 
