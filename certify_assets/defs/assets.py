@@ -52,7 +52,7 @@ def writing(
     """Commit what a step stores at its end, and repeat it once where its inputs were replaced."""
     corpus = context.partition_key if context.has_partition_key else ""
     # a process that is killed after its commit, before Dagster knows, commits nothing twice
-    token = f"{context.run.run_id} {context.op_handle} {corpus}"
+    token = f"{context.run.run_id} {context.op_def.name} {corpus}"
     try:
         with data_root.view().step(corpus, context.op_def.name, token=token):
             yield

@@ -15,6 +15,7 @@ from certify_assets._version import __version__
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.external import SOURCE, config_version, observation, source_version
 from certify_assets.defs.names import CORPORA, judge_of, key, name_of
+from certify_assets.errors import CertifyError
 from certify_assets.files import canonical_json, lock_file, sha256_bytes
 from certify_assets.storage.store import Store, default_root
 
@@ -60,7 +61,7 @@ def remove_partitions(names: Sequence[str]) -> None:
 
 def run_corpus(corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> int:
     """Materialize a corpus, or chains of judges; return 0, 3 if a check stopped it, else 1."""
-    with instance_with([corpus]) as instance:
+    with one_run(corpus), instance_with([corpus]) as instance:
         runs = _chains(judges) if judges else {ONBOARD: None}
         for name, selection in runs.items():
             result = execute(name, instance, corpus, selection, quiet=quiet, resume=True)
@@ -156,6 +157,18 @@ def failures(result: dg.JobExecutionResult) -> dict[str, str]:
             if error is None or _CHECK_FAILED not in (error.cls_name or ""):
                 said[event.step_key] = _cause(error)
     return said
+
+
+@contextmanager
+def one_run(corpus: str) -> Iterator[None]:
+    """Be the one command that runs the pipeline of a corpus here; refuse where another is."""
+    # a kill frees it, so that the next command knows that a run which did not end is dead
+    with (_locks() / f"{corpus}.lock").open("a") as stream:
+        if not lock_file(stream.fileno(), wait=False):
+            raise CertifyError(
+                f"another command is at work on {corpus}. Wait for its end, or end it first."
+            )
+        yield
 
 
 @contextmanager

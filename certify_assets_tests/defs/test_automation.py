@@ -156,13 +156,13 @@ def test_sensors_observe_inboxes_and_audit_samples(tmp_path: Path) -> None:
     os.utime(inbox, (1, 1))
     ((name, corpus, _),) = _observed(tick(new_inbox_sensor, tmp_path))
     assert (name, corpus) == ("operations/inbox", "mine")
-    store.write_bytes("monitoring/mine/lexical/a.csv", b"task_id,score,outcome\nt,1,1\n")
+    store.folder.write("monitoring/mine/lexical/a.csv", b"task_id,score,outcome\nt,1,1\n")
     seen: list[tuple[str, str | None, str]] = []
     with partitions("mine") as instance:
         cursor = None
         for text in (b"", b"", b"t,1,1\n"):
             if text:
-                store.write_bytes("monitoring/mine/lexical/b.csv", text)
+                store.folder.write("monitoring/mine/lexical/b.csv", text)
             with dg.build_sensor_context(instance=instance, cursor=cursor) as context:
                 result = reviewed_labels_sensor(context, data_root=DataRoot(root=store.root))
             if isinstance(result, dg.SensorResult):

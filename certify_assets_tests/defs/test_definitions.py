@@ -194,7 +194,7 @@ def test_the_sensor_asks_once_for_new_runs_and_adds_the_partition(
     assert first.run_requests
     assert first.dynamic_partitions_requests
     assert first.run_requests[0].partition_key == "mine"
-    assert json.loads((tmp_path / "corpora/mine/corpus.json").read_text("utf-8"))["name"] == "mine"
+    assert Store(str(tmp_path)).read_json("corpora/mine/corpus.json")["name"] == "mine"
     assert isinstance(tick(new_runs_sensor, tmp_path, first.cursor), dg.SkipReason)
     os.utime(incoming, (2, 2))
     assert isinstance(tick(new_runs_sensor, tmp_path, first.cursor), dg.SkipReason)
@@ -259,8 +259,7 @@ def test_a_ui_shows_what_a_data_root_has_a_use_for(tmp_path: Path) -> None:
     assert len([name for name in names if "/mine/" not in name]) <= 40
     assert names == CORPUS_ASSETS | OPERATION_ASSETS | {"research/main_table"} | chains
     assert missed == {"operations/recertification"}, "no judge is missed that was not asked for"
-    (tmp_path / "judges/lexical_transfer/c").mkdir(parents=True)
+    store.write_json("judges/lexical_transfer/c/adapter.json", {})
     assert "lexical_transfer" in shown_judges(store)["CERTIFY_SHOWN"].split(",")
-    (tmp_path / "study").mkdir()
-    (tmp_path / "study/main_table.json").touch()
+    store.write_json("study/main_table.json", {})
     assert shown_judges(store) == {}, "the study needs every judge"

@@ -38,7 +38,7 @@ def test_a_failed_blocking_check_keeps_everything_downstream_from_running(tmp_pa
         if "data_docs" in item.metadata
     }
     assert [Path(str(path)).relative_to(tmp_path / "root") for path in docs] == [
-        Path("corpora/leaky/data_docs/index.html")
+        Path("pages/corpora/leaky/data_docs/index.html")
     ]
     assert "key reward: remove what speaks of the outcome" in Path(str(docs.pop())).read_text(
         encoding="utf-8"

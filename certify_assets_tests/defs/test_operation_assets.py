@@ -90,8 +90,7 @@ def test_the_job_decides_and_the_whole_line_does_not() -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    (tmp_path / "corpora/c").mkdir(parents=True)
-    (tmp_path / "corpora/c/corpus.json").write_text('{"name": "c"}', "utf-8")
+    Store(str(tmp_path)).write_json("corpora/c/corpus.json", {"name": "c"})
     return tmp_path
 
 

@@ -1,6 +1,5 @@
 """What is made over all corpora, materialized as a user would."""
 
-import json
 from pathlib import Path
 
 import dagster as dg
@@ -28,7 +27,7 @@ def test_an_empty_data_root_gives_the_papers_fit_and_says_that_there_is_none_her
 ) -> None:
     result = run(tmp_path)
     assert result.success
-    document = json.loads((tmp_path / "study/certifiability.json").read_text("utf-8"))
+    document = Store(str(tmp_path)).read_json("study/certifiability.json")
     assert document["law"] is None and document["points"] == []
     assert {item["corpus"] for item in document["left_out"]} == {"miniwob_mixed", "miniwob_weak"}
     assert document["paper"]["forms"][0]["slope"] == pytest.approx(1.0750, abs=5e-5)

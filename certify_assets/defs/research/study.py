@@ -14,6 +14,7 @@ from certify_assets.defs.execution import (
     instance_with,
     job_named,
     observe_sources,
+    one_run,
 )
 from certify_assets.defs.names import VERSION, judge_of, key, name_of, stored_version
 from certify_assets.errors import InputError
@@ -58,7 +59,7 @@ def run_study(
                 for item in made
                 if _part(item) == part and (name in trained or not _trains(item))
             ]
-            if True:
+            with one_run(name):
                 outcomes += _make(STUDY, keys, name, asked, say)
     return outcomes + _make(TABLES, list(job_keys(TABLES)), "", asked, say)
 
