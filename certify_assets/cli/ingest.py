@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from certify_assets.operations.batch_record import BatchRecord
     from certify_assets.operations.batches import Received
-    from certify_assets.operations.decisions import BatchRecord
 
 _COUNTS = ("batch", "runs", "new", "changed", "known", "files")
 
@@ -121,9 +120,8 @@ def ingest(
     if undo is not None:
         if paths or dry_run or draw:
             raise InputError("--undo takes a batch back and reads nothing; give it alone.")
-        with corpus.writing("ops ingest"):
-            undo_batch(corpus, undo)
-            report_stored(corpus, "ops ingest --undo", "operations/decisions")
+        undo_batch(corpus, undo)
+        report_stored(corpus, "ops ingest --undo", "operations/decisions")
         if as_json:
             emit_json({"corpus": corpus.name, "undone": undo})
         else:
@@ -131,21 +129,20 @@ def ingest(
         return
     if dry_run and draw:
         raise InputError("--dry-run stores nothing and --draw draws; give one of them.")
-    with nullcontext() if dry_run else corpus.writing("ops ingest"):
-        received = receive(
-            corpus,
-            [absolute(path) for path in paths],
-            format=format_name,
-            options=parse_options(options),
-            dry_run=dry_run,
-            new_tasks=new_tasks,
-        )
-        with progress() as report:
-            records = [] if dry_run else decide_ready(corpus, report=report, draw=draw)
-        came = received.batch and received.new + received.changed
-        new = ["operations/incoming_runs"] if came and not dry_run else []
-        if stored := new + (["operations/decisions"] if records else []):
-            report_stored(corpus, "ops ingest", *stored)
+    received = receive(
+        corpus,
+        [absolute(path) for path in paths],
+        format=format_name,
+        options=parse_options(options),
+        dry_run=dry_run,
+        new_tasks=new_tasks,
+    )
+    with progress() as report:
+        records = [] if dry_run else decide_ready(corpus, report=report, draw=draw)
+    came = received.batch and received.new + received.changed
+    new = ["operations/incoming_runs"] if came and not dry_run else []
+    if stored := new + (["operations/decisions"] if records else []):
+        report_stored(corpus, "ops ingest", *stored)
     records += _decided_before(corpus, received, records)
     _write(corpus, records, decisions, queue)
     if as_json:
@@ -177,22 +174,25 @@ def ingest(
 def _decided_before(
     corpus: Corpus, received: Received, records: list[BatchRecord]
 ) -> list[BatchRecord]:
-    """Return the batch that these very files made earlier, with what its draw promises by now."""
+    """Return the batches that these very files made earlier, as they stand by now."""
+    made = {record.batch for record in records}
+    return [_standing(corpus, name) for name in received.batches if name not in made]
+
+
+def _standing(corpus: Corpus, batch: str) -> BatchRecord:
+    """Return how a batch was decided, with what its draw promises by now."""
     from certify_assets.operations.batch_audit import BatchAudit
-    from certify_assets.operations.decisions import BatchRecord
+    from certify_assets.operations.batch_record import BatchRecord
     from certify_assets.operations.layout import draw_of
 
-    if received.batch is None or received.batch in {record.batch for record in records}:
-        return []
-    record = BatchRecord.load(corpus, received.batch)
-    home = draw_of(corpus, received.batch)
+    record, home = BatchRecord.load(corpus, batch), draw_of(corpus, batch)
     if home is None:
-        return [record]
+        return record
     audit = BatchAudit.load(corpus, home) if home else None
     promises = [item for item in record.promises if not item.startswith("batch certificate")]
     promises += [] if audit is None else [audit.record.promise]
     found = tuple(item for item in record.findings if item["code"] != "waits_for_draw")
-    return [replace(record, findings=found, promises=tuple(promises))]
+    return record.model_copy(update={"findings": found, "promises": tuple(promises)})
 
 
 def _write(
@@ -201,7 +201,8 @@ def _write(
     import pandas as pd
 
     from certify_assets.operations.batch_audit import BatchAudit
-    from certify_assets.operations.layout import decisions_of, require_as_decided
+    from certify_assets.operations.batch_record import decided
+    from certify_assets.operations.layout import decisions_of
 
     if decisions is None and queue is None:
         return
@@ -210,9 +211,13 @@ def _write(
             "nothing was decided by this call, so there is nothing to write; leave "
             "--decisions and --queue out."
         )
+    tables = []
     for record in records:
-        require_as_decided(corpus, record.batch, "decisions")
-    frame = pd.concat([decisions_of(corpus, record.batch) for record in records], ignore_index=True)
+        _, number, _, sha256 = decided(corpus, record.batch)
+        # an older database than the one that decided them is noticed by it
+        place = f"{corpus}:{number}:{sha256}"
+        tables.append(decisions_of(corpus, record.batch).assign(ledger=place))
+    frame = pd.concat(tables, ignore_index=True)
     audits = (BatchAudit.load(corpus, record.batch) for record in records)
     wanted = [name for audit in audits if audit is not None for name in audit.wanted]
     write_tables((decisions, frame), (queue, _queue(frame, wanted)))

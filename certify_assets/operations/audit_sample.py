@@ -23,7 +23,7 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.operations.decisions import REFUSALS
+from certify_assets.operations.batch_record import REFUSALS, batch_names, identities_of
 from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.labels import Label, read_labels, resolve_labels
 from certify_assets.operations.layout import (
@@ -31,8 +31,6 @@ from certify_assets.operations.layout import (
     KNOWN_TASK,
     NOT_COVERED,
     PROVISIONAL,
-    batch_key,
-    batch_names,
     decisions_of,
     first_decisions_of,
     no_decisions,
@@ -131,19 +129,7 @@ def drawn_decisions(corpus: Corpus) -> pd.DataFrame:
 def _drawn(corpus: Corpus, batch: str, in_splits: frozenset[str]) -> pd.DataFrame:
     # what a closing decided later is no part of the draw
     rows, draw = first_decisions_of(corpus, batch), Draw.load(corpus, batch)
-    where = corpus.store.locate(batch_key(corpus.name, batch, "decisions.parquet"))
-    about = corpus.store.read_json(batch_key(corpus.name, batch, "batch.json"))
-    if (about.get("corpus"), about.get("batch")) != (corpus.name, batch):
-        raise InputError(
-            f"{where}: its batch.json is of {about.get('corpus')}, {about.get('batch')}{_MIXED}"
-        )
-    for file in ("decisions.parquet", "draw.json", "identities.parquet"):
-        name = f"{file.partition('.')[0]}_sha256"
-        key = batch_key(corpus.name, batch, file)
-        if corpus.store.sha256(key) != about.get(name):
-            raise InputError(
-                f"{where}: {file} is not what was written when the batch was decided{_MIXED}"
-            )
+    where = f"batch {batch} of {corpus}"
     if draw.plan is None or draw.deployment is None:
         drawn = np.full(len(rows), "", dtype="<U5")
     else:
@@ -182,11 +168,8 @@ def _excluded(
     corpus: Corpus, batch: str, rows: pd.DataFrame, in_splits: frozenset[str]
 ) -> NDArray[np.bool_]:
     """Return which rows the draw excludes: changed runs, and tasks of the splits."""
-    key = batch_key(corpus.name, batch, "identities.parquet")
-    changed: set[str] = set()
-    if corpus.store.exists(key):
-        identities = corpus.store.read_table(key)
-        changed = set(identities.loc[identities["changed"].astype(bool), "trajectory_id"])
+    identities = identities_of(corpus, batch)
+    changed = set(identities.loc[identities["changed"].astype(bool), "trajectory_id"])
     seen = rows["reason"].isin(KNOWN_TASK) & rows["task_id"].isin(in_splits)
     excluded: NDArray[np.bool_] = (seen | rows["trajectory_id"].isin(changed)).to_numpy(bool)
     return excluded

@@ -18,6 +18,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.specs import SIDES
+from certify_assets.operations.batch_record import batch_names, decided
 from certify_assets.operations.labels import (
     Label,
     labels_up_to,
@@ -25,13 +26,7 @@ from certify_assets.operations.labels import (
     read_labels,
     resolve_labels,
 )
-from certify_assets.operations.layout import (
-    batch_key,
-    batch_names,
-    draw_of,
-    draws_key,
-    provisional_rows,
-)
+from certify_assets.operations.layout import batch_key, draw_of, draws_key, provisional_rows
 from certify_assets.storage.journal import Journal, LineFormat, canonical_line, heads_key
 from certify_assets.storage.snapshot import remembered
 
@@ -295,8 +290,7 @@ def closings_sha256(corpus: Corpus) -> list[str]:
 
 def decisions_sha256(corpus: Corpus, batches: Sequence[str]) -> str:
     """Return the hash of the decisions of a batch, or of the list of those of several."""
-    keys = [batch_key(corpus.name, name, "decisions.parquet") for name in batches]
-    hashes = [corpus.store.sha256(key) for key in keys]
+    hashes = [decided(corpus, name).content.objects["decisions"] for name in batches]
     return hashes[0] if len(hashes) == 1 else sha256_bytes(canonical_json(hashes))
 
 
@@ -329,8 +323,7 @@ def _is_lost(corpus: Corpus, batch: str) -> bool:
     pooled = corpus.store.exists(batch_key(corpus.name, batch, "pooled.json"))
     if pooled or draw_of(corpus, batch) is not None:
         return False
-    about = corpus.store.read_json(batch_key(corpus.name, batch, "batch.json"))
-    return bool(about["audit_sha256"])
+    return "audit" in decided(corpus, batch).content.objects
 
 
 @remembered

@@ -16,8 +16,9 @@ import numpy as np
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.operations.batch_audit import BatchAudit, ClosingRecord, decisions_sha256
+from certify_assets.operations.batch_record import batch_names
 from certify_assets.operations.labels import labels_up_to
-from certify_assets.operations.layout import batch_key, batch_names, provisional_rows
+from certify_assets.operations.layout import batch_key, provisional_rows
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,9 +7,8 @@ before it. Earlier batches are read, never decided again.
 # A batch is compared alone, with the batches before it up to 40 tasks, which sees a change soon,
 # and with those up to 200 tasks, which sees a small one. The level of a comparison is what the
 # tasks since the last one add (`certificates.shift.spent_level`), divided among the groups that
-# differ. What was compared is stored in comparison.json, whose hash the document of the batch has:
-# the next delivery reads from it how much is spent, and so needs no table of a batch before the
-# groups.
+# differ. What was compared is an object of the batch: the next delivery reads from it how much is
+# spent, and so needs no table of a batch before the groups.
 
 from __future__ import annotations
 
@@ -28,16 +27,8 @@ from certify_assets.certificates.shift import (
     spent_level,
 )
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import IntegrityError
-from certify_assets.operations.layout import (
-    batch_folders,
-    batch_key,
-    batch_names,
-    decisions_of,
-    first_decisions_of,
-    is_decided,
-    require_as_decided,
-)
+from certify_assets.operations.batch_record import BatchRecord, batch_names, decided
+from certify_assets.operations.layout import decisions_of, first_decisions_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +47,7 @@ _COLUMNS = ["trajectory_id", "task_id", "score"]
 
 @dataclass(frozen=True, kw_only=True)
 class BatchComparison:
-    """How a batch was compared with CAL; the fields of comparison.json."""
+    """How a batch was compared with CAL; the fields of its document."""
 
     schema: str = SCHEMA
     batch: str
@@ -67,26 +58,9 @@ class BatchComparison:
 
     @classmethod
     def load(cls, corpus: Corpus, batch: str) -> BatchComparison:
-        """Read how a decided batch was compared."""
-        store, key = corpus.store, batch_key(corpus.name, batch, "comparison.json")
-        about = store.read_json(batch_key(corpus.name, batch, "batch.json"))
-        try:
-            if not store.exists(key) or store.sha256(key) != about["comparison_sha256"]:
-                raise ValueError("another one is logged")
-            values = store.read_json(key)
-            return cls(
-                **values | {name: tuple(values[name]) for name in ("certificates", "compared")}
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise IntegrityError(
-                f"{store.locate(key)} is not what it was when the batch was decided ({error}); "
-                "restore it from a backup."
-            ) from None
-
-    def store(self, corpus: Corpus) -> str:
-        """Store the document in the folder of its batch, and return its hash."""
-        key = batch_key(corpus.name, self.batch, "comparison.json")
-        return corpus.store.write_json(key, asdict(self))
+        """Return how a decided batch was compared."""
+        values = corpus.store.objects.get_json(decided(corpus, batch).content.objects["comparison"])
+        return cls(**values | {name: tuple(values[name]) for name in ("certificates", "compared")})
 
 
 @dataclass(frozen=True)
@@ -233,7 +207,6 @@ def _earlier(
     for name in reversed(batch_names(corpus)):
         if name == batch:
             continue
-        require_as_decided(corpus, name, "decisions")
         document, rows = BatchComparison.load(corpus, name), first_decisions_of(corpus, name)
         if document.certificates not in ((), certificates):
             return
@@ -250,10 +223,10 @@ def _earlier(
 def _before(corpus: Corpus, batch: str) -> BatchComparison:
     """Return the document of the last batch that was decided."""
     # one that was taken back has spent its level all the same
-    for name in reversed(batch_folders(corpus, undone=True)):
-        if name != batch and is_decided(corpus, name):
-            return BatchComparison.load(corpus, name)
-    return BatchComparison(batch=batch)
+    last = corpus.store.last(corpus.name, BatchRecord)
+    if last is None:
+        return BatchComparison(batch=batch)
+    return BatchComparison.load(corpus, last.content.batch)
 
 
 def _scored(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame:

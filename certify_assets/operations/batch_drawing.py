@@ -37,6 +37,7 @@ from certify_assets.operations.batch_audit import (
     frozen_batch,
     read_draws,
 )
+from certify_assets.operations.batch_record import identities_of
 from certify_assets.operations.batch_waiting import WaitingRuns, scorer_of, waiting_runs
 from certify_assets.operations.layout import PROVISIONAL, batch_key, provisional_rows
 
@@ -130,11 +131,7 @@ def _overlapping(corpus: Corpus, batch: str, runs: set[str]) -> list[DrawnSeed]:
     """Return the draws that were made of these runs, or of some of them."""
 
     def overlaps(other: str) -> bool:
-        key = batch_key(corpus.name, other, "identities.parquet")
-        # what was drawn from a batch that is gone is not known any more
-        return not corpus.store.exists(key) or bool(
-            runs & set(corpus.store.read_table(key)["trajectory_id"])
-        )
+        return bool(runs & set(identities_of(corpus, other)["trajectory_id"]))
 
     return [
         line

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import sqlalchemy as sa
 
 from certify_assets.certificates.shift import SHIFT_LEVEL, decided_shift
 from certify_assets.corpora.schema import run_chars
 from certify_assets.operations.coverage import changed_agents
-from certify_assets.operations.layout import batch_names, first_decisions_of
+from certify_assets.storage.database import runs as index
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,11 +108,15 @@ def _sent_again(
     """Count the attempts of each agent at each task over all batches."""
     most = int(cal[_PAIR].value_counts().max())
     here = Counter(map(tuple, rows[_PAIR].to_numpy().tolist()))
-    total = Counter(here)
-    for earlier in batch_names(judge.corpus):
-        if earlier != batch:
-            pairs = map(tuple, first_decisions_of(judge.corpus, earlier)[_PAIR].to_numpy().tolist())
-            total.update(pair for pair in pairs if pair in here)
+    corpus, total = judge.corpus.current, Counter(here)
+    # batches that were received and not decided yet are later ones
+    query = sa.select(index.c.task, index.c.agent, sa.func.count().label("runs")).where(
+        index.c.corpus == corpus.name, index.c.batch < batch
+    )
+    earlier = query.group_by(index.c.task, index.c.agent)
+    for row in corpus.store.indexed(earlier, index.c.task, {task for task, _ in here}):
+        if (row.task, row.agent) in here:
+            total[row.task, row.agent] += row.runs
     again = {pair: number for pair, number in total.items() if number > max(most, here[pair])}
     if again:
         (task, agent), number = max(again.items(), key=lambda item: (item[1], item[0]))

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.batch_record import batch_names, decided
 from certify_assets.operations.deployment_record import DeploymentRecord, read_deployments
-from certify_assets.operations.layout import PROVISIONAL, batch_key, batch_names, draw_of
+from certify_assets.operations.layout import PROVISIONAL, batch_key, draw_of
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,16 @@ def waiting_runs(corpus: Corpus) -> list[WaitingRuns]:
     deployments = {item.number: item for item in read_deployments(corpus)}
     found: dict[tuple[str, str], WaitingRuns] = {}
     for name in batch_names(corpus):
-        document = corpus.store.read_json(batch_key(corpus.name, name, "batch.json"))
-        runs = int(document.get("decisions", {}).get(PROVISIONAL, 0))
-        made = deployments.get(document.get("deployment") or 0)
+        record, _, time, _ = decided(corpus, name)
+        runs = record.decisions.get(PROVISIONAL, 0)
+        made = deployments.get(record.deployment or 0)
         pooled = corpus.store.exists(batch_key(corpus.name, name, "pooled.json"))
-        lost = document.get("audit_sha256") and not pooled
+        lost = "audit" in record.objects and not pooled
         if not runs or made is None or lost or draw_of(corpus, name) is not None:
             continue
-        scorer, since = scorer_of(made), datetime.fromisoformat(document["time"])
+        # one that is decided in the step that is under way has no time yet
+        since = datetime.fromisoformat(time) if time else datetime.now(UTC)
+        scorer = scorer_of(made)
         before = found.get(scorer, WaitingRuns(corpus, made, (), 0, since))
         found[scorer] = before.joined(made, name, runs)
     return list(found.values())

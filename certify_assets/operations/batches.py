@@ -1,16 +1,14 @@
 """New runs become a batch, which is decided."""
 
 # Runs are imported without their outcomes, compared with those that came before, and their tasks
-# are drawn before anything is scored. A batch is ready when its import.json is stored, and decided
-# when its decisions.parquet is. Its name has the hash of the delivery, so that the same files are
-# the same batch however often they are given.
+# are drawn before anything is scored. A large delivery becomes several batches: what a batch adds to
+# the indexes is written while every other writer waits.
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -25,20 +23,23 @@ from certify_assets.names import in_both, shared_names
 from certify_assets.operations.batch_audit import AuditSummary, BatchAudit
 from certify_assets.operations.batch_closing import close_settled
 from certify_assets.operations.batch_drawing import draw_waiting
+from certify_assets.operations.batch_record import (
+    BatchRecord,
+    ReceivedBatch,
+    Refusal,
+    UndoneBatch,
+    batch_names,
+    identities_of,
+    ready_batches,
+    unknown_batch,
+    waiting_batches,
+)
 from certify_assets.operations.batch_waiting import waiting_runs
-from certify_assets.operations.decisions import BatchRecord, Refusal
-from certify_assets.operations.delivery import DeliveredRun, Identities
+from certify_assets.operations.delivery import DeliveredRun, KnownRuns
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.labels import read_labels
-from certify_assets.operations.layout import (
-    batch_folders,
-    batch_key,
-    batch_names,
-    draw_of,
-    is_decided,
-    ready_batches,
-)
+from certify_assets.operations.layout import draw_of
 from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.sampling import Draw
 from certify_assets.storage.progress import Report, silent
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
     from certify_assets.corpora.formats.gathering import Gathered
     from certify_assets.corpora.schema import Trajectory
 
-SCHEMA: Final = "certify_assets/incoming/1"
+#: runs of a batch at most
+MOST_RUNS: Final = 100_000
 # so many new tasks, and this share of them, with the instruction of a known task are no chance
 _FEWEST_RENAMED, _RENAMED = 3, 0.5
 _TABLES = (".csv", ".tsv", ".xlsx", ".parquet", ".pq", ".jsonl")
@@ -62,7 +64,7 @@ class Received:
     """Summary of a delivery."""
 
     corpus: str
-    batch: str | None  # that holds its new runs; None where there is none
+    batches: tuple[str, ...] = ()  # that hold its new runs
     runs: int = 0
     new: int = 0  # that no batch holds
     changed: int = 0  # that a batch holds under the same trajectory_id with other content
@@ -71,6 +73,11 @@ class Received:
     files: int = 0
     sentences: tuple[str, ...] = ()  # what the user should look at
     read_as: tuple[str, ...] = ()  # what was understood of tables
+
+    @property
+    def batch(self) -> str | None:
+        """The first batch that holds its new runs; None where there is none."""
+        return self.batches[0] if self.batches else None
 
 
 def receive(
@@ -95,7 +102,7 @@ def receive(
     places = list(paths) or [corpus.store.folder.locate(inbox_key(corpus.name))]
     if not paths and is_inbox_empty(corpus):
         sentence = f"{places[0]} holds no file: put new runs there, or name them."
-        return Received(corpus.name, None, sentences=(sentence,))
+        return Received(corpus.name, sentences=(sentence,))
     with (
         nullcontext() if dry_run else corpus.writing("import of a batch"),
         settled_inbox(corpus, watched=not paths) as unchanged,
@@ -213,26 +220,21 @@ def decide_ready(
 
     With `draw` all runs that wait for a draw are drawn from, however few.
     """
-    # What must hold is checked again for every batch. A batch whose deciding was killed still
-    # waits, and resumes with the scores that were stored.
-    with corpus.writing("deciding"):
+    # a batch whose deciding was killed still waits
+    with corpus.writing("closing batches"):
         # an audit that was edited decides nothing of its batch, and is no matter of the next one
         close_settled(corpus)
         draw_waiting(corpus)
-        deployment, records = _standing(corpus), list[BatchRecord]()
-        for name in ready_batches(corpus):
-            if is_decided(corpus, name):
-                continue
-            if records:
-                # an alarm or another deployment may have come during the previous batch
-                corpus.store.refresh()
-                deployment = _standing(corpus)
-            reopened = partial(_standing, corpus)
-            records.append(deployment.decide(name, report=report, reopened=reopened))
-        if draw:
-            corpus.store.refresh()
+    records = []
+    for name in waiting_batches(corpus):
+        # an alarm or another deployment may have come during the previous batch
+        corpus.store.refresh()
+        reopened = partial(_standing, corpus)
+        records.append(reopened().decide(name, report=report, reopened=reopened))
+    if draw:
+        with corpus.writing("drawing"):
             draw_waiting(corpus, every=True)
-        return records
+    return records
 
 
 def _standing(corpus: Corpus) -> Deployment:
@@ -296,14 +298,11 @@ def _identified(runs: Gathered) -> Iterator[DeliveredRun]:
 
 def undo_batch(corpus: Corpus, batch: str) -> None:
     """Take a batch back: its runs are in no queue and no figure, and may come again."""
-    # its files stay, and so does a batch with a labelled run: what reviewers said depends on it
+    # what it holds stays, and so does a batch with a labelled run: what reviewers said depends on it
     with corpus.writing("taking a batch back"):
-        if batch not in batch_folders(corpus):
-            known = ", ".join(batch_folders(corpus)[-5:]) or "none"
-            raise InputError(f"{corpus} has no batch {batch!r}; its last ones are {known}.")
-        key = batch_key(corpus.name, batch, "identities.parquet")
-        table = corpus.store.read_table(key) if corpus.store.exists(key) else None
-        runs = set() if table is None else set(table["trajectory_id"])
+        if batch not in ready_batches(corpus):
+            raise unknown_batch(corpus, batch)
+        runs = set(identities_of(corpus, batch)["trajectory_id"])
         if labelled := runs & {label.trajectory_id for label in read_labels(corpus)}:
             raise InputError(
                 f"{len(labelled)} runs of {batch} have labels of reviewers, for example "
@@ -316,9 +315,7 @@ def undo_batch(corpus: Corpus, batch: str) -> None:
                 f"{batch} shares the draw of {home}, of which {shared.labels_used} runs have "
                 "labels; a reviewed batch cannot be undone."
             )
-        moment = datetime.now(UTC).isoformat(timespec="seconds")
-        about = {"schema": "certify_assets/undone/1", "batch": batch, "time": moment}
-        corpus.store.write_json(batch_key(corpus.name, batch, "undone.json"), about)
+        corpus.store.append(corpus.name, UndoneBatch(batch=batch))
 
 
 def _stored(
@@ -332,16 +329,15 @@ def _stored(
 ) -> Received:
     from certify_assets.corpora.formats.gathering import NO_INSTRUCTION
 
-    store = corpus.store
-    new = Identities.stored(corpus, ready_batches(corpus), runs).new(runs)
+    new = KnownRuns.of(corpus, runs).new(runs)
     _require_known_names(corpus, new.kept, new_tasks=new_tasks)
     # ids where the source has them, and contents, whatever the files are called
     ids = sorted(["" if run.numbered else run.id, run.content] for run in runs)
     delivery = sha256_bytes(canonical_json(ids))
-    batch = _named(corpus, delivery)
-    received = Received(
+    ending = f"-{delivery[:12]}"
+    found = Received(
         corpus.name,
-        batch,
+        tuple(name for name in ready_batches(corpus) if name.endswith(ending)),
         runs=len(runs),
         new=len(new.kept) - new.changed,
         changed=new.changed,
@@ -355,42 +351,55 @@ def _stored(
         ),
         read_as=facts.read_as,
     )
-    imported = batch_key(corpus.name, batch, "import.json")
-    if store.exists(imported):
-        return received
-    if not new.kept or dry_run:
-        return replace(received, batch=None)
-    rows = [replace(run.trajectory, outcome=None) for run in new.kept]
-    about = {
-        "schema": SCHEMA,
-        "corpus": corpus.name,
-        "batch": batch,
-        "delivery_sha256": delivery,
-        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "format": facts.format,
-        "paths": list(paths),
-        "files": facts.files,
-        "dropped": facts.dropped,
-        "examples": facts.examples,
-        **{name: getattr(received, name) for name in ("runs", "new", "changed", "known")},
-        "outcomes_left_out": sum(run.trajectory.outcome is not None for run in new.kept),
-        "sentences": list(received.sentences),
-        "runs_sha256": store.write_stream(
-            batch_key(corpus.name, batch, "runs.parquet"), lambda sink: _write(sink, rows)
-        ),
-        "identities_sha256": store.write_table(
-            batch_key(corpus.name, batch, "identities.parquet"), new.table()
-        ),
-        "draw_sha256": store.write_json(
-            batch_key(corpus.name, batch, "draw.json"), asdict(_drawn(corpus, rows))
-        ),
-    }
-    # last: the batch is ready once this document is there
-    store.write_json(imported, about)
-    return received
+    if found.batches or not new.kept or dry_run:
+        return found
+    objects, last = corpus.store.objects, corpus.store.last(corpus.name, ReceivedBatch)
+    files, made = objects.put_json(facts.files), []
+    for number, part in enumerate(_parts(new.kept), 1 if last is None else last.content.number + 1):
+        rows = [replace(run.trajectory, outcome=None) for run in part]
+        batch = ReceivedBatch(
+            batch=f"{number:06d}{ending}",
+            number=number,
+            delivery_sha256=delivery,
+            format=facts.format,
+            paths=tuple(paths),
+            dropped=facts.dropped,
+            examples=facts.examples,
+            rows=len(rows),
+            **{name: getattr(found, name) for name in ("runs", "new", "changed", "known")},
+            outcomes_left_out=sum(run.trajectory.outcome is not None for run in part),
+            sentences=found.sentences,
+            objects={
+                "runs": objects.put_stream(partial(_write, rows=rows)),
+                "identities": objects.put_table(new.table(part)),
+                "draw": objects.put_json(asdict(_drawn(corpus, rows))),
+                "files": files,
+            },
+        )
+        corpus.store.append(corpus.name, batch)
+        made.append(batch.batch)
+    return replace(found, batches=tuple(made))
 
 
-def _write(sink: IO[bytes], rows: Sequence[Trajectory]) -> None:
+def _parts(runs: Sequence[DeliveredRun]) -> Iterator[Sequence[DeliveredRun]]:
+    """Divide runs, which are in the order of their tasks, into batches; a task stays whole."""
+    start = 0
+    while start < len(runs):
+        end = min(start + MOST_RUNS, len(runs))
+        cut = end
+        while cut < len(runs) and cut > start and _task(runs[cut]) == _task(runs[cut - 1]):
+            cut -= 1
+        # a task of more runs than a batch may have is divided all the same
+        end = cut if cut > start else end
+        yield runs[start:end]
+        start = end
+
+
+def _task(run: DeliveredRun) -> str:
+    return run.trajectory.task_id
+
+
+def _write(sink: IO[bytes], *, rows: Sequence[Trajectory]) -> None:
     from certify_assets.corpora.schema import row_groups, write_groups
 
     sizes = (
@@ -398,16 +407,6 @@ def _write(sink: IO[bytes], rows: Sequence[Trajectory]) -> None:
         for row in rows
     )
     write_groups(sink, (list(rows[start:end]) for start, end in row_groups(sizes)))
-
-
-def _named(corpus: Corpus, delivery: str) -> str:
-    """Return the batch of a delivery: the one that has its hash, else the next."""
-    names = batch_folders(corpus, undone=True)
-    found = next(
-        (name for name in batch_folders(corpus) if name.endswith(f"-{delivery[:12]}")), None
-    )
-    last = max((int(name[:6]) for name in names if name[:6].isdecimal()), default=0)
-    return found or f"{last + 1:06d}-{delivery[:12]}"
 
 
 def _drawn(corpus: Corpus, rows: Iterable[Trajectory]) -> Draw:

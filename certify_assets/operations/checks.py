@@ -14,6 +14,7 @@ from certify_assets.judges.specs import DELTA, SIDES
 from certify_assets.operations.audit_sample import OPEN_SHARE
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.batch_closing import closing_holds
+from certify_assets.operations.batch_record import batch_names
 from certify_assets.operations.batch_waiting import waiting_runs
 from certify_assets.operations.deployment import Deployment, behind
 from certify_assets.operations.deployment_record import (
@@ -22,13 +23,7 @@ from certify_assets.operations.deployment_record import (
     read_deployments,
     stored_deployment,
 )
-from certify_assets.operations.layout import (
-    KNOWN_TASK,
-    batch_key,
-    batch_names,
-    certificate_key,
-    first_decisions_of,
-)
+from certify_assets.operations.layout import KNOWN_TASK, certificate_key, first_decisions_of
 from certify_assets.operations.monitoring import load_monitor
 from certify_assets.operations.notification_config import read_notifications
 from certify_assets.operations.notifications import certificate_age
@@ -78,18 +73,10 @@ def decided_by_deployed(corpus: Corpus) -> Verdict:
     deployed = {";".join(item.certificates) for item in made if item.certificates}
     rows = 0
     for batch in batch_names(corpus):
-        key = batch_key(corpus.name, batch, "decisions.parquet")
-        document = corpus.store.read_json(batch_key(corpus.name, batch, "batch.json"))
-        if corpus.store.sha256(key) != document.get("decisions_sha256"):
-            sentence = (
-                f"{key} is not what was written when the batch was decided; restore it from a "
-                "backup."
-            )
-            return Verdict("ERROR", sentence)
         frame = first_decisions_of(corpus, batch)
         automatic = frame[frame["decision"].isin(SIDES)]
         if (wrong := _undeployed(corpus, automatic, deployed)) is not None:
-            return Verdict("ERROR", f"{key}: {wrong}")
+            return Verdict("ERROR", f"batch {batch}: {wrong}")
         try:
             # what the labels of a draw decided has a document of its own, compared with the draw
             audit = BatchAudit.load(corpus, batch)
@@ -133,19 +120,20 @@ def drawn_as_planned(corpus: Corpus) -> Verdict:
     plans = {item.number: item.sampling for item in read_deployments(corpus)}
     tasks = undrawn = drawn = 0
     for batch in batch_names(corpus):
-        key = batch_key(corpus.name, batch, "draw.json")
         frame, draw = first_decisions_of(corpus, batch), Draw.load(corpus, batch)
         plan = draw.plan or SamplingPlan(0.0, 0.0)
         if draw.plan is not None and plans.get(draw.deployment or 0) != plan:
             return Verdict(
-                "ERROR", f"{key}: its plan is of no deployment, so the tasks may have been picked."
+                "ERROR",
+                f"batch {batch}: its plan is of no deployment, so the tasks may have been picked.",
             )
         places = plan.places(corpus.name, frame["task_id"])
         if dict(draw.drawn) != {task: place for task, place in places.items() if place}:
-            return Verdict("ERROR", f"{key}: the drawn tasks are not those of the plan.")
+            return Verdict("ERROR", f"batch {batch}: the drawn tasks are not those of the plan.")
         if (odd := _asked_oddly(frame, places)) is not None:
-            table = batch_key(corpus.name, batch, "decisions.parquet")
-            return Verdict("ERROR", f"{table}: the run {odd!r} is asked about against the draw.")
+            return Verdict(
+                "ERROR", f"batch {batch}: the run {odd!r} is asked about against the draw."
+            )
         tasks += len(places)
         drawn += len(draw.drawn)
         undrawn += draw.plan is None

@@ -14,13 +14,8 @@ from uuid import UUID, uuid5
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, write_atomic
-from certify_assets.operations.decisions import BatchRecord
-from certify_assets.operations.layout import (
-    PROVISIONAL,
-    batch_names,
-    decisions_of,
-    require_as_decided,
-)
+from certify_assets.operations.batch_record import batch_names, decided
+from certify_assets.operations.layout import PROVISIONAL, decisions_of
 
 #: name of the score or feedback
 DECISION_NAME: Final = "certify_decision"
@@ -42,6 +37,7 @@ class DecisionFacts(TypedDict):
     judge_score: float | None
     reason: str
     certificate_sha256: str
+    ledger: str  # corpus, number and hash of the event with which its batch was decided
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,14 +195,13 @@ def _decided(corpus: Corpus, batch: str) -> tuple[int, list[FinalDecision]]:
 
 
 def _decisions(corpus: Corpus, batch: str) -> Iterator[FinalDecision]:
-    require_as_decided(corpus, batch, "decisions")
-    time = BatchRecord.load(corpus, batch).time
+    made = decided(corpus, batch)
     for row in decisions_of(corpus, batch).to_dict("records"):
         score = float(row["score"])
         yield FinalDecision(
             trajectory_id=str(row["trajectory_id"]),
             decision=str(row["decision"]),
-            time=time,
+            time=made.time,
             facts={
                 "corpus": corpus.name,
                 "batch": batch,
@@ -214,6 +209,7 @@ def _decisions(corpus: Corpus, batch: str) -> Iterator[FinalDecision]:
                 "judge_score": score if math.isfinite(score) else None,
                 "reason": str(row["reason"]),
                 "certificate_sha256": str(row["certificate_sha256"]),
+                "ledger": f"{corpus}:{made.sequence}:{made.sha256}",
             },
         )
 

@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -22,7 +21,7 @@ from certify_assets.errors import (
     IntegrityError,
     StaleCertificateError,
 )
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.batch_audit import AuditRecord, closings_sha256
@@ -34,15 +33,23 @@ from certify_assets.operations.batch_comparison import (
 )
 from certify_assets.operations.batch_drawing import begin_audit
 from certify_assets.operations.batch_findings import shifts, unlike_calibration
+from certify_assets.operations.batch_record import (
+    REFUSALS,
+    BatchRecord,
+    ReceivedBatch,
+    Refusal,
+    UndoneBatch,
+    identities_of,
+    is_decided,
+    received,
+)
 from certify_assets.operations.coverage import Coverage, cover
 from certify_assets.operations.layout import (
     DECISION_COLUMNS,
     NOT_COVERED,
     PROVISIONAL,
     batch_key,
-    batch_names,
     batch_runs,
-    is_decided,
 )
 from certify_assets.operations.sampling import Draw, asked_rows
 from certify_assets.storage.progress import Report
@@ -56,19 +63,9 @@ if TYPE_CHECKING:
     from certify_assets.operations.deployment_record import DeploymentRecord
     from certify_assets.storage.snapshot import Snapshot
 
-SCHEMA: Final = "certify_assets/batch/1"
 # runs that are scored before their scores are stored
 _SHARE = 2000
 
-#: codes of a refusal, in the order in which they are checked
-REFUSALS: Final = (
-    "not_deployed",
-    "stale_certificate",
-    "no_certificate",
-    "corrected_labels",
-    "failed_audit",
-    "alarm",
-)
 # those under which the judge still scores: a certificate of the batch holds whatever the judge
 _BY_BATCH: Final = ("no_certificate", "corrected_labels", "failed_audit", "alarm")
 
@@ -97,84 +94,12 @@ class DecidingDeployment(Protocol):
     def refused(self, refusal: Refusal) -> DecidingDeployment: ...  # noqa: D102
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """Why the corpus certificate decides nothing: a code of `REFUSALS`, the fault, its remedy."""
-
-    code: str
-    sentence: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchRecord:
-    """The document of a decided batch; fields as stored, without `bill` where there is none."""
-
-    schema: str
-    corpus: str
-    batch: str
-    time: str
-    decided: bool  # False where the corpus certificate was refused
-    refusal: Refusal | None
-    deployment: int | None
-    judge: str | None
-    certificates: tuple[str, ...]
-    rows: int
-    tasks: int
-    decisions: Mapping[str, int]
-    reasons: Mapping[str, int]
-    asked: Mapping[str, int]  # rows by the reason for which reviewers are asked
-    drawn_tasks: Mapping[str, int]
-    runs: int  # of the import, as are the next five
-    new: int
-    changed: int
-    known: int
-    dropped: Mapping[str, int]
-    outcomes_left_out: int
-    findings: tuple[Mapping[str, str], ...]
-    bill: Mapping[str, Any] | None  # cost of an endpoint judge
-    import_sha256: str
-    runs_sha256: str
-    identities_sha256: str
-    draw_sha256: str
-    scores_sha256: str
-    decisions_sha256: str
-    comparison_sha256: str  # of how it was compared with CAL
-    new_agents: str = ""  # the policy of the corpus; empty where none was asked
-    promises: tuple[str, ...] = ()  # which of the two, and of what
-    audit_sha256: str = ""  # of the audit of the provisional runs; empty where there are none
-
-    @classmethod
-    def load(cls, corpus: Corpus, batch: str) -> BatchRecord:
-        """Read the document of a decided batch."""
-        key = batch_key(corpus.name, batch, "batch.json")
-        try:
-            values = {"bill": None, **corpus.store.read_json(key)}
-            refusal = values.pop("refusal")
-            values |= {
-                name: tuple(values[name]) for name in ("certificates", "findings", "promises")
-            }
-            return cls(**values, refusal=None if refusal is None else Refusal(**refusal))
-        except (KeyError, TypeError) as error:
-            raise IntegrityError(
-                f"{corpus.store.locate(key)} is not the document of a batch ({error}); restore it "
-                "from a backup."
-            ) from None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document as a JSON object."""
-        document = asdict(self)
-        if self.bill is None:
-            del document["bill"]
-        return document
-
-
 @dataclass(frozen=True, eq=False)
 class _Batch:
     """A batch with all that its decisions depend on."""
 
     runs: pd.DataFrame
-    about: Mapping[str, Any]
-    import_sha256: str
+    about: ReceivedBatch
     draw: Draw
     changed: NDArray[np.bool_]  # runs that came before with other content
 
@@ -199,15 +124,18 @@ def decide_batch(
 ) -> BatchRecord:
     """Decide a batch and store scores, document and decisions."""
     corpus = deployment.corpus
-    with corpus.writing("deciding"):
-        if is_decided(corpus, name):
-            raise InputError(
-                f"{name} of {corpus} is decided already; `certify ops status {corpus}` says how."
-            )
+    # a killed call resumes with the shares that are there
+    with corpus.store.workplace(f"batches/{corpus.name}/{name}") as folder:
         batch = _opened(corpus, name)
-        deployment, scored = _scored(deployment, name, batch.runs, report)
-        deployment, scored = _standing(deployment, scored, batch.runs, reopened)
-        return _decided(deployment, _like_calibration(deployment, scored, name), name, batch)
+        deployment, scored = _scored(deployment, folder, batch.runs, report)
+        with corpus.writing("deciding"):
+            if is_decided(corpus, name):
+                raise InputError(
+                    f"{name} of {corpus} is decided already; `certify ops status {corpus}` says "
+                    "how."
+                )
+            deployment, scored = _standing(deployment, scored, batch.runs, reopened)
+            return _decided(deployment, _like_calibration(deployment, scored, name), name, batch)
 
 
 def _decided(
@@ -223,15 +151,16 @@ def _decided(
     frame = frame.assign(
         asked=_asked(batch, scored.coverage, frame), corpus=corpus.name, batch=name
     )
-    buffer = io.BytesIO()
-    frame[list(DECISION_COLUMNS)].to_parquet(buffer, index=False, compression="zstd")
+    objects = {
+        "decisions": store.objects.put_table(frame[list(DECISION_COLUMNS)]),
+        "scores": store.objects.put_table(scored.table),
+        "comparison": store.objects.put_json(asdict(scored.compared.document)),
+    }
+    if audit is not None:
+        objects["audit"] = store.sha256(batch_key(corpus.name, name, "audit.json"))
     names = ("runs", "new", "changed", "known", "dropped", "outcomes_left_out")
-    hashes = ("runs_sha256", "identities_sha256", "draw_sha256")
     record = BatchRecord(
-        schema=SCHEMA,
-        corpus=corpus.name,
         batch=name,
-        time=datetime.now(UTC).isoformat(timespec="milliseconds"),
         decided=deployment.refusal is None,
         refusal=deployment.refusal,
         deployment=None if made is None else made.number,
@@ -243,43 +172,23 @@ def _decided(
         reasons=_counts(frame["reason"]),
         asked=_counts(frame["asked"]),
         drawn_tasks=dict(Counter(batch.draw.drawn.values())),
-        **{field: about[field] for field in (*names, *hashes)},
+        **{field: getattr(about, field) for field in names},
         findings=tuple(_findings(deployment, batch, scored, frame, waits)),
         bill=scored.bill,
-        import_sha256=batch.import_sha256,
-        scores_sha256=store.write_table(
-            batch_key(corpus.name, name, "scores.parquet"), scored.table
-        ),
-        decisions_sha256=sha256_bytes(buffer.getvalue()),
         new_agents=scored.coverage.policy,
         promises=tuple(_promises(deployment, scored.coverage, audit)),
-        audit_sha256=""
-        if audit is None
-        else store.sha256(batch_key(corpus.name, name, "audit.json")),
-        comparison_sha256=scored.compared.document.store(corpus),
+        ledger=store.ledger(corpus.name),
+        objects=objects,
     )
-    store.write_json(batch_key(corpus.name, name, "batch.json"), record.to_dict())
-    # last: the batch is decided once this table is there
-    store.write_bytes(batch_key(corpus.name, name, "decisions.parquet"), buffer.getvalue())
+    store.append(corpus.name, record)
     return record
 
 
 def _opened(corpus: Corpus, name: str) -> _Batch:
-    store = corpus.store
-    imported = batch_key(corpus.name, name, "import.json")
-    about = store.read_json(imported)
-    for file in ("runs.parquet", "identities.parquet", "draw.json"):
-        key = batch_key(corpus.name, name, file)
-        if store.sha256(key) != about[f"{file.partition('.')[0]}_sha256"]:
-            raise IntegrityError(
-                f"{store.locate(key)} is not what was imported; take the folder of the batch away "
-                "and import its files again."
-            )
-    runs = batch_runs(corpus, name)
-    identities = store.read_table(batch_key(corpus.name, name, "identities.parquet"))
+    runs, identities = batch_runs(corpus, name), identities_of(corpus, name)
     again = set(identities.loc[identities["changed"], "trajectory_id"])
     changed = runs["trajectory_id"].isin(again).to_numpy(bool)
-    return _Batch(runs, about, store.sha256(imported), Draw.load(corpus, name), changed)
+    return _Batch(runs, received(corpus, name), Draw.load(corpus, name), changed)
 
 
 def _deciding(deployment: DecidingDeployment) -> tuple[Certificate, ...]:
@@ -294,14 +203,14 @@ def _scores(deployment: DecidingDeployment) -> bool:
 
 
 def _scored(
-    deployment: DecidingDeployment, name: str, runs: pd.DataFrame, report: Report
+    deployment: DecidingDeployment, folder: Path, runs: pd.DataFrame, report: Report
 ) -> tuple[DecidingDeployment, _Scored]:
     """Score the runs; what turns out to be stale in doing so refuses the batch."""
     if _scores(deployment):
         assert deployment.judge is not None
         assert deployment.record is not None
         try:
-            table, bill = _in_shares(deployment, name, runs, report)
+            table, bill = _in_shares(deployment, folder, runs, report)
             policy = deployment.corpus.config.new_agents
             coverage, table, adapters = cover(deployment.judge, runs, table, policy, report)
             _require_scale(deployment, table)
@@ -331,13 +240,12 @@ def _standing(
     runs: pd.DataFrame,
     reopened: Callable[[], DecidingDeployment],
 ) -> tuple[DecidingDeployment, _Scored]:
-    """Ask again what speaks against the deployment: scoring takes long, and labels need no lease.
+    """Ask again what speaks against the deployment: scoring takes long, and labels come meanwhile.
 
     Another deployment decides nothing of runs that this one scored: the batch waits.
     """
     if deployment.refusal is not None:
         return deployment, scored
-    deployment.store.refresh()
     now, then = reopened(), deployment.record
     assert then is not None
     if now.record is not None and replace(now.record, mlflow=then.mlflow) != then:
@@ -371,11 +279,11 @@ def _unscored(deployment: DecidingDeployment, runs: pd.DataFrame) -> _Scored:
 
 
 def _in_shares(
-    deployment: DecidingDeployment, name: str, runs: pd.DataFrame, report: Report
+    deployment: DecidingDeployment, folder: Path, runs: pd.DataFrame, report: Report
 ) -> tuple[pd.DataFrame, Mapping[str, Any] | None]:
     import pandas as pd
 
-    judge, record, store = deployment.judge, deployment.record, deployment.store
+    judge, record = deployment.judge, deployment.record
     assert judge is not None
     assert record is not None
     adapter = record.fingerprint["adapter_sha256"]
@@ -388,14 +296,12 @@ def _in_shares(
         return judge.score_runs(runs, report=report)
     parts = []
     for place in range(0, len(runs), _SHARE):
-        # a killed run resumes with the shares that are there
-        key = batch_key(
-            judge.corpus.name, name, f"shares/{adapter[:16]}-{place // _SHARE:05d}.parquet"
-        )
-        if not store.exists(key):
+        path = folder / f"{adapter[:16]}-{place // _SHARE:05d}.parquet"
+        if not path.exists():
             share = runs.iloc[place : place + _SHARE].reset_index(drop=True)
-            store.write_table(key, judge.score_runs(share, report=report)[0])
-        parts.append(store.read_table(key))
+            table = judge.score_runs(share, report=report)[0]
+            write_atomic(path, table.to_parquet(index=False))
+        parts.append(pd.read_parquet(path))
     return pd.concat(parts, ignore_index=True), None
 
 
@@ -471,7 +377,7 @@ def _findings(
     waits: str,
 ) -> list[Mapping[str, str]]:
     coverage, too_few = scored.coverage, scored.compared.too_few
-    found = {"changed_runs": list(batch.about["sentences"])}
+    found = {"changed_runs": list(batch.about.sentences)}
     found |= {"too_few_to_compare": [too_few]} if too_few else {}
     found |= {"waits_for_draw": [waits]} if waits else {}
     if coverage.policy:
@@ -489,9 +395,9 @@ def _findings(
         found["nothing_sampled"] = [
             "No task is drawn for review, so nothing would show that the error has grown."
         ]
-    if batch.about["outcomes_left_out"]:
+    if batch.about.outcomes_left_out:
         found["outcomes_left_out"] = [
-            f"{batch.about['outcomes_left_out']} runs came with an outcome, which is not kept: who "
+            f"{batch.about.outcomes_left_out} runs came with an outcome, which is not kept: who "
             "delivers a run does not label it."
         ]
     if deployment.judge is not None and deployment.refusal is None:
@@ -516,13 +422,24 @@ def _counts(column: pd.Series[Any]) -> dict[str, int]:
 
 def received_version(corpus: Corpus) -> str:
     """Return the version of the batches of a corpus."""
-    return sha256_bytes(canonical_json(batch_names(corpus)))
+    last = corpus.store.last(corpus.name, ReceivedBatch)
+    undone = corpus.store.last(corpus.name, UndoneBatch)
+    return sha256_bytes(canonical_json([item and item.content.batch for item in (last, undone)]))
 
 
 def decided_version(corpus: Corpus) -> str:
     """Return the version of the decisions on a corpus."""
-    decided = [BatchRecord.load(corpus, name).to_dict() for name in batch_names(corpus)]
-    return sha256_bytes(canonical_json([*decided, *closings_sha256(corpus)]))
+    last = corpus.store.last(corpus.name, BatchRecord)
+    undone = corpus.store.last(corpus.name, UndoneBatch)
+    return sha256_bytes(
+        canonical_json(
+            [
+                last and [last.content.batch, last.content.objects],
+                undone and undone.content.batch,
+                *closings_sha256(corpus),
+            ]
+        )
+    )
 
 
 def summarize(records: Sequence[BatchRecord]) -> tuple[dict[str, int], str]:

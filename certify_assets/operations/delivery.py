@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import IntegrityError
-from certify_assets.operations.layout import batch_key
+from certify_assets.operations.batch_record import identities_of, ready_batches
+from certify_assets.storage.database import runs as index
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,18 +26,13 @@ class DeliveredRun:
     """A run of a delivery."""
 
     trajectory: Trajectory
-    content: str  # hash of task, agent, instruction and steps
+    content: str  # hash of task, agent, instruction and steps: the same run under any id
     numbered: bool  # the source has no ids: this one was made of task, agent and attempt
 
     @property
     def id(self) -> str:
         """The trajectory_id."""
         return self.trajectory.trajectory_id
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """What makes it the same run under another id."""
-        return self.trajectory.task_id, self.trajectory.agent, self.content
 
 
 @dataclass(frozen=True)
@@ -51,8 +48,8 @@ class NewRuns:
         """How many came before with other content."""
         return len(self.changed_ids)
 
-    def table(self) -> pd.DataFrame:
-        """Return the identities of the runs, for later deliveries."""
+    def table(self, runs: Sequence[DeliveredRun]) -> pd.DataFrame:
+        """Return the identities of some of the runs, for later deliveries."""
         import pandas as pd
 
         rows = [
@@ -64,43 +61,44 @@ class NewRuns:
                 run.content,
                 run.id in self.changed_ids,
             )
-            for run in self.kept
+            for run in runs
         ]
         return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 
 @dataclass(frozen=True)
-class Identities:
-    """The runs of all batches."""
+class KnownRuns:
+    """The runs of all batches, as far as they concern those of a delivery."""
 
     ids: dict[str, set[str]]  # for every id the hashes of its contents and of its source files
-    contents: Counter[tuple[str, str, str]]  # how often a run came, by task, agent and content
+    contents: Counter[str]  # how often a run came, by its content
+    taken: frozenset[str]  # ids that no run without an id may get
 
     @classmethod
-    def stored(
-        cls, corpus: Corpus, batches: Iterable[str], runs: Sequence[DeliveredRun]
-    ) -> Identities:
-        """Read the runs of batches, as far as they concern the runs of a delivery."""
+    def of(cls, corpus: Corpus, runs: Sequence[DeliveredRun]) -> KnownRuns:
+        """Ask the index of runs."""
+        # two deliveries at once: the second one sees that it asked an older index
+        ready_batches(corpus)
+        named = {run.id: run for run in runs if not run.numbered}
+        tasks = {run.trajectory.task_id for run in runs if run.numbered}
+        contents = {bytes.fromhex(run.content) for run in runs}
         ids: dict[str, set[str]] = {}
-        contents: Counter[tuple[str, str, str]] = Counter()
-        names = {run.id for run in runs if not run.numbered}
-        tasks = {run.trajectory.task_id for run in runs}
-        for batch in batches:
-            key = batch_key(corpus.name, batch, "identities.parquet")
-            about = corpus.store.read_json(batch_key(corpus.name, batch, "import.json"))
-            if corpus.store.sha256(key) != about["identities_sha256"]:
-                raise IntegrityError(
-                    f"{corpus.store.locate(key)} is not what was imported, so known runs could "
-                    "come again; restore it from a backup."
-                )
-            table = corpus.store.read_table(key)
-            table = table[table["trajectory_id"].isin(names) | table["task_id"].isin(tasks)]
-            for name, task, agent, source, content in zip(
-                *(table[column] for column in _COLUMNS[:5]), strict=True
-            ):
-                ids.setdefault(name, set()).update((source, content) if source else (content,))
-                contents[task, agent, content] += 1
-        return cls(ids, contents)
+        changed: set[str] = set()
+        for name, batch, content in _indexed(corpus, index.c.run, named):
+            ids.setdefault(name, set()).add(content)
+            if content != named[name].content:
+                changed.add(batch)
+        # a reader that was mended gives the same file another content
+        for batch in sorted(changed):
+            table = identities_of(corpus, batch)
+            table = table[table["trajectory_id"].isin(list(named))]
+            for name, source in zip(table["trajectory_id"], table["source_sha256"], strict=True):
+                ids[name] |= {source} if source else set()
+        return cls(
+            ids,
+            Counter(content for _, _, content in _indexed(corpus, index.c.content, contents)),
+            frozenset(name for name, _, _ in _indexed(corpus, index.c.task, tasks)),
+        )
 
     def new(self, runs: Sequence[DeliveredRun]) -> NewRuns:
         """Return the runs that are in no batch yet."""
@@ -108,23 +106,23 @@ class Identities:
         # the next free number.
         left = self.contents.copy()
         known = {run.id for run in runs if not run.numbered and self._holds(run)}
-        left.subtract(run.key for run in runs if run.id in known)
+        left.subtract(run.content for run in runs if run.id in known)
         again: list[str] = []
-        taken = {*self.ids, *(run.id for run in runs if not run.numbered)}
+        taken = {*self.taken, *(run.id for run in runs if not run.numbered)}
         kept: list[DeliveredRun] = []
         changed: set[str] = set()
         for run in runs:
             if run.numbered:
-                left[run.key] -= 1
-                if left[run.key] < 0:
+                left[run.content] -= 1
+                if left[run.content] < 0:
                     kept.append(_numbered(run, taken))
                     taken.add(kept[-1].id)
             elif run.id in self.ids:
                 if run.id not in known:
                     kept.append(run)
                     changed.add(run.id)
-            elif left[run.key] > 0:
-                left[run.key] -= 1
+            elif left[run.content] > 0:
+                left[run.content] -= 1
                 again.append(run.id)
             else:
                 kept.append(run)
@@ -146,6 +144,18 @@ class Identities:
     def _holds(self, run: DeliveredRun) -> bool:
         """Whether a batch has the run under its id as it is."""
         return bool(self.ids.get(run.id, set()) & {run.content, run.trajectory.source_sha256})
+
+
+def _indexed(
+    corpus: Corpus, column: sa.Column[Any], values: Collection[Any]
+) -> Iterator[tuple[str, str, str]]:
+    """Give id, batch and content of the runs that have one of the values."""
+    for row in corpus.store.indexed(
+        sa.select(index.c.run, index.c.batch, index.c.content).where(index.c.corpus == corpus.name),
+        column,
+        values,
+    ):
+        yield row.run, row.batch, row.content.hex()
 
 
 def _numbered(run: DeliveredRun, taken: set[str]) -> DeliveredRun:

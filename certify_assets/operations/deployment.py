@@ -16,7 +16,8 @@ from certify_assets.evaluation.ledger import ledger_violations
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.alarms import read_alarms
-from certify_assets.operations.decisions import BatchRecord, Refusal, decide_batch
+from certify_assets.operations.batch_record import BatchRecord, Refusal
+from certify_assets.operations.decisions import decide_batch
 from certify_assets.operations.deployment_record import (
     DeploymentRecord,
     load_deployment,

@@ -15,16 +15,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import read_json_bytes, sha256_bytes, sha256_file, write_atomic
 from certify_assets.names import shared_names
+from certify_assets.operations.batch_record import batch_names, identities_of, waiting_batches
 from certify_assets.operations.labels import Label, append_labels, read_labels, resolve_labels
-from certify_assets.operations.layout import (
-    PROVISIONAL,
-    RunLookup,
-    batch_key,
-    batch_names,
-    decisions_of,
-    draw_of,
-    operation_key,
-)
+from certify_assets.operations.layout import PROVISIONAL, RunLookup, decisions_of, draw_of
 from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
 from certify_assets.operations.review_session import MAX_COMMENT, close_settled, reviewer_name
 from certify_assets.storage.store import Store
@@ -41,7 +34,6 @@ from certify_assets.tables.table_files import (
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pandas as pd
 
 _WANTED = ("trajectory_id", "task_id", "outcome", "reviewer", "comment")
 _MOST_FAULTS = 20
@@ -429,22 +421,10 @@ def _require_task(
 
 
 def _undecided_batch(corpus: Corpus, trajectory_id: str) -> str | None:
-    decided = set(batch_names(corpus))
-    for batch in corpus.store.names(operation_key(corpus.name, "batches")):
-        if batch in decided or not corpus.store.exists(
-            batch_key(corpus.name, batch, "runs.parquet")
-        ):
-            continue
-        if trajectory_id in set(_ids(corpus.store, batch_key(corpus.name, batch, "runs.parquet"))):
+    for batch in waiting_batches(corpus):
+        if trajectory_id in set(identities_of(corpus, batch)["trajectory_id"]):
             return batch
     return None
-
-
-def _ids(store: Store, key: str) -> pd.Series:
-    import pyarrow.parquet as pq
-
-    with store.as_file(key) as path:
-        return pq.read_table(path, columns=["trajectory_id"]).column("trajectory_id").to_pandas()
 
 
 def _require_once(path: Path, statements: Sequence[_Statement], labels: Sequence[Label]) -> None:

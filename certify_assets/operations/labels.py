@@ -188,7 +188,7 @@ def labels_up_to(corpus: Corpus, sequence: int | None = None) -> ReadLabels:
 
 def labels_head(corpus: Corpus) -> tuple[int, str]:
     """Return number and hash of the event of the last label; 0 and "" without labels."""
-    last = corpus.store.newest(corpus.name, Labelled.kind)
+    last = corpus.store.last(corpus.name, Labelled, watched=False)
     return (last.sequence, last.sha256) if last else (0, "")
 
 

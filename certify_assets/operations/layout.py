@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,13 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import COLUMNS, Step, Trajectory
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.judged import judge_file
+from certify_assets.operations.batch_record import (
+    batch_names,
+    decisions_sha256,
+    is_decided,
+    is_undone,
+    received,
+)
 from certify_assets.storage.snapshot import remembered
 from certify_assets.storage.store import Store
 
@@ -126,37 +134,6 @@ def batch_key(corpus: str, batch: str, name: str) -> str:
     return operation_key(corpus, "batches", batch, name)
 
 
-def batch_folders(corpus: Corpus, *, undone: bool = False) -> list[str]:
-    """Return the names of all batches, complete or not, the oldest first; undone ones if asked."""
-    # a name begins with the number of the batch
-    names = corpus.store.names(operation_key(corpus.name, "batches"))
-    return [name for name in names if undone or not is_undone(corpus, name)]
-
-
-def is_undone(corpus: Corpus, batch: str) -> bool:
-    """Whether a batch was taken back."""
-    return corpus.store.exists(batch_key(corpus.name, batch, "undone.json"))
-
-
-def batch_names(corpus: Corpus) -> list[str]:
-    """Return the decided batches, the oldest first."""
-    return [name for name in batch_folders(corpus) if is_decided(corpus, name)]
-
-
-def ready_batches(corpus: Corpus) -> list[str]:
-    """Return the imported batches, decided or not, the oldest first."""
-    return [
-        name
-        for name in batch_folders(corpus)
-        if corpus.store.exists(batch_key(corpus.name, name, "import.json"))
-    ]
-
-
-def is_decided(corpus: Corpus, batch: str) -> bool:
-    """Whether a batch has its decisions."""
-    return corpus.store.exists(batch_key(corpus.name, batch, "decisions.parquet"))
-
-
 def draw_of(corpus: Corpus, batch: str) -> str | None:
     """Return the batch whose folder has the draw of the provisional runs of a batch.
 
@@ -184,7 +161,7 @@ def draw_of(corpus: Corpus, batch: str) -> str | None:
 @remembered
 def first_decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
     """Return the decisions of a batch as they were made, provisional ones included."""
-    return corpus.store.read_table(batch_key(corpus.name, batch, "decisions.parquet"))
+    return corpus.store.objects.get_table(decisions_sha256(corpus, batch))
 
 
 @remembered
@@ -254,9 +231,8 @@ def load_decisions(corpus: Corpus) -> pd.DataFrame:
     import pyarrow as pa
 
     names = batch_names(corpus)
-    tables = [
-        corpus.store.read_arrow(batch_key(corpus.name, name, "decisions.parquet")) for name in names
-    ]
+    objects = corpus.store.objects
+    tables = [objects.get_arrow(decisions_sha256(corpus, name)) for name in names]
     if not tables:
         return no_decisions()
     # a year has many small tables: converted at once, and those that wait for a closing corrected;
@@ -284,19 +260,13 @@ def batch_runs(corpus: Corpus, batch: str) -> pd.DataFrame:
     """Return the trajectories of a batch, with the columns of `corpora.schema.ARROW_SCHEMA`."""
     from certify_assets.corpora.schema import read_trajectories
 
-    with corpus.store.as_file(batch_key(corpus.name, batch, "runs.parquet")) as path:
+    with runs_file(corpus, batch) as path:
         return read_trajectories(path)
 
 
-def require_as_decided(corpus: Corpus, batch: str, name: str) -> None:
-    """Raise unless a table of a batch, ``runs`` or ``decisions``, is the one that was decided."""
-    key = batch_key(corpus.name, batch, f"{name}.parquet")
-    about = corpus.store.read_json(batch_key(corpus.name, batch, "batch.json"))
-    if corpus.store.sha256(key) != about.get(f"{name}_sha256"):
-        raise IntegrityError(
-            f"{corpus.store.locate(key)} is not what it was when the batch was decided; restore "
-            "it from a backup."
-        )
+def runs_file(corpus: Corpus, batch: str) -> AbstractContextManager[Path]:
+    """Give the trajectories of a batch as a file of this machine, which must not be changed."""
+    return corpus.store.objects.as_file(received(corpus, batch).objects["runs"])
 
 
 class RunLookup:
@@ -307,16 +277,13 @@ class RunLookup:
         self._corpus = corpus
 
     def find(self, batch: str, trajectory_id: str) -> Trajectory:
-        """Return a run; refuse runs that are not those that were decided."""
-        key = batch_key(self._corpus, batch, "runs.parquet")
-        require_as_decided(Corpus(self._store, self._corpus), batch, "runs")
-        with self._store.as_file(key) as path:
+        """Return a run."""
+        with runs_file(Corpus(self._store, self._corpus), batch) as path:
             found = stored_runs(path, {trajectory_id})
-            if trajectory_id not in found:
-                raise InputError(
-                    f"{path} has no run {trajectory_id!r}, which its decisions name; import the "
-                    "batch again."
-                )
+        if trajectory_id not in found:
+            raise InputError(
+                f"{batch} of {self._corpus} has no run {trajectory_id!r}; check the id."
+            )
         return found[trajectory_id]
 
 

@@ -20,6 +20,13 @@ from certify_assets.files import canonical_json, sha256_bytes, sha256_file, shor
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_closing import settled_rows
+from certify_assets.operations.batch_record import (
+    BatchRecord,
+    batch_names,
+    decided,
+    ready_batches,
+    received,
+)
 from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.labels import labels_up_to
 from certify_assets.operations.layout import (
@@ -27,7 +34,6 @@ from certify_assets.operations.layout import (
     NOT_COVERED,
     PROVISIONAL,
     batch_key,
-    batch_names,
     certificate_key,
     draw_of,
     drawn_runs,
@@ -35,10 +41,10 @@ from certify_assets.operations.layout import (
     labels_key,
     operation_key,
     own_key,
-    ready_batches,
     recertification_key,
 )
 from certify_assets.operations.recertification_record import POOL
+from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 from certify_assets.storage.urls import is_url
@@ -105,6 +111,20 @@ def file_link(
     return compared(kind, key, expected, found, detail=detail, links=links)
 
 
+def object_link(
+    store: Store, kind: str, name: str, sha256: str, links: Sequence[Link] = ()
+) -> Link:
+    """Return the link of an object, which is named by its hash."""
+    try:
+        with store.objects.as_file(sha256):
+            found = sha256
+    except MissingObjectError:
+        found = ""
+    except IntegrityError as error:
+        return replace(compared(kind, name, sha256, "altered", links=links), detail=str(error))
+    return compared(kind, name, sha256, found, links=links)
+
+
 def unhashed(kind: str, name: str, detail: str = "", links: Sequence[Link] = ()) -> Link:
     """Return the link of something that nothing names by a hash."""
     return Link(kind, name, "told", detail=detail, must=False, links=tuple(links))
@@ -158,7 +178,7 @@ def find(store: Store, name: str, corpus: str | None = None) -> list[Found]:
 
 def _named(corpus: Corpus, name: str) -> Iterator[Found]:
     for batch in batch_names(corpus):
-        table = _rows_of(corpus, batch, "decisions.parquet", name)
+        table = _decided_rows(corpus, batch, "decisions", name)
         # what a closing decided stands, and the decision that was made first is its link
         for row in table.to_pylist() if table else ():
             yield Found("decision", corpus.name, batch, _as_it_stands(corpus, batch, row))
@@ -195,8 +215,8 @@ def walk(store: Store, found: Found) -> Link:
             return certificate_link(corpus, found.name)
         if found.row is not None:
             return _decision_link(corpus, found.name, found.row)
-        about = _read(corpus.store, batch_key(corpus.name, found.name, "batch.json"))
-        hashes = about.get("certificates", [])
+        made = corpus.store.last(corpus.name, BatchRecord, found.name)
+        hashes = made.content.certificates if made else ()
         certificates = [certificate_link(corpus, sha256) for sha256 in hashes]
         return batch_link(corpus, found.name, extra=certificates)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -231,35 +251,40 @@ def batch_link(
     corpus: Corpus, batch: str, *, sources: Sequence[str] | None = None, extra: Sequence[Link] = ()
 ) -> Link:
     """Return a batch with its tables and source files, by default all of these."""
-    store = corpus.store
-    about = _read(store, batch_key(corpus.name, batch, "batch.json"))
-    imported = _read(store, batch_key(corpus.name, batch, "import.json"))
-
-    def stored(kind: str, file: str, links: Sequence[Link] = ()) -> Link:
-        expected = str(about.get(f"{file.partition('.')[0]}_sha256", ""))
-        key = batch_key(corpus.name, batch, file)
-        return file_link(store, kind, key, expected, links=links)
-
+    store, about = corpus.store, received(corpus, batch)
+    files = store.objects.get_json(about.objects["files"])
     read = [
-        source_link(imported.get("paths", []), name, sha256)
-        for name, sha256 in sorted(imported.get("files", {}).items())
+        source_link(about.paths, name, sha256)
+        for name, sha256 in sorted(files.items())
         if sources is None or name in sources
     ]
-    tables = [stored("table", f"{name}.parquet") for name in ("decisions", "scores", "identities")]
-    inputs = [stored("runs", "runs.parquet", read), stored("draw", "draw.json")]
-    comparison = stored("comparison", "comparison.json")
-    links = [*tables, stored("import", "import.json", inputs), *extra, comparison]
-    links += _audit_links(corpus, batch, str(about.get("audit_sha256", "")))
-    key = batch_key(corpus.name, batch, "batch.json")
-    if not about:
-        detail = "the document of the batch is gone."
-        return Link("batch", key, "missing", detail=detail, links=tuple(links))
-    refusal = (about.get("refusal") or {}).get("sentence", "")
+    links = [
+        object_link(store, "runs", f"{batch} runs", about.objects["runs"], read),
+        object_link(store, "table", f"{batch} identities", about.objects["identities"]),
+        object_link(store, "draw", f"{batch} draw", about.objects["draw"]),
+    ]
+    made = store.last(corpus.name, BatchRecord, batch)
+    if made is None:
+        return unhashed("batch", batch, f"{about.rows} runs that wait to be decided", links)
+    record = made.content
+    links += [
+        *(
+            object_link(store, kind, f"{batch} {name}", record.objects[name])
+            for kind, name in (
+                ("table", "decisions"),
+                ("table", "scores"),
+                ("comparison", "comparison"),
+            )
+        ),
+        *extra,
+        *_audit_links(corpus, batch, record.objects.get("audit", "")),
+    ]
+    refusal = "" if record.refusal is None else record.refusal.sentence
     detail = (
-        f"{about.get('rows', 0)} runs, decided under deployment {about.get('deployment')} at "
-        f"{about.get('time', '')} {refusal}"
+        f"{record.rows} runs, decided under deployment {record.deployment} at {made.time}, event "
+        f"{made.sequence} {refusal}"
     )
-    return unhashed("batch", key, detail.strip(), links)
+    return unhashed("batch", batch, detail.strip(), links)
 
 
 def _decision_link(corpus: Corpus, batch: str, row: DecidedRow) -> Link:
@@ -344,7 +369,7 @@ def _decided_again(corpus: Corpus, batch: str, row: DecidedRow) -> str | None:
     kept = [item for item in items if item is not None]
     if not kept or len(kept) < len(items) or row["reason"] in (*NOT_COVERED, "changed_run"):
         return None
-    table = _rows_of(corpus, batch, "scores.parquet", str(row["trajectory_id"]))
+    table = _decided_rows(corpus, batch, "scores", str(row["trajectory_id"]))
     if not table:
         return "no stored score"
     score = table.column("score")[0].as_py()
@@ -541,7 +566,7 @@ def _recertification_link(corpus: Corpus, hashes: Mapping[str, str]) -> Link:
     # later labels are appended, and change nothing of what the certificate depends on
     read = labels_up_to(corpus, lines).sha256
     decided = [
-        file_link(store, "table", batch_key(corpus.name, name, "decisions.parquet"), sha256)
+        object_link(store, "table", f"{name} decisions", sha256)
         for name, sha256 in sorted(batches.items())
     ]
     links = [
@@ -592,18 +617,20 @@ def _read(store: Store, key: str) -> dict[str, Any]:
 
 
 def _rows_of(corpus: Corpus, batch: str, file: str, trajectory: str) -> pa.Table | None:
-    """Return the rows of a run in a table of a batch, without loading the others."""
-    import pyarrow as pa
+    """Return the rows of a run in a table that a batch has under a key."""
+    key = batch_key(corpus.name, batch, file)
+    found = corpus.store.exists(key)
+    return _rows(corpus, corpus.store.sha256(key), trajectory) if found else None
+
+
+def _decided_rows(corpus: Corpus, batch: str, table: str, trajectory: str) -> pa.Table:
+    """Return the rows of a run in a table with which a batch was decided."""
+    return _rows(corpus, decided(corpus, batch).content.objects[table], trajectory)
+
+
+def _rows(corpus: Corpus, sha256: str, trajectory: str) -> pa.Table:
+    """Return the rows of a run in a table, without loading the others."""
     import pyarrow.parquet as pq
 
-    store, key = corpus.store, batch_key(corpus.name, batch, file)
-    if not store.exists(key):
-        return None
-    try:
-        with store.as_file(key) as path:
-            return pq.read_table(path, filters=[("trajectory_id", "=", trajectory)])
-    except (pa.ArrowException, OSError) as error:
-        raise IntegrityError(
-            f"{store.locate(key)} cannot be read ({type(error).__name__}); restore it from a "
-            "backup."
-        ) from None
+    with corpus.store.objects.as_file(sha256) as path:
+        return pq.read_table(path, partitioning=None, filters=[("trajectory_id", "=", trajectory)])

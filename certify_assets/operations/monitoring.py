@@ -40,7 +40,7 @@ from certify_assets.operations.audit_sample import (
     serves,
     with_labels,
 )
-from certify_assets.operations.decisions import REFUSALS, Refusal
+from certify_assets.operations.batch_record import REFUSALS, Refusal, batch_names, decisions_sha256
 from certify_assets.operations.deployment import (
     certificates_in_use,
     certified_judge,
@@ -49,7 +49,7 @@ from certify_assets.operations.deployment import (
 )
 from certify_assets.operations.deployment_record import stored_deployment
 from certify_assets.operations.labels import labels_head, read_labels
-from certify_assets.operations.layout import batch_key, batch_names, recertification_number
+from certify_assets.operations.layout import recertification_number
 from certify_assets.operations.monitor_record import (
     MonitoredOperation,
     MonitorEntry,
@@ -389,10 +389,7 @@ def _grown(
 
 def stream_source(corpus: Corpus) -> StreamSource:
     """Return what the stream depends on: lines and hash of the labels, hashes of the decisions."""
-    batches = {
-        name: corpus.store.sha256(batch_key(corpus.name, name, "decisions.parquet"))
-        for name in batch_names(corpus)
-    }
+    batches = {name: decisions_sha256(corpus, name) for name in batch_names(corpus)}
     return StreamSource(*labels_head(corpus), batches)
 
 

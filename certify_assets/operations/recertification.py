@@ -53,7 +53,6 @@ from certify_assets.operations.layout import (
     load_decisions,
     own_key,
     recertification_key,
-    require_as_decided,
 )
 from certify_assets.operations.monitor_record import StreamSource
 from certify_assets.operations.monitoring import stream_source
@@ -459,7 +458,6 @@ def score_rows(judge: JudgedCorpus, rows: pd.DataFrame) -> pd.DataFrame:
     """Score the rows of refused batches: a recertification after an alarm needs them."""
     rows = rows.copy()
     for batch in rows.loc[rows["refused"], "batch"].drop_duplicates():
-        require_as_decided(judge.corpus, str(batch), "runs")
         wanted = rows["refused"] & (rows["batch"] == batch)
         runs = batch_runs(judge.corpus, str(batch)).set_index("trajectory_id", drop=False)
         runs = runs.loc[rows.loc[wanted, "trajectory_id"]].reset_index(drop=True)

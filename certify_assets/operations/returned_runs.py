@@ -17,8 +17,9 @@ from certify_assets.corpora import CERTIFYING
 from certify_assets.corpora.corpus import Corpus, DeliveryCheck
 from certify_assets.errors import InputError
 from certify_assets.operations.audit_sample import OPEN_SHARE
+from certify_assets.operations.batch_record import batch_names, identities_of
 from certify_assets.operations.labels import read_labels, resolve_labels
-from certify_assets.operations.layout import batch_key, batch_names, decisions_of
+from certify_assets.operations.layout import decisions_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,9 +97,8 @@ def _of_batch(
     sets: tuple[set[tuple[str, str]], set[tuple[str, str]], set[str]],
 ) -> Iterator[ReturnedRuns]:
     labelled, fresh, reviewed = sets
-    key = batch_key(corpus.name, batch, "identities.parquet")
     rows = decisions_of(corpus, batch)[["trajectory_id", "task_id", "agent", "asked"]].merge(
-        corpus.store.read_table(key)[["trajectory_id", "content_sha256"]], on="trajectory_id"
+        identities_of(corpus, batch)[["trajectory_id", "content_sha256"]], on="trajectory_id"
     )
     runs = list(zip(rows["task_id"], rows["content_sha256"], strict=True))
     rows = rows.assign(

@@ -16,8 +16,9 @@ from certify_assets.errors import InputError
 from certify_assets.evaluation.score_table import read_labels
 from certify_assets.files import canonical_json
 from certify_assets.operations.agreement import Said, valid_labels
+from certify_assets.operations.batch_record import batch_names
 from certify_assets.operations.labels import Label, Labelled
-from certify_assets.operations.layout import batch_key, batch_names, require_as_decided, stored_runs
+from certify_assets.operations.layout import runs_file, stored_runs
 
 #: of what a reviewer is shown
 GOLD_SHARE = 0.05
@@ -114,13 +115,11 @@ def read_gold(
 def _runs(corpus: Corpus, names: AbstractSet[str]) -> dict[str, Trajectory]:
     found: dict[str, Trajectory] = {}
     store, stored = corpus.store, corpus.key("trajectories.parquet")
-    keys = [stored] if store.exists(stored) else []
-    for batch in batch_names(corpus):
-        require_as_decided(corpus, batch, "runs")
-        keys.append(batch_key(corpus.name, batch, "runs.parquet"))
+    own = [store.as_file(stored)] if store.exists(stored) else []
+    files = [*own, *(runs_file(corpus, batch) for batch in batch_names(corpus))]
     # of a run that came again, as it came last
-    for key in keys:
-        with store.as_file(key) as path:
+    for file in files:
+        with file as path:
             found |= stored_runs(path, names)
     return {name: replace(run, outcome=None) for name, run in found.items()}
 

@@ -16,8 +16,9 @@ from certify_assets.errors import InputError, IntegrityError
 from certify_assets.operations.agreement import Agreement, measure_agreement
 from certify_assets.operations.audit_sample import not_covered
 from certify_assets.operations.batch_audit import BatchAudit
+from certify_assets.operations.batch_record import batch_names
 from certify_assets.operations.labels import Resolved, read_labels, resolve_labels
-from certify_assets.operations.layout import ASKED, batch_names, load_decisions, require_as_decided
+from certify_assets.operations.layout import ASKED, load_decisions
 from certify_assets.operations.review_gold import gold_pairs, read_gold_labels
 
 if TYPE_CHECKING:
@@ -181,8 +182,6 @@ def load_asked(corpus: Corpus) -> Asked:
         except IntegrityError as error:
             # nothing of this batch is decided; other runs wait for labels all the same
             faults.append(str(error))
-    for batch in batch_names(corpus):
-        require_as_decided(corpus, batch, "decisions")
     every = load_decisions(corpus)
     saved = int(((every["asked"] == "") & every["decision"].isin(_AUTOMATIC)).sum())
     asked = every[(every["asked"] != "") | every["trajectory_id"].isin(drawn)]

@@ -20,10 +20,11 @@ from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.judges.base import Reason
 from certify_assets.judges.explanation import reasons_of
 from certify_assets.operations.agreement import Agreement, valid_labels
+from certify_assets.operations.batch_record import batch_names
 from certify_assets.operations.batches import close_batches
 from certify_assets.operations.deployment_record import stored_deployment
 from certify_assets.operations.labels import Label, append_label, read_labels, resolve_labels
-from certify_assets.operations.layout import RunLookup, batch_key, batch_names
+from certify_assets.operations.layout import RunLookup, batch_key
 from certify_assets.operations.review_criteria import ReviewCriteria
 from certify_assets.operations.review_gold import GoldLabel, GoldSet, read_gold_labels
 from certify_assets.operations.review_queue import (

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.operations.layout import batch_key
+from certify_assets.operations.batch_record import received
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,6 @@ class Draw:
     @classmethod
     def load(cls, corpus: Corpus, batch: str) -> Draw:
         """Read the draw of a batch."""
-        document = corpus.store.read_json(batch_key(corpus.name, batch, "draw.json"))
+        document = corpus.store.objects.get_json(received(corpus, batch).objects["draw"])
         plan = None if document["plan"] is None else SamplingPlan(**document["plan"])
         return cls(document["deployment"], plan, document["drawn"])

@@ -9,10 +9,10 @@ import hashlib
 import os
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -27,7 +27,6 @@ ANYWHERE: Final = "CERTIFY_SQLITE_ANYWHERE"
 FILE: Final = "certify.db"
 ROOT_FILE: Final = "root.json"
 _BUSY_MILLISECONDS = 30_000
-_MOST_VALUES = 500
 _NETWORKS = (
     *("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "beegfs", "afs"),
     *("vboxsf", "virtiofs"),
@@ -38,7 +37,6 @@ _EARLIER = ("leases", "ledger", "operations")
 _OPEN: OrderedDict[tuple[str, int], Database] = OrderedDict()
 _MOST_OPEN = 8
 
-V = TypeVar("V")
 tables = sa.MetaData()
 
 
@@ -80,6 +78,22 @@ uses = sa.Table(
     _text("object", primary_key=True),
     _text("corpus", primary_key=True),
     _number("sequence", primary_key=True),
+)
+#: runs of the batches of new runs, which are known when they come again
+runs = sa.Table(
+    "runs",
+    tables,
+    _text("corpus", primary_key=True),
+    _text("run", primary_key=True),
+    # a run that came again with other content is in another batch
+    _text("batch", primary_key=True),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+    _text("task"),
+    _text("agent"),
+    # in the table of runs of the batch, from 0
+    _number("place"),
+    sa.Index("runs_content", "corpus", "content"),
+    sa.Index("runs_task", "corpus", "task", "agent"),
 )
 
 _SQLITE_TRIGGERS: Final = (
@@ -269,12 +283,6 @@ class Database:
                 f"the database of {self.folder.root} cannot be used ({said}); see that it runs "
                 "and has space, then call again."
             ) from error
-
-
-def parts(values: Sequence[V]) -> Iterator[Sequence[V]]:
-    """Iterate over values in parts that one statement may have."""
-    for start in range(0, len(values), _MOST_VALUES):
-        yield values[start : start + _MOST_VALUES]
 
 
 def _property(connection: sa.Connection, name: str) -> str | None:

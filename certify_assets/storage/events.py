@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Generic, NamedTuple, TypedDict, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypedDict  # pydantic reads those of `typing` from 3.12 on
 
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes

@@ -12,7 +12,7 @@ import shutil
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ import sqlalchemy as sa
 
 from certify_assets.errors import ChangedInputError, LedgerError
 from certify_assets.files import lock_file, parse_json
-from certify_assets.storage.database import chains, events, parts
+from certify_assets.storage.database import chains, events
 from certify_assets.storage.events import Draft, Entry, Event, Head, P, Payload, Stored, last_event
 from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.pages import publish
@@ -32,6 +32,8 @@ from certify_assets.storage.store import Store, chain_of, keys_of
 A = ParamSpec("A")
 R = TypeVar("R")
 _LOCK = "lock"
+# of one question to an index
+_VALUES_AT_ONCE = 500
 
 
 class Question(NamedTuple):
@@ -207,44 +209,52 @@ class Snapshot(Store):
         A step that reads them commits even if others follow, unless they are watched.
         """
         rows = self.rows(corpus, kind.kind, subject, watched=watched)
-        return [
-            Entry(kind.model_validate_json(row.payload), row.sequence, row.time, row.sha256)
-            for row in rows
-        ]
+        return [_entry(kind, row) for row in rows]
 
-    def newest(self, corpus: str, kind: str) -> Event | None:
-        """Return the newest event of a kind; a step commits even if others follow."""
-        self._ask(Question(corpus, kind, None, watched=False))
+    def last(
+        self, corpus: str, kind: type[P], subject: str | None = None, *, watched: bool = True
+    ) -> Entry[P] | None:
+        """Return the last event of a kind, of one subject or of all; None where there is none."""
+        rows = self.rows(corpus, kind.kind, subject, last=1, watched=watched)
+        return _entry(kind, rows[-1]) if rows else None
+
+    def subjects(self, corpus: str, kind: type[P], *, watched: bool = True) -> list[str]:
+        """Return the sorted subjects of the events of a kind."""
+        self._ask(Question(corpus, kind.kind, None, watched=watched))
+        drafts = self._steps[0].drafts if self._steps else []
+        found = {item.subject for item in drafts if item[:2] == (corpus, kind.kind)}
         with self._reading() as connection:
-            if connection is None:
-                return None
-            query = self._select(connection, corpus, kind).order_by(events.c.sequence.desc())
-            row = connection.execute(query.limit(1)).first()
-        return Event(*row) if row else None
+            if connection is not None:
+                query = self._select(connection, corpus, kind.kind)
+                found.update(connection.scalars(query.with_only_columns(events.c.subject)))
+        return sorted(found)
 
-    def named(self, corpus: str, tokens: Iterable[str]) -> list[Event]:
+    def named(self, corpus: str, tokens: Collection[str]) -> list[Event]:
         """Return the events of requests with these tokens, the oldest first."""
         return self._among(corpus, events.c.token, tokens)
 
-    def numbered(self, corpus: str, sequences: Iterable[int]) -> list[Event]:
+    def numbered(self, corpus: str, sequences: Collection[int]) -> list[Event]:
         """Return the events with these numbers, the oldest first."""
         return self._among(corpus, events.c.sequence, sequences)
 
-    def _among(self, corpus: str, column: sa.Column[Any], values: Iterable[Any]) -> list[Event]:
-        # they never change, so that no step asks whether they are the same
-        found: list[Event] = []
-        with self._reading() as connection:
-            if connection is not None:
-                query = self._select(connection, corpus)
-                for part in parts(list(values)):
-                    rows = connection.execute(query.where(column.in_(part)))
-                    found += [Event(*row) for row in rows]
+    def _among(self, corpus: str, column: sa.Column[Any], values: Collection[Any]) -> list[Event]:
+        query = sa.select(events).where(events.c.corpus == corpus)
+        found = [Event(*row) for row in self.indexed(query, column, values)]
         return sorted(found, key=lambda event: event.sequence)
 
     def rows(
-        self, corpus: str, kind: str, subject: str | None = None, *, watched: bool = True
+        self,
+        corpus: str,
+        kind: str,
+        subject: str | None = None,
+        *,
+        last: int | None = None,
+        watched: bool = True,
     ) -> list[Event]:
-        """Return events as they are stored, and those of the step that is under way."""
+        """Return events as they are stored, and those of the step that is under way.
+
+        Of the stored ones all, or so many of the last.
+        """
         question = Question(corpus, kind, subject, watched=watched)
         self._ask(question)
         found: list[Event] = []
@@ -253,8 +263,8 @@ class Snapshot(Store):
                 query = self._select(connection, corpus, kind)
                 if subject is not None:
                     query = query.where(events.c.subject == subject)
-                query = query.order_by(events.c.sequence)
-                found = [Event(*row) for row in connection.execute(query)]
+                query = query.order_by(events.c.sequence.desc()).limit(last)
+                found = [Event(*row) for row in connection.execute(query)][::-1]
         drafts = self._steps[0].drafts if self._steps else []
         return found + [
             Event(corpus, 0, kind, draft.subject, "", 0, "", draft.payload, "", "")
@@ -311,6 +321,20 @@ class Snapshot(Store):
                 self._steps[0].after.append(functools.partial(shutil.rmtree, folder, True))
             else:
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def indexed(
+        self, query: sa.Select[Any], column: sa.Column[Any], values: Collection[Any]
+    ) -> Iterator[sa.Row[Any]]:
+        """Give the rows of an index where a column has one of the values, as of now.
+
+        A step that asks notices others only by the events that it asks for as well.
+        """
+        every = list(values)
+        with self._reading() as connection:
+            for start in range(0, 0 if connection is None else len(every), _VALUES_AT_ONCE):
+                assert connection is not None
+                part = every[start : start + _VALUES_AT_ONCE]
+                yield from connection.execute(query.where(column.in_(part)))
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection | None]:
@@ -532,6 +556,11 @@ class Snapshot(Store):
             self.refresh()
         publish(self, keys)
         return result
+
+
+def _entry(kind: type[P], row: Event) -> Entry[P]:
+    content = kind.model_validate_json(row.payload)
+    return Entry(content, row.sequence, row.time, row.sha256)
 
 
 def known(connection: sa.Connection, corpus: str, token: str) -> bool:

@@ -21,8 +21,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -162,21 +160,32 @@ class Store:
         """Return the events of a kind, of one subject or of all, the oldest first."""
         return self.now().events(corpus, kind, subject, watched=watched)
 
+    def last(
+        self, corpus: str, kind: type[P], subject: str | None = None, *, watched: bool = True
+    ) -> Entry[P] | None:
+        """Return the last event of a kind, of one subject or of all; None where there is none."""
+        return self.now().last(corpus, kind, subject, watched=watched)
+
+    def subjects(self, corpus: str, kind: type[P], *, watched: bool = True) -> list[str]:
+        """Return the sorted subjects of the events of a kind."""
+        return self.now().subjects(corpus, kind, watched=watched)
+
     def append(self, corpus: str, *payloads: Payload, token: str = "") -> None:
         """Append events to the chain of a corpus, unless those of the token are there."""
         self.now().append(corpus, *payloads, token=token)
 
     def write_bytes(self, key: str, data: bytes) -> str:
         """Store bytes under the key; return their SHA-256."""
-        self._require_key(key)
-        name = self.objects.put(data)
-        self.point(key, name)
-        return name
+        return self._put(key, lambda: self.objects.put(data))
 
     def write_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> str:
         """Store what `write` puts into a stream; return its SHA-256."""
-        self._require_key(key)
-        name = self.objects.put_stream(write)
+        return self._put(key, lambda: self.objects.put_stream(write))
+
+    def _put(self, key: str, put: Callable[[], str]) -> str:
+        # a corpus name or a trajectory can never lead outside of the pages
+        self.locate(key)
+        name = put()
         self.point(key, name)
         return name
 
@@ -205,8 +214,7 @@ class Store:
 
     def write_json(self, key: str, value: Any) -> str:
         """Store a JSON document, indented for readers; return its SHA-256."""
-        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-        return self.write_bytes(key, text.encode("utf-8") + b"\n")
+        return self._put(key, lambda: self.objects.put_json(value))
 
     def read_table(self, key: str) -> pd.DataFrame:
         """Return the Parquet table under the key."""
@@ -216,12 +224,9 @@ class Store:
     def read_arrow(self, key: str) -> pa.Table:
         """Return the Parquet table under the key as it is stored."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         try:
-            with self.as_file(key) as path, pq.ParquetFile(path) as file:
-                # half the time of `pandas.read_parquet`, which opens a file as a dataset
-                return file.read(use_threads=False)
+            return self.objects.get_arrow(self.sha256(key))
         except (pa.ArrowException, OSError) as error:
             raise InputError(
                 f"{key} of {self.root} is not a readable table ({type(error).__name__}); "
@@ -230,9 +235,7 @@ class Store:
 
     def write_table(self, key: str, frame: pd.DataFrame) -> str:
         """Store a table as Parquet (zstd), without its index; return its SHA-256."""
-        buffer = io.BytesIO()
-        frame.to_parquet(buffer, index=False, compression="zstd")
-        return self.write_bytes(key, buffer.getvalue())
+        return self._put(key, lambda: self.objects.put_table(frame))
 
     def read_settings(self, key: str, variable: str) -> tuple[str, str | None]:
         """Return where users write settings and their text, None where there are none.
@@ -266,10 +269,6 @@ class Store:
                     else:
                         Path(folder, name).write_bytes(path.read_bytes())
             yield Path(folder)
-
-    def _require_key(self, key: str) -> None:
-        # a corpus name or a trajectory can never lead outside of the pages
-        self.locate(key)
 
     def missing(self, key: str) -> InputError:
         """Return the error of a key under which nothing is stored."""

@@ -32,13 +32,9 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import batches, history, layout
 from certify_assets.operations.automatic import deploy_by_policy
 from certify_assets.operations.batch_audit import STATES
+from certify_assets.operations.batch_record import BatchRecord, batch_names
 from certify_assets.operations.batch_waiting import waiting_runs
-from certify_assets.operations.decisions import (
-    BatchRecord,
-    decided_version,
-    received_version,
-    summarize,
-)
+from certify_assets.operations.decisions import decided_version, received_version, summarize
 from certify_assets.operations.deployment_record import (
     deployed_spending,
     load_deployment,
@@ -152,7 +148,7 @@ def decisions(step: AssetStep) -> Made:
     corpus = step.corpus
     records = batches.decide_ready(corpus, report=progress_lines(step.context))
     counts, said = summarize(records)
-    names = layout.batch_names(corpus)
+    names = batch_names(corpus)
     decided = [BatchRecord.load(corpus, name) for name in names]
     last = layout.decisions_of(corpus, names[-1]) if names else layout.load_decisions(corpus)
     certificates = dict.fromkeys(found for item in records for found in item.certificates)

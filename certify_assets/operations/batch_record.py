@@ -1,0 +1,192 @@
+"""What happened to batches of new runs: they were received, decided, taken back."""
+
+# A batch is its events: `received` names its runs, `decided` its decisions, and `undone` takes it
+# back. Its name has the number of the batch and the hash of the delivery, so that the same files are
+# the same batch however often they are given.
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import InputError
+from certify_assets.storage.events import Entry, Head, Payload
+from certify_assets.storage.snapshot import remembered
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SHOWN: Final = 5
+
+#: codes of a refusal, in the order in which they are checked
+REFUSALS: Final = (
+    "not_deployed",
+    "stale_certificate",
+    "no_certificate",
+    "corrected_labels",
+    "failed_audit",
+    "alarm",
+)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why the corpus certificate decides nothing: a code of `REFUSALS`, the fault, its remedy."""
+
+    code: str
+    sentence: str
+
+
+class ReceivedBatch(Payload):
+    """Runs that were imported, compared with those before them, and drawn from.
+
+    Its objects are the tables ``runs`` and ``identities`` and the documents ``draw`` and ``files``,
+    the SHA-256 of every file that was read.
+    """
+
+    kind = "received"
+    batch: str
+    number: int  # of the batch, from 1
+    delivery_sha256: str
+    format: str
+    paths: tuple[str, ...]
+    dropped: Mapping[str, int]  # records that could not be used, by reason
+    examples: Mapping[str, str]
+    rows: int  # of the batch
+    # of the delivery, which may be of several batches
+    runs: int
+    new: int
+    changed: int
+    known: int
+    outcomes_left_out: int
+    sentences: tuple[str, ...]  # what the user should look at
+
+    @property
+    def subject(self) -> str:
+        """Name of the batch."""
+        return self.batch
+
+
+class BatchRecord(Payload):
+    """How a batch was decided.
+
+    Its objects are the tables ``decisions`` and ``scores``, the document ``comparison`` with CAL
+    and, where runs were drawn at once, the document ``audit``.
+    """
+
+    kind = "decided"
+    batch: str
+    decided: bool  # False where the corpus certificate was refused
+    refusal: Refusal | None
+    deployment: int | None
+    judge: str | None
+    certificates: tuple[str, ...]
+    rows: int
+    tasks: int
+    decisions: Mapping[str, int]
+    reasons: Mapping[str, int]
+    asked: Mapping[str, int]  # rows by the reason for which reviewers are asked
+    drawn_tasks: Mapping[str, int]
+    runs: int  # of the delivery, as are the next five
+    new: int
+    changed: int
+    known: int
+    dropped: Mapping[str, int]
+    outcomes_left_out: int
+    findings: tuple[Mapping[str, str], ...]
+    bill: Mapping[str, Any] | None  # cost of an endpoint judge
+    new_agents: str  # the policy of the corpus; empty where none was asked
+    promises: tuple[str, ...]  # which of the two, and of what
+    ledger: Head  # the last event that was seen
+
+    @property
+    def subject(self) -> str:
+        """Name of the batch."""
+        return self.batch
+
+    @classmethod
+    def load(cls, corpus: Corpus, batch: str) -> BatchRecord:
+        """Return how a batch was decided."""
+        return decided(corpus, batch).content
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a JSON object, without `bill` where there is none."""
+        return self.model_dump(mode="json", exclude={"bill"} if self.bill is None else None)
+
+
+class UndoneBatch(Payload):
+    """A batch that was taken back: it is in no queue and no figure, and its runs may come again."""
+
+    kind = "undone"
+    batch: str
+
+    @property
+    def subject(self) -> str:
+        """Name of the batch."""
+        return self.batch
+
+
+@remembered
+def ready_batches(corpus: Corpus, *, undone: bool = False) -> list[str]:
+    """Return the received batches, decided or not, the oldest first; undone ones if asked."""
+    # a name begins with the number of the batch
+    names = corpus.store.subjects(corpus.name, ReceivedBatch)
+    back = set() if undone else set(corpus.store.subjects(corpus.name, UndoneBatch))
+    return [name for name in names if name not in back]
+
+
+@remembered
+def batch_names(corpus: Corpus, *, undone: bool = False) -> list[str]:
+    """Return the decided batches, the oldest first; undone ones if asked."""
+    names = corpus.store.subjects(corpus.name, BatchRecord)
+    back = set() if undone else set(corpus.store.subjects(corpus.name, UndoneBatch))
+    return [name for name in names if name not in back]
+
+
+def waiting_batches(corpus: Corpus) -> list[str]:
+    """Return the batches that were received and not decided, the oldest first."""
+    return sorted({*ready_batches(corpus)} - {*batch_names(corpus)})
+
+
+def is_undone(corpus: Corpus, batch: str) -> bool:
+    """Whether a batch was taken back."""
+    return corpus.store.last(corpus.name, UndoneBatch, batch) is not None
+
+
+def is_decided(corpus: Corpus, batch: str) -> bool:
+    """Whether a batch has its decisions."""
+    return corpus.store.last(corpus.name, BatchRecord, batch) is not None
+
+
+def received(corpus: Corpus, batch: str) -> ReceivedBatch:
+    """Return what was received as a batch."""
+    found = corpus.store.last(corpus.name, ReceivedBatch, batch)
+    if found is None:
+        raise unknown_batch(corpus, batch)
+    return found.content
+
+
+def decided(corpus: Corpus, batch: str) -> Entry[BatchRecord]:
+    """Return how a batch was decided, with its place in the ledger and its time."""
+    found = corpus.store.last(corpus.name, BatchRecord, batch)
+    if found is None:
+        raise unknown_batch(corpus, batch)
+    return found
+
+
+def unknown_batch(corpus: Corpus, batch: str) -> InputError:
+    """Return the error of a batch that is not there."""
+    known = ", ".join(ready_batches(corpus)[-_SHOWN:]) or "none"
+    return InputError(f"{corpus} has no batch {batch!r}; its last ones are {known}.")
+
+
+def identities_of(corpus: Corpus, batch: str) -> pd.DataFrame:
+    """Return what tells the runs of a batch apart, and which of them came before."""
+    return corpus.store.objects.get_table(received(corpus, batch).objects["identities"])
+
+
+def decisions_sha256(corpus: Corpus, batch: str) -> str:
+    """Return the hash of the first decisions of a batch."""
+    return decided(corpus, batch).content.objects["decisions"]
