@@ -12,9 +12,10 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.deployment_record import DeploymentRecord, append_deployment
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.layout import DECISION_COLUMNS, batch_key, deployment_key, own_key
+from certify_assets.operations.layout import deployment_key, own_key
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
+from certify_assets_tests.batch_builders import store_batch
 
 __all__ = [
     "JUDGE",
@@ -141,7 +142,8 @@ def write_decisions(
     deployment: int | None = 1,
     changed: bool = False,
 ) -> None:
-    """Write a table of decisions as the one of a batch, with all that vouches for it; the draw only where a plan is given."""
+    """Store a table of decisions as the one of a batch; the draw only where a plan is given."""
+    draw = None
     if plan is not None:
         places = dict(
             zip(frame["task_id"], draw_tasks(plan, corpus, frame["task_id"]).tolist(), strict=True)
@@ -151,22 +153,7 @@ def write_decisions(
             "plan": asdict(plan),
             "drawn": {task: place for task, place in places.items() if place},
         }
-        store.write_json(batch_key(corpus, batch, "draw.json"), draw)
-    sha256 = store.write_table(
-        batch_key(corpus, batch, "decisions.parquet"), frame[list(DECISION_COLUMNS)]
-    )
-    identities = frame[["trajectory_id", "task_id"]].assign(content_sha256="", changed=changed)
-    about = {
-        "corpus": corpus,
-        "batch": batch,
-        "decisions_sha256": sha256,
-        "identities_sha256": store.write_table(
-            batch_key(corpus, batch, "identities.parquet"), identities
-        ),
-        "audit_sha256": "",
-        "draw_sha256": store.sha256(batch_key(corpus, batch, "draw.json")),
-    }
-    store.write_json(batch_key(corpus, batch, "batch.json"), about)
+    store_batch(store, corpus, batch, frame, draw=draw, changed=changed)
 
 
 def drawn_tasks(

@@ -1,17 +1,16 @@
 """A decided batch, written by hand: runs, and a row of decision for each."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
 
-from certify_assets.corpora.schema import Step, Trajectory, to_frame, write_trajectories
-from certify_assets.operations.layout import DECISION_COLUMNS, batch_key
+from certify_assets.corpora.schema import Step, Trajectory
+from certify_assets.operations.layout import DECISION_COLUMNS
 from certify_assets.storage.store import Store
+from certify_assets_tests.batch_builders import store_batch
 
-__all__ = ["decided", "session_batch", "write_batch", "write_runs"]
+__all__ = ["decided", "session_batch", "write_batch"]
 
 REJECT, RELEASE = -1.0, 1.5
 
@@ -60,20 +59,8 @@ def write_batch(
 ) -> None:
     """Write a decided batch of the corpus c; runs say little where none are given."""
     made = [_run(row) for row in rows] if runs is None else runs
-    write_runs(store, batch_key("c", batch, "runs.parquet"), made)
     frame = pd.DataFrame([{**row, "batch": batch} for row in rows], columns=list(DECISION_COLUMNS))
-    about = {
-        "decisions_sha256": store.write_table(batch_key("c", batch, "decisions.parquet"), frame),
-        "runs_sha256": store.sha256(batch_key("c", batch, "runs.parquet")),
-        "audit_sha256": "",
-    }
-    store.write_json(batch_key("c", batch, "batch.json"), about)
-
-
-def write_runs(store: Store, key: str, runs: Sequence[Trajectory]) -> None:
-    """Store runs under a key."""
-    with TemporaryDirectory() as folder:
-        store.write_bytes(key, write_trajectories(Path(folder, "runs.parquet"), to_frame(runs)))
+    store_batch(store, "c", batch, frame, runs=made)
 
 
 def session_batch(store: Store, *, audits: int = 2, undecided: int = 4) -> list[str]:

@@ -24,7 +24,8 @@ from certify_assets.operations.checks import (
     drawn_as_planned,
 )
 from certify_assets.operations.coverage import changed_agents
-from certify_assets.operations.decisions import BatchRecord, decided_version
+from certify_assets.operations.batch_record import BatchRecord
+from certify_assets.operations.decisions import decided_version
 from certify_assets.operations.history import operation_history
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import (

@@ -11,9 +11,11 @@ import pytest
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
+from certify_assets.operations.batch_record import ready_batches
+from certify_assets.operations.batch_record import received as stored
 from certify_assets.operations.batches import receive, undo_batch
 from certify_assets.operations.labels import Label, append_label
-from certify_assets.operations.layout import batch_key, batch_runs, ready_batches
+from certify_assets.operations.layout import batch_runs
 from certify_assets.storage import urls
 from certify_assets.storage.store import Store
 from certify_assets.storage.urls import local_copies, shown_url
@@ -218,7 +220,7 @@ def test_outcomes_are_left_out_and_counted(store: Store, tmp_path: Path) -> None
         received.batch is not None
         and batch_runs(Corpus(store, "c"), received.batch)["outcome"].isna().all()
     )
-    assert store.read_json(batch_key("c", received.batch, "import.json"))["outcomes_left_out"] == 1
+    assert stored(Corpus(store, "c"), received.batch).outcomes_left_out == 1
 
 
 def test_the_corpus_says_how_its_runs_are_read_unless_the_caller_does(
@@ -286,12 +288,9 @@ def test_files_behind_a_url_are_copied_and_named_as_there(store: Store, tmp_path
     files.pipe_file("/runs/day/a.jsonl", data)
     received = receive(Corpus(store, "c"), ["memory://runs/day"])
     assert received.batch is not None
-    about = store.read_json(batch_key("c", received.batch, "import.json"))
-    assert (
-        about["paths"] == ["memory://runs/day"]
-        and list(about["files"]) == ["day/a.jsonl"]
-        and received.new == 8
-    )
+    about = stored(Corpus(store, "c"), received.batch)
+    assert about.paths == ("memory://runs/day",) and received.new == 8
+    assert list(store.objects.get_json(about.objects["files"])) == ["day/a.jsonl"]
     assert receive(Corpus(store, "c"), ["memory://runs/day/a.jsonl"]).known == 8
     with pytest.raises(InputError, match="there is no file in memory://nothing"):
         receive(Corpus(store, "c"), ["memory://nothing"])

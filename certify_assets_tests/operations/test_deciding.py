@@ -21,13 +21,15 @@ from certify_assets.operations.checks import (
     deployment_stands,
     drawn_as_planned,
 )
-from certify_assets.operations.decisions import BatchRecord, summarize
+from certify_assets.operations.batch_record import BatchRecord
+from certify_assets.operations.decisions import summarize
 from certify_assets.operations.deployment import deployed_certificates
 from certify_assets.operations.deployment_record import load_deployment
-from certify_assets.operations.layout import DECISION_COLUMNS, batch_key, batch_runs, decisions_of
+from certify_assets.operations.layout import DECISION_COLUMNS, batch_runs, decisions_of
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
+from certify_assets_tests.batch_builders import decide_again, stored_object
 from certify_assets_tests.operations_builders import (
     alter_copies,
     deliver,
@@ -113,9 +115,7 @@ def test_every_row_says_what_it_stands_on(deployed: Store, tmp_path: Path) -> No
         used.items()
         <= {name.removesuffix("_sha256"): value for name, value in made.fingerprint.items()}.items()
     )
-    for name in ("import.json", "runs.parquet", "draw.json", "scores.parquet", "decisions.parquet"):
-        stored = deployed.sha256(batch_key("c", document.batch, name))
-        assert getattr(document, f"{name.partition('.')[0]}_sha256") == stored
+    assert deployed.now().holds(**document.ledger)
     assert (frame["reject_threshold"] == certificates[0].threshold).all() and frame[
         "release_threshold"
     ].isna().all()
@@ -158,11 +158,10 @@ def test_the_same_runs_give_the_same_bytes(operated: Store, tmp_path: Path) -> N
             document = decided(store, tmp_path, tasks=10)
         tables.append(
             [
-                store.read_bytes(batch_key("c", document.batch, f"{name}.parquet"))
+                stored_object(store, "c", document.batch, name)
                 for name in ("runs", "scores", "decisions")
             ]
         )
-        assert "shares" not in store.names(f"operations/c/batches/{document.batch}")
     assert tables[0] == tables[1]
 
 
@@ -293,20 +292,13 @@ def test_checks_find_altered_decisions_and_picked_tasks(deployed: Store, tmp_pat
     document = decided(deployed, tmp_path, tasks=20)
     batch = document.batch
     assert decided_by_deployed(Corpus(deployed, "c")).status == "PASS"
-    key, about = batch_key("c", batch, "decisions.parquet"), batch_key("c", batch, "batch.json")
-    frame = deployed.read_table(key)
-    deployed.write_table(key, frame.assign(decision="reject"))
-    assert "is not what was written" in decided_by_deployed(Corpus(deployed, "c")).sentence
-    changed = deployed.write_table(key, frame.assign(certificate_sha256="0" * 64))
-    deployed.write_json(about, document.to_dict() | {"decisions_sha256": changed})
+    frame, put = decisions_of(Corpus(deployed, "c"), batch), deployed.objects
+    changed = put.put_table(frame.assign(certificate_sha256="0" * 64))
+    decide_again(deployed, "c", batch, decisions=changed)
     assert "never deployed" in decided_by_deployed(Corpus(deployed, "c")).sentence
-    deployed.write_table(key, frame.assign(asked="audit_sample"))
+    changed = put.put_table(frame.assign(asked="audit_sample"))
+    decide_again(deployed, "c", batch, decisions=changed)
     assert "is asked about against the draw" in drawn_as_planned(Corpus(deployed, "c")).sentence
-    draw = batch_key("c", batch, "draw.json")
-    deployed.write_json(
-        draw, deployed.read_json(draw) | {"plan": {"audit_rate": 1.0, "spot_rate": 0.0, "seed": 1}}
-    )
-    assert drawn_as_planned(Corpus(deployed, "c")).status == "ERROR"
 
 
 def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people(

@@ -24,7 +24,7 @@ from certify_assets.operations.checks import (
     decided_by_deployed,
     drawn_as_planned,
 )
-from certify_assets.operations.decisions import BatchRecord
+from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.history import operation_history
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import (

@@ -20,7 +20,8 @@ from certify_assets.operations.checks import (
     deployment_stands,
     drawn_as_planned,
 )
-from certify_assets.operations.decisions import BatchRecord, summarize
+from certify_assets.operations.batch_record import BatchRecord
+from certify_assets.operations.decisions import summarize
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.history import write_history
