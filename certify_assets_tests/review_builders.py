@@ -5,12 +5,12 @@ from typing import Any
 
 import pandas as pd
 
-from certify_assets.corpora.schema import Step, Trajectory
+from certify_assets.corpora.schema import Step, Trajectory, write_groups
 from certify_assets.operations.layout import DECISION_COLUMNS
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import store_batch
 
-__all__ = ["decided", "session_batch", "write_batch"]
+__all__ = ["decided", "session_batch", "write_batch", "write_runs"]
 
 REJECT, RELEASE = -1.0, 1.5
 
@@ -61,6 +61,11 @@ def write_batch(
     made = [_run(row) for row in rows] if runs is None else runs
     frame = pd.DataFrame([{**row, "batch": batch} for row in rows], columns=list(DECISION_COLUMNS))
     store_batch(store, "c", batch, frame, runs=made)
+
+
+def write_runs(store: Store, key: str, runs: Sequence[Trajectory]) -> None:
+    """Store runs under a key."""
+    store.write_stream(key, lambda sink: write_groups(sink, [runs]))
 
 
 def session_batch(store: Store, *, audits: int = 2, undecided: int = 4) -> list[str]:

@@ -239,7 +239,7 @@ class Snapshot(Store):
 
     def _among(self, corpus: str, column: sa.Column[Any], values: Collection[Any]) -> list[Event]:
         query = sa.select(events).where(events.c.corpus == corpus)
-        found = [Event(*row) for row in self.indexed(query, column, values)]
+        found = [Event._make(row) for row in self.indexed(query, column, values)]
         return sorted(found, key=lambda event: event.sequence)
 
     def rows(
