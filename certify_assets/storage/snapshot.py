@@ -76,6 +76,8 @@ class Step:
     drafts: list[Draft] = field(default_factory=list)
     # what is stored under keys once it is committed; "" is nothing
     keys: dict[str, str] = field(default_factory=dict)
+    # events that it committed
+    rows: list[Event] = field(default_factory=list)
     # what is done once it is committed
     after: list[Callable[[], None]] = field(default_factory=list)
 
@@ -107,7 +109,7 @@ class Snapshot(Store):
     # what is stored under keys, "" for nothing
     _currents: dict[str, str]
     _answers: dict[object, tuple[Any, frozenset[Question]]]
-    # the step that is under way, none or one
+    # the steps that are under way, each within the one before
     _steps: list[Step]
     _local: threading.local
 
@@ -160,7 +162,7 @@ class Snapshot(Store):
             every = [] if connection is None else list(connection.scalars(sa.select(chains)))
             for corpus in keys_of(["", *every], folder):
                 found |= self._stored_below(connection, corpus, below)
-        for key, sha256 in (self._steps[0].keys if self._steps else {}).items():
+        for key, sha256 in (item for step in self._steps for item in step.keys.items()):
             if key.startswith(below):
                 found = found | {key} if sha256 else found - {key}
         return sorted({key[len(below) :].partition("/")[0] for key in found})
@@ -187,10 +189,14 @@ class Snapshot(Store):
 
     def current(self, key: str) -> str:
         """Return the SHA-256 of what is stored under a key; "" where nothing is."""
-        if self._steps and key in self._steps[0].keys:
-            return self._steps[0].keys[key]
+        for step in reversed(self._steps):
+            if key in step.keys:
+                return step.keys[key]
+        self._ask(Question(chain_of(key), Stored.kind, key))
+        return self._committed(key)
+
+    def _committed(self, key: str) -> str:
         corpus = chain_of(key)
-        self._ask(Question(corpus, Stored.kind, key))
         if key not in self._currents:
             with self._reading() as connection:
                 row = None
@@ -265,7 +271,7 @@ class Snapshot(Store):
                     query = query.where(events.c.subject == subject)
                 query = query.order_by(events.c.sequence.desc()).limit(last)
                 found = [Event(*row) for row in connection.execute(query)][::-1]
-        drafts = self._steps[0].drafts if self._steps else []
+        drafts = [draft for step in self._steps for draft in step.drafts]
         return found + [
             Event(corpus, 0, kind, draft.subject, "", 0, "", draft.payload, "", "")
             for draft in drafts
@@ -318,7 +324,7 @@ class Snapshot(Store):
             lock_file(lock.fileno())
             yield folder
             if self._steps:
-                self._steps[0].after.append(functools.partial(shutil.rmtree, folder, True))
+                self._steps[-1].after.append(functools.partial(shutil.rmtree, folder, True))
             else:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -363,7 +369,7 @@ class Snapshot(Store):
             # what another process stores first is seen by `refresh`
             self._upto[question.corpus] = 0
         if self._steps and question.watched:
-            self._steps[0].asked.add(question)
+            self._steps[-1].asked.add(question)
         for asked in self._open_answers():
             asked.add(question)
 
@@ -412,17 +418,19 @@ class Snapshot(Store):
                 return
             for corpus in list(self._upto):
                 changed = self._changed(connection, corpus)
-                if self._steps:
-                    _require_same(self._steps[0].asked, corpus, changed)
+                _require_same(self._asked(), corpus, changed)
                 self._forget(corpus, changed)
                 self._upto[corpus] = last_event(connection, corpus)[0]
 
-    def _changed(self, connection: sa.Connection, corpus: str) -> Changes:
+    def _changed(self, connection: sa.Connection, corpus: str, last: int | None = None) -> Changes:
+        """Return what was changed after the last event that is seen, by default up to now."""
         query = (
             sa.select(events.c.kind, events.c.subject)
             .distinct()
             .where(events.c.corpus == corpus, events.c.sequence > self._upto.get(corpus, 0))
         )
+        if last is not None:
+            query = query.where(events.c.sequence <= last)
         return _changes((row.kind, row.subject) for row in connection.execute(query))
 
     # Writing
@@ -430,7 +438,7 @@ class Snapshot(Store):
     def point(self, key: str, sha256: str) -> None:
         """Let a key name an object that is stored; "" lets it name none."""
         with self.step(chain_of(key)):
-            self._steps[0].keys[key] = sha256
+            self._steps[-1].keys[key] = sha256
             self._forget(chain_of(key), _changes([(Stored.kind, key)]))
 
     def append(
@@ -449,10 +457,13 @@ class Snapshot(Store):
             self._forget(corpus, _changes((item.kind, item.subject) for item in payloads))
 
     @contextmanager
-    def step(self, corpus: str, what: str = "", *, token: str = "") -> Iterator[Step]:
+    def step(
+        self, corpus: str, what: str = "", *, token: str = "", apart: bool = False
+    ) -> Iterator[Step]:
         """Read, compute and write in the block, and commit at its end, all or nothing.
 
-        A step within a step is a part of it. Nothing is locked while the block works.
+        A step within a step is a part of it, unless it is `apart`: then it is committed at its own
+        end, whatever becomes of the outer one. Nothing is locked while the block works.
 
         Parameters
         ----------
@@ -462,6 +473,8 @@ class Snapshot(Store):
             What is done, for messages.
         token : str, optional
             Name of the request: where events with it are there, nothing is committed again.
+        apart : bool, optional
+            Whether it is committed before the step that it is in.
 
         Raises
         ------
@@ -470,25 +483,27 @@ class Snapshot(Store):
         MissingObjectError
             If an object that the block stored was removed meanwhile.
         """
-        if self._steps:
-            yield self._steps[0]
+        if self._steps and not apart:
+            yield self._steps[-1]
             return
-        self.refresh()
+        if not self._steps:
+            self.refresh()
         step = Step(what or f"work on {corpus}", token or uuid.uuid4().hex)
         self._steps.append(step)
         try:
             yield step
+            written = self._drafts(step)
+            if written:
+                self._commit(step, written)
         except BaseException:
             self._drop(step)
             raise
         self._steps.pop()
-        if written := self._drafts(step):
-            try:
-                self._commit(step, written)
-            except BaseException:
-                self._steps.append(step)
-                self._drop(step)
-                raise
+        self._see(step.rows)
+        if self._steps:
+            # what it depends on, the outer step depends on as well
+            self._steps[-1].asked |= step.asked
+        elif self._connection is None:
             self.refresh()
         if self._connection is None:
             publish(self, [draft.subject for draft in written if draft.kind == Stored.kind])
@@ -506,23 +521,35 @@ class Snapshot(Store):
         stored = [
             Draft.of(chain_of(key), Stored(key=key, objects={"content": sha256} if sha256 else {}))
             for key, sha256 in step.keys.items()
-            if self.current(key) != sha256
+            if self._committed(key) != sha256
         ]
         return [*stored, *step.drafts]
 
     def _commit(self, step: Step, drafts: Sequence[Draft]) -> None:
-        written = {draft.corpus for draft in drafts}
-        read = {question.corpus for question in step.asked}
+        written, asked = {draft.corpus for draft in drafts}, self._asked()
+        read = {question.corpus for question in asked}
         if self._connection is not None:
-            append(self, self._connection, drafts, step.token)
+            step.rows = append(self, self._connection, drafts, step.token)
             return
         with self.database.writing(written, read) as connection:
             # before what was read: a call that is made again finds it changed by itself
             if known(connection, min(written), step.token):
                 return
             for corpus in read:
-                _require_same(step.asked, corpus, self._changed(connection, corpus))
-            append(self, connection, drafts, step.token)
+                _require_same(asked, corpus, self._changed(connection, corpus))
+            rows = append(self, connection, drafts, step.token)
+        step.rows = rows
+
+    def _asked(self) -> set[Question]:
+        return {question for step in self._steps for question in step.asked}
+
+    def _see(self, rows: Sequence[Event]) -> None:
+        """Move to the events that a step has just committed, which are its own."""
+        for corpus, last in {row.corpus: row.sequence for row in rows}.items():
+            with self._reading() as connection:
+                if connection is not None:
+                    self._forget(corpus, self._changed(connection, corpus, last))
+            self._upto[corpus] = last
 
     def short(self, corpus: str, work: Callable[[Snapshot], R], *, token: str = "") -> R | None:
         """Read, compute and write while nobody else writes to the corpus; None where it was done.
@@ -537,24 +564,16 @@ class Snapshot(Store):
         with self.database.writing([corpus]) as connection:
             if known(connection, corpus, token):
                 return None
-            if self._steps:
-                # what the step has read so far must hold before something depends on it
-                for read in self._upto:
-                    _require_same(self._steps[0].asked, read, self._changed(connection, read))
+            # what the step has read so far must hold before something depends on it
+            for read in self._upto:
+                _require_same(self._asked(), read, self._changed(connection, read))
             inner = Snapshot(Store(self.root), connection)
             with inner.step(corpus, token=token) as step:
                 result = work(inner)
-                keys = list(step.keys)
-        if self._steps:
-            # the step sees what it has just added
-            step_asked, self._steps[0].asked = self._steps[0].asked, set()
-            try:
-                self.refresh()
-            finally:
-                self._steps[0].asked = step_asked
-        else:
+        self._see(step.rows)
+        if not self._steps:
             self.refresh()
-        publish(self, keys)
+        publish(self, list(step.keys))
         return result
 
 

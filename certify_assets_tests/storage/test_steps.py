@@ -121,6 +121,29 @@ def test_a_short_step_within_a_step_is_committed_at_once(store: Store) -> None:
     assert len(store.events("c", Numbered)) == 1
 
 
+def test_a_part_is_kept_whatever_becomes_of_the_step(store: Store) -> None:
+    view = store.now()
+    with pytest.raises(ZeroDivisionError), view.step("c"):
+        assert not view.exists(B)
+        with view.step("c", apart=True):
+            view.write_json(B, 1)
+        assert store.read_json(B) == 1
+        raise ZeroDivisionError
+    with view.step("c"):
+        view.names("judges/lexical/c")
+        with view.step("c", apart=True):
+            view.write_json(B, 2)
+        view.write_json(A, view.read_json(B))
+    assert store.read_json(A) == 2
+    with pytest.raises(ChangedInputError), view.step("c"):
+        view.read_json(A)
+        with view.step("c", apart=True):
+            view.write_json(B, 3)
+        store.write_json(A, 4)
+        view.write_json("corpora/c/result.json", 5)
+    assert store.read_json(B) == 3 and not store.exists("corpora/c/result.json")
+
+
 def _claim(root: str, worker: str) -> None:
     store = Store(root).now()
 
