@@ -57,7 +57,7 @@ _SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "Deploy judges, ingest batches, recertify, and follow decisions to their sources.",
         ),
         "review": ("review:review", "Show, export, serve and import the review queue."),
-        "ledger": ("platform:ledger", "Show who read TEST, and under which registration."),
+        "ledger": ("ledger:ledger", "Show who read TEST; verify and export the ledger."),
         "backup": ("upkeep:backup", "Copy the data root into a folder while others work."),
         "restore": ("upkeep:restore", "Make an empty data root that of a backup."),
         "gc": ("upkeep:gc", "Remove objects that nothing in the ledger names."),

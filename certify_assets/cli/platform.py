@@ -1,10 +1,9 @@
-"""``certify run``, ``certify demo`` and ``certify ledger``."""
+"""``certify run`` and ``certify demo``."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -36,10 +35,8 @@ from certify_assets.storage.store import Store
 if TYPE_CHECKING:
     from certify_assets.cli.gate import State
     from certify_assets.evaluation.audit import AuditedCell, CorpusOverview, JudgeOverview
-    from certify_assets.evaluation.ledger import LedgerStatus
 
 _LANGUAGE = ("base", "sft")
-_READS = ("first", "reused", "replay", "changed", "unregistered", "pool", "results", "last")
 
 
 @click.command()
@@ -243,53 +240,3 @@ def _cell(cell: AuditedCell) -> str:
         if cell["certified"]
         else "nothing"
     )
-
-
-@click.group()
-def ledger() -> None:
-    """Show who read TEST, and under which registration."""
-
-
-@ledger.command("status")
-@click.argument("corpus", required=False)
-@store_option
-@json_option
-@click.pass_context
-def ledger_status(ctx: click.Context, corpus: str | None, store: Store, as_json: bool) -> None:
-    """Show registrations and reads of TEST, of CORPUS or of every corpus.
-
-    first: read under a registration for the first time; reused: the registration of another
-    version, some of whose runs were read before; replay: again with the same hashes; changed: with
-    others after a result was seen; unregistered: asked for without a registration, and refused;
-    pool: scores and task sizes of TEST, and no outcome, went into certificates, which is no read;
-    results: reads whose result was stored. --json lists every read with its version. Exit 3 where a
-    rule of the current registration was broken or the journal was altered.
-    """
-    from certify_assets.evaluation.ledger import ledger_states
-
-    states = ledger_states(store, () if corpus is None else (corpus,))
-    if as_json:
-        found = [asdict(state) for state in states]
-        emit_json({"corpora": found} if corpus is None else found[0])
-    else:
-        for state in states:
-            _show_ledger(state)
-        if not states:
-            say("no corpus is registered; import one first.")
-    ctx.exit(NOTHING if any(state.violations or state.fault for state in states) else 0)
-
-
-def _show_ledger(state: LedgerStatus) -> None:
-    if state.fault:
-        say(f"{state.corpus}: {state.fault}")
-        return
-    show_table(
-        f"TEST of {state.corpus}: {len(state.registrations)} registrations",
-        ["reader", *_READS],
-        [
-            [str(reader["judge"]), *(str(reader[name]) for name in _READS)]
-            for reader in state.readers
-        ],
-    )
-    for broken in state.violations:
-        say(f"  {broken['judge']}: the read of {broken['time']} is {broken['kind']}.")

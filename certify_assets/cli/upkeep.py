@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from certify_assets.cli.options import json_option, store_option
-from certify_assets.cli.output import emit_json, show_line
+from certify_assets.cli.options import store_option
+from certify_assets.cli.output import emit_json, json_option, show_line
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store

@@ -127,6 +127,19 @@ class Head(TypedDict):
     sha256: str
 
 
+def head_text(head: Head) -> str:
+    """Write a head as CORPUS:SEQUENCE:HASH."""
+    return f"{head['corpus']}:{head['sequence']}:{head['sha256']}"
+
+
+def parse_head(text: str) -> Head:
+    """Read what `head_text` writes."""
+    corpus, number, sha256 = (*text.rsplit(":", 2), "", "")[:3]
+    if not number.isdecimal() or not sha256:
+        raise InputError(f"{text!r} is not a head of a ledger; give CORPUS:SEQUENCE:HASH.")
+    return {"corpus": corpus, "sequence": int(number), "sha256": sha256}
+
+
 def _text(document: object) -> str:
     try:
         text = canonical_json(document).decode("utf-8").rstrip("\n")

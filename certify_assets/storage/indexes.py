@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from certify_assets.files import parse_json
-from certify_assets.storage.database import runs, uses
+from certify_assets.storage.database import chains, runs, uses
 from certify_assets.storage.events import Discarded, objects_of
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
     """Bring the indexes to the state after these events."""
+    if begun := [{"corpus": row.corpus} for row in rows if row.sequence == 1]:
+        connection.execute(chains.insert(), begun)
     _use(connection, rows)
     for row in rows:
         if row.kind == "received":

@@ -217,6 +217,12 @@ class Snapshot(Store):
         rows = self.rows(corpus, kind.kind, subject, watched=watched)
         return [_entry(kind, row) for row in rows]
 
+    def made(self, corpus: str, kind: type[P], token: str) -> Entry[P]:
+        """Return the event of a kind that a request has appended."""
+        return next(
+            _entry(kind, row) for row in self.named(corpus, [token]) if row.kind == kind.kind
+        )
+
     def last(
         self, corpus: str, kind: type[P], subject: str | None = None, *, watched: bool = True
     ) -> Entry[P] | None:
@@ -607,8 +613,6 @@ def append(
     for draft in drafts:
         if draft.corpus not in heads:
             heads[draft.corpus] = last_event(connection, draft.corpus)
-            if not heads[draft.corpus][0]:
-                connection.execute(chains.insert(), [{"corpus": draft.corpus}])
         request = draft.token or token
         part = places[draft.corpus, request]
         event = Event.after(draft, heads[draft.corpus], request, part, time)

@@ -1,15 +1,27 @@
-"""``certify ledger status``: registrations, reads, broken rules, altered ledgers."""
+"""``certify ledger``: who read TEST, broken rules, altered ledgers, exports, indexes."""
 
+import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import LedgerError
 from certify_assets.evaluation.ledger import record_read, record_result, register
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.storage.database import FILE, chains, tables, uses
+from certify_assets.storage.events import Head, head_text
+from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs
 from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.paths import REPOSITORY
 
 
 @pytest.fixture
@@ -73,15 +85,104 @@ def test_a_rule_broken_under_an_earlier_registration_is_shown_and_no_longer_exit
     ]
 
 
-def test_an_altered_ledger_is_exit_3_with_the_line(call: Call, store: Store) -> None:
-    registration = register(Corpus(store, "c"), {"seed": 42}, run_id="r")
-    read(store, registration, "a")
-    path = Path(store.root) / "ledger/c.jsonl"
-    lines = path.read_text("utf-8").splitlines()
-    path.write_text("\n".join([lines[0].replace('"r"', '"s"'), *lines[1:]]) + "\n", "utf-8")
-    answer = call(f"ledger status --root {store.root}")
-    assert answer.code == 3 and "line 2 does not follow" in answer.err
-    assert call(f"ledger status --root {store.root} --json").json["corpora"][0]["fault"]
+def _rewrite(store: Store, statement: str) -> None:
+    """Change the database as its owner can, past the triggers."""
+    with closing(sqlite3.connect(Path(store.root, FILE))) as database:
+        for name in ("events_update", "events_delete"):
+            database.execute(f"DROP TRIGGER {name}")
+        database.execute(statement)
+        database.commit()
+
+
+@pytest.fixture
+def known(store: Store) -> Head:
+    """A ledger with a read, and its head."""
+    read(store, register(Corpus(store, "c"), {"seed": 42}, run_id="r"), "a")
+    return Snapshot(store).ledger("c")
+
+
+def test_a_whole_ledger_is_verified_with_its_objects(call: Call, store: Store, known: Head) -> None:
+    head = head_text(known)
+    assert call(f"ledger status c --root {store.root} --json").json["head"] == head
+    answer = call(f"ledger verify c --root {store.root} --head {head} --json")
+    (found,) = answer.json["verified"]
+    assert answer.code == 0 and found["head"] == known and found["events"] == known["sequence"]
+    assert head in call(f"ledger verify --root {store.root}").out
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE events SET payload = replace(payload, 'lexical', 'another') WHERE sequence = 3",
+        "UPDATE events SET time = '2020-01-01T00:00:00.000+00:00' WHERE sequence = 3",
+        "DELETE FROM events WHERE sequence = 3",
+    ],
+)
+def test_an_altered_event_is_exit_3_with_its_number(
+    call: Call, store: Store, known: Head, statement: str
+) -> None:
+    _rewrite(store, statement)
+    answer = call(f"ledger verify --root {store.root}")
+    assert answer.code == 3 and "event 3 of c was altered; restore" in answer.err
+
+
+def test_events_that_were_cut_off_are_found_by_a_head(
+    call: Call, store: Store, known: Head
+) -> None:
+    _rewrite(store, f"DELETE FROM events WHERE sequence = {known['sequence']}")
+    assert call(f"ledger verify --root {store.root}").code == 0
+    answer = call(f"ledger verify --root {store.root} --head {head_text(known)}")
+    assert answer.code == 3 and "lost event 4 that the head that was given names" in answer.err
+    assert call(f"ledger verify --root {store.root} --head c:4").code == 2
+
+
+def test_an_altered_or_missing_object_is_exit_3(call: Call, store: Store, known: Head) -> None:
+    plan = Store(store.root).objects.path(sha256_bytes(canonical_json({"seed": 42})))
+    plan.write_bytes(b"{}")
+    answer = call(f"ledger verify --root {store.root}")
+    assert answer.code == 3 and f"the object {plan.name[:12]} of" in answer.err
+    plan.unlink()
+    assert "is gone; restore it" in call(f"ledger verify --root {store.root}").err
+
+
+def test_an_export_is_verified_by_the_program_in_the_docs(
+    call: Call, store: Store, known: Head, tmp_path: Path
+) -> None:
+    out = tmp_path / "c.jsonl"
+    assert call(f"ledger export c --root {store.root} --out {out}").code == 0
+    assert call(f"ledger export c --root {store.root}").out == out.read_text("utf-8")
+    page = (REPOSITORY / "docs/security.md").read_text("utf-8")
+    (program,) = re.findall(r"```python title=\"verify_export.py\"\n(.*?)```", page, re.DOTALL)
+    script = tmp_path / "verify_export.py"
+    script.write_text(program, "utf-8")
+
+    def check() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, script, out], capture_output=True, text=True, check=False
+        )
+
+    assert check().stdout.split() == [head_text(known)]
+    out.write_text(out.read_text("utf-8").replace("lexical", "another"), "utf-8")
+    assert check().returncode == 1
+    assert call(f"ledger export d --root {store.root}").code == 2
+
+
+def test_indexes_are_made_again_from_the_events(call: Call, store: Store, known: Head) -> None:
+    def rows() -> list[list[sa.Row[Any]]]:
+        with store.database.reading() as connection:
+            return [
+                sorted(connection.execute(sa.select(table)))
+                for table in tables.sorted_tables
+                if table.name != "properties"
+            ]
+
+    before = rows()
+    with store.database.writing(["c"]) as connection:
+        for table in (chains, uses):
+            connection.execute(table.delete())
+    assert rows() != before
+    assert call(f"ledger rebuild --root {store.root}").code == 0
+    assert rows() == before
 
 
 def test_an_unknown_corpus_is_named(call: Call, store: Store) -> None:

@@ -1,0 +1,134 @@
+"""``certify ledger``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from certify_assets.cli.options import PATH, store_option
+from certify_assets.cli.output import NOTHING, emit_json, json_option, say, show_line, show_table
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    from certify_assets.evaluation.ledger import LedgerStatus
+
+_READS = ("first", "reused", "replay", "changed", "unregistered", "pool", "results", "last")
+
+
+@click.group()
+def ledger() -> None:
+    """Show who read TEST, and verify, export and index the events of a data root."""
+
+
+@ledger.command("status")
+@click.argument("corpus", required=False)
+@store_option
+@json_option
+@click.pass_context
+def ledger_status(ctx: click.Context, corpus: str | None, store: Store, as_json: bool) -> None:
+    """Show registrations and reads of TEST, of CORPUS or of every corpus.
+
+    first: read under a registration for the first time; reused: the registration of another
+    version, some of whose runs were read before; replay: again with the same hashes; changed: with
+    others after a result was seen; unregistered: asked for without a registration, and refused;
+    pool: scores and task sizes of TEST, and no outcome, went into certificates, which is no read;
+    results: reads whose result was stored. --json lists every read with its version. Exit 3 where a
+    rule of the current registration was broken.
+    """
+    from certify_assets.evaluation.ledger import ledger_states
+
+    states = ledger_states(store, () if corpus is None else (corpus,))
+    if as_json:
+        found = [asdict(state) for state in states]
+        emit_json({"corpora": found} if corpus is None else found[0])
+    else:
+        for state in states:
+            _show_ledger(state)
+        if not states:
+            say("no corpus is registered; import one first.")
+    ctx.exit(NOTHING if any(state.violations for state in states) else 0)
+
+
+def _show_ledger(state: LedgerStatus) -> None:
+    show_table(
+        f"TEST of {state.corpus}: {len(state.registrations)} registrations",
+        ["reader", *_READS],
+        [
+            [str(reader["judge"]), *(str(reader[name]) for name in _READS)]
+            for reader in state.readers
+        ],
+    )
+    for broken in state.violations:
+        say(f"  {broken['judge']}: the read of {broken['time']} is {broken['kind']}.")
+    if state.readers:
+        show_line(f"Head: {state.head}")
+
+
+@ledger.command("verify")
+@click.argument("corpus", required=False)
+@click.option(
+    "--head",
+    "heads",
+    multiple=True,
+    metavar="CORPUS:SEQUENCE:HASH",
+    help="An event that a document names; repeat for more.",
+)
+@store_option
+@json_option
+def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store, as_json: bool) -> None:
+    """Verify every event of CORPUS or of every corpus, and every object that one names.
+
+    A database that was put back whole is noticed by a later event that something outside of it
+    names. Certificates, audits, deployments and Dagster's and MLflow's metadata name one under
+    ``ledger``. Exit 3 with the first fault.
+    """
+    from certify_assets.storage.care import verify
+    from certify_assets.storage.events import head_text, parse_head
+
+    found = verify(store, corpus, map(parse_head, heads))
+    if as_json:
+        emit_json({"verified": [asdict(item) for item in found]})
+        return
+    for item in found:
+        show_line(
+            f"{item.events} events and {item.objects} objects are whole: {head_text(item.head)}"
+        )
+
+
+@ledger.command("export")
+@click.argument("corpus")
+@click.option("--out", type=PATH, metavar="FILE", help="Write here, not to stdout.")
+@store_option
+def ledger_export(corpus: str, out: Path | None, store: Store) -> None:
+    """Write the events of CORPUS as JSON Lines, which an auditor verifies without the data root.
+
+    docs/security.md has the program for it.
+    """
+    from certify_assets.files import replacing
+    from certify_assets.storage.care import export
+
+    lines = export(store, corpus)
+    if out is None:
+        for line in lines:
+            click.echo(line)
+        return
+    with replacing(out) as stream:
+        for line in lines:
+            stream.write(f"{line}\n".encode())
+
+
+@ledger.command("rebuild")
+@store_option
+@json_option
+def ledger_rebuild(store: Store, as_json: bool) -> None:
+    """Make the indexes of the database again from the events, such as the review queue."""
+    from certify_assets.storage.care import rebuild
+
+    count = rebuild(store)
+    if as_json:
+        emit_json({"events": count})
+    else:
+        show_line(f"The indexes of {count} events are made again.")

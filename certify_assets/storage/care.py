@@ -1,0 +1,113 @@
+"""Looking after the ledger: verify its chains, export one, make the indexes again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from certify_assets.errors import InputError
+from certify_assets.storage.database import events, properties, tables
+from certify_assets.storage.events import Discarded, Head, chain, objects_of
+from certify_assets.storage.indexes import follow
+from certify_assets.storage.store import Store
+
+_ROWS_AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A chain of events that is whole, with every object that it names."""
+
+    events: int
+    objects: int
+    head: Head
+
+
+def verify(store: Store, corpus: str | None = None, heads: Iterable[Head] = ()) -> list[Verified]:
+    """Verify the chains of all corpora, or of one, and every object that they name.
+
+    Parameters
+    ----------
+    store : Store
+        Data root.
+    corpus : str, optional
+        Name of the corpus; "" is the chain of the data root.
+    heads : iterable of Head, optional
+        What documents outside of the data root name under ``ledger``.
+
+    Raises
+    ------
+    IntegrityError
+        At the first event that was altered, object that was altered or is gone, or head that is
+        not held.
+    """
+    # a snapshot of before could hold what was lost since
+    view = Store(store.root).now()
+    for head in heads:
+        view.require_held(head, "the head that was given")
+    found = []
+    for name in _chains(store, corpus):
+        with store.database.reading() as connection:
+            count, last, needed = 0, "", set[str]()
+            for event in chain(connection, name):
+                count, last = event.sequence, event.sha256
+                needed.update(objects_of(event.payload))
+                if event.kind == Discarded.kind:
+                    needed -= {*Discarded.model_validate_json(event.payload).discarded}
+        # objects take long, and are read when no transaction is open any more
+        for sha256 in sorted(needed):
+            with store.objects.as_file(sha256):
+                pass
+        head = Head(corpus=name, sequence=count, sha256=last)
+        found.append(Verified(count, len(needed), head))
+    return found
+
+
+def export(store: Store, corpus: str) -> Iterator[str]:
+    """Iterate over the events of a corpus, verified, each as a line of JSON."""
+    for name in _chains(store, corpus):
+        with store.database.reading() as connection:
+            for event in chain(connection, name):
+                # the payload as text: its bytes are hashed
+                yield json.dumps(event._asdict(), ensure_ascii=False)
+
+
+def rebuild(store: Store) -> int:
+    """Make every index again from the events; return the number of events."""
+    names, count = _chains(store), 0
+    if not names:
+        return 0
+    with store.database.writing((), sole=True) as connection:
+        for table in tables.sorted_tables:
+            if table not in (events, properties):
+                connection.execute(table.delete())
+        for name in names:
+            portion = []
+            for event in chain(connection, name):
+                portion.append(event)
+                if len(portion) == _ROWS_AT_ONCE:
+                    follow(store, connection, portion)
+                    portion = []
+                count += 1
+            follow(store, connection, portion)
+    return count
+
+
+def _chains(store: Store, corpus: str | None = None) -> list[str]:
+    """Return the corpora that have events, or the one that is asked for."""
+    names: list[str] = []
+    if store.database.exists():
+        # from the events: an index may be what is wrong
+        with store.database.reading() as connection:
+            names = sorted(connection.scalars(sa.select(events.c.corpus).distinct()))
+    if corpus is None:
+        return names
+    if corpus not in names:
+        raise InputError(
+            f"the ledger of {store.root} has no events of {corpus!r}; there are those of "
+            f"{', '.join(filter(None, names)) or 'no corpus'}."
+        )
+    return [corpus]
