@@ -14,13 +14,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from certify_assets.corpora.config import CorpusConfig, registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.formats.files import DAMAGE, SmallHeader
 from certify_assets.errors import InputError
-from certify_assets.files import canonical_json, sha256_bytes, stored_as
+from certify_assets.files import (
+    canonical_json,
+    read_json,
+    sha256_bytes,
+    stored_as,
+    write_json_atomic,
+)
 from certify_assets.storage.store import Store
 from certify_assets.storage.urls import RemoteFiles, is_url, shown_url
 
@@ -67,7 +73,7 @@ class _RefusedError(WaitingError):
 
 @dataclass
 class _SeenFile:
-    """What a scan saw of one file, stored so that the next hashes it only if it changed."""
+    """What a scan saw of one file, kept so that the next hashes it only if it changed."""
 
     stamp: _Stamp
     sha256: str | None = None
@@ -94,9 +100,8 @@ class FolderContent:
 class FolderWatch:
     """Reads the folders of a corpus once they are complete."""
 
-    store: Store
-    # storage key of what earlier scans saw
-    journal: str
+    # what earlier scans saw: it saves work, and nothing else depends on it
+    seen: Path
     # a file younger than this may still be written
     settle_seconds: float = 5.0
     now: float | None = None
@@ -105,7 +110,10 @@ class FolderWatch:
 
     def read(self, roots: Sequence[Path]) -> FolderContent:
         """Return the content of files and folders, or raise a WaitingError that says why not."""
-        before = self._remembered()
+        try:
+            before = {name: stored_as(_SeenFile, about) for name, about in _kept(self.seen).items()}
+        except InputError:
+            before = {}
         seen: dict[str, _SeenFile] = {}
         try:
             found = [(path, _stamp(path)) for root in roots for path in _files(root)]
@@ -125,7 +133,7 @@ class FolderWatch:
         finally:
             if seen != before:
                 files_seen = {name: entry.to_dict() for name, entry in seen.items()}
-                self.store.write_json(self.journal, {"files": files_seen})
+                write_json_atomic(self.seen, files_seen)
         if not found:
             raise WaitingError("the folder has no file yet; links and pipes in it are not read")
         return FolderContent(sha256_bytes(canonical_json(files)), files)
@@ -140,11 +148,8 @@ class FolderWatch:
         return FolderContent(sha256_bytes(canonical_json(files)), files)
 
     def _behind(self, urls: Sequence[str]) -> dict[str, str]:
-        key = self.journal.replace(".json", "_urls.json")
-        try:
-            before = self.store.read_json(key) if self.store.exists(key) else {}
-        except InputError:
-            before = {}
+        path = self.seen.with_stem(f"{self.seen.stem}_urls")
+        before = _kept(path)
         found = {url: RemoteFiles.of(url).stamps() for url in urls}
         seen = {
             "/".join(filter(None, (shown_url(url), place))): stamp
@@ -152,7 +157,7 @@ class FolderWatch:
             for place, stamp in stamps.items()
         }
         if seen != before:
-            self.store.write_json(key, seen)
+            write_json_atomic(path, seen)
         if empty := [url for url, stamps in found.items() if not stamps]:
             raise WaitingError(f"there is no file in {shown_url(empty[0])}")
         for name, stamp in seen.items():
@@ -163,16 +168,6 @@ class FolderWatch:
         if seen != before:
             raise _UnsettledError("files are gone since the last look")
         return seen
-
-    def _remembered(self) -> dict[str, _SeenFile]:
-        if not self.store.exists(self.journal):
-            return {}
-        try:
-            files = self.store.read_json(self.journal)["files"]
-            return {str(name): stored_as(_SeenFile, entry) for name, entry in files.items()}
-        except (InputError, KeyError, TypeError, ValueError, AttributeError):
-            # a journal saves work and is worth nothing else
-            return {}
 
     def _refuse_unsettled(
         self, found: Sequence[tuple[Path, _Stamp]], before: Mapping[str, _SeenFile]
@@ -211,6 +206,14 @@ class FolderWatch:
             if _stamp(path) != stamp:
                 raise _UnsettledError(f"{path.name} changed while it was read")
             entry.sha256 = digest
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    """Return what an earlier scan wrote; nothing where it cannot be read."""
+    try:
+        return dict(read_json(path))
+    except (InputError, TypeError, ValueError):
+        return {}
 
 
 def _files(root: Path) -> list[Path]:
@@ -354,10 +357,8 @@ class _Scan:
     ) -> None:
         """Note the corpus as arrived or as waiting; `version` adds to the hash of the files."""
         try:
-            journal = _journal(self._source, CorpusConfig(corpus).name)
-            watch = FolderWatch(
-                self._store, journal, self._settle_seconds, now=self._now, until=self._until
-            )
+            seen = _seen(self._store, self._source, CorpusConfig(corpus).name)
+            watch = FolderWatch(seen, self._settle_seconds, now=self._now, until=self._until)
             found = watch.read_places(roots)
         except (InputError, OSError) as error:
             self.waiting[corpus] = str(error)
@@ -366,9 +367,8 @@ class _Scan:
             self.arrivals.append(arrival)
 
 
-def _journal(source: str, corpus: str) -> str:
-    area = "operations" if source == "inbox" else "corpora"
-    return f"{area}/{corpus}/landed_{source}.json"
+def _seen(store: Store, source: str, corpus: str) -> Path:
+    return store.scratch(f"landed/{source}") / f"{corpus}.json"
 
 
 def place_of(store: Store, key: str) -> str:
@@ -449,7 +449,7 @@ def settled_inbox(corpus: Corpus, *, watched: bool) -> Iterator[Callable[[], Non
     if not watched:
         yield lambda: None
         return
-    watch = FolderWatch(corpus.store, _journal("inbox", corpus.name))
+    watch = FolderWatch(_seen(corpus.store, "inbox", corpus.name))
     folder = [place_of(corpus.store, inbox_key(corpus.name))]
     before = _patient(watch, folder)
 

@@ -75,7 +75,7 @@ def test_a_file_that_takes_too_long_is_told_and_not_read_again(
 
 def test_a_refused_file_is_read_again_when_it_changes(store: Store) -> None:
     path = land(store, "c/runs.zip", b"PK not a zip")
-    look = FolderWatch(store, "corpora/c/landed.json")
+    look = FolderWatch(Path(store.root) / "seen.json")
     for _ in range(2):
         with pytest.raises(WaitingError, match="not complete or broken"):
             look.read([path.parent])
