@@ -18,6 +18,7 @@ __all__ = [
     "judged",
     "register_runs",
     "score_rows",
+    "stored",
     "write_runs",
     "write_scores",
 ]
@@ -178,3 +179,14 @@ def write_scores(path: Path, lines: Iterable[str]) -> Path:
     """Write a CSV from its lines."""
     path.write_text("\n".join(lines) + "\n", "utf-8")
     return path
+
+
+def stored(store: Store, *folders: str) -> dict[str, bytes]:
+    """Return every document and table below folders, by default all of corpora and judges."""
+    view, found = Store(store.root).now(), {}
+    for folder in folders or ("corpora", "judges", "operations"):
+        for name in view.names(folder):
+            key = f"{folder}/{name}"
+            below = stored(store, key)
+            found |= below if below else {key: view.read_bytes(key)}
+    return found

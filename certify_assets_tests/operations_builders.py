@@ -170,7 +170,8 @@ def fail_audit(store: Store) -> None:
         )
     )
     read = next(entry for entry in ledger_entries(Corpus(store, "c")) if entry.kind == "first")
-    store.write_json(key, document | {"ledger_head": record_result(store, read, result)})
+    record_result(store, read, result)
+    store.write_json(key, document | {"ledger": read.ledger})
 
 
 def raise_alarm(store: Store) -> None:

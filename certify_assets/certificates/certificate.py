@@ -32,6 +32,14 @@ class Parameters(TypedDict):
     draws: int
 
 
+class LedgerHead(TypedDict):
+    """The event of a data root's ledger that claimed δ for a certificate."""
+
+    corpus: str
+    sequence: int
+    sha256: str
+
+
 @dataclass(frozen=True)
 class Certificate:
     """The answer to "how much may the judge decide alone", with all that is needed to recompute it.
@@ -44,7 +52,8 @@ class Certificate:
     size_ratio, multiplicity, pilot as the hash of its table, grid, engine, draws), provenance
     (names and hashes of what produced the scores), selection (the rule, when there were
     candidates), covered_trajectories and errors (at the threshold), promise (the sentence that may
-    be quoted) and digest (the hash of all the rest).
+    be quoted) and digest (the hash of all the rest). A certificate of a data root has ledger too:
+    the event that claimed its δ.
 
     Derived numbers have ten significant digits; alpha, delta and the threshold are exact.
 
@@ -88,12 +97,15 @@ class Certificate:
     software: dict[str, str]
     seed: int
     schema: int = SCHEMA
+    ledger: LedgerHead | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in _TYPES.items():
             _check(name, getattr(self, name), allowed)
         for name, shape in _SHAPES.items():
             _check_mapping(name, getattr(self, name), shape)
+        if self.ledger is not None:
+            _check_mapping("ledger", self.ledger, kinds_of(LedgerHead))
         if "pool" in self.inputs:
             _check_mapping("inputs.pool", self.inputs["pool"], kinds_of(PoolInputs))
         if "scores" in self.inputs:
@@ -118,7 +130,11 @@ class Certificate:
     @property
     def digest(self) -> str:
         """SHA-256 of every other key: it shows edits that verification cannot."""
-        return sha256_bytes(canonical_json(vars(self)))
+        return sha256_bytes(canonical_json(self._values()))
+
+    def _values(self) -> dict[str, Any]:
+        left_out = () if self.ledger else ("ledger",)
+        return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values, lists and dicts fresh."""
@@ -126,7 +142,7 @@ class Certificate:
 
     def to_json(self) -> bytes:
         """Return the canonical bytes."""
-        return canonical_json({**vars(self), "digest": self.digest})
+        return canonical_json({**self._values(), "digest": self.digest})
 
     @property
     def sha256(self) -> str:
@@ -153,7 +169,7 @@ class Certificate:
             )
         names = [entry.name for entry in fields(cls)]
         for name in sorted([*names, "digest"]):
-            if name not in document:
+            if name not in document and name != "ledger":
                 raise ForgedCertificateError(
                     f"The certificate lacks {name}; give it as it was written."
                 )
@@ -163,7 +179,7 @@ class Certificate:
                     f"The certificate has a key of no certificate, {name!r}; give it as it was "
                     "written."
                 )
-        values = {name: document[name] for name in names}
+        values = {name: document[name] for name in names if name in document}
         for name in ("assumptions", "findings"):
             if isinstance(values[name], list):
                 values[name] = tuple(values[name])

@@ -95,8 +95,8 @@ def verify_certificate(
 
     Notes
     -----
-    ``provenance`` and ``selection`` name things that are not in the table (which judge, which
-    manifest, which rule). They are carried as they are, which ``NOT_VOUCHED`` tells a reader:
+    ``provenance``, ``selection`` and ``ledger`` name things that are not in the table (which judge,
+    which manifest, which rule). They are carried as they are, which ``NOT_VOUCHED`` tells a reader:
     verification does not vouch for them beyond the digest, which anybody can compute. Everything
     else is recomputed, under the settings that the document names.
     """
@@ -144,6 +144,7 @@ def verify_certificate(
         )
     except (ForgedCertificateError, InputError) as error:
         return str(error)
+    again = replace(again, ledger=certificate.ledger)
     given = {**certificate.to_dict(), "digest": digest}
     # the digest last: where it is all that differs, the settings, the provenance or the selection
     # were changed

@@ -23,7 +23,7 @@ from certify_assets.cli.output import (
     show_table,
     write_text,
 )
-from certify_assets.corpora.corpus import Corpus, cut_off
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def import_(
         )
     missing = next((path for path in paths if not is_url(path) and not Path(path).exists()), None)
     if missing is not None:
-        # before the lease makes a data root
+        # before there is a data root
         raise InputError(f"{missing} does not exist; check the path.")
     given = _given(format_name, options, settings)
     config = CorpusConfig(name, paths=tuple(map(absolute, paths)), **given)
@@ -127,8 +127,8 @@ def import_(
         return
     with Corpus(store, name).writing("corpus import"):
         imported, summary, profile = _imported(store, config, given, add=add, replace=replace)
-        say(add_partitions(store, [name]))
-        report_stored(imported, "corpus import", "corpora/trajectories")
+    say(add_partitions(store, [name]))
+    report_stored(imported, "corpus import", "corpora/trajectories")
     version, overlap = imported.version, imported.task_overlap()
     figures = {
         "domain": str(imported.domain),
@@ -325,12 +325,9 @@ def _listed(corpus: Corpus) -> dict[str, int | str | None]:
     """Return size as of the last import, the number of versions, and the domain."""
     key = corpus.key("import.json")
     summary = corpus.store.read_json(key) if corpus.store.exists(key) else {}
-    versions = corpus.deliveries.read()
-    if summary and versions and versions[-1].trajectories_sha256 != summary["sha256"]:
-        say(cut_off(corpus.name))
     return {
         **{figure: summary.get(figure) for figure in ("trajectories", "tasks")},
-        "versions": len(versions),
+        "versions": len(corpus.deliveries.read()),
         "domain": str(corpus.domain),
     }
 
@@ -352,11 +349,8 @@ def remove(name: str, yes: bool, store: Store, as_json: bool) -> None:
     require_removable(store, name)
     if not yes:
         _confirm(f"Remove the trajectories and splits of {name} from {store.root}?")
-    with Corpus(store, name).writing("corpus rm"):
-        # the files last: what a kill cut off can be called again while the configuration is there
-        partition = remove_partition(store, name)
-        gone = remove_corpus(store, name)
-        say(partition)
+    gone = remove_corpus(store, name)
+    say(remove_partition(store, name))
     if as_json:
         emit_json({"corpus": name, "removed": gone})
     else:

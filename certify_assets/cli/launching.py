@@ -23,7 +23,7 @@ from certify_assets.storage.store import Store, default_root
 from certify_assets.storage.urls import absolute
 
 if TYPE_CHECKING:
-    from certify_assets.corpora.deliveries import CorpusDelivery
+    from certify_assets.corpora.deliveries import Delivered
     from certify_assets.research.study import Outcome
 
 _EXECUTION, _STUDY = "certify_assets.defs.execution", "certify_assets.defs.research.study"
@@ -149,7 +149,7 @@ def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> No
         )
 
 
-def say_versions(corpus: Corpus, known: Sequence[CorpusDelivery]) -> None:
+def say_versions(corpus: Corpus, known: Sequence[Delivered]) -> None:
     """Say what the versions of a corpus changed that were not known before."""
     for version in corpus.deliveries.read()[len(known) :]:
         if known and version.changes:

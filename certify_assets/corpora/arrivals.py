@@ -1,4 +1,4 @@
-"""What the data root keeps of files that landed: configurations, and a line for every version."""
+"""What the data root keeps of files that landed: configurations, and an event for each version."""
 
 from __future__ import annotations
 
@@ -70,15 +70,17 @@ def record_version(store: Store, arrival: Arrival) -> int:
     """Add an arrival to the versions of its corpus, unless it is the last; return its number."""
     # The number, from 1, makes the run key: content that comes back is a new version, and a scan
     # that was killed before it requested its run finds its own event and uses the same key.
-    versions = read_versions(Corpus(store, arrival.corpus))
-    of_source = [entry for entry in versions if entry.source == arrival.source]
-    if of_source and of_source[-1].version == arrival.version:
-        return of_source[-1].number
-    made = CorpusVersion(
-        number=len(versions) + 1,
-        version=arrival.version,
-        source=arrival.source,
-        files=arrival.files,
-    )
-    store.append(arrival.corpus, made)
+    corpus = Corpus(store, arrival.corpus)
+    with corpus.writing("the arrival of files"):
+        versions = read_versions(corpus)
+        of_source = [entry for entry in versions if entry.source == arrival.source]
+        if of_source and of_source[-1].version == arrival.version:
+            return of_source[-1].number
+        made = CorpusVersion(
+            number=len(versions) + 1,
+            version=arrival.version,
+            source=arrival.source,
+            files=arrival.files,
+        )
+        corpus.store.append(corpus.name, made)
     return made.number

@@ -355,15 +355,13 @@ def require_removable(store: Store, name: str) -> None:
 def remove_corpus(store: Store, name: str) -> list[str]:
     """Take a corpus out of the data root and return the keys that were deleted."""
     require_removable(store, name)
-    folder = corpus_file(name)
-    # versions.jsonl, the ledger of TEST, judges and certificates stay: they are the record of what
-    # was claimed
-    splits = [f"splits/{entry}" for entry in store.names(f"{folder}/splits")]
-    # the configuration last: a removal that was killed can be called again
-    kept = ("versions.jsonl", "splits", _CONFIG)
-    gone = [*splits, *(entry for entry in store.names(folder) if entry not in kept), _CONFIG]
-    for entry in gone:
-        store.remove_tree(f"{folder}/{entry}")
+    folder, view = corpus_file(name), store.now()
+    # judges, certificates and all events stay: they are the record of what was claimed
+    with view.step(name, "corpus rm"):
+        splits = [f"splits/{entry}" for entry in view.names(f"{folder}/splits")]
+        gone = [*splits, *(entry for entry in view.names(folder) if entry != "splits")]
+        for entry in gone:
+            view.remove_tree(f"{folder}/{entry}")
     return gone
 
 

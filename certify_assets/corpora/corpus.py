@@ -20,7 +20,7 @@ from certify_assets.corpora.config import (
     save_config,
 )
 from certify_assets.corpora.deliveries import (
-    CorpusDelivery,
+    Delivered,
     Deliveries,
     RunChanges,
     reading_contents,
@@ -93,14 +93,6 @@ class ImportSummary:
     ) -> ImportSummary:
         about = {name: value for name, value in vars(facts).items() if name != "frame"}
         return cls(*size, sha256=sha256, **about)
-
-
-def cut_off(corpus: str) -> str:
-    """Say that the parts of an import do not belong together."""
-    return (
-        f"the import of {corpus} was cut off: its runs and its summary are of different imports; "
-        "import it again."
-    )
 
 
 # what a deployment keeps copies of
@@ -210,7 +202,7 @@ class Corpus:
         return Deliveries(self.store, self.name)
 
     @property
-    def version(self) -> CorpusDelivery:
+    def version(self) -> Delivered:
         """Version that the stored trajectories are."""
         return self.deliveries.of(self.trajectories_sha256)
 
@@ -231,11 +223,8 @@ class Corpus:
 
     @property
     def import_summary(self) -> ImportSummary:
-        """Summary of the import; refuse one of other runs than the stored ones."""
-        summary = stored_as(ImportSummary, self.store.read_json(self.key("import.json")))
-        if summary.sha256 != self.trajectories_sha256:
-            raise IntegrityError(cut_off(self.name))
-        return summary
+        """Summary of the import."""
+        return stored_as(ImportSummary, self.store.read_json(self.key("import.json")))
 
     @property
     @remembered
@@ -323,27 +312,22 @@ class Corpus:
         config, key = given or self.config, self.key("trajectories.parquet")
         if given is None and self.missing_source:
             return self.import_summary
-        if config.format == "embedded":
-            imported = embedded_import(self.name)
-            summary = ImportSummary.of_embedded(imported, self._store(key, imported.frame))
-        else:
-            with self._gathered(config) as (runs, facts):
-                if check is not None:
-                    table = run_table_of(runs.trajectories())
-                    check(table, self._planned(table, config))
-                size = len(runs.rows), runs.tasks(), runs.agents()
-                written = self.store.write_stream(key, runs.write)
-                summary = replace(ImportSummary._of(facts, size, written), paths=config.paths)
-        self._record_version(summary.files, config)
-        # a kill leaves the old configuration, whose next import makes its own table again, or a
-        # summary of other runs than the stored ones, which its readers refuse; a first import can
-        # be called again until it is registered
-        first = not self.has("corpus.json")
-        if given is not None and not first:
-            save_config(self.store, given)
-        self.store.write_json(self.key("import.json"), asdict(summary))
-        if given is not None and first:
-            save_config(self.store, given)
+        with self.writing("the import"):
+            if config.format == "embedded":
+                imported = embedded_import(self.name)
+                summary = ImportSummary.of_embedded(imported, self._store(key, imported.frame))
+            else:
+                with self._gathered(config) as (runs, facts):
+                    if check is not None:
+                        table = run_table_of(runs.trajectories())
+                        check(table, self._planned(table, config))
+                    size = len(runs.rows), runs.tasks(), runs.agents()
+                    written = self.store.write_stream(key, runs.write)
+                    summary = replace(ImportSummary._of(facts, size, written), paths=config.paths)
+            self._record_version(summary.files, config)
+            self.store.write_json(self.key("import.json"), asdict(summary))
+            if given is not None:
+                save_config(self.store, given)
         return summary
 
     @property
@@ -360,7 +344,6 @@ class Corpus:
         """Read a source; refuse another format than the corpus was read as, unless it is named."""
         from certify_assets.corpora.formats import gather_corpus
 
-        # also of an import that was cut off, which the next one mends
         summary = self.store.read_json(self.key("import.json")) if self.has("import.json") else {}
         known = summary.get("format", "embedded")
         with (

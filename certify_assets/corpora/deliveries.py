@@ -1,9 +1,8 @@
 """Versions of a corpus: every delivery that changes its runs is one, with what it changed.
 
-A corpus is imported as often as files arrive. The table of runs is replaced each time; what stays
-is a line per version in ``ledger/<corpus>.deliveries.jsonl``, and a small table that says which
-runs the version had (id, task, agent, outcome and the hash of the text). Both are stored
-with the TEST ledger, whose registrations name the version, and outlast the corpus.
+A corpus is imported as often as files arrive. The table of runs is replaced each time. What stays
+is an event for each version, and the small table that it names: id, task, agent, outcome and hashes
+of the texts of every run. Registrations of the TEST ledger name the version.
 """
 
 from __future__ import annotations
@@ -12,16 +11,14 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.schema import Trajectory, read_groups
-from certify_assets.errors import IntegrityError
-from certify_assets.files import sha256_bytes, stored_as
+from certify_assets.files import sha256_bytes
 from certify_assets.names import plain_names
-from certify_assets.storage.journal import Journal, LineFormat
+from certify_assets.storage.events import Payload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
     from certify_assets.storage.store import Store
 
 _COLUMNS: Final = ("task_id", "agent", "instruction", "steps", "trajectory_id", "outcome")
-_FORMAT = LineFormat(entry="a version of a corpus")
 _SHOWN = 5
 _SPACES: Final = b" \t\n\r\v\f"
 # signs of arithmetic are none: 3 - 1 and 3 + 1 are two tasks
@@ -345,21 +341,16 @@ def _by_split(tasks: Iterable[str], splits: Mapping[str, str]) -> dict[str, int]
     return dict(sorted(Counter(splits.get(task, "") for task in tasks).items()))
 
 
-@dataclass(frozen=True)
-class CorpusDelivery:
-    """A version of a corpus."""
+class Delivered(Payload):
+    """A version of a corpus; ``objects`` name its table of runs, as `run_table`."""
 
+    kind = "delivered"
     # from 1; 0 for runs that no delivery brought
     number: int
     trajectories_sha256: str
-    # of the table of `run_table`, which is stored next to the journal
-    runs_sha256: str = ""
     # SHA-256 of each source file
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = {}
     changes: RunChanges | None = None
-    time: str = ""
-    # hash of the line before
-    previous: str = ""
 
     @property
     def registered(self) -> dict[str, str | int]:
@@ -372,29 +363,21 @@ class Deliveries:
 
     def __init__(self, store: Store, corpus: str) -> None:
         self._store, self._corpus = store, corpus
-        key = f"ledger/{corpus}.deliveries.jsonl"
-        self._journal = Journal(store, key, partial(stored_as, CorpusDelivery), _FORMAT)
 
-    def read(self) -> list[CorpusDelivery]:
+    def read(self) -> list[Delivered]:
         """Return the versions, the oldest first."""
-        return self._journal.read()
+        return [entry.content for entry in self._store.events(self._corpus, Delivered)]
 
-    def of(self, trajectories_sha256: str) -> CorpusDelivery:
+    def of(self, trajectories_sha256: str) -> Delivered:
         """Return the version that stored runs are; number 0 where no delivery brought them."""
         stored = self.read()
         if stored and stored[-1].trajectories_sha256 == trajectories_sha256:
             return stored[-1]
-        return CorpusDelivery(0, trajectories_sha256)
+        return Delivered(number=0, trajectories_sha256=trajectories_sha256)
 
-    def runs(self, delivery: CorpusDelivery) -> pd.DataFrame:
+    def runs(self, delivery: Delivered) -> pd.DataFrame:
         """Return the table of the runs of a version."""
-        key = self._key(delivery.trajectories_sha256)
-        if self._store.sha256(key) != delivery.runs_sha256:
-            raise IntegrityError(
-                f"{self._store.locate(key)} is not what version {delivery.number} of "
-                f"{self._corpus} had; restore it from a backup."
-            )
-        return self._store.read_table(key)
+        return self._store.objects.get_table(delivery.objects["runs"])
 
     def known_runs(self, trajectories_sha256: str) -> pd.DataFrame | None:
         """Return the table of the runs of stored trajectories; None where no version has them."""
@@ -413,22 +396,13 @@ class Deliveries:
         table: pd.DataFrame,
         manifest: SplitManifest | None,
         files: Mapping[str, str],
-    ) -> CorpusDelivery:
-        """Add a version, unless the runs are those of the last one; return the current one."""
-        digest = self._store.write_table(self._key(trajectories_sha256), table)
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-
-        def line(stored: list[CorpusDelivery]) -> list[CorpusDelivery]:
-            # compared under the lock of the journal: another process may deliver the same runs
-            if stored and stored[-1].trajectories_sha256 == trajectories_sha256:
-                return []
-            before = self.runs(stored[-1]) if stored else None
-            changes = RunChanges.between(before, table, manifest)
-            number = len(stored) + 1
-            return [CorpusDelivery(number, trajectories_sha256, digest, files, changes, now)]
-
-        added = self._journal.extend(line)
-        return added[0] if added else self.of(trajectories_sha256)
-
-    def _key(self, trajectories_sha256: str) -> str:
-        return f"ledger/{self._corpus}.versions/{trajectories_sha256}.parquet"
+    ) -> None:
+        """Add a version."""
+        version = Delivered(
+            number=len(self.read()) + 1,
+            trajectories_sha256=trajectories_sha256,
+            objects={"runs": self._store.objects.put_table(table)},
+            files=files,
+            changes=RunChanges.between(self.last_runs(), table, manifest),
+        )
+        self._store.append(self._corpus, version)

@@ -17,14 +17,10 @@ from certify_assets.evaluation.certification import (
 )
 from certify_assets.evaluation.ledger import (
     LedgerEntry,
-    last_result,
-    ledger_entries,
-    line_number,
     reading_delta,
-    reading_number,
     record_read,
     record_result,
-    require_in_ledger,
+    results_of,
 )
 from certify_assets.evaluation.left_out_agents import stored_left_out_agents
 from certify_assets.files import canonical_json, sha256_bytes
@@ -86,13 +82,11 @@ class CertificateAudit(Audit):
 
 @dataclass(frozen=True)
 class AuditResult:
-    """Audits of one judge's certificates on TEST, and the line of the ledger for this read."""
+    """Audits of one judge's certificates on TEST, and the event of this read in the ledger."""
 
     audits: list[CertificateAudit]
     scores: pd.DataFrame
     entry: LedgerEntry
-    # hash of the line that holds the result
-    ledger_head: str
 
     def metrics(self) -> dict[str, float]:
         """Return realised error and coverage of each audited certificate by name."""
@@ -108,9 +102,6 @@ class AuditResult:
 def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
     """Read TEST through the ledger and audit every certificate that decides; store the audits."""
     deciding = deciding_certificates(judge)
-    key = judge.key("audits.json")
-    if judge.store.exists(key):
-        require_in_ledger(judge.corpus, str(judge.store.read_json(key).get("ledger_head", "")))
     hashes = {
         name: deciding[0].provenance[name]
         for name in ("adapter_sha256", "scores_sha256", "manifest_sha256", "trajectories_sha256")
@@ -124,37 +115,33 @@ def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
         runs=judge.corpus.run_contents("test"),
     )
     table = _with_outcomes(judge, judge.corpus.split("test"))
-    reading = reading_number(judge.corpus, entry)
-    audits = [CertificateAudit.measure(item, table, reading) for item in deciding]
+    audits = [CertificateAudit.measure(item, table, entry.number) for item in deciding]
     documents = [audit.to_dict() for audit in audits]
-    scores_sha256 = judge.store.write_table(judge.key("test_scores.parquet"), table)
-    head = record_result(judge.store, entry, _result_sha256(documents, scores_sha256))
-    document = {
-        "audits": documents,
-        "test_scores_sha256": scores_sha256,
-        "registration": entry.registration,
-        "ledger_head": head,
-    }
-    judge.store.write_json(key, document)
-    return AuditResult(audits, table, entry, head)
+    with judge.corpus.writing("the audit"):
+        scores_sha256 = judge.store.write_table(judge.key("test_scores.parquet"), table)
+        record_result(judge.store, entry, _result_sha256(documents, scores_sha256))
+        document = {
+            "audits": documents,
+            "test_scores_sha256": scores_sha256,
+            "registration": entry.registration,
+            "ledger": entry.ledger,
+        }
+        judge.store.write_json(judge.key("audits.json"), document)
+    return AuditResult(audits, table, entry)
 
 
 @remembered
 def load_audits(judge: JudgedCorpus) -> tuple[list[CertificateAudit], pd.DataFrame]:
     """Return the stored audits of a judge and its labelled TEST scores, if the ledger has them."""
     document = judge.store.read_json(judge.key("audits.json"))
-    require_in_ledger(judge.corpus, document["ledger_head"])
-    entries = ledger_entries(judge.corpus)
-    if judge.corpus.kept:
-        # TEST may have been read again since, for certificates that came later
-        entries = entries[: line_number(judge.corpus, document["ledger_head"])]
-    result = last_result(entries, judge.name)
+    judge.store.require_held(document["ledger"], f"an audit of {judge}")
     scores = judge.key("test_scores.parquet")
     found = _result_sha256(document["audits"], judge.store.sha256(scores))
-    if result is None or result.configuration != found:
+    results = results_of(judge.corpus, judge.name, document["ledger"]["sequence"])
+    if results[-1:] != [found]:
         raise LedgerError(
-            f"the audits of {judge} on {judge.corpus} are not what the last read of TEST gave: "
-            f"they were altered; materialize judges/{judge}/audit again."
+            f"the audits of {judge} on {judge.corpus} are not what their read of TEST gave; "
+            f"materialize judges/{judge}/audit again."
         )
     audits = [CertificateAudit(**audit) for audit in document["audits"]]
     return audits, judge.store.read_table(scores)

@@ -90,14 +90,15 @@ def certify_judge(
         gathered = gather_pool(judge, run_id=run_id)
         pool, of_pool = store_pool(judge, gathered), gathered.provenance
     candidates = paid_candidates(judge, adapter)
-    delta = _claim(judge, cal, candidates, pool)
-    certificates = [
+    # the same test again has the same event, so that its certificates are the same
+    claim = claim_certificate(judge.corpus, judge.name, _test_sha256(judge, cal, candidates, pool))
+    issued = [
         certify(
             scores,
             outcomes,
             tasks,
             alpha=alpha,
-            delta=delta,
+            delta=claim.delta,
             side=side,
             procedure=procedure,
             grid=config.grid,
@@ -112,6 +113,7 @@ def certify_judge(
         for side in SIDES
         for procedure in procedures
     ]
+    certificates = [replace(item, ledger=claim.ledger) for item in issued]
     judge.store.write_json(judge.key("certificates.json"), document_of(certificates, gathered))
     return certificates
 
@@ -148,11 +150,11 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
     pool = None if stored is None else stored.pool
     delta = _claimed_delta(judge, _test_sha256(judge, cal, paid_candidates(judge, adapter), pool))
     for certificate in certificates:
+        _require_held(judge, certificate)
         if certificate.delta != delta:
             raise StaleCertificateError(
                 f"the certificates of {judge} on {judge.corpus} were made at δ = "
-                f"{certificate.delta:g}, and the journal of δ gives them "
-                f"{'nothing' if delta is None else f'{delta:g}'}; materialize "
+                f"{certificate.delta:g}, and the ledger has {delta or 0:g} for them; materialize "
                 f"judges/{judge}/certificate again."
             )
         difference = recomputed_difference(
@@ -164,6 +166,15 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
                 f"{difference}"
             )
     return certificates
+
+
+def _require_held(judge: JudgedCorpus, certificate: Certificate) -> None:
+    if certificate.ledger is None:
+        raise ForgedCertificateError(
+            f"a stored certificate of {judge} on {judge.corpus} names no event of the ledger; "
+            f"materialize judges/{judge}/certificate again."
+        )
+    judge.store.require_held(certificate.ledger, f"a certificate of {judge}")
 
 
 #: certificates that this process has recomputed, each by its bytes, its rows and its pool
@@ -219,14 +230,8 @@ def _digits(scores: NDArray[np.float64]) -> list[str | None]:
     return [None if np.isnan(score) else f"{score:.9g}" for score in scores.tolist()]
 
 
-def _claim(judge: JudgedCorpus, cal: pd.DataFrame, candidates: int, pool: Pool | None) -> float:
-    """Claim δ of certificates before they are computed."""
-    made = claim_certificate(judge.corpus, judge.name, _test_sha256(judge, cal, candidates, pool))
-    return made.delta
-
-
 def _claimed_delta(judge: JudgedCorpus, test_sha256: str) -> float | None:
-    """Return the δ that the journal gives a test; None where it knows none."""
+    """Return the δ that was claimed for a test; None where none was."""
     claimed = read_spending(judge.corpus).certificates(judge.name)
     return next((item.delta for item in claimed if item.inputs_sha256 == test_sha256), None)
 

@@ -1,32 +1,32 @@
-"""The TEST ledger: no outcome of a TEST split is read without a line in it.
+"""The TEST ledger: no outcome of a TEST split is read without an event in it.
 
 A *registration* fixes what will be read before it is read: split manifest, seeds, grid, budgets
 and judge, as one hash. A *read* carries the hash of the configuration that asks (registration,
-judge, adapter, scores, certificates, TEST itself). The same hash again is a replay; a changed
+judge, adapter, scores, certificates, TEST itself). The same hash again is a replay. A changed
 configuration under one registration, after a result was seen, is a violation. A *result* carries
 the hash of what came of the read, so that an altered audit is found.
 
 A delivery of runs is a version of the corpus, and so another registration. A read under it is
-``first`` where none of its TEST runs was read by this judge before, and ``reused`` otherwise: the
-j-th reading is then audited at δ·6/(π²j²), so that all later readings together spend .4 δ.
+``first`` where none of its TEST runs was read by this judge before, and ``reused`` otherwise. The
+j-th reading is audited at δ·6/(π²j²), so that all later readings together spend .4 δ.
 
-A line of the kind ``pool`` says that scores and task sizes of TEST, and no outcome, went into a
-certificate. It is no read: nothing of TEST's labels was seen, so no later reading pays for it.
+A *pool* says that scores and task sizes of TEST, and no outcome, went into a certificate. It is no
+read: nothing of TEST's labels was seen, so no later reading pays for it.
 
-The lines are chained. What was cut off at the end is found by a later head that was stored
-elsewhere: in ``ledger/<corpus>.heads.jsonl``, the audit document, the asset's metadata and MLflow.
-Somebody who can write all of these can rewrite history; the ledger makes that a deliberate act,
-not an accident.
+The events are in the chain of the corpus. An older database is noticed by what names a later event:
+certificates, audits, and the metadata of assets and MLflow runs. Somebody who can write all of
+these can rewrite history; the ledger makes that a deliberate act, not an accident.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from certify_assets._version import __version__
 from certify_assets.corpora.config import NAMED_JUDGE, registered_corpora
@@ -34,81 +34,151 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.deliveries import same_runs
 from certify_assets.errors import CertifyError, InputError, LedgerError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
-from certify_assets.storage.journal import Journal, LineFormat, heads_key
-from certify_assets.storage.snapshot import remembered
+from certify_assets.storage.events import Entry, Head, Payload, head_text
+from certify_assets.storage.snapshot import Snapshot, remembered
 from certify_assets.storage.store import Store
 
 READ_KINDS = ("first", "reused", "replay", "changed", "unregistered")
 POOL_KIND = "pool"
-_FORMAT = LineFormat(entry="a ledger entry", error=LedgerError)
-_VERSIONS = ".deliveries.jsonl"
 #: share of a corpus's runs from which another corpus is of the same runs
 SHARED = 0.1
 
 
+class Registered(Payload):
+    """A plan is fixed, which ``objects`` name; its hash is the registration."""
+
+    kind = "registered"
+    # the Dagster run, or cli
+    run_id: str
+
+    @property
+    def registration(self) -> str:
+        """SHA-256 of the plan."""
+        return self.objects["plan"]
+
+
+class _OfJudge(Payload):
+    """What concerns one reader: a judge, or a study under its name."""
+
+    judge: str
+    run_id: str
+
+    @property
+    def subject(self) -> str:
+        """The reader."""
+        return self.judge
+
+
+class Reading(_OfJudge):
+    """TEST is about to be read; ``objects`` name the list of its runs, where it is known."""
+
+    kind = "test_read"
+    # one of READ_KINDS
+    reading: str
+    registration: str
+    # SHA-256 of what asked
+    configuration: str
+    # j where it is the reader's j-th that sees some of the same TEST runs
+    number: int
+
+
+class Pooled(_OfJudge):
+    """Scores and task sizes of TEST, and no outcome, go into certificates."""
+
+    kind = "pooled"
+    configuration: str
+
+
+class Result(_OfJudge):
+    """A read gave this."""
+
+    kind = "result"
+    # number of the event of the read
+    read: int
+    result_sha256: str
+
+
+_KINDS: Final[Mapping[type[Payload], str]] = {
+    Registered: "registration",
+    Reading: "",
+    Pooled: POOL_KIND,
+    Result: "result",
+}
+
+
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One line of the ledger."""
+    """An event of the ledger."""
 
     # registration, one of READ_KINDS, pool, or result
     kind: str
     corpus: str
-    # empty on a registration
-    judge: str
-    # SHA-256 of what was fixed beforehand; empty on a pool
-    registration: str
-    # SHA-256 of what asked; on a result, of what came of it; empty on a registration
-    configuration: str
-    # the Dagster run, or cli
-    run_id: str
+    sequence: int
+    sha256: str
     time: str
-    # SHA-256 of the line before; empty on the first
-    previous: str = ""
+    run_id: str
+    # empty on a registration
+    judge: str = ""
+    registration: str = ""
+    configuration: str = ""
+    number: int = 0
     # SHA-256 of the list of TEST runs that a read sees; empty where it is not known
     runs: str = ""
 
-    def registers(self, registration: str) -> bool:
-        """Whether this line is that registration."""
-        return self.kind == "registration" and self.registration == registration
+    @classmethod
+    def of(cls, corpus: str, entry: Entry[Any]) -> LedgerEntry:
+        """Return an event as an entry."""
+        said = entry.content
+        about = {name: getattr(said, name) for name in _ABOUT if hasattr(said, name)}
+        kind = _KINDS[type(said)] or said.reading
+        place = corpus, entry.sequence, entry.sha256, entry.time
+        return cls(kind, *place, **about, runs=said.objects.get("runs", ""))
+
+    @property
+    def is_read(self) -> bool:
+        """Whether TEST was asked for."""
+        return self.kind in READ_KINDS
+
+    @property
+    def ledger(self) -> Head:
+        """The event as documents name it."""
+        return {"corpus": self.corpus, "sequence": self.sequence, "sha256": self.sha256}
+
+
+_ABOUT = ("run_id", "judge", "registration", "configuration", "number")
 
 
 def ledger_entries(corpus: Corpus) -> list[LedgerEntry]:
-    """Return every line of a corpus's ledger, oldest first; an altered ledger is refused."""
-    return _journal(corpus).read()
-
-
-def ledger_head(corpus: Corpus) -> str:
-    """Return the hash of the last line, by which a later reader notices that lines were cut off."""
-    return _journal(corpus).head()
-
-
-def require_in_ledger(corpus: Corpus, head: str) -> None:
-    """Refuse a ledger that no longer holds the line with a stored hash."""
-    if head:
-        line_number(corpus, head)
-
-
-def line_number(corpus: Corpus, head: str) -> int:
-    """Return the number, from 1, of the line of the ledger with a stored hash."""
-    hashes = [line.sha256 for line in _journal(corpus).lines()]
-    if head not in hashes:
-        raise LedgerError(
-            f"the ledger of {corpus} lost the line {head[:12]} that an audit names: lines were "
-            "cut off; restore it from a backup."
-        )
-    return hashes.index(head) + 1
+    """Return every event of a corpus's ledger, oldest first."""
+    # not watched: what must not be overtaken is decided while nobody else writes
+    found = [
+        LedgerEntry.of(corpus.name, entry)
+        for kind in _KINDS
+        for entry in corpus.store.events(corpus.name, kind, watched=False)
+    ]
+    return sorted(found, key=lambda entry: entry.sequence)
 
 
 def register(corpus: Corpus, plan: Mapping[str, Any], *, run_id: str) -> str:
     """Fix what will be read on TEST, a JSON object; return the registration's hash."""
-    registration = sha256_bytes(canonical_json(dict(plan)))
-    journal = _journal(corpus)
+    registration = corpus.store.objects.put(canonical_json(dict(plan)))
+    made = Registered(objects={"plan": registration}, run_id=run_id)
     # the same plan again adds nothing; another plan is another registration, and both stay
-    if not _is_registered(journal.read(), registration):
-        corpus.store.write_json(registration_key(corpus.name, registration), dict(plan))
-        line = LedgerEntry("registration", corpus.name, "", registration, "", run_id, _now())
-        journal.append_unless(lambda entry: entry.registers(registration), line)
+    _append_once(corpus, made, f"register {registration}")
     return registration
+
+
+def record_pool(
+    corpus: Corpus, *, judge: str, configuration: Mapping[str, str], run_id: str
+) -> None:
+    """Record that scores and sizes of TEST go into certificates; the same again adds nothing."""
+    asked = sha256_bytes(canonical_json({"pool": dict(configuration), "judge": judge}))
+    made = Pooled(judge=judge, configuration=asked, run_id=run_id)
+    _append_once(corpus, made, f"pool {asked}")
+
+
+def _append_once(corpus: Corpus, payload: Payload, token: str) -> None:
+    corpus.store.short(corpus.name, lambda view: view.append(corpus.name, payload), token=token)
 
 
 def record_read(
@@ -125,22 +195,34 @@ def record_read(
     asked = sha256_bytes(
         canonical_json({"registration": registration, "judge": judge, **configuration})
     )
+    store, seen = corpus.store, frozenset(runs)
+    objects = {"runs": store.objects.put(canonical_json(sorted(seen)))} if seen else {}
 
-    seen = canonical_json(sorted(set(runs)))
-    digest = sha256_bytes(seen) if runs else ""
-    if runs and not corpus.store.exists(_runs_key(corpus.name, digest)):
-        corpus.store.write_bytes(_runs_key(corpus.name, digest), seen)
+    @functools.cache
+    def overlaps(digest: str) -> bool:
+        # a read whose runs are not known counts as one of the same runs
+        return bool(seen) and (not digest or not seen.isdisjoint(_runs(store, digest)))
 
-    def read(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+    def record(view: Snapshot) -> None:
+        entries = ledger_entries(Corpus(view, corpus.name))
         kind = _kind(entries, judge, registration, asked)
-        line = LedgerEntry(
-            kind, corpus.name, judge, registration, asked, run_id, _now(), runs=digest
+        number = _reading_number(entries, judge, asked, overlaps)
+        made = Reading(
+            reading="reused" if kind == "first" and number > 1 else kind,
+            judge=judge,
+            registration=registration,
+            configuration=asked,
+            number=number,
+            run_id=run_id,
+            objects=objects,
         )
-        if kind == "first" and reading_number(corpus, line, entries) > 1:
-            line = replace(line, kind="reused")
-        return [line]
+        view.append(corpus.name, made)
 
-    (entry,) = _journal(corpus).extend(read)
+    # lists of runs are long, and read before others have to wait
+    _reading_number(ledger_entries(corpus), judge, asked, overlaps)
+    token = uuid.uuid4().hex
+    store.short(corpus.name, record, token=token)
+    entry = LedgerEntry.of(corpus.name, store.made(corpus.name, Reading, token))
     if entry.kind == "unregistered":
         raise LedgerError(
             f"TEST of {corpus} was asked for under the registration {registration[:12]} that is "
@@ -149,22 +231,19 @@ def record_read(
     return entry
 
 
-def reading_number(
-    corpus: Corpus, read: LedgerEntry, entries: Sequence[LedgerEntry] | None = None
+def _reading_number(
+    entries: Sequence[LedgerEntry], judge: str, asked: str, overlaps: Callable[[str], bool]
 ) -> int:
     """Return j where a read is its judge's j-th that sees some of the same TEST runs."""
-    # a replay counts as the reading that it repeats; readings of a time when their runs were not
-    # recorded count as of the same runs
-    runs = _runs(corpus, read)
-    earlier: dict[str, LedgerEntry] = {}
-    for entry in ledger_entries(corpus) if entries is None else entries:
-        if entry.kind in READ_KINDS and entry.judge == read.judge:
-            if entry.configuration == read.configuration:
+    # a replay counts as the reading that it repeats
+    earlier: dict[str, str] = {}
+    for entry in entries:
+        if entry.is_read and entry.judge == judge:
+            if entry.configuration == asked:
                 break
             if entry.kind != "unregistered":
-                earlier.setdefault(entry.configuration, entry)
-    others = [_runs(corpus, entry) for entry in earlier.values()] if runs is not None else []
-    return 1 + sum(other is None or not other.isdisjoint(runs or ()) for other in others)
+                earlier.setdefault(entry.configuration, entry.runs)
+    return 1 + sum(map(overlaps, earlier.values()))
 
 
 def reading_delta(delta: float, number: int) -> float:
@@ -172,23 +251,8 @@ def reading_delta(delta: float, number: int) -> float:
     return delta if number == 1 else delta * 6 / (math.pi * number) ** 2
 
 
-def _runs(corpus: Corpus, read: LedgerEntry) -> frozenset[str] | None:
-    key = _runs_key(corpus.name, read.runs)
-    if not read.runs or not corpus.store.exists(key):
-        return None
-    data = corpus.store.read_bytes(key)
-    if sha256_bytes(data) != read.runs:
-        raise LedgerError(
-            f"{corpus.store.locate(key)} is not the list of runs that the ledger names; restore "
-            "it from a backup."
-        )
-    return frozenset(parse_json(data.decode("utf-8")))
-
-
-def last_result(entries: Sequence[LedgerEntry], judge: str) -> LedgerEntry | None:
-    """Return the line of what the last read of TEST by a judge gave."""
-    mine = (entry for entry in reversed(entries) if entry.kind == "result")
-    return next((entry for entry in mine if entry.judge == judge), None)
+def _runs(store: Store, digest: str) -> frozenset[str]:
+    return frozenset(parse_json(store.objects.get(digest).decode("utf-8")))
 
 
 def announce_study(
@@ -203,25 +267,18 @@ def announce_study(
     )
 
 
-def record_result(store: Store, read: LedgerEntry, result_sha256: str) -> str:
-    """Record the hash of what came of a read; return the ledger's new head."""
-    line = LedgerEntry(
-        "result", read.corpus, read.judge, read.registration, result_sha256, read.run_id, _now()
+def record_result(store: Store, read: LedgerEntry, result_sha256: str) -> None:
+    """Record the hash of what came of a read."""
+    made = Result(
+        judge=read.judge, read=read.sequence, result_sha256=result_sha256, run_id=read.run_id
     )
-    journal = _journal(Corpus(store, read.corpus))
-    journal.append(line)
-    return journal.head()
+    store.append(read.corpus, made)
 
 
-def record_pool(
-    corpus: Corpus, *, judge: str, configuration: Mapping[str, str], run_id: str
-) -> None:
-    """Record that scores and sizes of TEST go into certificates; the same again adds no line."""
-    asked = sha256_bytes(canonical_json({"pool": dict(configuration), "judge": judge}))
-    line = LedgerEntry(POOL_KIND, corpus.name, judge, "", asked, run_id, _now())
-    _journal(corpus).append_unless(
-        lambda entry: (entry.kind, entry.configuration) == (POOL_KIND, asked), line
-    )
+def results_of(corpus: Corpus, judge: str, read: int) -> list[str]:
+    """Return the hashes of what came of a judge's read, by the number of its event."""
+    found = corpus.store.events(corpus.name, Result, judge)
+    return [entry.content.result_sha256 for entry in found if entry.content.read == read]
 
 
 def ledger_violations(corpus: Corpus, judge: str | None = None) -> list[LedgerEntry]:
@@ -232,87 +289,59 @@ def ledger_violations(corpus: Corpus, judge: str | None = None) -> list[LedgerEn
 
 
 def _kind(entries: Sequence[LedgerEntry], judge: str, registration: str, asked: str) -> str:
-    if not _is_registered(entries, registration):
+    same = [entry for entry in entries if entry.registration == registration]
+    if all(entry.kind != "registration" for entry in same):
         return "unregistered"
-    seen = {
-        entry.configuration
-        for entry in entries
-        if entry.kind in READ_KINDS and (entry.judge, entry.registration) == (judge, registration)
-    }
+    seen = {entry.configuration for entry in same if entry.is_read and entry.judge == judge}
     if not seen:
         return "first"
     return "replay" if asked in seen else "changed"
 
 
-def _is_registered(entries: Sequence[LedgerEntry], registration: str) -> bool:
-    return any(entry.registers(registration) for entry in entries)
-
-
-def _journal(corpus: Corpus) -> Journal[LedgerEntry]:
-    # cut off, the ledger would count fewer reads, and a later one would be audited at too large a δ
-    return Journal(
-        corpus.store, f"ledger/{corpus}.jsonl", _entry, _FORMAT, heads=heads_key(corpus.name)
-    )
-
-
-def registration_key(corpus: str, registration: str) -> str:
-    """Return where what a registration fixed is stored."""
-    return f"ledger/{corpus}.registrations/{registration}.json"
-
-
-def _runs_key(corpus: str, sha256: str) -> str:
-    return f"ledger/{corpus}.runs/{sha256}.json"
-
-
-def _entry(document: Mapping[str, str]) -> LedgerEntry:
-    if not all(isinstance(value, str) for value in document.values()):
-        raise TypeError
-    return LedgerEntry(**document)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-@dataclass(frozen=True)
-class Registration:
-    """A registration with the plan that it fixed, where that is still stored."""
+class Registration(NamedTuple):
+    """A registration with the plan that it fixed."""
 
     registration: str
     time: str
     run_id: str
-    plan: dict[str, Any] | None
+    plan: dict[str, Any]
+
+
+def registrations(corpus: Corpus) -> list[Registration]:
+    """Return what was registered, oldest first."""
+
+    def plan(digest: str) -> dict[str, Any]:
+        return dict(parse_json(corpus.store.objects.get(digest).decode("utf-8")))
+
+    return [
+        Registration(said.registration, time, said.run_id, plan(said.registration))
+        for said, _, time, _ in corpus.store.events(corpus.name, Registered, watched=False)
+    ]
 
 
 @dataclass(frozen=True)
 class LedgerStatus:
-    """State of the ledger of one corpus; `fault` says where the ledger itself was altered."""
+    """State of the ledger of one corpus."""
 
     corpus: str
-    registrations: Sequence[Registration] = ()
+    # with the plan of each
+    registrations: Sequence[Mapping[str, Any]]
     # with the number of the registration among its reader's as version
-    reads: Sequence[Mapping[str, str | int | None]] = ()
+    reads: Sequence[Mapping[str, str | int | None]]
     # reads by kind, pools and results, of every judge or study
-    readers: Sequence[Mapping[str, str | int]] = ()
+    readers: Sequence[Mapping[str, str | int]]
     # reads that broke a rule of the current registrations
-    violations: Sequence[Mapping[str, str]] = ()
-    head: str = ""
-    fault: str | None = None
+    violations: Sequence[Mapping[str, str]]
+    # of the chain of the corpus, as `certify ledger verify --head` takes it
+    head: str
 
     @classmethod
     def of(cls, corpus: Corpus) -> LedgerStatus:
         """Read the ledger of a corpus."""
-        try:
-            entries = ledger_entries(corpus)
-        except LedgerError as error:
-            return cls(corpus.name, fault=str(error))
+        entries = ledger_entries(corpus)
         return cls(
             corpus.name,
-            [
-                _registration(corpus.store, entry)
-                for entry in entries
-                if entry.kind == "registration"
-            ],
+            [item._asdict() for item in registrations(corpus)],
             [
                 {"kind": entry.kind, "judge": entry.judge, "version": version, "time": entry.time}
                 for entry, version in _versions(entries)
@@ -322,7 +351,7 @@ class LedgerStatus:
                 {"kind": entry.kind, "judge": entry.judge, "time": entry.time}
                 for entry in _violations(entries)
             ],
-            ledger_head(corpus),
+            head_text(corpus.store.ledger(corpus.name)),
         )
 
 
@@ -343,7 +372,7 @@ def _versions(entries: Sequence[LedgerEntry]) -> list[tuple[LedgerEntry, int | N
     seen: dict[str, list[str]] = {}
     found: list[tuple[LedgerEntry, int | None]] = []
     for entry in entries:
-        if entry.kind in READ_KINDS:
+        if entry.is_read:
             mine = seen.setdefault(entry.judge, [])
             if entry.kind != "unregistered" and entry.registration not in mine:
                 mine.append(entry.registration)
@@ -357,7 +386,7 @@ def _violations(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     current = {
         entry.judge: entry.registration
         for entry in entries
-        if entry.kind in READ_KINDS and entry.kind != "unregistered"
+        if entry.is_read and entry.kind != "unregistered"
     }
     last = max((n for n, entry in enumerate(entries) if entry.kind == "registration"), default=-1)
     return [
@@ -367,12 +396,6 @@ def _violations(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
         # a read that was refused is history once something was registered after it
         or (entry.kind == "unregistered" and number > last)
     ]
-
-
-def _registration(store: Store, entry: LedgerEntry) -> Registration:
-    key = registration_key(entry.corpus, entry.registration)
-    plan = store.read_json(key) if store.exists(key) else None
-    return Registration(entry.registration, entry.time, entry.run_id, plan)
 
 
 def _reader(entries: Sequence[LedgerEntry], judge: str) -> dict[str, str | int]:
@@ -439,10 +462,10 @@ def certified_judges(corpus: Corpus) -> CertifiedJudges:
     found = list(_of_split(corpus, [*own.values()][-1].manifests)) if own else []
     for other, versions in corpora_of_the_same_runs(corpus):
         found += _of_split(other, manifests_as(corpus, other.name), versions)
-    judges = {name for item in found for name in (item.plan or {}).get("judges", {})}
+    judges = {name for item in found for name in item.plan.get("judges", {})}
     # the name counts that was there first: a later one may come from looking at certificates
     first = min(found, key=lambda item: item.time, default=None)
-    named = corpus.config.judge if first is None else (first.plan or {}).get("named_judge")
+    named = corpus.config.judge if first is None else first.plan.get("named_judge")
     return CertifiedJudges(tuple(sorted(judges)), named or NAMED_JUDGE)
 
 
@@ -450,8 +473,8 @@ def _of_split(
     corpus: Corpus, manifests: Collection[str], versions: Collection[int] | None = None
 ) -> Iterator[Registration]:
     """Return the registrations of a split, by its manifests, in the order of the ledger."""
-    for registration in LedgerStatus.of(corpus).registrations:
-        plan = registration.plan or {}
+    for registration in registrations(corpus):
+        plan = registration.plan
         if plan.get("manifest_sha256") in manifests and (
             versions is None or plan.get("version") in versions
         ):
@@ -468,8 +491,8 @@ class _Design(NamedTuple):
 def certified_versions(corpus: Corpus) -> dict[int, str]:
     """Return the versions of a corpus that were certified, with the time of the first time."""
     found: dict[int, str] = {}
-    for registration in LedgerStatus.of(corpus).registrations:
-        plan = registration.plan or {}
+    for registration in registrations(corpus):
+        plan = registration.plan
         # registrations of studies have no manifest
         if {"version", "manifest_sha256"} <= plan.keys():
             found.setdefault(plan["version"], registration.time)
@@ -485,8 +508,8 @@ def _designs(
     """
     manifests: dict[tuple[int, int], list[str]] = {}
     found: dict[tuple[int, int], _Design] = {}
-    for registration in LedgerStatus.of(corpus).registrations:
-        plan = registration.plan or {}
+    for registration in registrations(corpus):
+        plan = registration.plan
         # registrations of studies have no manifest
         if {"version", "seed", "manifest_sha256"} <= plan.keys() and (
             versions is None or plan["version"] in versions

@@ -1,4 +1,4 @@
-"""The journal of δ: what the certificates of a judge on a corpus spend, the first and all later."""
+"""The account of δ: what the certificates of a judge on a corpus spend, the first and all later."""
 
 # The first certificate of a judge spends its whole δ. Every later one, on CAL of another version of
 # the corpus or on CAL and the audit sample, spends the next share δ_n of a further budget, by one
@@ -11,20 +11,18 @@
 
 from __future__ import annotations
 
-import json
 import math
+import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import DELTA
-from certify_assets.storage.journal import Journal, LineFormat, heads_key
+from certify_assets.storage.events import Entry, Head, Payload
+from certify_assets.storage.snapshot import Snapshot
 
-_FORMAT = LineFormat(encode=partial(json.dumps, sort_keys=True, ensure_ascii=False))
 #: kinds of schedules
 SCHEDULES = ("planned", "inverse_square")
 #: of the total, for those that come after the planned ones
@@ -79,53 +77,73 @@ class Schedule:
         return f"{self.kind}: the n-th spends {how}, all of them {self.total:g}"
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A test that was begun: δ of each side and budget, and the hash of its inputs."""
+Purpose = Literal["certificate", "recertification"]
 
-    number: int  # of the recertification, or of the judge's certificates on CAL; from 1
+
+class Declared(Payload):
+    """A schedule comes into force."""
+
+    kind = "declared"
+    schedule: Schedule
+    # of a change
+    reason: str
+
+
+class Claimed(Payload):
+    """A test is begun: δ of each side and budget, and the hash of its inputs."""
+
+    kind = "claimed"
+    judge: str
+    # a certificate is one on CAL
+    purpose: Purpose
+    # of the recertification, or of the judge's certificates on CAL; from 1
+    number: int
     delta: float
     inputs_sha256: str
-    time: str
+
+
+class Finished(Payload):
+    """A recertification is finished; ``objects`` name its document."""
+
+    kind = "finished"
+    number: int
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A test that was begun, see `Claimed`, and its event."""
+
+    number: int
+    delta: float
+    inputs_sha256: str
     judge: str
-    kind: str = "recertification"  # or certificate: on CAL
+    purpose: Purpose
+    time: str
+    ledger: Head
+
+    @classmethod
+    def of(cls, corpus: str, entry: Entry[Claimed]) -> Claim:
+        """Return the claim that an event makes."""
+        about = entry.content.model_dump(exclude={"objects"})
+        ledger: Head = {"corpus": corpus, "sequence": entry.sequence, "sha256": entry.sha256}
+        return cls(**about, time=entry.time, ledger=ledger)
 
     @property
     def first(self) -> bool:
         """Whether it is the first certificate of a judge, which spends δ and not a share."""
-        return self.kind == "certificate" and self.number == 1
-
-
-@dataclass(frozen=True)
-class _Declared:
-    """A schedule that comes into force."""
-
-    schedule: Schedule
-    reason: str
-
-
-@dataclass(frozen=True)
-class _Finished:
-    """A recertification that is finished, with the hash of its document."""
-
-    number: int
-    document_sha256: str
-
-
-_Entry = _Declared | Claim | _Finished
+        return self.purpose == "certificate" and self.number == 1
 
 
 @dataclass(frozen=True)
 class Spending:
-    """Content of the journal of δ."""
+    """What was declared, claimed and finished on a corpus."""
 
     schedule: Schedule | None  # in force; None before the first declaration
     tests: tuple[Claim, ...]  # all claims, the oldest first
     since: int  # of these, those before the schedule came into force
     reasons: tuple[str, ...]  # of each change of the schedule
-    head: str  # hash of the journal's last line
     # hash of the document of every recertification that was finished
-    made: Mapping[int, str] = field(default_factory=dict)
+    made: Mapping[int, str]
 
     def of(self, judge: str) -> Spending:
         """Return what one judge spent."""
@@ -136,7 +154,7 @@ class Spending:
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Claims of recertifications."""
-        return tuple(item for item in self.tests if item.kind == "recertification")
+        return tuple(item for item in self.tests if item.purpose == "recertification")
 
     @property
     def spent(self) -> float:
@@ -159,7 +177,7 @@ class Spending:
 
     def certificates(self, judge: str) -> list[Claim]:
         """Return the claims of a judge's certificates on CAL."""
-        return [one for one in self.tests if (one.kind, one.judge) == ("certificate", judge)]
+        return [one for one in self.tests if (one.purpose, one.judge) == ("certificate", judge)]
 
     @property
     def later(self) -> int:
@@ -194,159 +212,112 @@ class Spending:
         )
 
 
-def spending_key(corpus: str) -> str:
-    """Return the key of the journal."""
-    return f"operations/{corpus}/spending.jsonl"
-
-
 def read_spending(corpus: Corpus) -> Spending:
-    """Return the content of the journal, after checking its chain."""
-    # a recertification that no line claims would spend its δ twice
-    journal = spending_journal(corpus)
-    where = corpus.store.locate(journal.key)
-    return _folded(journal.read(), where, journal.head())
+    """Return what was declared, claimed and finished."""
+    # not watched: what others claim changes no share that is claimed already
+    view, name = corpus.store, corpus.name
+    declared = view.events(name, Declared, watched=False)
+    claimed = view.events(name, Claimed, watched=False)
+    finished = view.events(name, Finished, watched=False)
+    last = declared[-1].sequence if declared else 0
+    return Spending(
+        schedule=declared[-1].content.schedule if declared else None,
+        tests=tuple(Claim.of(name, entry) for entry in claimed),
+        since=sum(entry.sequence < last for entry in claimed),
+        reasons=tuple(entry.content.reason for entry in declared[1:]),
+        made={item.content.number: item.content.objects["document"] for item in finished},
+    )
 
 
 def declare(corpus: Corpus, schedule: Schedule, *, reason: str = "") -> Spending:
-    """Append the schedule to the journal; the same one again adds nothing."""
-    read_spending(corpus)
+    """Declare the schedule; the same one again adds nothing."""
 
-    def line(before: Spending) -> list[_Entry]:
-        if before.schedule == schedule:
-            return []
-        if before.schedule is not None and not reason.strip():
+    def work(view: Snapshot) -> None:
+        before = read_spending(Corpus(view, corpus.name)).schedule
+        if before == schedule:
+            return
+        if before is not None and not reason.strip():
             raise InputError(
-                f"{corpus} has declared another schedule ({before.schedule.words()}); keep to it, "
+                f"{corpus} has declared another schedule ({before.words()}); keep to it, "
                 "or say in a sentence why it changes: what was spent stays spent, and the joint "
                 "promise gets weaker by the whole of the new one."
             )
-        return [_Declared(schedule, reason.strip())]
+        view.append(corpus.name, Declared(schedule=schedule, reason=reason.strip()))
 
-    _append(corpus, line)
+    corpus.store.short(corpus.name, work)
     return read_spending(corpus)
 
 
 def claim(corpus: Corpus, inputs_sha256: str, judge: str) -> Claim:
     """Claim the number of a recertification before it is computed; the same inputs have one."""
-    read_spending(corpus)
-    made: list[Claim] = []
 
-    def line(before: Spending) -> list[_Entry]:
-        if known := [item for item in before.claims if item.inputs_sha256 == inputs_sha256]:
-            made.append(known[-1])
-            return []
+    def make(before: Spending) -> list[Payload]:
         if before.schedule is None:
             raise InputError(
                 f"{corpus} has declared no schedule of δ; declare one before the first "
                 "recertification."
             )
-        share = before.of(judge).next_share()
-        made.append(Claim(len(before.claims) + 1, share, inputs_sha256, _now(), judge))
-        return [made[-1]]
+        made = Claimed(
+            judge=judge,
+            purpose="recertification",
+            number=len(before.claims) + 1,
+            delta=before.of(judge).next_share(),
+            inputs_sha256=inputs_sha256,
+        )
+        return [made]
 
-    _append(corpus, line)
-    return made[-1]
+    return _claim(corpus, inputs_sha256, lambda before: before.claims, make)
 
 
 def claim_certificate(corpus: Corpus, judge: str, inputs_sha256: str) -> Claim:
     """Claim δ of a judge's certificates on CAL: the whole at first, then the schedule's shares."""
-    read_spending(corpus)
-    made: list[Claim] = []
 
-    def line(before: Spending) -> list[_Entry]:
-        mine = before.certificates(judge)
-        if known := [item for item in mine if item.inputs_sha256 == inputs_sha256]:
-            made.append(known[-1])
-            return []
-        number = 1 + len(mine)
-        declared: list[_Entry] = []
-        share = DELTA
-        if number > 1:
-            if before.schedule is None:
-                declared = [_Declared(Schedule(), "")]
-                before = replace(before, schedule=Schedule(), since=len(before.tests))
-            share = before.of(judge).next_share()
-        made.append(Claim(number, share, inputs_sha256, _now(), judge, "certificate"))
-        return [*declared, made[-1]]
+    def make(before: Spending) -> list[Payload]:
+        number = 1 + len(before.certificates(judge))
+        declared: list[Payload] = []
+        if number > 1 and before.schedule is None:
+            declared = [Declared(schedule=Schedule(), reason="")]
+            before = replace(before, schedule=Schedule(), since=len(before.tests))
+        made = Claimed(
+            judge=judge,
+            purpose="certificate",
+            number=number,
+            delta=DELTA if number == 1 else before.of(judge).next_share(),
+            inputs_sha256=inputs_sha256,
+        )
+        return [*declared, made]
 
-    _append(corpus, line)
-    return made[-1]
+    return _claim(corpus, inputs_sha256, lambda before: before.certificates(judge), make)
+
+
+def _claim(
+    corpus: Corpus,
+    inputs_sha256: str,
+    earlier: Callable[[Spending], Sequence[Claim]],
+    make: Callable[[Spending], list[Payload]],
+) -> Claim:
+    """Return the earlier claim of these inputs; else append what is made of the state before."""
+
+    def work(view: Snapshot) -> Claim | None:
+        before = read_spending(Corpus(view, corpus.name))
+        known = [item for item in earlier(before) if item.inputs_sha256 == inputs_sha256]
+        if known:
+            return known[-1]
+        view.append(corpus.name, *make(before))
+        return None
+
+    token = uuid.uuid4().hex
+    known = corpus.store.short(corpus.name, work, token=token)
+    return known or Claim.of(corpus.name, corpus.store.made(corpus.name, Claimed, token))
 
 
 def finish(corpus: Corpus, number: int, document_sha256: str) -> None:
     """Log that a recertification is finished, with the hash of its document."""
-
-    def line(before: Spending) -> list[_Entry]:
-        if before.made.get(number) == document_sha256:
-            return []
-        return [_Finished(number, document_sha256)]
-
-    _append(corpus, line)
-
-
-def spending_journal(corpus: Corpus) -> Journal[_Entry]:
-    """Return the journal; its heads are kept with the ledger of TEST."""
-    key = spending_key(corpus.name)
-    return Journal(corpus.store, key, _parsed, _FORMAT, _line, heads=heads_key(corpus.name))
-
-
-def _line(entry: _Entry) -> Mapping[str, object]:
-    if isinstance(entry, Claim):
-        return {"entry": "claim", **asdict(entry)}
-    if isinstance(entry, _Finished):
-        return {"entry": "made", **asdict(entry), "time": _now()}
-    reason, schedule = entry.reason, asdict(entry.schedule)
-    return {"entry": "schedule", **schedule, "reason": reason, "time": _now()}
-
-
-def _parsed(line: dict[str, Any]) -> _Entry:
-    values = {name: value for name, value in line.items() if name not in ("entry", "previous")}
-    if line["entry"] == "claim":
-        return Claim(**values)
-    del values["time"]
-    if line["entry"] == "made":
-        return _Finished(**values)
-    return _Declared(reason=values.pop("reason"), schedule=Schedule(**values))
-
-
-def _append(corpus: Corpus, make: Callable[[Spending], list[_Entry]]) -> None:
-    journal = spending_journal(corpus)
-    where = corpus.store.locate(journal.key)
-    # the lock is held: the second of two processes sees the first one's line
-    journal.extend(lambda before: make(_folded(before, where)))
-
-
-def _folded(entries: Sequence[_Entry], where: str, head: str = "") -> Spending:
-    now = Spending(None, (), 0, (), head, {})
-    made: dict[int, str] = {}
-    for place, entry in enumerate(entries, 1):
-        if isinstance(entry, _Declared):
-            reasons = now.reasons if now.schedule is None else (*now.reasons, entry.reason)
-            now = replace(now, schedule=entry.schedule, since=len(now.tests), reasons=reasons)
-        elif isinstance(entry, _Finished):
-            if not 1 <= entry.number <= len(now.claims):
-                raise _FORMAT.unreadable(where, place)
-            made[entry.number] = entry.document_sha256
-        else:
-            if (entry.number, entry.delta) != _expected(now, entry):
-                raise _FORMAT.altered(where, place)
-            now = replace(now, tests=(*now.tests, entry))
-    return replace(now, made=made)
-
-
-def _expected(before: Spending, entry: Claim) -> tuple[int, float]:
-    """Return number and δ that a claim must have."""
-    share = before.of(entry.judge).next_share()
-    if entry.kind == "recertification":
-        return len(before.claims) + 1, share
-    number = 1 + len(before.certificates(entry.judge))
-    return number, DELTA if number == 1 else share
+    if read_spending(corpus).made.get(number) != document_sha256:
+        made = Finished(number=number, objects={"document": document_sha256})
+        corpus.store.append(corpus.name, made)
 
 
 def _down(share: float) -> float:
     scale = 10.0 ** (3 - math.floor(math.log10(share)))
     return math.floor(share * scale) / scale
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

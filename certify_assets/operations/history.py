@@ -155,7 +155,7 @@ def operation_history(corpus: Corpus) -> OperationHistory:
         ),
         first_delta=DELTA,
         claims=tuple(
-            SpentDelta(item.number, item.delta, item.time, item.kind)
+            SpentDelta(item.number, item.delta, item.time, item.purpose)
             for item in spending.tests
             if not item.first
         ),

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError
-from certify_assets.evaluation.ledger import registration_key
 from certify_assets.evaluation.pool import PROVENANCE, pool_key
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file, shortest
 from certify_assets.judges.judged import JudgedCorpus
@@ -449,8 +448,8 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
         named = hashes.get(PROVENANCE, "")
         found.append(file_link(store, "pool", key, named, detail=detail))
     if registration := hashes.get("registration"):
-        key = registration_key(corpus.name, registration)
-        found.append(compared("registration", key, registration, _stored_hash(store, key)))
+        there = registration if store.objects.has(registration) else ""
+        found.append(compared("registration", "plan", registration, there))
     return found + [
         unhashed("deployment", f"number {item.number}", f"{item.judge}, {item.time}")
         for item in deployments

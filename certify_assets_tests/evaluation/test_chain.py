@@ -10,6 +10,7 @@ import pytest
 
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.schema import write_trajectories
 from certify_assets.errors import (
     ForgedCertificateError,
     InputError,
@@ -24,9 +25,8 @@ from certify_assets.evaluation.audit import audit_judge, overview
 from certify_assets.evaluation.ledger import ledger_entries
 from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import judged, register_runs, write_runs
+from certify_assets_tests.builders import judged, register_runs, stored, write_runs
 from certify_assets_tests.conftest import copy_world
-from certify_assets_tests.storage.memory import MemoryBackend
 
 JUDGE = "lexical"
 
@@ -66,40 +66,8 @@ def finished(template: Path, tmp_path: Path) -> Store:
 
 
 def _files(store: Store) -> dict[str, bytes]:
-    """Everything in a data root but the ledger's times and what a stage cost."""
-    root = Path(store.root)
-    files = [
-        path
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and "ledger" not in path.parts and path.name != "timings.json"
-    ]
-    return {str(path.relative_to(root)): path.read_bytes() for path in files}
-
-
-@pytest.mark.slow
-def test_the_chain_gives_the_same_bytes_in_another_storage_backend(template: Path) -> None:
-    store = Store("ram://chain")
-    _prepare(store, template / "runs.jsonl")
-    _run(store)
-    audit_judge(judged(store))
-    found = {
-        place.removeprefix("ram://chain/"): data
-        for place, data in MemoryBackend.roots["ram://chain"].items()
-        if "/ledger/" not in place and not place.endswith("timings.json")
-    }
-    expected = _files(Store(str(template / "finished")))
-    assert _timeless(found) == _timeless(expected)
-
-
-def _timeless(files: dict[str, bytes]) -> dict[str, object]:
-    """The files without the times of journals, and the heads that depend on them."""
-    audits, spending = "judges/lexical/c/audits.json", "operations/c/spending.jsonl"
-    claims = [json.loads(line) | {"time": ""} for line in files[spending].splitlines()]
-    return {
-        **files,
-        audits: json.loads(files[audits]) | {"ledger_head": ""},
-        spending: [claim | {"previous": ""} for claim in claims],
-    }
+    """Everything in a data root but what a stage cost."""
+    return {key: data for key, data in stored(store).items() if not key.endswith("timings.json")}
 
 
 def test_the_chain_runs_and_running_it_again_gives_the_same_bytes(finished: Store) -> None:
@@ -180,17 +148,16 @@ def test_an_altered_manifest_stops_every_step_in_any_run(finished: Store, rehash
             step()
 
 
+def _write_split(store: Store, split: str, frame: pd.DataFrame, folder: Path) -> None:
+    data = write_trajectories(folder / "split.parquet", frame)
+    store.write_bytes(f"corpora/c/splits/{split}.parquet", data)
+
+
 def test_a_split_that_holds_another_splits_task_stops_training(
     store: Store, tmp_path: Path
 ) -> None:
-    from certify_assets.corpora.schema import read_trajectories, write_trajectories
-
-    folder = Path(store.root) / "corpora/c/splits"
-    sft, test = (
-        read_trajectories(folder / "sft.parquet"),
-        read_trajectories(folder / "test.parquet"),
-    )
-    write_trajectories(folder / "sft.parquet", pd.concat([sft, test.iloc[:1]], ignore_index=True))
+    sft, test = (Corpus(store, "c").split(split) for split in ("sft", "test"))
+    _write_split(store, "sft", pd.concat([sft, test.iloc[:1]], ignore_index=True), tmp_path)
     with pytest.raises(ManifestError, match="does not hold the sft split"):
         judged(store).train()
     failed = [
@@ -202,25 +169,21 @@ def test_a_split_that_holds_another_splits_task_stops_training(
 
 
 @pytest.mark.parametrize("split", ["cal", "test"])
-def test_a_flipped_outcome_in_a_split_stops_every_reader(finished: Store, split: str) -> None:
-    from certify_assets.corpora.schema import read_trajectories, write_trajectories
-
-    path = Path(finished.root) / f"corpora/c/splits/{split}.parquet"
-    frame = read_trajectories(path)
+def test_a_flipped_outcome_in_a_split_stops_every_reader(
+    finished: Store, split: str, tmp_path: Path
+) -> None:
+    frame = Corpus(finished, "c").split(split)
     frame.loc[0, "outcome"] = 1 - frame.loc[0, "outcome"]
-    write_trajectories(path, frame)
+    _write_split(finished, split, frame, tmp_path)
     with pytest.raises(ManifestError, match="differs from the corpus"):
         judged(finished).score()
     with pytest.raises(ManifestError, match="differs from the corpus"):
         audit_judge(judged(finished))
 
 
-def test_test_rows_that_went_missing_stop_the_audit(finished: Store) -> None:
-    from certify_assets.corpora.schema import read_trajectories, write_trajectories
-
-    path = Path(finished.root) / "corpora/c/splits/test.parquet"
-    frame = read_trajectories(path)
-    write_trajectories(path, frame[frame["outcome"] == 0])
+def test_test_rows_that_went_missing_stop_the_audit(finished: Store, tmp_path: Path) -> None:
+    frame = Corpus(finished, "c").split("test")
+    _write_split(finished, "test", frame[frame["outcome"] == 0], tmp_path)
     with pytest.raises(ManifestError):
         audit_judge(judged(finished))
 
@@ -288,27 +251,30 @@ def test_an_altered_audit_is_not_drawn(finished: Store) -> None:
         "PASS" if document["audits"][0]["verdict"] != "PASS" else "ERROR"
     )
     finished.write_json(key, document)
-    with pytest.raises(LedgerError, match="were altered"):
+    with pytest.raises(LedgerError, match="are not what their read of TEST gave"):
         write_page(judged(finished))
 
 
-def test_a_ledger_whose_end_was_cut_off_stops_the_next_audit(finished: Store) -> None:
-    path = Path(finished.root) / "ledger/c.jsonl"
-    lines = path.read_text("utf-8").splitlines()
-    path.write_text(lines[0] + "\n", "utf-8")
-    with pytest.raises(LedgerError, match="cut off"):
+def test_a_certificate_of_an_event_that_the_ledger_lost_is_refused(finished: Store) -> None:
+    from certify_assets.certificates import Certificate
+
+    key = "judges/lexical/c/certificates.json"
+    items = map(Certificate.from_dict, finished.read_json(key)["certificates"])
+    later = [
+        replace(item, ledger={**item.ledger, "sequence": 999}).to_dict()  # type: ignore[misc]
+        for item in items
+    ]
+    finished.write_json(key, {**finished.read_json(key), "certificates": later})
+    with pytest.raises(LedgerError, match=r"of c lost event 999 that .* restore the newer one"):
         audit_judge(judged(finished))
 
 
 def test_another_adapter_is_refused(finished: Store) -> None:
-    path = next(
-        path
-        for path in (Path(finished.root) / "judges/lexical/c/adapter").iterdir()
-        if path.suffix == ".safetensors"
-    )
-    data = bytearray(path.read_bytes())
+    folder = "judges/lexical/c/adapter"
+    name = next(name for name in finished.names(folder) if name.endswith(".safetensors"))
+    data = bytearray(finished.read_bytes(f"{folder}/{name}"))
     data[-1] ^= 1
-    path.write_bytes(bytes(data))
+    finished.write_bytes(f"{folder}/{name}", bytes(data))
     with pytest.raises(IntegrityError):
         judged(finished).score()
 

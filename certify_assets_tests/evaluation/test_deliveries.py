@@ -15,7 +15,7 @@ import pytest
 from certify_assets.corpora.config import CorpusConfig, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS, extend_manifest, verify_manifest
-from certify_assets.errors import InputError, IntegrityError, ManifestError
+from certify_assets.errors import ChangedInputError, InputError, ManifestError
 from certify_assets.evaluation.audit import audit_judge, load_audits
 from certify_assets.evaluation.certification import certify_judge, load_certificates
 from certify_assets.evaluation.ledger import (
@@ -290,19 +290,14 @@ def test_runs_under_other_names_and_spaces_were_read(
     assert len(set(before) & set(after)) >= 3 * len(tasks), "runs are known again"
 
 
-def test_a_delivery_that_another_process_recorded_is_no_version_of_its_own(
-    world: tuple[Store, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_deliveries_at_once_the_second_is_told(world: tuple[Store, Path]) -> None:
     store, source = world
     rewrite(source, of_new_agents)
-    corpus = Corpus(store, "c")
-    corpus.import_trajectories()
-    deliveries, last = corpus.deliveries, corpus.version
-    table = deliveries.runs(last)
-    # as it looked before the other process wrote its line
-    monkeypatch.setattr(type(deliveries), "of", lambda self, sha: replace(last, number=0))
-    deliveries.record(last.trajectories_sha256, table, corpus.manifest, {})
-    assert [each.number for each in deliveries.read()] == [1, 2]
+    slow = Corpus(Store(store.root), "c")
+    with pytest.raises(ChangedInputError, match="run this again"), slow.writing("import"):
+        slow.import_trajectories()
+        Corpus(Store(store.root), "c").import_trajectories()
+    assert [each.number for each in Corpus(store, "c").deliveries.read()] == [1, 2]
 
 
 def test_a_manifest_of_deliveries_is_verified(world: tuple[Store, Path]) -> None:
@@ -336,17 +331,6 @@ def test_an_altered_manifest_is_made_again_from_the_versions(world: tuple[Store,
     assert store.read_bytes(key) == kept
 
 
-def test_an_altered_list_of_runs_is_refused(world: tuple[Store, Path]) -> None:
-    store, source = world
-    version = Corpus(store, "c").version
-    key = f"ledger/c.versions/{version.trajectories_sha256}.parquet"
-    table = store.read_table(key)
-    store.write_table(key, table.assign(content="0" * 64))
-    rewrite(source, of_new_agents)
-    with pytest.raises(IntegrityError, match="restore it from a backup"):
-        Corpus(store, "c").import_trajectories()
-
-
 @pytest.mark.parametrize(
     ("change", "where", "remedy"),
     [
@@ -373,7 +357,7 @@ def test_a_delivery_that_cannot_be_used_is_one_sentence(
     store = Store(str(tmp_path / "root"))
     save_config(store, CorpusConfig("c", paths=(str(source),)))
     Corpus(store, "c").import_trajectories()
-    stored = {path: path.read_bytes() for path in store_files(tmp_path / "root")}
+    stored = Store(str(tmp_path / "root")).now().ledger("c")
     records = change([json.loads(row) for row in source.read_text("utf-8").splitlines()])
     source.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
     for deliver in (
@@ -383,11 +367,7 @@ def test_a_delivery_that_cannot_be_used_is_one_sentence(
         with pytest.raises(InputError, match=f"{re.escape(where)}.*{remedy}") as refusal:
             deliver()
         assert str(refusal.value).endswith(".")
-    assert {path: path.read_bytes() for path in store_files(tmp_path / "root")} == stored
-
-
-def store_files(root: Path) -> list[Path]:
-    return [path for path in root.rglob("*") if path.is_file()]
+    assert Store(str(tmp_path / "root")).now().ledger("c") == stored
 
 
 def test_a_delivery_of_another_format_is_refused(tmp_path: Path) -> None:

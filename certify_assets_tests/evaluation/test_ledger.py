@@ -7,12 +7,11 @@ from certify_assets.errors import LedgerError
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.ledger import (
     ledger_entries,
-    ledger_head,
     ledger_violations,
     record_read,
     record_result,
     register,
-    require_in_ledger,
+    results_of,
 )
 from certify_assets.judges.families.lexical import LexicalSpec
 from certify_assets.judges.specs import JUDGES
@@ -63,7 +62,7 @@ def test_an_unregistered_read_is_refused_and_recorded(store: Store) -> None:
     assert [entry.kind for entry in ledger_violations(Corpus(store, "c"))] == ["unregistered"]
 
 
-def test_registering_again_adds_nothing_and_another_plan_is_another_line(store: Store) -> None:
+def test_registering_again_adds_nothing_and_another_plan_is_another(store: Store) -> None:
     first = register(Corpus(store, "c"), PLAN, run_id="r")
     assert register(Corpus(store, "c"), dict(reversed(PLAN.items())), run_id="r") == first
     assert register(Corpus(store, "c"), {**PLAN, "seed": 43}, run_id="r") != first
@@ -75,29 +74,9 @@ def test_a_result_is_no_read(store: Store) -> None:
     read = record_read(
         Corpus(store, "c"), judge="j", registration=registration, configuration={}, run_id="r"
     )
-    assert record_result(store, read, "f" * 64) == ledger_head(Corpus(store, "c"))
+    record_result(store, read, "f" * 64)
+    assert results_of(Corpus(store, "c"), "j", read.sequence) == ["f" * 64]
     assert _read(store, registration) == "replay"
-
-
-@pytest.fixture
-def lines(store: Store, tmp_path: Path) -> list[str]:
-    registration = register(Corpus(store, "c"), PLAN, run_id="r")
-    _read(store, registration, scores="s")
-    _read(store, registration, scores="other")
-    return (tmp_path / "ledger/c.jsonl").read_text("utf-8").splitlines()
-
-
-def test_lines_cut_off_at_the_end_are_found_by_a_head_that_was_kept(
-    store: Store, tmp_path: Path, lines: list[str]
-) -> None:
-    head = ledger_head(Corpus(store, "c"))
-    (tmp_path / "ledger/c.jsonl").write_text("\n".join(lines[:2]) + "\n", "utf-8")
-    with pytest.raises(LedgerError, match=r"has not line 3 that .*c\.heads\.jsonl names"):
-        ledger_entries(Corpus(store, "c"))
-    store.delete("ledger/c.heads.jsonl")
-    assert len(ledger_entries(Corpus(store, "c"))) == 2
-    with pytest.raises(LedgerError, match="cut off"):
-        require_in_ledger(Corpus(store, "c"), head)
 
 
 @pytest.mark.slow

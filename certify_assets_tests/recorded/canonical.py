@@ -25,6 +25,7 @@ _DROPPED = frozenset(
         "html",
         "inputs",
         "last",
+        "ledger",
         "page",
         "previous",
         "provenance",
