@@ -55,10 +55,10 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
-from certify_assets.operations.decisions import BatchRecord
+from certify_assets.operations.batch_record import BatchRecord, batch_names
 from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.labels import label_table
-from certify_assets.operations.layout import batch_names, load_decisions
+from certify_assets.operations.layout import load_decisions
 from certify_assets.operations.monitor_record import MonitorRecord
 from certify_assets.storage.store import Store
 
@@ -416,9 +416,9 @@ class Year:
 
     def _tamper(self) -> str:
         """Alter a stored table of decisions, see that the next call refuses, and restore it."""
-        batch = self.weeks[-1].batch
-        stored = Path(os.environ["CERTIFY_ROOT"]) / f"operations/{NAME}/batches/{batch}"
-        table = stored / "decisions.parquet"
+        corpus = self.platform.corpus()
+        record = BatchRecord.load(corpus, self.weeks[-1].batch)
+        table = corpus.store.objects.path(record.objects["decisions"])
         kept = table.read_bytes()
         frame = pd.read_parquet(table)
         frame["decision"] = "release"

@@ -17,9 +17,9 @@ from certify_assets.operations.batch_record import (
 from certify_assets.operations.layout import DECISION_COLUMNS
 from certify_assets.storage.store import Store
 
-__all__ = ["decide_again", "store_batch", "stored_object"]
+__all__ = ["decide_again", "receive_batch", "store_batch", "stored_object"]
 
-NO_DRAW = {"deployment": None, "plan": None, "drawn": {}}
+NO_DRAW: dict[str, Any] = {"deployment": None, "plan": None, "drawn": {}}
 
 
 def store_batch(
@@ -36,7 +36,7 @@ def store_batch(
     """Store decisions as those of a batch, which is received before where it is not there."""
     opened = Corpus(store, corpus)
     if batch not in ready_batches(opened, undone=True):
-        _receive(opened, batch, frame, runs, draw or NO_DRAW, changed)
+        receive_batch(opened, batch, frame, runs, draw=draw, changed=changed)
     objects = {
         "decisions": store.objects.put_table(frame[list(DECISION_COLUMNS)]),
         "scores": store.objects.put_table(frame[["trajectory_id", "task_id", "score"]]),
@@ -84,14 +84,16 @@ def stored_object(store: Store, corpus: str, batch: str, name: str) -> str:
     return decided(opened, batch).content.objects[name]
 
 
-def _receive(
+def receive_batch(
     corpus: Corpus,
     batch: str,
     frame: pd.DataFrame,
-    runs: Sequence[Trajectory],
-    draw: Mapping[str, Any],
-    changed: bool,
+    runs: Sequence[Trajectory] = (),
+    *,
+    draw: Mapping[str, Any] | None = None,
+    changed: bool = False,
 ) -> None:
+    """Store runs as those of a batch that nobody decided."""
     objects, names = corpus.store.objects, frame["trajectory_id"].drop_duplicates().index
     identities = frame.loc[names, ["trajectory_id", "task_id", "agent"]].assign(
         source_sha256="", content_sha256="", changed=changed
@@ -112,7 +114,7 @@ def _receive(
             objects={
                 "runs": objects.put_stream(lambda sink: write_groups(sink, [list(runs)])),
                 "identities": objects.put_table(identities),
-                "draw": objects.put_json(draw),
+                "draw": objects.put_json(draw or NO_DRAW),
                 "files": objects.put_json({}),
             },
         ),

@@ -17,6 +17,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.task_folds import training_tasks
 from certify_assets.operations.audit_sample import drawn_decisions
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
+from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.batches import close_batches, decide_ready, receive, undo_batch
 from certify_assets.operations.checks import (
     batches_certified,
@@ -24,7 +25,6 @@ from certify_assets.operations.checks import (
     drawn_as_planned,
 )
 from certify_assets.operations.coverage import changed_agents
-from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.decisions import decided_version
 from certify_assets.operations.history import operation_history
 from certify_assets.operations.labels import Label, append_labels

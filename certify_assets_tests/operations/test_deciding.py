@@ -12,16 +12,17 @@ import pytest
 from certify_assets.certificates import decide
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import ChangedInputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import files_sha256
 from certify_assets.operations import decisions
+from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.checks import (
     decided_by_deployed,
     deployment_stands,
     drawn_as_planned,
 )
-from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.decisions import summarize
 from certify_assets.operations.deployment import deployed_certificates
 from certify_assets.operations.deployment_record import load_deployment
@@ -315,3 +316,16 @@ def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people
     assert not document.decided and document.refusal.code == "alarm"
     assert "cannot be put to the monitor, so an alarm may be missed" in document.refusal.sentence
     assert set(decisions_of(Corpus(operated, "c"), document.batch)["decision"]) == {"human"}
+
+
+def test_a_batch_waits_where_another_judge_is_deployed_while_it_is_scored(
+    deployed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deploy_again(store: Store) -> None:
+        deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
+
+    between(monkeypatch, deployed, deploy_again)
+    with pytest.raises(ChangedInputError, match="another judge was deployed on c while"):
+        decided(deployed, tmp_path, tasks=10)
+    (document,) = decide_ready(Corpus(deployed, "c"))
+    assert document.deployment == 2 and document.decided

@@ -17,9 +17,9 @@ from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.certification import certify_judge
 from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.checks import decided_by_deployed, deployment_stands
-from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.deployment import Deployment, behind
 from certify_assets.operations.deployment_record import DeploymentRecord
 from certify_assets.operations.history import operation_history

@@ -11,12 +11,12 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations.label_files import export_queue, export_studio, import_labels
 from certify_assets.operations.labels import read_labels, resolve_labels
-from certify_assets.operations.layout import batch_key
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.storage.store import Store
 from certify_assets.tables.columns import TableError
 from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.table_files import write_table_file
+from certify_assets_tests.batch_builders import receive_batch
 from certify_assets_tests.review_builders import decided, session_batch, write_batch
 
 
@@ -147,8 +147,7 @@ def test_a_row_at_fault_is_named_and_nothing_is_imported(
 def test_a_run_of_a_batch_that_nobody_decided_is_refused_by_its_batch(
     store: Store, tmp_path: Path
 ) -> None:
-    write_batch(store, [decided("later/0", asked="undecided")], batch="0002")
-    store.delete(batch_key("c", "0002", "decisions.parquet"))
+    receive_batch(Corpus(store, "c"), "0002", pd.DataFrame([decided("later/0")]))
     path = write(tmp_path / "a.csv", "trajectory_id,outcome", "later/0,1")
     with pytest.raises(
         InputError,

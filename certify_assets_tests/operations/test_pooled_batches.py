@@ -17,6 +17,7 @@ from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import drawn_decisions
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits, read_draws
+from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.batch_waiting import scorer_of, waiting_runs
 from certify_assets.operations.batches import close_batches, decide_ready, receive, undo_batch
 from certify_assets.operations.checks import (
@@ -24,7 +25,6 @@ from certify_assets.operations.checks import (
     decided_by_deployed,
     drawn_as_planned,
 )
-from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.history import operation_history
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import (

@@ -14,13 +14,13 @@ from certify_assets.errors import GateClosedError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import drawn_decisions
 from certify_assets.operations.batch_audit import BatchAudit
+from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.checks import (
     decided_by_deployed,
     deployment_stands,
     drawn_as_planned,
 )
-from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.decisions import summarize
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import load_deployment
