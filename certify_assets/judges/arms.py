@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.certificates import Settings
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, read_json, sha256_bytes, write_json_atomic
 from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus, Progress
 from certify_assets.judges.lm.grpo_config import GrpoConfig
 from certify_assets.judges.lm.rewards import arm_named
-from certify_assets.judges.record import CandidateScore, columns, stored_folder, texts, workplace
+from certify_assets.judges.record import CandidateScore, columns, texts
 from certify_assets.judges.reinforced import (
     START,
     Candidate,
@@ -80,7 +80,6 @@ def train_arm(judge: JudgedCorpus, arm: str, *, report: Report = silent) -> ArmR
     """Train an arm, or resume it, and score CAL with each of its steps."""
     run = _Run.of(judge, arm)
     record = run.finished() or run.train(report)
-    run.remove_checkpoints()
     for step in grpo_config(_spec(judge)).evaluate_at:
         scored_candidate(judge, Candidate(arm, step), report=report)
     return record
@@ -159,18 +158,14 @@ def scored_candidate(
         }
         known = judge.read(f"{name}.json")
         if of.items() <= known.items():
-            if judge.store.sha256(f"{key}.parquet") != known["scores_sha256"]:
-                raise IntegrityError(
-                    f"{judge.store.locate(f'{key}.parquet')} was altered after it was scored; "
-                    f"delete it and cal_{candidate.step}.json."
-                )
             return judge.store.read_table(f"{key}.parquet")
         table = _scores_of_start(judge, frame) if candidate.name == START else None
         if table is None:
             progress = counted(report, f"scoring cal with {candidate.name}")
             table = _score(judge, folder, frame, progress)
-    scores_sha256 = judge.store.write_table(f"{key}.parquet", table)
-    judge.store.write_json(f"{key}.json", {**of, "scores_sha256": scores_sha256})
+    with judge.store.step(judge.corpus.name, apart=True):
+        scores_sha256 = judge.store.write_table(f"{key}.parquet", table)
+        judge.store.write_json(f"{key}.json", {**of, "scores_sha256": scores_sha256})
     return table
 
 
@@ -194,7 +189,7 @@ def candidate_adapter(judge: JudgedCorpus, candidate: Candidate) -> AbstractCont
     """Give a candidate's adapter as a folder."""
     if candidate.arm == START:
         return judge.sibling(judge.spec.start).artifact_files()
-    return stored_folder(judge.store, judge.key("arms", candidate.arm, f"step_{candidate.step}"))
+    return judge.store.as_folder(judge.key("arms", candidate.arm, f"step_{candidate.step}"))
 
 
 def _score(
@@ -204,7 +199,7 @@ def _score(
 
     spec = judged.spec
     base, encoder = load_base(spec.model, spec.revision, spec.reading)
-    with workplace(judged.store, judged.key("arms/shards")) as shards:
+    with judged.store.workplace(judged.key("arms/shards")) as shards:
         judge = replace(
             CausalJudge(spec.name, base, encoder).with_adapter(adapter),
             shards=shards,
@@ -295,13 +290,12 @@ class _Run:
 
     def train(self, report: Report) -> ArmRecord:
         """Train from the start, or from where a training with the same key was killed."""
-        self._begin()
         with (
-            workplace(self.store, self.folder) as folder,
+            self.store.workplace(self.folder) as folder,
             self.judge.sibling(self.judge.spec.start).artifact_files() as start,
         ):
+            self._begin(folder)
             history = self._optimise(start, folder, report)
-            self._upload(folder)
             record = ArmRecord(
                 inputs=self.inputs,
                 key=self.key,
@@ -312,21 +306,20 @@ class _Run:
                 },
                 history=history,
             )
-            self.store.write_json(f"{self.folder}/arm.json", asdict(record))
+            # kept, whatever becomes of the other arms
+            with self.store.step(self.judge.corpus.name, apart=True):
+                self._upload(folder)
+                self.store.write_json(f"{self.folder}/arm.json", asdict(record))
         return record
 
-    def remove_checkpoints(self) -> None:
-        """Remove what a finished training resumed from, also where a kill came before this."""
-        shutil.rmtree(self.store.scratch(self.folder) / "checkpoint", ignore_errors=True)
-
-    def _begin(self) -> None:
+    def _begin(self, folder: Path) -> None:
         """Clear away what a run with another key left: its checkpoints are not this one's."""
-        name = f"{self.folder}/run.json"
-        if self.store.exists(name) and self.store.read_json(name)["key"] == self.key:
+        note = folder / "run.json"
+        if note.exists() and read_json(note)["key"] == self.key:
             return
-        shutil.rmtree(self.store.scratch(self.folder), ignore_errors=True)
-        self.store.delete(f"{self.folder}/arm.json")
-        self.store.write_json(name, {"key": self.key, "inputs": self.inputs})
+        for name in ("checkpoint", *(f"step_{step}" for step in self.config.evaluate_at)):
+            shutil.rmtree(folder / name, ignore_errors=True)
+        write_json_atomic(note, {"key": self.key, "inputs": self.inputs})
 
     def _optimise(self, start: Path, folder: Path, report: Report) -> Sequence[Mapping[str, float]]:
         """Train the adapter; return the log of the optimiser."""

@@ -19,7 +19,7 @@ from certify_assets.corpora.rendering import render_frame
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError, quoted
 from certify_assets.judges.base import score_table
 from certify_assets.judges.reading import USUAL, JudgeInput
-from certify_assets.judges.record import JudgeRecord, files_sha256, stored_folder
+from certify_assets.judges.record import JudgeRecord, files_sha256
 from certify_assets.judges.specs import (
     JudgeSpec,
     families,
@@ -167,7 +167,7 @@ class FileFamily(JudgeFamily):
 
     def reload(self, judge: JudgedCorpus, place: str, *, expected_sha256: str) -> Judge:
         """Load a judge from its files."""
-        with stored_folder(judge.store, judge.key(place)) as folder:
+        with judge.store.as_folder(judge.key(place)) as folder:
             # every judge of files reads texts or runs, which its own class says
             return cast("Judge", self.kind.load(folder, expected_sha256=expected_sha256))
 
@@ -408,13 +408,13 @@ class JudgedCorpus:
 
     def artifact_files(self) -> AbstractContextManager[Path]:
         """Give a copy of the trained judge's files as a folder."""
-        return stored_folder(self.store, self.key("adapter"))
+        return self.store.as_folder(self.key("adapter"))
 
     def train(self, *, report: Report = silent) -> JudgeRecord:
         """Train the judge, choose among its candidates on CAL, store it and return its record."""
         with timed(self, "train") as stage:
             # a folder of checkpoints is what a killed training left, or a finished one
-            stage.continued = bool(self.store.names(self.key("training")))
+            stage.continued = self.store.keeps_work(self.key("training"))
             spec = self.spec
             # judges.yaml may change while it is trained
             record = self.family.train(replace(self, given=spec), report=report)
@@ -441,8 +441,9 @@ class JudgedCorpus:
         """Score RL, CAL and TEST and store the table; TEST rows carry no outcome."""
         with timed(self, "score") as stage:
             # shares of scores that an earlier run left cost nothing now
-            stage.continued = bool(self.store.names(self.key("shards")))
-            table = self._score(report)
+            stage.continued = self.store.keeps_work(self.key("shards"))
+            with self.store.workplace(self.key("shards")):
+                table = self._score(report)
             stage.rows = len(table)
         return table
 

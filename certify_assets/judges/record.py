@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NotRequired, Protocol, TypedDict
@@ -142,16 +141,3 @@ def files_sha256(store: Store, prefix: str) -> str:
     """Hash the files directly below a key; empty where there are none."""
     found = {name: store.sha256(f"{prefix}/{name}") for name in store.names(prefix)}
     return sha256_bytes(canonical_json(found)) if found else ""
-
-
-@contextmanager
-def stored_folder(store: Store, prefix: str) -> Iterator[Path]:
-    """Give the files directly below a key as a folder, for reading alone."""
-    with store.as_folder(prefix) as folder:
-        yield folder
-
-
-@contextmanager
-def workplace(store: Store, prefix: str) -> Iterator[Path]:
-    """Give a folder for checkpoints, which stays."""
-    yield store.scratch(prefix)

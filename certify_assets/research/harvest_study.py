@@ -53,7 +53,6 @@ from certify_assets.judges.harvest.rows import (
     UntrainedCut,
 )
 from certify_assets.judges.lm import smollm2
-from certify_assets.judges.record import workplace
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES
 from certify_assets.judges.transfer import gather_pool
 from certify_assets.storage.progress import Report, silent
@@ -365,7 +364,7 @@ def learner_maker(
             source(splits), splits.manifest, start, transfer=bool(transfer)
         )
         return
-    with workplace(corpus.store, f"harvests/{corpus}/{learner}") as place:
+    with corpus.store.workplace(f"harvests/{corpus}/{learner}") as place:
         # checkpoints are of one split: another manifest is another folder
         yield lambda splits: language_learner(
             source(splits),

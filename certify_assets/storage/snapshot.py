@@ -31,7 +31,7 @@ from certify_assets.storage.store import Store, chain_of, keys_of
 
 A = ParamSpec("A")
 R = TypeVar("R")
-_LOCK = "lock"
+_LOCK = ".lock"
 # of one question to an index
 _VALUES_AT_ONCE = 500
 

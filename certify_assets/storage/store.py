@@ -124,6 +124,10 @@ class Store:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
+    def keeps_work(self, key: str) -> bool:
+        """Whether a killed process left something to resume."""
+        return any(not path.name.startswith(".") for path in self.scratch(key).iterdir())
+
     # What is stored under keys
 
     def exists(self, key: str) -> bool:

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from certify_assets.errors import CertifyError, InputError
-from certify_assets.files import canonical_json, lock_file, sha256_bytes
+from certify_assets.errors import CertifyError, InputError, IntegrityError
+from certify_assets.files import canonical_json, lock_file, parse_json, sha256_bytes
 from certify_assets.judges.endpoint.client import Client, RefusedError, UnavailableError
 from certify_assets.judges.endpoint.questions import (
     EndpointPrompt,
@@ -24,30 +24,22 @@ from certify_assets.judges.endpoint.questions import (
     request,
 )
 from certify_assets.judges.endpoint.settings import READS, Asking, Server
-from certify_assets.storage.journal import LineFormat, canonical_line
 
-# stored answers fix the format for good
-_LINES = LineFormat(
-    seal="sha256",
-    genesis=sha256_bytes(b"certify_assets/endpoint-journal/1"),
-    encode=canonical_line,
-    entry="an answer of a server",
-    remedy="delete the file and ask the server again",
-)
+# before the first answer
+_GENESIS = sha256_bytes(b"certify_assets/endpoint-journal/1")
 _FLUSH_SECONDS = 1.0
 
 
 class AnswerJournal:
     """An open journal of answers; it belongs to one process at a time."""
 
-    # It is written answer by answer to a handle that stays open, where `storage.journal.Journal`
-    # reads a file again with every append; lines and chain are the same. A scoring that is killed
-    # at any moment resumes from it.
+    # It is written answer by answer to a handle that stays open. Every line names the hash of the
+    # line before it and its own. A scoring that is killed at any moment resumes from it.
 
     def __init__(self, path: Path | None) -> None:
         self._known: dict[str, Any] = {}
         self._flushed = time.monotonic()
-        self.head = _LINES.genesis
+        self.head = _GENESIS
         self._handle = -1
         if path is None:
             return
@@ -87,26 +79,35 @@ class AnswerJournal:
 
     def put(self, key: str, answer: Any) -> None:
         """Keep an answer: it outlives the process at once, and a power cut after a second."""
-        text, line = _LINES.line({"key": key, "answer": answer}, len(self) + 1, self.head)
+        line = {"key": key, "answer": answer, "previous": self.head}
+        digest = sha256_bytes(canonical_json(line))
         if self._handle >= 0:
-            data = f"{text}\n".encode()
+            data = canonical_json({**line, "sha256": digest})
             while data:
                 data = data[os.write(self._handle, data) :]
             if time.monotonic() - self._flushed >= _FLUSH_SECONDS:
                 os.fsync(self._handle)
                 self._flushed = time.monotonic()
         self._known[key] = answer
-        self.head = line.sha256
+        self.head = digest
 
     def _load(self, path: Path) -> None:
         data = path.read_bytes()
         # a kill in the middle of a write leaves a part of a line, which was never an answer
         os.ftruncate(self._handle, data.rfind(b"\n") + 1)
-        for line in _LINES.read(data, str(path)):
-            if line.document.keys() != {"key", "answer", "previous", "sha256"}:
-                raise _LINES.unreadable(str(path), line.number)
-            self._known[line.document["key"]] = line.document["answer"]
-            self.head = line.sha256
+        for number, text in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+            try:
+                line = dict(parse_json(text.decode("utf-8")))
+                digest = line.pop("sha256")
+                key, answer, previous = line["key"], line["answer"], line["previous"]
+            except (ValueError, TypeError, KeyError):
+                digest, previous = "", None
+            if previous != self.head or digest != sha256_bytes(canonical_json(line)):
+                raise IntegrityError(
+                    f"{path}, line {number} is no answer that was kept, or was altered. Delete the "
+                    "file and ask the server again."
+                )
+            self._known[key], self.head = answer, digest
 
 
 _T = TypeVar("_T")

@@ -13,7 +13,7 @@ from certify_assets.judges.configured import GrpoEntry, LocalEntry, validated
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, Progress, judge_family
 from certify_assets.judges.lm.grpo_config import single_tokens
 from certify_assets.judges.reading import COMPACT
-from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, workplace
+from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.reinforced import START, GrpoSpec, optimised_by
 from certify_assets.judges.specs import CausalSpec, judges, platform_judges
 from certify_assets.storage.progress import Report
@@ -58,7 +58,7 @@ class CausalFamily(JudgeFamily):
         from certify_assets.judges.lm.judge import CausalJudge, load_base
 
         spec, store = judge.spec, judge.store
-        with stored_folder(store, judge.key("adapter")) as folder:
+        with store.as_folder(judge.key("adapter")) as folder:
             base, encoder = load_base(spec.model, spec.revision, judge.reading)
             loaded = CausalJudge.load(
                 folder, base=base, encoder=encoder, name=judge.name, expected_sha256=expected_sha256
@@ -156,7 +156,7 @@ class SftFamily(CausalFamily):
 
         sft, start = judge.corpus.split("sft"), _base(judge)
         _require_single_tokens(judge, start)
-        with workplace(judge.store, judge.key("training")) as folder:
+        with judge.store.workplace(judge.key("training")) as folder:
             model, training = fine_tuned(
                 start,
                 sft[sft["outcome"].notna()],
@@ -185,7 +185,7 @@ class SftFamily(CausalFamily):
         from certify_assets.judges.lm.sft import fine_tuned
 
         spec = judge.spec
-        with workplace(judge.store, judge.key(place)) as folder:
+        with judge.store.workplace(judge.key(place)) as folder:
             return fine_tuned(
                 _base(judge),
                 rows,

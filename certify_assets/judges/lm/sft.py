@@ -45,7 +45,7 @@ from certify_assets.judges.lm.sft_trainer import (
 )
 from certify_assets.judges.lm.trainer import latest_checkpoint, own_random_state
 from certify_assets.judges.lm.varlen import packable, packed_attention
-from certify_assets.judges.record import save_files, workplace
+from certify_assets.judges.record import save_files
 from certify_assets.judges.specs import platform_judges
 from certify_assets.storage.progress import Advance, Report, silent
 
@@ -226,7 +226,7 @@ def train_on_rows(
 
     spec = judged.spec
     base, encoder = load_base(spec.model, spec.revision, spec.reading)
-    with workplace(judged.store, judged.key("training")) as folder:
+    with judged.store.workplace(judged.key("training")) as folder:
         start = CausalJudge(spec.name, base, encoder)
         judge, trained = fine_tuned(
             start,
