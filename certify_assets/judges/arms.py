@@ -35,7 +35,7 @@ from certify_assets.judges.reinforced import (
 from certify_assets.judges.selection import select
 from certify_assets.judges.specs import DELTA, PROCEDURES
 from certify_assets.storage.progress import Advance, Report, counted, silent
-from certify_assets.storage.store import Store
+from certify_assets.storage.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -260,7 +260,7 @@ class _Run:
         return cls(judge, arm, config, rl, inputs)
 
     @property
-    def store(self) -> Store:
+    def store(self) -> Snapshot:
         return self.judge.store
 
     @property

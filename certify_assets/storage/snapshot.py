@@ -329,10 +329,7 @@ class Snapshot(Store):
         with (folder / _LOCK).open("a") as lock:
             lock_file(lock.fileno())
             yield folder
-            if self._steps:
-                self._steps[-1].after.append(functools.partial(shutil.rmtree, folder, True))
-            else:
-                shutil.rmtree(folder, ignore_errors=True)
+            self.once_committed(functools.partial(shutil.rmtree, folder, ignore_errors=True))
 
     def indexed(
         self, query: sa.Select[Any], column: sa.Column[Any], values: Collection[Any]
@@ -347,6 +344,13 @@ class Snapshot(Store):
                 assert connection is not None
                 part = every[start : start + _VALUES_AT_ONCE]
                 yield from connection.execute(query.where(column.in_(part)))
+
+    def once_committed(self, done: Callable[[], None]) -> None:
+        """Call something when the step that is under way is committed, at once without one."""
+        if self._steps:
+            self._steps[-1].after.append(done)
+        else:
+            done()
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection | None]:

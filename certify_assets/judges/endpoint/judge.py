@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -319,6 +320,7 @@ def journal(judge: JudgedCorpus) -> Iterator[Path]:
     yield path
     if path.exists():
         judge.store.write_bytes(key, path.read_bytes())
+        judge.store.once_committed(partial(path.unlink, missing_ok=True))
 
 
 def register(judge: JudgedCorpus, config: EndpointConfig) -> EndpointJudge:
