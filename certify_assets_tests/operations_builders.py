@@ -16,9 +16,9 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batches import close_batches, decide_ready, receive
 from certify_assets.operations.deployment import strictest_certificates
-from certify_assets.operations.deployment_record import read_deployments
+from certify_assets.operations.deployment_record import Deployed, read_deployments
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.layout import first_decisions_of, kept_key
+from certify_assets.operations.layout import first_decisions_of
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
@@ -28,7 +28,6 @@ from certify_assets_tests.builders import register_runs, write_runs
 __all__ = [
     "ProvisionalBatch",
     "agreeing",
-    "alter_copies",
     "audit_of",
     "certified_corpus",
     "deliver",
@@ -36,6 +35,9 @@ __all__ = [
     "fail_audit",
     "label_draw",
     "other_scores",
+    "pin_present_files",
+    "place_wrong_labels",
+    "put_deployment",
     "provisional_batch",
     "raise_alarm",
 ]
@@ -174,36 +176,36 @@ def fail_audit(store: Store) -> None:
     store.write_json(key, document | {"ledger": read.ledger})
 
 
-def raise_alarm(store: Store) -> None:
-    """Put labels that are all wrong to the monitor of `c`."""
+def place_wrong_labels(store: Store) -> None:
+    """Place an audit sample whose labels are all wrong for the monitor of `c`."""
     threshold = strictest_certificates(
         certification.load_certificates(JudgedCorpus(Corpus(store, "c"), "lexical"))
     )[0].threshold
     rows = [f"fresh-{row // 4},{threshold!r},1,True" for row in range(240)]
-    store.write_bytes(
+    store.folder.write(
         "monitoring/c/lexical/1.csv",
         "\n".join(["task_id,score,outcome,audit_sample", *rows, ""]).encode("utf-8"),
     )
+
+
+def raise_alarm(store: Store) -> None:
+    """Put labels that are all wrong to the monitor of `c`."""
+    place_wrong_labels(store)
     assert monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical")).status == "alarm"
 
 
-def alter_copies(store: Store, name: str = "c") -> None:
-    """Put what is stored now in place of the copies that the last deployment keeps."""
+def pin_present_files(store: Store, name: str = "c") -> None:
+    """Deploy what is stored now with the certificates of the last deployment, by the book."""
     made = read_deployments(Corpus(store, name))[-1]
-    folder = store.local_path(kept_key(name, made.kept))
-    for path in [path for path in folder.rglob("*") if path.is_file()]:
-        key = path.relative_to(folder).as_posix()
-        if store.exists(key):
-            path.unlink()
-            path.write_bytes(store.read_bytes(key))
-        else:
-            path.unlink()
+    put_deployment(store, name, objects=JudgedCorpus(Corpus(store, name), made.judge).files())
+
+
+def put_deployment(store: Store, name: str = "c", **changes: Any) -> None:
+    """Append the last deployment again with some changes, past the checks."""
+    made = store.events(name, Deployed)[-1].content
+    store.append(name, made.model_copy(update={"number": made.number + 1, **changes}))
 
 
 def empty_deployment(store: Store) -> None:
     """Let the deployment of `c` name no certificate, by the book."""
-    key = "operations/c/deployment.json"
-    document = store.read_json(key) | {"certificates": [], "alpha": {}}
-    store.write_bytes("operations/c/deployments.jsonl", canonical_json(document | {"mlflow": None}))
-    store.delete("ledger/c.heads.jsonl")
-    store.write_json(key, document)
+    put_deployment(store, certificates=(), alpha={})

@@ -9,10 +9,10 @@ import pandas as pd
 from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.deployment import strictest_certificates
-from certify_assets.operations.deployment_record import DeploymentRecord, append_deployment
+from certify_assets.operations.deployment import judge_fingerprint, strictest_certificates
+from certify_assets.operations.deployment_record import Deployed
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.layout import deployment_key, own_key
+from certify_assets.operations.layout import own_key
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import store_batch
@@ -31,36 +31,24 @@ JUDGE = "lexical"
 
 
 def deploy_by_hand(
-    store: Store,
-    corpus: str,
-    plan: SamplingPlan,
-    *,
-    key: str = "",
-    number: int = 1,
-    time: str = "2026-01-05T06:00:00.000+00:00",
-) -> dict[str, object]:
+    store: Store, corpus: str, plan: SamplingPlan, *, key: str = "", number: int = 1
+) -> None:
     """Deploy the lexical judge with the certificates that decide, past every check."""
-    chosen = _deciding(store, key or own_key(corpus, JUDGE))
-    _, hashes, _ = JudgedCorpus(Corpus(store, corpus), JUDGE).calibration
-    grid = chosen[0].parameters["grid"]
-    document: dict[str, object] = {
-        "schema": "certify_assets/deployment/1",
-        "corpus": corpus,
-        "judge": JUDGE,
-        "alpha": {item.side: item.alpha for item in chosen},
-        "certificates_key": key or own_key(corpus, JUDGE),
-        "certificates": [item.sha256 for item in chosen],
-        "fingerprint": {**hashes, "prompt_sha256": "", "grid": str(grid)},
-        "sampling": asdict(plan),
-        "number": number,
-        "time": time,
-        "findings": [],
-        "kept": "",
-        "mlflow": None,
-    }
-    made = append_deployment(Corpus(store, corpus), DeploymentRecord.from_dict(document, "here"))
-    store.write_json(deployment_key(corpus), asdict(made))
-    return document
+    key = key or own_key(corpus, JUDGE)
+    judge, chosen = JudgedCorpus(Corpus(store, corpus), JUDGE), _deciding(store, key)
+    certificates = [store.objects.put(item.to_json()) for item in chosen]
+    made = Deployed(
+        number=number,
+        corpus=corpus,
+        judge=JUDGE,
+        alpha={item.side: item.alpha for item in chosen},
+        certificates_key=key,
+        certificates=tuple(certificates),
+        fingerprint=judge_fingerprint(judge),
+        sampling=plan,
+        objects=judge.files() | {f"certificates/{sha256}": sha256 for sha256 in certificates},
+    )
+    store.append(corpus, made)
 
 
 def _deciding(store: Store, key: str) -> list[Certificate]:

@@ -137,7 +137,7 @@ def deploy(
     from certify_assets.operations.rollout import deploy as deploy_judge
 
     given = {name: value for name, value in plan.items() if value is not None}
-    with corpus.writing("ops deploy"), steps("ops deploy", sum(_DEPLOY_STEPS)) as advance:
+    with steps("ops deploy", sum(_DEPLOY_STEPS)) as advance:
         made = deploy_judge(
             JudgedCorpus(corpus, judge),
             alpha=_budgets(alphas),
@@ -184,17 +184,16 @@ def rollback(corpus: Corpus, number: int | None, as_json: bool) -> None:
     from certify_assets.operations.deployment_record import read_deployments
     from certify_assets.operations.rollout import redeploy
 
-    with corpus.writing("ops rollback"):
-        if number is None:
-            earlier = read_deployments(corpus)[:-1]
-            if not earlier:
-                raise InputError(
-                    f"{corpus} has no deployment before the current one; `certify ops status "
-                    f"{corpus}` shows those that there are."
-                )
-            number = earlier[-1].number
-        made = redeploy(corpus, number)
-        report_stored(corpus, "ops rollback", "operations/deployment")
+    if number is None:
+        earlier = read_deployments(corpus)[:-1]
+        if not earlier:
+            raise InputError(
+                f"{corpus} has no deployment before the current one; `certify ops status "
+                f"{corpus}` shows those that there are."
+            )
+        number = earlier[-1].number
+    made = redeploy(corpus, number)
+    report_stored(corpus, "ops rollback", "operations/deployment")
     _show_made(corpus, made, as_json=as_json)
 
 
@@ -359,7 +358,7 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
         emit_json(
             {
                 "corpus": corpus.name,
-                "deployment": None if found is None else asdict(found),
+                "deployment": None if found is None else found.to_dict(),
                 **state,
                 "deployments": [_summary(item) for item in earlier],
                 "batches": [asdict(item) for item in audits],
@@ -369,7 +368,7 @@ def _status(corpus: Corpus, *, as_json: bool) -> int:
                 ],
                 "faults": faults,
                 "delta_spent": spent,
-                "automatic": None if automatic is None else asdict(automatic),
+                "automatic": None if automatic is None else automatic.model_dump(mode="json"),
             }
         )
     else:
@@ -446,7 +445,7 @@ def _show_made(corpus: Corpus, made: DeploymentRecord, *, as_json: bool) -> None
     from certify_assets.operations.deployment import kept_certificates
 
     if as_json:
-        emit_json({**asdict(made), "decides": True})
+        emit_json({**made.to_dict(), "decides": True})
         return
     _table(made)
     if made.certificates:

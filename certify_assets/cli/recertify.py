@@ -106,16 +106,15 @@ def recertify(
         preview = _preview(judged, declared)
         emit_json(asdict(preview)) if as_json else _show_preview(preview)
         return
-    with corpus.writing("ops recertify"):
-        code = _recertify(
-            judged,
-            declared,
-            reason,
-            at_least,
-            deploys=deploys,
-            accept_relabelled=accept_relabelled,
-            as_json=as_json,
-        )
+    code = _recertify(
+        judged,
+        declared,
+        reason,
+        at_least,
+        deploys=deploys,
+        accept_relabelled=accept_relabelled,
+        as_json=as_json,
+    )
     ctx.exit(code)
 
 
@@ -175,9 +174,9 @@ def _recertify(
 
 
 def _deployed(corpus: Corpus) -> str:
-    from certify_assets.operations.deployment_record import stored_deployment
+    from certify_assets.operations.deployment_record import load_deployment
 
-    document = stored_deployment(corpus)
+    document = load_deployment(corpus)
     if document is None:
         raise InputError(
             f"no judge is deployed on {corpus}; deploy one, or name a judge with --judge."

@@ -95,9 +95,8 @@ class ImportSummary:
         return cls(*size, sha256=sha256, **about)
 
 
-# what a deployment keeps copies of
-_KEPT_FILES: Final = ("corpus.json", "import.json", "controls.json", "trajectories.parquet")
-_SPLITS_FOLDER: Final = "splits"
+# what the decisions of a judge depend on
+_DECIDING: Final = ("corpus.json", "import.json", "controls.json", "trajectories.parquet", "splits")
 
 
 @dataclass(frozen=True, init=False)
@@ -106,15 +105,11 @@ class Corpus:
 
     store: Snapshot
     name: str
-    # folder of the copies that a deployment keeps of the corpus and its judge, which are read in
-    # place of the files of later deliveries and trainings; empty for what is stored now
-    kept: str = ""
 
-    def __init__(self, store: Store, name: str, kept: str = "") -> None:
+    def __init__(self, store: Store, name: str) -> None:
         # a plain store starts a new snapshot, a snapshot is shared
         object.__setattr__(self, "store", Snapshot.of(store))
         object.__setattr__(self, "name", name)
-        object.__setattr__(self, "kept", kept)
 
     def __str__(self) -> str:
         return self.name
@@ -122,26 +117,21 @@ class Corpus:
     @property
     def identity(self) -> tuple[str, ...]:
         """Name of the corpus among the views of a snapshot."""
-        return (self.name, self.kept)
+        return (self.name,)
 
     @property
     def current(self) -> Corpus:
         """The corpus as it is stored now, in the same operation."""
-        return Corpus(self.store, self.name)
+        return Corpus(self.store.unpinned, self.name)
 
     def key(self, *parts: str) -> str:
         """Return the storage key of a file of the corpus."""
-        key = corpus_file(self.name, *parts)
-        copied = (
-            self.kept and parts and parts[0].partition("/")[0] in (*_KEPT_FILES, _SPLITS_FOLDER)
-        )
-        return f"{self.kept}/{key}" if copied else key
+        return corpus_file(self.name, *parts)
 
-    def files(self) -> Iterator[str]:
-        """Iterate over the keys of the files that a judge of the corpus depends on."""
-        yield from filter(self.store.exists, map(self.key, _KEPT_FILES))
-        folder = self.key(_SPLITS_FOLDER)
-        yield from (f"{folder}/{name}" for name in self.store.names(folder))
+    @property
+    def areas(self) -> list[str]:
+        """Keys and folders of what the decisions of a judge depend on."""
+        return [self.key(name) for name in _DECIDING]
 
     def has(self, *parts: str) -> bool:
         """Whether a file of the corpus is stored."""
@@ -162,8 +152,6 @@ class Corpus:
     @property
     def config(self) -> CorpusConfig:
         """Registered configuration."""
-        if self.kept and self.has("corpus.json"):
-            return CorpusConfig.from_dict(self.store.read_json(self.key("corpus.json")))
         return load_config(self.store, self.name)
 
     @property

@@ -10,6 +10,7 @@ import dagster as dg
 
 from certify_assets._version import __version__
 from certify_assets.corpora.config import corpus_file
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.setup import OWNERS, setup
 from certify_assets.evaluation.agent_folds import agent_folds_key
@@ -18,6 +19,7 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import judge_file
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.operations import layout
+from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.research.certifiability import CERTIFIABILITY_KEY
 from certify_assets.research.real_scores import real_scores_key
 from certify_assets.research.simulation_study import SIMULATION_KEY
@@ -58,7 +60,6 @@ _OF_JUDGES = {
 _OTHERS: dict[str, Callable[[str], str]] = {
     "corpora/agent_disjoint": partial(agent_folds_key, judge="lexical"),
     "corpora/comparison": comparison_key,
-    "operations/deployment": layout.deployment_key,
     "operations/review_queue": layout.queue_key,
     "operations/reviewed_labels": layout.reviewed_key,
     "operations/history": layout.history_key,
@@ -139,6 +140,9 @@ def judge_code_version(spec: JudgeSpec, part: str) -> str:
 
 def stored_version(store: Store, key: dg.AssetKey, corpus: str = "") -> dg.DataVersion | None:
     """Return the hash of the document that an asset stores now; None if it stores none."""
+    if name_of(key) == "operations/deployment":
+        made = load_deployment(Corpus(store, corpus))
+        return None if made is None else dg.DataVersion(made.version)
     name = _document(key, corpus)
     if name is None:
         return None

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 
-# what a deployment keeps copies of, and out-of-fold judges, which are trained where they are needed
-_KEPT_FILES: Final = (
+# what the decisions and the lineage of a judge depend on
+_DECIDING: Final = (
     "adapter.json",
     "scores.json",
     "scores.parquet",
@@ -54,10 +54,9 @@ _KEPT_FILES: Final = (
     "test_scores.parquet",
     "harvest.json",
     "harvest.parquet",
+    "adapter",
+    "pools",
 )
-# and of what its training began with
-_ORIGIN_FILES: Final = ("adapter.json", "scores.parquet", "harvest.json", "harvest.parquet")
-_KEPT_FOLDERS: Final = ("adapter", "folds", "pools")
 
 _SCORED_SPLITS = ("rl", "cal", "test")
 # The score table says split=cal of the rows that certify its judge, of whatever split, so that
@@ -262,15 +261,11 @@ class JudgedCorpus:
 
     def key(self, *parts: str) -> str:
         """Return the storage key of a file of the judge on this corpus."""
-        key = judge_file(self.name, self.corpus.name, *parts)
-        kept = self.corpus.kept
-        copied = kept and parts and parts[0].partition("/")[0] in (*_KEPT_FILES, *_KEPT_FOLDERS)
-        return f"{kept}/{key}" if copied else key
+        return judge_file(self.name, self.corpus.name, *parts)
 
     def origin(self, name: str) -> JudgedCorpus:
-        """Return the judge that a training began with, as it was: its copy, where one is kept."""
-        kept = JudgedCorpus(self.corpus, name)
-        return kept if self.corpus.kept and kept.is_trained else self.sibling(name)
+        """Return the judge that a training began with, as it was where it is pinned."""
+        return JudgedCorpus(self.corpus, name)
 
     def origins(self) -> list[JudgedCorpus]:
         """Return the judges that the training of this one began with."""
@@ -279,28 +274,25 @@ class JudgedCorpus:
         names = [before, document.get("harvest", {}).get("start", "")]
         return [self.origin(name) for name in dict.fromkeys(filter(None, names))]
 
-    def files(self) -> Iterator[str]:
-        """Iterate over the keys of the files that the judge's decisions and lineage depend on."""
-        yield from self.corpus.files()
-        yield from self._files(_KEPT_FILES)
-        # of the pools those that the certificates name
-        documents = self.key("certificates.json")
-        named = self.store.read_bytes(documents) if self.store.exists(documents) else b""
-        pools = self.store.names(self.key("pools"))
-        yield from (
-            self.key("pools", name)
-            for name in pools
-            if name.removesuffix(".json").encode() in named
-        )
-        origins = self.origins()
-        while origins:
-            # their certificates are no matter of this judge
-            yield from (judge := origins.pop())._files(_ORIGIN_FILES)
-            origins += judge.origins()
+    @property
+    def areas(self) -> list[str]:
+        """Keys and folders of the judge that its decisions and lineage depend on."""
+        return [self.key(name) for name in _DECIDING]
 
-    def _files(self, names: Sequence[str]) -> Iterator[str]:
-        yield from filter(self.store.exists, map(self.key, names))
-        yield from (self.key("adapter", name) for name in self.store.names(self.key("adapter")))
+    def files(self) -> dict[str, str]:
+        """Return the SHA-256 of all that the judge's decisions and lineage depend on, by keys."""
+        found, origins = self.store.hashes([*self.corpus.areas, *self.areas]), self.origins()
+        while origins:
+            found |= self.store.hashes((judge := origins.pop()).areas)
+            origins += judge.origins()
+        return found
+
+    def pinned(self, files: Mapping[str, str]) -> JudgedCorpus:
+        """Return the judge and its corpus as they were when `files` gave these."""
+        names = {self.name, *(key.split("/")[1] for key in files if key.startswith("judges/"))}
+        areas = [area for name in names for area in self.origin(name).areas]
+        store = self.store.unpinned.pinned(files, [*self.corpus.areas, *areas])
+        return replace(self, corpus=Corpus(store, self.corpus.name))
 
     @property
     def is_trained(self) -> bool:
@@ -329,11 +321,11 @@ class JudgedCorpus:
                     f"the adapter of {self} on {self.corpus} was trained under another {name} than "
                     f"the stored one; materialize judges/{self}/model again."
                 )
-        if not self.corpus.kept:
+        if not self.store.is_pinned:
             self._require_reading(record)
             self._require_settings(record)
-        if self.spec.hosted or not self.corpus.kept:
-            # a kept judge is what it is, whatever became of the sources of its training
+        if self.spec.hosted or not self.store.is_pinned:
+            # a pinned judge is what it is, whatever became of the sources of its training
             family.require_current(self, record)
         return record
 

@@ -47,6 +47,11 @@ class TaskFold:
     #: why there is none
     reason: str
 
+    @property
+    def place(self) -> str:
+        """Where the files of its judge are stored, below those of the judge."""
+        return _place(self.bound_sha256, self.number)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the document as it is stored."""
         return {"schema": self.SCHEMA, **asdict(self), "tasks": list(self.tasks)}
@@ -127,7 +132,7 @@ def why_no_folds(judge: JudgedCorpus) -> str:
 
 
 def train_task_folds(judge: JudgedCorpus, *, report: Report = silent) -> list[TaskFold]:
-    """Train the out-of-fold judges that are missing or of another training; return all of them.
+    """Train the out-of-fold judges that are missing; return all of them.
 
     A killed call resumes with the folds that are there. Empty where `why_no_folds` says why.
     """
@@ -138,12 +143,10 @@ def train_task_folds(judge: JudgedCorpus, *, report: Report = silent) -> list[Ta
     dealt = deal_tasks(sorted(training_tasks(judge)), judge.spec.seed)
     bound, folds = _bound(judge), []
     for number, tasks in enumerate(dealt):
-        key = judge.key("folds", f"{number}.json")
+        key = judge.key(f"{_place(bound, number)}.json")
         if judge.store.exists(key):
-            stored = TaskFold.from_dict(judge.store.read_json(key))
-            if stored.bound_sha256 == bound:
-                folds.append(stored)
-                continue
+            folds.append(TaskFold.from_dict(judge.store.read_json(key)))
+            continue
         fold = _trained(judge, known[~known["task_id"].isin(tasks)], number, tasks, bound)
         judge.store.write_json(key, fold.to_dict())
         report(Advance("training without some tasks", number + 1, len(dealt)))
@@ -176,7 +179,7 @@ def score_unseen(judge: JudgedCorpus, runs: pd.DataFrame, *, report: Report = si
         if not fold.adapter_sha256:
             reasons.append(fold.reason)
             continue
-        model = judge.family.reload(judge, _place(fold.number), expected_sha256=fold.adapter_sha256)
+        model = judge.family.reload(judge, fold.place, expected_sha256=fold.adapter_sha256)
         table = score_table(model, runs.iloc[mine], judge.renderer)
         judged[mine] = table[list(JUDGED_COLUMNS)].to_numpy(np.float64)
         for place in mine.tolist():
@@ -195,8 +198,9 @@ def _trained(
             "has no judge."
         )
     else:
-        model = judge.family.retrained(judge, rows, _place(number))
-        save_files(judge.store, judge.key(_place(number)), model)
+        place = _place(bound, number)
+        model = judge.family.retrained(judge, rows, place)
+        save_files(judge.store, judge.key(place), model)
         adapter = model.provenance().adapter_sha256
     return TaskFold(
         number=number,
@@ -208,8 +212,9 @@ def _trained(
     )
 
 
-def _place(number: int) -> str:
-    return f"folds/{number}"
+def _place(bound: str, number: int) -> str:
+    # a deployed judge and one that was trained again since have folds of their own
+    return f"folds/{bound[:16]}/{number}"
 
 
 def deal_tasks(tasks: Sequence[str], seed: int) -> list[list[str]]:

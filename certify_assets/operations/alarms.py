@@ -1,22 +1,19 @@
-"""The journal of alarms: an alarm stays there whatever becomes of its labels."""
+"""Alarms of monitors: an alarm stays whatever becomes of its labels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.layout import alarms_key
 from certify_assets.operations.monitor_record import MonitorEntry
-from certify_assets.storage.journal import UNCHAINED, Journal, heads_key
+from certify_assets.storage.events import Entry, Payload
 
 
-@dataclass(frozen=True)
-class Alarm:
-    """An alarm of a monitor."""
+class Alarm(Payload):
+    """A monitor raised an alarm."""
 
+    kind = "alarm"
     judge: str
     side: str
     alpha: float
@@ -25,7 +22,11 @@ class Alarm:
     at: int  # number of tasks after which it was raised
     e_value: float
     interval: tuple[float, float]  # for the error, when it was recorded
-    time: str  # UTC, ISO 8601
+
+    @property
+    def subject(self) -> str:
+        """Certificate that it is about, and the source: each has one alarm."""
+        return f"{self.certificate_sha256}:{self.source}"
 
     @classmethod
     def of(cls, judge: str, entry: MonitorEntry) -> Alarm:
@@ -39,32 +40,17 @@ class Alarm:
             at=entry.result.first_alarm_at or 0,
             e_value=entry.result.e_value,
             interval=entry.result.interval,
-            time=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
 
-def read_alarms(corpus: Corpus) -> list[Alarm]:
+def read_alarms(corpus: Corpus) -> list[Entry[Alarm]]:
     """Return every alarm of a corpus, the oldest first."""
-    return _journal(corpus).read()
+    return corpus.store.events(corpus.name, Alarm)
 
 
 def record_alarms(judge: JudgedCorpus, entries: Sequence[MonitorEntry]) -> None:
     """Append the alarms of a monitor, once for each certificate and source."""
     raised = [Alarm.of(judge.name, entry) for entry in entries if entry.result.alarm]
-
-    def new(before: list[Alarm]) -> list[Alarm]:
-        known = {(item.certificate_sha256, item.source) for item in before}
-        return [item for item in raised if (item.certificate_sha256, item.source) not in known]
-
-    if raised:
-        _journal(judge.corpus).extend(new)
-
-
-def _journal(corpus: Corpus) -> Journal[Alarm]:
-    return Journal(
-        corpus.store,
-        alarms_key(corpus.name),
-        lambda entry: Alarm(**{**entry, "interval": tuple(entry["interval"])}),
-        replace(UNCHAINED, entry="an alarm"),
-        heads=heads_key(corpus.name),
-    )
+    known = {entry.content.subject for entry in read_alarms(judge.corpus)} if raised else set()
+    new = [alarm for alarm in raised if alarm.subject not in known]
+    judge.store.append(judge.corpus.name, *new)

@@ -8,54 +8,50 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import (
-    CertifyError,
-    GateClosedError,
-    IntegrityError,
-    StaleCertificateError,
-)
+from certify_assets.errors import CertifyError, ChangedInputError, GateClosedError, StaleCertificateError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.audit_sample import count_audit_tasks
 from certify_assets.operations.deployment import judge_fingerprint, read_certificates
-from certify_assets.operations.deployment_record import DeploymentRecord, read_deployments
-from certify_assets.operations.layout import automatic_key, own_key
+from certify_assets.operations.deployment_record import (
+    DeploymentRecord,
+    load_deployment,
+    read_deployments,
+)
+from certify_assets.operations.layout import own_key
 from certify_assets.operations.recertification import score_rows
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
 from certify_assets.operations.rollout import (
     choice_accepted,
-    complete_deployment,
     deploy,
+    register,
     relabelling_accepted,
     require_sound,
     resplit_accepted,
 )
+from certify_assets.storage.events import Payload
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
 
-SCHEMA: Final = "certify_assets/automatic_deployment/1"
 
+class AutomaticDeployment(Payload):
+    """What the policy made of the newest certificates of the deployed judge."""
 
-@dataclass(frozen=True, kw_only=True)
-class AutomaticDeployment:
-    """What the policy made of the newest certificates of the deployed judge, as it is stored."""
-
-    schema: str = SCHEMA
+    kind = "deployed by policy"
     corpus: str
     judge: str
     policy: str
     certificates: tuple[str, ...] = ()  # SHA-256 of the newest ones, at the budgets that decide
     deployed: int = 0  # number of the deployment that they decide under; 0 where they do not
     reason: str = ""  # why they do not
-    time: str = ""
 
     @property
     def refused(self) -> bool:
@@ -76,41 +72,31 @@ class _Candidate:
 
 def deploy_by_policy(corpus: Corpus) -> AutomaticDeployment | None:
     """Deploy the newest certificates where policy and guard rails let it; None if none decide."""
-    now = complete_deployment(corpus)
+    now = load_deployment(corpus)
     if now is None:
         return None
-    made = AutomaticDeployment(
-        corpus=corpus.name,
-        judge=now.judge,
-        policy=corpus.config.auto_deploy,
-        time=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-    found = []
-    for candidate in _candidates(corpus, now):
-        found.append(_decided(corpus, now, candidate, made))
-        if found[-1].deployed not in (0, now.number):
-            break
-    # the last one was deployed, else the first one says why it was not
-    made = found[-1] if found[-1].deployed not in (0, now.number) else found[0]
-    corpus.store.write_json(automatic_key(corpus.name), asdict(made))
+    if now.policy and now.mlflow is None:
+        # a kill came before MLflow was told
+        register(corpus, now.number)
+    with corpus.writing("deployment by the policy"):
+        policy = corpus.config.auto_deploy
+        asked = AutomaticDeployment(corpus=corpus.name, judge=now.judge, policy=policy)
+        found = []
+        for candidate in _candidates(corpus, now):
+            found.append(_decided(corpus, now, candidate, asked))
+            if found[-1].deployed not in (0, now.number):
+                break
+        # the last one was deployed, else the first one says why it was not
+        made = found[-1] if found[-1].deployed not in (0, now.number) else found[0]
+        if made != last_automatic(corpus):
+            corpus.store.append(corpus.name, made)
     return made
 
 
 def last_automatic(corpus: Corpus) -> AutomaticDeployment | None:
     """Return what the policy made of certificates the last time; None where it never did."""
-    key = automatic_key(corpus.name)
-    if not corpus.store.exists(key):
-        return None
-    try:
-        values = dict(corpus.store.read_json(key))
-        if values["schema"] != SCHEMA:
-            raise ValueError(f"it is not {SCHEMA}")
-        return AutomaticDeployment(**{**values, "certificates": tuple(values["certificates"])})
-    except (KeyError, TypeError, ValueError) as error:
-        raise IntegrityError(
-            f"{corpus.store.locate(key)} is no outcome of an automatic deployment ({error}); "
-            "delete it: the next run writes it again."
-        ) from None
+    found = corpus.store.events(corpus.name, AutomaticDeployment)
+    return found[-1].content if found else None
 
 
 def _decided(
@@ -119,9 +105,9 @@ def _decided(
     try:
         found = _candidate(judge, now)
         hashes = tuple(item.sha256 for item in found.certificates)
-        made = replace(made, certificates=hashes)
+        made = made.model_copy(update={"certificates": hashes})
         if hashes and set(hashes) <= set(now.certificates):
-            return replace(made, deployed=now.number)
+            return made.model_copy(update={"deployed": now.number})
         _require_new(corpus, now, made)
         _require_issued_since(now, found)
         _require_guards(corpus, now, found)
@@ -134,9 +120,11 @@ def _decided(
             accept_choice=choice_accepted(now),
             accept_relabelled=relabelling_accepted(now, found.judge, found.key),
         )
+    except ChangedInputError:
+        raise
     except CertifyError as error:
-        return replace(made, reason=str(error))
-    return replace(made, deployed=deployed.number)
+        return made.model_copy(update={"reason": str(error)})
+    return made.model_copy(update={"deployed": deployed.number})
 
 
 def _require_new(corpus: Corpus, now: DeploymentRecord, made: AutomaticDeployment) -> None:
@@ -220,10 +208,12 @@ def _at_budgets(certificates: list[Certificate], now: DeploymentRecord) -> tuple
 
 def _require_guards(corpus: Corpus, now: DeploymentRecord, found: _Candidate) -> None:
     in_use = set(now.certificates)
-    if alarm := next((a for a in read_alarms(corpus) if a.certificate_sha256 in in_use), None):
+    alarms = [item for item in read_alarms(corpus) if item.content.certificate_sha256 in in_use]
+    if alarms:
+        alarm = alarms[0].content
         raise GateClosedError(
             f"an alarm is open: the monitor raised it for the {alarm.side} side at {alarm.alpha:g} "
-            f"of deployment {now.number} ({alarm.time}). Find out why, then deploy with `certify "
+            f"of deployment {now.number} ({alarms[0].time}). Find out why, then deploy with `certify "
             f"ops deploy {corpus} {now.judge}`."
         )
     if found.record is not None:

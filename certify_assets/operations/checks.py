@@ -21,9 +21,8 @@ from certify_assets.operations.deployment_record import (
     deployed_spending,
     load_deployment,
     read_deployments,
-    stored_deployment,
 )
-from certify_assets.operations.layout import KNOWN_TASK, certificate_key, first_decisions_of
+from certify_assets.operations.layout import KNOWN_TASK, first_decisions_of
 from certify_assets.operations.monitoring import load_monitor
 from certify_assets.operations.notification_config import read_notifications
 from certify_assets.operations.notifications import certificate_age
@@ -75,7 +74,7 @@ def decided_by_deployed(corpus: Corpus) -> Verdict:
     for batch in batch_names(corpus):
         frame = first_decisions_of(corpus, batch)
         automatic = frame[frame["decision"].isin(SIDES)]
-        if (wrong := _undeployed(corpus, automatic, deployed)) is not None:
+        if (wrong := _undeployed(automatic, deployed)) is not None:
             return Verdict("ERROR", f"batch {batch}: {wrong}")
         try:
             # what the labels of a draw decided has a document of its own, compared with the draw
@@ -98,20 +97,13 @@ def decided_by_deployed(corpus: Corpus) -> Verdict:
     )
 
 
-def _undeployed(corpus: Corpus, automatic: pd.DataFrame, deployed: set[str]) -> str | None:
+def _undeployed(automatic: pd.DataFrame, deployed: set[str]) -> str | None:
     for names in sorted(set(automatic["certificate_sha256"])):
         if names not in deployed:
             return (
                 f"rows were decided under the certificates {names[:12] or '(none)'}, which were "
                 "never deployed."
             )
-        for sha256 in names.split(";"):
-            key = certificate_key(corpus.name, sha256)
-            if not corpus.store.exists(key) or corpus.store.sha256(key) != sha256:
-                return (
-                    f"the certificate {sha256[:12]} is not kept as it was; restore {key} from a "
-                    "backup."
-                )
     return None
 
 
@@ -173,7 +165,7 @@ def batches_certified(corpus: Corpus) -> Verdict:
 
 def no_alarm(corpus: Corpus) -> Verdict:
     """ERROR where the monitor of the deployed judge raised an alarm, WARN where it lacks labels."""
-    record = stored_deployment(corpus)
+    record = load_deployment(corpus)
     if record is None:
         return Verdict("PASS", NOTHING_DEPLOYED)
     found = load_monitor(JudgedCorpus(corpus, record.judge))
@@ -201,7 +193,7 @@ def delta_left(corpus: Corpus) -> Verdict:
 
 def audit_sample_complete(corpus: Corpus) -> Verdict:
     """WARN where many drawn tasks are open or tied; ERROR from half of them."""
-    record = stored_deployment(corpus)
+    record = load_deployment(corpus)
     if record is None:
         return Verdict("PASS", NOTHING_DEPLOYED)
     try:

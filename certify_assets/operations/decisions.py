@@ -248,7 +248,7 @@ def _standing(
         return deployment, scored
     now, then = reopened(), deployment.record
     assert then is not None
-    if now.record is not None and replace(now.record, mlflow=then.mlflow) != then:
+    if now.record is not None and now.record.number != then.number:
         raise ChangedInputError(
             f"another judge was deployed on {deployment.corpus} while this batch was scored, which "
             "therefore waits; run this again."

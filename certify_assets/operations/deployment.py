@@ -18,12 +18,8 @@ from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.batch_record import BatchRecord, Refusal
 from certify_assets.operations.decisions import decide_batch
-from certify_assets.operations.deployment_record import (
-    DeploymentRecord,
-    load_deployment,
-    stored_deployment,
-)
-from certify_assets.operations.layout import certificate_key, own_key, recertification_number
+from certify_assets.operations.deployment_record import Deployed, DeploymentRecord, load_deployment
+from certify_assets.operations.layout import own_key, recertification_number
 from certify_assets.operations.monitor_record import MonitorRecord
 from certify_assets.operations.recertification_record import (
     load_recertification,
@@ -121,8 +117,7 @@ def no_batch_certified(corpus: Corpus) -> str:
 def corrected_labels(judge: JudgedCorpus) -> str:
     """Say which labels that certify a deployed judge a later delivery corrected; else empty."""
     corpus = judge.corpus.current
-    kept = judge.corpus.kept
-    if not kept or corpus.trajectories_sha256 == judge.corpus.trajectories_sha256:
+    if corpus.trajectories_sha256 == judge.corpus.trajectories_sha256:
         return ""
     then, certified = judge.corpus.runs, judge.calibration[0]["trajectory_id"]
     other = relabelled(then[then["trajectory_id"].isin(certified)], corpus.runs)
@@ -136,17 +131,17 @@ def corrected_labels(judge: JudgedCorpus) -> str:
     )
 
 
-def behind(corpus: Corpus, record: DeploymentRecord) -> str:
+def behind(corpus: Corpus, record: Deployed) -> str:
     """Say what is stored of corpus and judge that came after a deployment; empty where nothing."""
     try:
         said = list(_later(corpus, record))
     except CertifyError as error:
-        # it decides by its copies, whatever became of what they were made of
+        # it decides by what it was made of, whatever is stored now
         return f"what is stored now cannot be read: {error}"
     return f"{'; '.join(said)}; deploy again to replace it." if said else ""
 
 
-def _later(corpus: Corpus, record: DeploymentRecord) -> Iterator[str]:
+def _later(corpus: Corpus, record: Deployed) -> Iterator[str]:
     numbers = {item.trajectories_sha256: item.number for item in corpus.deliveries.read()}
     then = numbers.get(record.fingerprint["trajectories_sha256"], 0)
     now, judge = max(numbers.values(), default=0), JudgedCorpus(corpus, record.judge)
@@ -159,7 +154,7 @@ def _later(corpus: Corpus, record: DeploymentRecord) -> Iterator[str]:
 
 def certified_judge(judge: JudgedCorpus) -> JudgedCorpus:
     """Return a judge as it was deployed, where it is deployed, else as it is stored."""
-    record = stored_deployment(judge.corpus)
+    record = load_deployment(judge.corpus)
     return judge if record is None or record.judge != judge.name else record.judge_on(judge.corpus)
 
 
@@ -174,7 +169,7 @@ def deployed_certificates(corpus: Corpus) -> list[Certificate]:
 
 def certificates_in_use(judge: JudgedCorpus) -> list[Certificate] | None:
     """Return the certificates of a deployed judge, recomputed; None where they do not decide."""
-    record = stored_deployment(judge.corpus)
+    record = load_deployment(judge.corpus)
     if record is None or record.judge != judge.name:
         return None
     try:
@@ -190,10 +185,10 @@ def strictest_certificates(certificates: Sequence[Certificate]) -> list[Certific
 
 
 def labels_before(judge: JudgedCorpus, key: str) -> int:
-    """Return the line of the journal of labels up to which tasks may be in stored certificates."""
+    """Return the number of the label up to which tasks may be in stored certificates."""
     # those of a recertification may contain the tasks that were complete when it was made
     number = recertification_number(judge.corpus.name, key)
-    return load_recertification(judge.corpus, number).labels.lines if number else 0
+    return load_recertification(judge.corpus, number).labels.sequence if number else 0
 
 
 def read_certificates(judge: JudgedCorpus, key: str) -> list[Certificate]:
@@ -209,8 +204,8 @@ def read_certificates(judge: JudgedCorpus, key: str) -> list[Certificate]:
     return recertification_certificates(judge.corpus, number)
 
 
-def certificates_of(corpus: Corpus, record: DeploymentRecord) -> list[Certificate]:
-    """Return the certificates of a deployment, if its fingerprint is that of the stored judge."""
+def certificates_of(corpus: Corpus, record: Deployed) -> list[Certificate]:
+    """Return the certificates of a deployment, recomputed on the judge as it was deployed."""
     judge = record.judge_on(corpus)
     try:
         now, then = judge_fingerprint(judge), record.fingerprint
@@ -218,17 +213,14 @@ def certificates_of(corpus: Corpus, record: DeploymentRecord) -> list[Certificat
         stale = next((name for name in names if now.get(name) != then.get(name)), None)
         if stale:
             raise StaleCertificateError(
-                f"{judge} was deployed on {corpus} with another {stale.removesuffix('_sha256')} "
-                "than the stored one; certify and audit it, then deploy it again."
+                f"it was deployed with another {stale.removesuffix('_sha256')} than its files have."
             )
         # whatever a judge certifies, batches have certificates of their own
         issued = [] if record.batch_only else read_certificates(judge, record.certificates_key)
         found = {item.sha256: item for item in issued}
     except CertifyError as error:
         raise StaleCertificateError(
-            f"the copies that deployment {record.number} of {corpus} keeps in "
-            f"{corpus.store.locate(judge.corpus.kept)} are not what was deployed ({error}) Restore "
-            f"them from a backup, or deploy {judge} again."
+            f"deployment {record.number} of {corpus} cannot decide: {error} Deploy {judge} again."
         ) from None
     if missing := next((sha256 for sha256 in record.certificates if sha256 not in found), None):
         raise StaleCertificateError(
@@ -245,21 +237,12 @@ def certificates_of(corpus: Corpus, record: DeploymentRecord) -> list[Certificat
     return chosen
 
 
-def kept_certificates(corpus: Corpus, record: DeploymentRecord) -> tuple[Certificate, ...]:
+def kept_certificates(corpus: Corpus, record: Deployed) -> tuple[Certificate, ...]:
     """Return the certificates of a deployment as they were when they were deployed."""
     from certify_assets.certificates import Certificate
 
-    found = []
-    for sha256 in record.certificates:
-        key = certificate_key(corpus.name, sha256)
-        item = Certificate.from_dict(corpus.store.read_json(key))
-        if item.sha256 != sha256:
-            raise IntegrityError(
-                f"{corpus.store.locate(key)} is not the certificate that was deployed; restore it "
-                "from a backup."
-            )
-        found.append(item)
-    return tuple(found)
+    objects = corpus.store.objects
+    return tuple(Certificate.from_json(objects.get(sha256)) for sha256 in record.certificates)
 
 
 @remembered
@@ -277,9 +260,9 @@ def judge_fingerprint(judge: JudgedCorpus) -> dict[str, str]:
 
 
 def deployment_fault(
-    corpus: Corpus, record: DeploymentRecord, certificates: Sequence[Certificate]
+    corpus: Corpus, record: Deployed, certificates: Sequence[Certificate]
 ) -> Refusal | None:
-    """Return what labels, audit, monitor or journal of alarms have against a deployment."""
+    """Return what labels, audit, monitor or alarms have against a deployment."""
     judge = record.judge_on(corpus)
     try:
         if corrected := corrected_labels(judge):
@@ -291,7 +274,7 @@ def deployment_fault(
     monitors = [f"{folder}/monitor.json" for folder in folders]
     if fault := _audit_fault(judge, certificates, own=record.own):
         return Refusal("failed_audit", fault)
-    fault = _monitor_fault(corpus, certificates, monitors) or _journal_fault(corpus, certificates)
+    fault = _monitor_fault(corpus, certificates, monitors) or _alarm_fault(corpus, certificates)
     return Refusal("alarm", fault) if fault else None
 
 
@@ -373,21 +356,16 @@ def _monitor_fault(
     return ""
 
 
-def _journal_fault(corpus: Corpus, certificates: Sequence[Certificate]) -> str:
+def _alarm_fault(corpus: Corpus, certificates: Sequence[Certificate]) -> str:
     hashes = {item.sha256 for item in certificates}
-    try:
-        raised = next(
-            (alarm for alarm in read_alarms(corpus) if alarm.certificate_sha256 in hashes), None
-        )
-    except (CertifyError, KeyError, TypeError, ValueError) as error:
-        return (
-            f"the journal of alarms of {corpus} cannot be read ({error}), so an alarm may have "
-            "been lost; restore it from a backup."
-        )
+    raised = next(
+        (alarm for alarm in read_alarms(corpus) if alarm.content.certificate_sha256 in hashes), None
+    )
     if raised is None:
         return ""
+    alarm = raised.content
     return (
-        f"the monitor raised an alarm for the {raised.side} side at {raised.alpha:g} after "
-        f"{raised.at} tasks ({raised.time}): the error is above the budget; recertify, or deploy "
+        f"the monitor raised an alarm for the {alarm.side} side at {alarm.alpha:g} after "
+        f"{alarm.at} tasks ({raised.time}): the error is above the budget; recertify, or deploy "
         "another judge."
     )

@@ -14,7 +14,7 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.specs import DELTA, SIDES
-from certify_assets.operations.alarms import read_alarms
+from certify_assets.operations.alarms import Alarm, read_alarms
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
 from certify_assets.operations.batch_audit import AuditSummary, batch_audits
 from certify_assets.operations.deployment import kept_certificates
@@ -23,9 +23,10 @@ from certify_assets.operations.deployment_record import (
     deployed_spending,
     read_deployments,
 )
-from certify_assets.operations.labels import Label, read_labels
+from certify_assets.operations.labels import Label, labels_head, read_labels
 from certify_assets.operations.layout import history_key
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
+from certify_assets.storage.events import Entry, Head
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,7 +122,8 @@ class OperationHistory:
     promised: float
     schedule: str
     joint: str
-    batches: tuple[AuditSummary, ...] = ()  # audits of runs that no certificate above covers
+    batches: tuple[AuditSummary, ...]  # audits of runs that no certificate above covers
+    ledger: Head  # the last event that it is about
 
 
 def write_history(corpus: Corpus) -> OperationHistory:
@@ -135,7 +137,10 @@ def operation_history(corpus: Corpus) -> OperationHistory:
     """Return the history of a corpus."""
     spending, alarms, labels = deployed_spending(corpus), read_alarms(corpus), read_labels(corpus)
     decided = with_labels(drawn_decisions(corpus), labels)
-    first = {item.certificate_sha256: FirstAlarm(item.at, item.time) for item in reversed(alarms)}
+    first = {
+        alarm.certificate_sha256: FirstAlarm(alarm.at, time)
+        for alarm, _, time, *_ in reversed(alarms)
+    }
     steps = tuple(
         replace(
             step,
@@ -150,8 +155,8 @@ def operation_history(corpus: Corpus) -> OperationHistory:
         corpus=corpus.name,
         steps=steps,
         alarms=tuple(
-            RaisedAlarm(one.judge, one.side, one.alpha, one.at, one.time, one.source)
-            for one in alarms
+            RaisedAlarm(one.judge, one.side, one.alpha, one.at, time, one.source)
+            for one, _, time, *_ in alarms
         ),
         first_delta=DELTA,
         claims=tuple(
@@ -164,7 +169,21 @@ def operation_history(corpus: Corpus) -> OperationHistory:
         schedule="" if spending.schedule is None else spending.schedule.words(),
         joint=spending.joint(DELTA),
         batches=tuple(audit.summary() for audit in batch_audits(corpus)),
+        ledger=_last_seen(corpus, alarms),
     )
+
+
+def _last_seen(corpus: Corpus, alarms: Iterable[Entry[Alarm]]) -> Head:
+    """Return the last event that the history is about; later ones do not change it."""
+    deployed = [item.ledger for item in read_deployments(corpus)]
+    sequence, sha256 = max(
+        [
+            labels_head(corpus),
+            *((entry.sequence, entry.sha256) for entry in alarms),
+            *((head["sequence"], head["sha256"]) for head in deployed),
+        ]
+    )
+    return Head(corpus=corpus.name, sequence=sequence, sha256=sha256)
 
 
 def _steps(corpus: Corpus) -> list[HistoryStep]:
@@ -200,14 +219,7 @@ def _deployed(
     *,
     first: bool,
 ) -> HistoryStep:
-    issued = {item.sha256: item for item in _certificates(corpus, deployment.certificates_key)}
-    # those on CAL are replaced where the judge is certified again
-    replaced = not issued.keys() >= {*deployment.certificates}
-    sides = [
-        SideHistory.of(item)
-        for item in (kept_certificates(corpus, deployment) if replaced else issued.values())
-        if item.sha256 in deployment.certificates
-    ]
+    sides = map(SideHistory.of, kept_certificates(corpus, deployment))
     return HistoryStep(
         f"recertification {record.number}"
         if record

@@ -79,28 +79,12 @@ def _named(name: str) -> Callable[[str], str]:
     return lambda corpus: operation_key(corpus, name)
 
 
-deployment_key = _named("deployment.json")
 labels_key = _named("labels.jsonl")  # the journal
 gold_key = _named("gold.jsonl")  # journal of what reviewers said of known runs
 reviewed_key = _named("labels.parquet")  # the table of resolved labels
 queue_key = _named("queue.parquet")
 queue_page_key = _named("queue.html")
-automatic_key = _named("automatic_deployment.json")  # what the policy made of new certificates
-# further journals: deployments, alarms, sent notifications
-deployments_key = _named("deployments.jsonl")
-alarms_key = _named("alarms.jsonl")
 draws_key = _named("draws.jsonl")  # the seeds of all batch draws
-notifications_key = _named("notifications.jsonl")
-
-
-def certificate_key(corpus: str, sha256: str) -> str:
-    """Return the key of a certificate that was deployed; its hash is its name."""
-    return operation_key(corpus, "certificates", f"{sha256}.json")
-
-
-def kept_key(corpus: str, sha256: str) -> str:
-    """Return the folder of the copies that a deployment keeps of its corpus and judge."""
-    return operation_key(corpus, "kept", sha256)
 
 
 def own_key(corpus: str, judge: str) -> str:

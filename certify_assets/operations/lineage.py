@@ -27,17 +27,14 @@ from certify_assets.operations.batch_record import (
     received,
 )
 from certify_assets.operations.deployment_record import read_deployments
-from certify_assets.operations.labels import labels_up_to
 from certify_assets.operations.layout import (
     CLOSED,
     NOT_COVERED,
     PROVISIONAL,
     batch_key,
-    certificate_key,
     draw_of,
     drawn_runs,
     draws_key,
-    labels_key,
     operation_key,
     own_key,
     recertification_key,
@@ -103,25 +100,30 @@ def file_link(
     links: Sequence[Link] = (),
 ) -> Link:
     """Return the link of a stored file by the hash of its bytes."""
-    try:
-        found = store.sha256(key) if store.exists(key) else ""
-    except (CertifyError, OSError) as error:
-        return replace(compared(kind, key, expected, "", links=links), detail=str(error))
+    found = Snapshot.of(store).current(key)
+    if found == expected:
+        return object_link(store, kind, key, expected, detail=detail, links=links)
     return compared(kind, key, expected, found, detail=detail, links=links)
 
 
 def object_link(
-    store: Store, kind: str, name: str, sha256: str, links: Sequence[Link] = ()
+    store: Store,
+    kind: str,
+    name: str,
+    sha256: str,
+    links: Sequence[Link] = (),
+    *,
+    detail: str = "",
 ) -> Link:
     """Return the link of an object, which is named by its hash."""
+    made = compared(kind, name, sha256, sha256, detail=detail, links=links)
     try:
         with store.objects.as_file(sha256):
-            found = sha256
-    except MissingObjectError:
-        found = ""
+            return made
+    except MissingObjectError as error:
+        return replace(made, status="missing", found="", detail=str(error))
     except IntegrityError as error:
-        return replace(compared(kind, name, sha256, "altered", links=links), detail=str(error))
-    return compared(kind, name, sha256, found, links=links)
+        return replace(made, status="differs", found="", detail=str(error))
 
 
 def unhashed(kind: str, name: str, detail: str = "", links: Sequence[Link] = ()) -> Link:
@@ -184,8 +186,7 @@ def _named(corpus: Corpus, name: str) -> Iterator[Found]:
     if name in ready_batches(corpus):
         yield Found("batch", corpus.name, name)
     if _HASH.fullmatch(name):
-        kept = corpus.store.names(operation_key(corpus.name, "certificates"))
-        hashes = {entry.removesuffix(".json") for entry in kept if entry.endswith(".json")}
+        hashes = {sha256 for made in read_deployments(corpus) for sha256 in made.certificates}
         hashes |= {_document_hash(item) for item in _issued(corpus)}
         for sha256 in sorted(hashes):
             if sha256.startswith(name):
@@ -228,22 +229,26 @@ def walk(store: Store, found: Found) -> Link:
 
 
 def certificate_link(corpus: Corpus, sha256: str) -> Link:
-    """Return a certificate: the kept one if it decided, else from its judge's documents."""
-    key = certificate_key(corpus.name, sha256)
+    """Return a certificate: the object if it decided, else from its judge's documents."""
+    deployed = _was_deployed(corpus, sha256)
+    name = f"{sha256[:12]} ({'' if deployed else 'not '}deployed)"
     item = _stored_certificate(corpus, sha256)
     if item is None:
+        if deployed:
+            return object_link(corpus.store, "certificate", name, sha256)
         detail = "it is nowhere in the data root any more."
-        return file_link(corpus.store, "certificate", key, sha256, detail=detail)
+        return compared("certificate", name, sha256, "", detail=detail)
     threshold = "none" if item.threshold is None else shortest(item.threshold)
     detail = (
         f"{item.side} at {item.alpha:g}, δ={item.delta:g}, threshold {threshold}, of "
         f"{item.provenance.get('judge', 'a score table')}"
     )
     links = certificate_links(corpus.store, item)
-    if corpus.store.exists(key):
-        return file_link(corpus.store, "certificate", key, sha256, detail=detail, links=links)
-    name = f"{sha256[:12]} (not deployed)"
     return compared("certificate", name, sha256, item.sha256, detail=detail, links=links)
+
+
+def _was_deployed(corpus: Corpus, sha256: str) -> bool:
+    return any(sha256 in made.certificates for made in read_deployments(corpus))
 
 
 def batch_link(
@@ -380,13 +385,10 @@ def _stored_certificate(corpus: Corpus, sha256: str) -> Certificate | None:
     """Return a certificate that decided, or that a judge or recertification has now."""
     from certify_assets.certificates import Certificate
 
-    key = certificate_key(corpus.name, sha256)
-    documents = (
-        [corpus.store.read_json(key)]
-        if corpus.store.exists(key)
-        else [item for item in _issued(corpus) if _document_hash(item) == sha256]
-    )
     try:
+        if _was_deployed(corpus, sha256):
+            return Certificate.from_json(corpus.store.objects.get(sha256))
+        documents = [item for item in _issued(corpus) if _document_hash(item) == sha256]
         return Certificate.from_dict(documents[0]) if documents else None
     except CertifyError:
         return None
@@ -420,9 +422,9 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
     deployments = [
         item for item in read_deployments(corpus) if certificate.sha256 in item.certificates
     ]
-    # what decided is kept, whatever was delivered or trained since
+    # what decided never changes, whatever was delivered or trained since
     stored = JudgedCorpus(corpus, judge_name)
-    judge = deployments[0].judge_on(corpus) if deployments else stored
+    judge = deployments[-1].judge_on(corpus) if deployments else stored
     corpus, store = judge.corpus, judge.store
     found = [_recertification_link(corpus, hashes)] if "recertification" in hashes else []
     found += [
@@ -556,26 +558,18 @@ def source_link(roots: Sequence[str], name: str, expected: str) -> Link:
 def _recertification_link(corpus: Corpus, hashes: Mapping[str, str]) -> Link:
     """Return the rows of a recertification with the labels and decisions they were made of."""
     number, store = int(hashes["recertification"]), corpus.store
-    key, labels = (
-        recertification_key(corpus.name, number, "recertification.json"),
-        labels_key(corpus.name),
-    )
+    key = recertification_key(corpus.name, number, "recertification.json")
     about = store.read_json(key) if store.exists(key) else {}
-    lines, batches = int(about.get("labels", {}).get("lines", 0)), about.get("batches", {})
-    # later labels are appended, and change nothing of what the certificate depends on
-    read = labels_up_to(corpus, lines).sha256
+    last, batches = int(about.get("labels", {}).get("sequence", 0)), about.get("batches", {})
+    named = hashes.get("labels_sha256", "")
+    # later labels change nothing of what the certificate depends on
+    read = named if corpus.store.holds(corpus.name, last, named) else ""
     decided = [
         object_link(store, "table", f"{name} decisions", sha256)
         for name, sha256 in sorted(batches.items())
     ]
     links = [
-        compared(
-            "labels",
-            labels,
-            hashes.get("labels_sha256", ""),
-            read,
-            detail=f"its first {lines} lines",
-        ),
+        compared("labels", f"up to event {last}", named, read),
         compared(
             "batches",
             key,

@@ -25,11 +25,18 @@ class SampleFile:
 
 
 @dataclass(frozen=True)
-class StreamSource:
-    """What a stream depends on: lines and hash of the labels, hashes of the decisions."""
+class LabelPrefix:
+    """The labels up to one of them, by number and hash of its event."""
 
-    labels: int
-    labels_sha256: str
+    sequence: int  # 0 without labels
+    sha256: str
+
+
+@dataclass(frozen=True)
+class StreamSource:
+    """What a stream depends on: the labels that it knows, and hashes of the decisions."""
+
+    labels: LabelPrefix
     batches: Mapping[str, str]
 
 
@@ -104,8 +111,11 @@ class MonitorRecord:
         values = dict(document)
         operation = values.pop("operation")
         if operation is not None:
-            streams = {name: StreamFigures(**one) for name, one in operation["streams"].items()}
-            values["operation"] = MonitoredOperation(**{**operation, "streams": streams})
+            values["operation"] = MonitoredOperation(
+                LabelPrefix(**operation["labels"]),
+                operation["batches"],
+                {name: StreamFigures(**one) for name, one in operation["streams"].items()},
+            )
         values["certificates"] = tuple(values["certificates"])
         values["findings"] = tuple(values["findings"])
         values["files"] = tuple(SampleFile(**file) for file in values["files"])

@@ -7,7 +7,7 @@
 # certified region. Where a batch was decided under narrower thresholds than the monitored ones,
 # spot tasks have unlabelled attempts inside the region. Leaving such tasks out alone would keep the
 # easy ones, so the spot tasks of the whole batch are left out. A task has its place where its last
-# missing label is in the journal; neither a later batch nor a clock set back moves it. Runs
+# missing label came; neither a later batch nor a clock set back moves it. Runs
 # that the corpus certificate does not cover are no part of what it promises, nor of its tasks here.
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ from certify_assets.operations.deployment import (
     labels_before,
     strictest_certificates,
 )
-from certify_assets.operations.deployment_record import stored_deployment
+from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.labels import labels_head, read_labels
 from certify_assets.operations.layout import recertification_number
 from certify_assets.operations.monitor_record import (
+    LabelPrefix,
     MonitoredOperation,
     MonitorEntry,
     MonitorRecord,
@@ -145,7 +146,12 @@ class OperationStream(_LabelledRows):
 
 def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
     """Compare the labels of a judge with its certificates; store and return the document."""
-    judge = certified_judge(judge)
+    # labels that come meanwhile are no part of it: the document names the last one that is
+    with judge.corpus.writing("monitor"):
+        return _monitor(certified_judge(judge))
+
+
+def _monitor(judge: JudgedCorpus) -> MonitorRecord:
     fed = _is_deployed(judge)
     certificates, sample = _monitored(judge), read_audit_sample(judge)
     # a stream of its own: files that come later would otherwise precede or divide its tasks
@@ -173,7 +179,6 @@ def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
         findings.append({"code": "batch_draws", "message": _BATCH_DRAWS.format(drawn)})
     operation = None
     if fed:
-        # what this document was made of cannot be put back unnoticed
         figures = {name: stream.figures for name, stream in streams.items()}
         operation = MonitoredOperation(**vars(stream_source(judge.corpus)), streams=figures)
     status, reason = _summary(entries, certificates, _folder(judge))
@@ -204,7 +209,7 @@ def load_monitor(judge: JudgedCorpus) -> MonitorRecord:
     then = record.operation
     now = stream_source(judge.corpus) if _is_deployed(judge) else None
     if (
-        (then and (then.labels_sha256, then.batches)) != (now and (now.labels_sha256, now.batches))
+        (then and (then.labels, then.batches)) != (now and (now.labels, now.batches))
         or record.certificates != tuple(item.sha256 for item in _monitored(judge))
         or {file.name: file.sha256 for file in record.files} != files
     ):
@@ -240,7 +245,7 @@ def label_alarm(
 
 def monitor_deployed(corpus: Corpus) -> MonitorRecord | None:
     """Monitor the deployed judge; None where none is deployed."""
-    record = stored_deployment(corpus)
+    record = load_deployment(corpus)
     return None if record is None else monitor_judge(JudgedCorpus(corpus, record.judge))
 
 
@@ -252,7 +257,7 @@ def _monitored(judge: JudgedCorpus) -> list[Certificate]:
 
 
 def _is_deployed(judge: JudgedCorpus) -> bool:
-    record = stored_deployment(judge.corpus)
+    record = load_deployment(judge.corpus)
     return record is not None and record.judge == judge.name
 
 
@@ -305,7 +310,7 @@ def read_audit_sample(judge: JudgedCorpus) -> AuditSample | None:
             raise InputError(
                 f"{where} is no score table; keep only {', '.join(_ENDINGS)} files there."
             )
-        data = judge.store.read_bytes(f"{folder}/{name}")
+        data = judge.store.folder.read(f"{folder}/{name}")
         table, states = _read(data, name, where)
         stated &= states
         tasks = list(dict.fromkeys(str(task) for task in table.tasks))
@@ -388,9 +393,9 @@ def _grown(
 
 
 def stream_source(corpus: Corpus) -> StreamSource:
-    """Return what the stream depends on: lines and hash of the labels, hashes of the decisions."""
+    """Return what the stream depends on: the last label that it knows, hashes of the decisions."""
     batches = {name: decisions_sha256(corpus, name) for name in batch_names(corpus)}
-    return StreamSource(*labels_head(corpus), batches)
+    return StreamSource(LabelPrefix(*labels_head(corpus)), batches)
 
 
 def journal_version(corpus: Corpus) -> str:
@@ -399,7 +404,7 @@ def journal_version(corpus: Corpus) -> str:
 
 
 def _fed(judge: JudgedCorpus, certificate: Certificate) -> OperationStream:
-    record = stored_deployment(judge.corpus)
+    record = load_deployment(judge.corpus)
     assert record is not None
     after = labels_before(judge, record.certificates_key)
     return operation_stream(judge.corpus, certificate, after=after)
@@ -409,8 +414,7 @@ def operation_stream(
     corpus: Corpus, certificate: Certificate, *, after: int = 0
 ) -> OperationStream:
     """Return the stream of operation for a certificate of the adapter that scored the rows."""
-    # tasks that were complete up to line `after` of the journal may be in the certificate, and are
-    # left out
+    # tasks that were complete up to label `after` may be in the certificate, and are left out
     every, labels = drawn_decisions(corpus), read_labels(corpus)
     every["twice"] = every["trajectory_id"].duplicated(keep=False)
     by_batch = with_labels(every[every["kind"] == "batch_draw"], labels)

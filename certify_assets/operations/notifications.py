@@ -15,8 +15,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from certify_assets.corpora.corpus import Corpus
@@ -26,14 +27,14 @@ from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.automatic import last_automatic
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import DeploymentRecord, read_deployments
-from certify_assets.operations.layout import notifications_key
 from certify_assets.operations.notification_config import (
     EXPIRY_DAYS,
     Target,
     is_loopback,
     read_notifications,
 )
-from certify_assets.storage.journal import UNCHAINED, Journal
+from certify_assets.storage.events import Entry, Payload
+from certify_assets.storage.snapshot import Snapshot
 
 SIGNATURE: Final = "X-Certify-Signature"
 _TIMEOUT_S: Final = 10.0
@@ -57,21 +58,25 @@ class Event:
         return sha256_bytes(canonical_json([self.kind, self.corpus, self.judge, self.subject]))[:32]
 
 
-@dataclass(frozen=True)
-class DeliveryAttempt:
-    """An attempt to send an event."""
+class DeliveryAttempt(Payload):
+    """It was tried to send an event to a target."""
 
+    kind = "notified"
     event: str
-    kind: str
+    about: str  # kind of the event
     target: str
     sent: bool
     why: str  # what went wrong, in a word; nothing of address, key or answer
-    time: str
+
+    @property
+    def subject(self) -> str:
+        """Identifier of the event, and the target."""
+        return f"{self.event}:{self.target}"
 
 
-def read_deliveries(corpus: Corpus) -> list[DeliveryAttempt]:
+def read_deliveries(corpus: Corpus) -> list[Entry[DeliveryAttempt]]:
     """Return every attempt, the oldest first."""
-    return _journal(corpus).read()
+    return corpus.store.events(corpus.name, DeliveryAttempt, watched=False)
 
 
 def certificate_age(record: DeploymentRecord, *, now: datetime | None = None) -> timedelta:
@@ -87,11 +92,11 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Event]
             "alarm",
             corpus.name,
             alarm.judge,
-            f"{alarm.certificate_sha256}:{alarm.source}",
+            alarm.subject,
             f"{corpus}: the monitor of {alarm.judge} raised an alarm on the {alarm.side} side at "
             f"{alarm.alpha:g} after {alarm.at} labelled tasks.",
         )
-        for alarm in read_alarms(corpus)
+        for alarm in (entry.content for entry in read_alarms(corpus))
     ]
     found += _by_policy(corpus)
     deployment = Deployment.of(corpus)
@@ -165,17 +170,19 @@ def deliver(corpus: Corpus, events: Iterable[Event]) -> list[str]:
 def _deliver(corpus: Corpus, events: Sequence[Event]) -> list[str]:
     if not events:
         return []
-    sent = {(item.event, item.target) for item in read_deliveries(corpus) if item.sent}
+    attempts = [entry.content for entry in read_deliveries(corpus)]
+    sent = {(item.event, item.target) for item in attempts if item.sent}
     failed = []
     for target in read_notifications(corpus.store).targets:
         for event in events:
             if event.kind not in target.events or (event.id, target.name) in sent:
                 continue
             why = _send(target, event)
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            _journal(corpus).append(
-                DeliveryAttempt(event.id, event.kind, target.name, not why, why, now)
+            attempt = DeliveryAttempt(
+                event=event.id, about=event.kind, target=target.name, sent=not why, why=why
             )
+            # it was sent whatever becomes of the step that is under way
+            corpus.store.short(corpus.name, partial(_append, corpus.name, attempt))
             sent.add((event.id, target.name))
             if why:
                 failed.append(
@@ -184,13 +191,8 @@ def _deliver(corpus: Corpus, events: Sequence[Event]) -> list[str]:
     return failed
 
 
-def _journal(corpus: Corpus) -> Journal[DeliveryAttempt]:
-    return Journal(
-        corpus.store,
-        notifications_key(corpus.name),
-        lambda entry: DeliveryAttempt(**entry),
-        replace(UNCHAINED, entry="a delivery"),
-    )
+def _append(corpus: str, attempt: DeliveryAttempt, view: Snapshot) -> None:
+    view.append(corpus, attempt)
 
 
 def _send(target: Target, event: Event) -> str:

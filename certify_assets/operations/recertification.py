@@ -1,7 +1,7 @@
 """Recertification: certificates of the deployed judge on CAL and audit sample, at their own δ."""
 
-# Its number is claimed before it is computed; the same inputs are the same recertification. Its
-# folder is enough to recompute it by `certify verify`. Its population is that of CAL and the audit
+# Its number is claimed before it is computed; the same inputs are the same recertification. Labels
+# that come meanwhile are no part of it: it names the last one that is. Its folder is enough to recompute it by `certify verify`. Its population is that of CAL and the audit
 # sample together. Where the runs have changed since CAL was drawn, the mixture says less about
 # later runs than the audit sample alone, so each new threshold is also audited on the audit sample
 # alone, and an ERROR there keeps it from deployment.
@@ -46,7 +46,7 @@ from certify_assets.operations.audit_sample import (
     count_audit_tasks,
 )
 from certify_assets.operations.deployment import corrected_labels
-from certify_assets.operations.deployment_record import stored_deployment
+from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.labels import overruled, read_labels
 from certify_assets.operations.layout import (
     batch_runs,
@@ -64,7 +64,6 @@ from certify_assets.operations.recertification_record import (
     SCHEMA,
     SCORES,
     CertifiedSide,
-    LabelPrefix,
     RecertificationRecord,
     load_recertification,
     recertifications,
@@ -99,6 +98,8 @@ class Plan:
     selection: str
     inputs_sha256: str  # of table, hashes, candidates, budgets and procedure
     relabelled: Mapping[str, str]  # finding on rows of its splits, as `relabelling_finding`
+    source: StreamSource  # labels and decisions that it knows
+    overruled: frozenset[str]  # runs whose reviewers replaced or withdrew what they first said
 
 
 def plan_recertification(judge: JudgedCorpus) -> Plan:
@@ -141,6 +142,8 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         selection=adapter.selection_rule,
         inputs_sha256=sha256_bytes(canonical_json(about)),
         relabelled=relabelling_finding(judge),
+        source=stream_source(judge.corpus),
+        overruled=frozenset(overruled(read_labels(judge.corpus))),
     )
 
 
@@ -154,8 +157,8 @@ def recertify(
     """Certify the judge on CAL and the audit sample, once a set of inputs; say what happened."""
     # None where too few tasks are new or labels of CAL were corrected, and nothing was spent
     corpus = judge.corpus
-    # one at a time: the files of one number belong to one reading of the labels
-    with corpus.writing("recertification"):
+    # it is stored before anything is deployed that rests on it
+    with corpus.store.step(corpus.name, "recertification", apart=True):
         if corrected := corrected_labels(judge):
             return None, f"{corrected} Nothing was spent."
         spending = read_spending(corpus)
@@ -165,8 +168,8 @@ def recertify(
         known = next(
             (item for item in spending.claims if item.inputs_sha256 == plan.inputs_sha256), None
         )
-        if known is not None and (record := _finished(corpus, known, spending)) is not None:
-            return record, (
+        if known is not None and known.number in spending.made:
+            return load_recertification(corpus, known.number), (
                 f"these labels are recertification {known.number} already; nothing was spent."
             )
         least = least_new_tasks
@@ -189,11 +192,11 @@ def recertify_deployed(
     corpus: Corpus, *, deploy: bool = False
 ) -> tuple[RecertificationRecord | None, str]:
     """Recertify the deployed judge where due, deploy the result where asked; say what happened."""
-    now = stored_deployment(corpus)
+    now = load_deployment(corpus)
     if now is None:
         return None, NOTHING_DEPLOYED
     record, sentence = recertify(now.judge_on(corpus))
-    now = stored_deployment(corpus)
+    now = load_deployment(corpus)
     in_use = record and now and now.certificates_key == record.certificates_key
     if record is None or not deploy or in_use:
         return record, sentence
@@ -204,24 +207,10 @@ def recertify_deployed(
         return record, f"{sentence} {error}"
 
 
-def _finished(corpus: Corpus, known: Claim, spending: Spending) -> RecertificationRecord | None:
-    """Return the recertification of a claim; None where a kill came before its document."""
-    key = recertification_key(corpus.name, known.number, DOCUMENT)
-    if not corpus.store.exists(key):
-        return None
-    if known.number not in spending.made:
-        # a kill came between the document and its line
-        finish(corpus, known.number, corpus.store.sha256(key))
-    return load_recertification(corpus, known.number)
-
-
 def _pool(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> StoredPool:
     """Return the pool of a recertification: the judge's, with the tasks that batches brought."""
     corpus, store = judge.corpus, judge.store
     key = recertification_key(corpus.name, claimed.number, POOL)
-    if store.exists(key):
-        # of a killed call: what was delivered since does not change what is certified
-        return StoredPool.from_json(store.read_bytes(key), store.locate(key))
     certified = set(plan.table["task_id"])
     found = gather_pool(judge).without(certified)
     delivered = load_decisions(corpus).drop_duplicates("trajectory_id")
@@ -242,14 +231,12 @@ def _pool(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> StoredPool:
 
 def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
     corpus = judge.corpus
-    spending, source = read_spending(corpus).of(plan.judge), stream_source(corpus)
+    spending, source = read_spending(corpus).of(plan.judge), plan.source
     store, counted = corpus.store, plan.counted
     scores = recertification_key(corpus.name, claimed.number, SCORES)
     scores_sha256 = store.write_table(scores, plan.table)
     pool = _pool(judge, plan, claimed) if takes_pool(PROCEDURES[0]) else None
-    certificates = _certify(
-        plan, claimed, _provenance(corpus.name, plan, claimed, spending, source), pool
-    )
+    certificates = _certify(plan, claimed, _provenance(corpus.name, plan, claimed, spending), pool)
     key = recertification_key(corpus.name, claimed.number, CERTIFICATES)
     store.write_json(key, document_of(certificates, pool))
     sides = tuple(_side(item, plan) for item in certificates)
@@ -280,11 +267,10 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
         left_out=dict(counted.left_out),
         open_share=counted.open_share,
         came_again=counted.came_again,
-        findings=(*_overruled(corpus, plan, sides), *_findings(counted, sides)),
-        labels=LabelPrefix(source.labels, source.labels_sha256),
+        findings=(*_overruled(plan, sides), *_findings(counted, sides)),
+        labels=source.labels,
         batches=source.batches,
     )
-    # the last of the folder: without it the files are made again under the same number
     document = recertification_key(corpus.name, claimed.number, DOCUMENT)
     finish(corpus, claimed.number, store.write_json(document, asdict(record)))
     return record
@@ -295,7 +281,6 @@ def _provenance(
     plan: Plan,
     claimed: Claim,
     spending: Spending,
-    source: StreamSource,
 ) -> dict[str, str]:
     return {
         "corpus": corpus,
@@ -305,8 +290,8 @@ def _provenance(
         "recertification": str(claimed.number),
         "recertification_inputs_sha256": plan.inputs_sha256,
         "audit_tasks": str(len(plan.counted.tasks)),
-        "labels_sha256": source.labels_sha256,
-        "decisions_sha256": sha256_bytes(canonical_json(source.batches)),
+        "labels_sha256": plan.source.labels.sha256,
+        "decisions_sha256": sha256_bytes(canonical_json(plan.source.batches)),
         "delta_schedule": "" if spending.schedule is None else spending.schedule.words(),
         **plan.relabelled,
     }
@@ -366,10 +351,9 @@ def _side(certificate: Certificate, plan: Plan) -> CertifiedSide:
     )
 
 
-def _overruled(corpus: Corpus, plan: Plan, sides: Sequence[CertifiedSide]) -> list[dict[str, str]]:
+def _overruled(plan: Plan, sides: Sequence[CertifiedSide]) -> list[dict[str, str]]:
     """Say how many labels of the audit sample were replaced by what the judge says."""
-    replaced = overruled(read_labels(corpus))
-    rows = plan.table[plan.table["trajectory_id"].isin(replaced)]
+    rows = plan.table[plan.table["trajectory_id"].isin(plan.overruled)]
     agrees = np.zeros(len(rows), dtype=bool)
     for side in sides:
         if side.threshold is not None:

@@ -12,8 +12,9 @@ from certify_assets.evaluation.certification import recomputed_difference
 from certify_assets.evaluation.pool import StoredPool, named_pool, read_pool, require_document
 from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.labels import labels_up_to
-from certify_assets.operations.layout import operation_key, recertification_key
+from certify_assets.operations.layout import recertification_key
+from certify_assets.operations.monitor_record import LabelPrefix
+from certify_assets.storage.events import Head
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
@@ -41,14 +42,6 @@ class CertifiedSide:
     certificate_sha256: str
     audit_sample: Mapping[str, Any] | None = None  # its audit on the audit sample alone
     worst_error: float | None = None  # error if every open or tied run that it decides were wrong
-
-
-@dataclass(frozen=True)
-class LabelPrefix:
-    """The first lines of the journal of labels, by their number and hash."""
-
-    lines: int
-    sha256: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,49 +101,22 @@ class RecertificationRecord:
 
 def recertifications(corpus: Corpus) -> list[RecertificationRecord]:
     """Return all finished recertifications, the oldest first."""
-    names = corpus.store.names(operation_key(corpus.name, "recertifications"))
-    numbers = sorted(int(name) for name in names if name.isdecimal())
-    return [
-        load_recertification(corpus, number)
-        for number in numbers
-        if corpus.store.exists(recertification_key(corpus.name, number, DOCUMENT))
-    ]
+    return [load_recertification(corpus, number) for number in sorted(read_spending(corpus).made)]
 
 
 @remembered
 def load_recertification(corpus: Corpus, number: int) -> RecertificationRecord:
     """Return the document of a recertification, if all that it was made of is as it was."""
-    key = recertification_key(corpus.name, number, DOCUMENT)
-    where = corpus.store.locate(key)
-    try:
-        record = RecertificationRecord.from_dict(corpus.store.read_json(key))
-    except (KeyError, TypeError, ValueError) as error:
-        raise IntegrityError(
-            f"{where} is not what was written when it was finished ({error}); restore it from a "
-            "backup."
-        ) from None
-    spending = read_spending(corpus)
-    if spending.made.get(number, (found := corpus.store.sha256(key))) != found:
-        raise IntegrityError(
-            f"{where} is not what was written when it was finished; restore it from a backup."
-        )
-    rows = recertification_key(corpus.name, number, SCORES)
-    if record.number != number or corpus.store.sha256(rows) != record.scores_sha256:
-        raise IntegrityError(
-            f"the rows of recertification {number} of {corpus} are not those that it was made of; "
-            "restore its folder."
-        )
-    claim = next((item for item in spending.claims if item.number == number), None)
-    if claim is None or (claim.inputs_sha256, claim.delta) != (record.inputs_sha256, record.delta):
-        raise IntegrityError(
-            f"recertification {number} of {corpus} is not the one that the journal of δ claims; "
-            "restore both from a backup."
-        )
-    if labels_up_to(corpus, record.labels.lines).sha256 != record.labels.sha256:
-        raise IntegrityError(
-            f"the labels of {corpus} do not begin as they were when recertification {number} "
-            "was made of it: labels were altered; restore it from a backup."
-        )
+    store, key = corpus.store, recertification_key(corpus.name, number, DOCUMENT)
+    name = f"recertification {number} of {corpus}"
+    if read_spending(corpus).made.get(number) != store.sha256(key):
+        raise IntegrityError(f"{name} is not what spent its share of δ; recertify.")
+    record = RecertificationRecord.from_dict(store.read_json(key))
+    if store.sha256(recertification_key(corpus.name, number, SCORES)) != record.scores_sha256:
+        raise IntegrityError(f"the rows of {name} are not those that it was made of; recertify.")
+    labels = record.labels
+    head = Head(corpus=corpus.name, sequence=labels.sequence, sha256=labels.sha256)
+    store.require_held(head, name)
     return record
 
 

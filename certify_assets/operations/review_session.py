@@ -22,7 +22,7 @@ from certify_assets.judges.explanation import reasons_of
 from certify_assets.operations.agreement import Agreement, valid_labels
 from certify_assets.operations.batch_record import batch_names
 from certify_assets.operations.batches import close_batches
-from certify_assets.operations.deployment_record import stored_deployment
+from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.labels import Label, append_label, read_labels, resolve_labels
 from certify_assets.operations.layout import RunLookup, batch_key
 from certify_assets.operations.review_criteria import ReviewCriteria
@@ -488,7 +488,7 @@ class ReviewSession:
                 found: tuple[Reason, ...] = ()
                 corpus = Corpus(self.store, self.corpus)
                 try:
-                    deployed = stored_deployment(corpus)
+                    deployed = load_deployment(corpus)
                     judge = None if deployed is None else deployed.judge_on(corpus)
                     # another judge than the one that decided explains nothing
                     if judge and judge.stored_artifact.adapter_sha256 == row["adapter_sha256"]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import GateClosedError, InputError, StaleCertificateError
+from certify_assets.errors import GateClosedError, InputError
 from certify_assets.evaluation.certification import certificate_of
 from certify_assets.evaluation.judge_summary import judge_summary
 from certify_assets.evaluation.ledger import CertifiedSplits, certified_judges, certified_splits
 from certify_assets.evaluation.relabelling import relabelling_finding
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES, SIDES
 from certify_assets.operations.deployment import (
@@ -26,20 +25,14 @@ from certify_assets.operations.deployment import (
     strictest_certificates,
 )
 from certify_assets.operations.deployment_record import (
+    Deployed,
     DeploymentRecord,
-    append_deployment,
+    TrackedDeployment,
     load_deployment,
     plan_before,
     read_deployments,
-    stored_deployment,
 )
-from certify_assets.operations.layout import (
-    certificate_key,
-    deployment_key,
-    kept_key,
-    own_key,
-    recertification_number,
-)
+from certify_assets.operations.layout import own_key, recertification_number
 from certify_assets.operations.monitoring import label_alarm
 from certify_assets.operations.recertification_record import (
     OVERRULED,
@@ -89,11 +82,42 @@ def deploy(
     Labels or runs that were changed after a certificate was seen need `accept_relabelled`.
     """
     # Without budgets the strictest decide, without a sampling plan the last one, and without a key
-    # the certificates on CAL. An error of MLflow is stored in the document. `policy` is that of the
-    # corpus, where no user asked.
-    corpus, store = judge.corpus, judge.store
+    # the certificates on CAL. `policy` is that of the corpus, where no user asked.
+    corpus = judge.corpus
+    # what it rests on is stored: a step that goes on with it may end as it will
+    with corpus.store.step(corpus.name, "deployment", apart=True):
+        made = _checked(
+            judge,
+            alpha,
+            sampling,
+            certificates_key or own_key(corpus.name, judge.name),
+            batch_only=batch_only,
+            accept_resplit=accept_resplit,
+            accept_choice=accept_choice,
+            accept_relabelled=accept_relabelled,
+        )
+        corpus.store.append(corpus.name, made.model_copy(update={"policy": policy}))
+        # MLflow is told what is stored, not what may still be refused
+        corpus.store.once_committed(checked)
+        if track:
+            corpus.store.once_committed(partial(register, corpus, made.number))
+    return read_deployments(corpus)[-1]
+
+
+def _checked(
+    judge: JudgedCorpus,
+    alpha: Mapping[str, float] | float | None,
+    sampling: SamplingPlan | None,
+    key: str,
+    *,
+    batch_only: bool,
+    accept_resplit: bool,
+    accept_choice: bool,
+    accept_relabelled: bool,
+) -> Deployed:
+    """Return a deployment that nothing speaks against; refuse it where something does."""
+    corpus = judge.corpus
     _ = judge.spec
-    key = certificates_key or own_key(corpus.name, judge.name)
     batch_alpha = _of_batches(corpus, alpha) if batch_only else {}
     chosen = (
         [] if batch_only else _choose(read_certificates(judge, key), alpha, f"{judge} on {corpus}")
@@ -120,34 +144,27 @@ def deploy(
             "If the change was made without a look at the judge's decisions, accept it with "
             "--accept-relabelled; else restore the earlier runs and labels."
         )
-    record = DeploymentRecord(
+    objects = corpus.store.objects
+    certificates = {f"certificates/{item.side}": objects.put(item.to_json()) for item in chosen}
+    findings = (*_findings(choice, chosen, splits, corpus), *_accepted(changed)) if chosen else ()
+    made = Deployed(
+        number=len(read_deployments(corpus)) + 1,
         corpus=corpus.name,
         judge=judge.name,
         alpha={item.side: item.alpha for item in chosen},
         certificates_key=key,
-        certificates=tuple(item.sha256 for item in chosen),
+        certificates=tuple(certificates.values()),
         fingerprint=judge_fingerprint(judge),
         sampling=sampling or plan_before(corpus),
-        number=0,
-        time=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        findings=(*_findings(choice, chosen, splits, corpus), *_accepted(changed))
-        if chosen
-        else (),
-        policy=policy,
+        findings=findings,
         batch_alpha=batch_alpha,
-        kept=corpus.kept.rpartition("/")[2],
+        objects=judge.files() | certificates,
     )
-    fault = chosen and (deployment_fault(corpus, record, chosen) or label_alarm(judge, key, chosen))
-    if fault:
+    if chosen and (
+        fault := deployment_fault(corpus, made, chosen) or label_alarm(judge, key, chosen)
+    ):
         raise GateClosedError(f"{judge} is not deployed on {corpus}: {fault.sentence}")
-    for item in chosen:
-        store.write_bytes(certificate_key(corpus.name, item.sha256), item.to_json())
-    record = replace(record, kept=record.kept or _keep(judge))
-    cut_off = _cut_off(corpus, record) if track else None
-    record = cut_off or append_deployment(corpus, record)
-    store.write_json(deployment_key(corpus.name), asdict(record))
-    checked()
-    return _tracked(judge, record, chosen) if track else record
+    return made
 
 
 def _of_batches(corpus: Corpus, alpha: Mapping[str, float] | float | None) -> dict[str, float]:
@@ -168,51 +185,6 @@ def _of_batches(corpus: Corpus, alpha: Mapping[str, float] | float | None) -> di
     return budgets
 
 
-def _keep(judge: JudgedCorpus) -> str:
-    """Copy all that the decisions of a judge depend on; return the hash of the list of files."""
-    # deliveries and trainings that come later replace the files, not the copies
-    store = judge.store
-    files = {key: store.sha256(key) for key in judge.files()}
-    name = sha256_bytes(canonical_json(files))
-    folder = kept_key(judge.corpus.name, name)
-    for key, sha256 in files.items():
-        copy = f"{folder}/{key}"
-        if not store.exists(copy) or store.sha256(copy) != sha256:
-            store.copy(key, copy)
-    return name
-
-
-def _cut_off(corpus: Corpus, record: DeploymentRecord) -> DeploymentRecord | None:
-    """Return the last deployment where it is this one, and a kill came before its end."""
-    journal, stored = read_deployments(corpus), stored_deployment(corpus)
-    if not journal:
-        return None
-    last = journal[-1]
-    found = replace(record, number=last.number, time=last.time, previous=last.previous)
-    ended = stored is not None and stored.number == last.number and stored.mlflow is not None
-    return found if found == last and not ended else None
-
-
-def complete_deployment(corpus: Corpus) -> DeploymentRecord | None:
-    """Return what decides, after finishing an automatic deployment that a kill cut off."""
-    journal, stored = read_deployments(corpus), stored_deployment(corpus)
-    if journal and journal[-1].policy and (stored is None or stored.number < journal[-1].number):
-        # the line is the deployment, the document repeats it
-        corpus.store.write_json(deployment_key(corpus.name), asdict(journal[-1]))
-    now = load_deployment(corpus)
-    if now is None or not now.policy or now.mlflow is not None:
-        return now
-    return _tracked(now.judge_on(corpus), now, kept_certificates(corpus, now))
-
-
-def _tracked(
-    judge: JudgedCorpus, record: DeploymentRecord, chosen: Sequence[Certificate]
-) -> DeploymentRecord:
-    record = replace(record, mlflow=register_deployment(judge, record, chosen))
-    judge.store.write_json(deployment_key(judge.corpus.name), asdict(record))
-    return record
-
-
 def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRecord:
     """Deploy again what was deployed under a number, after the same checks."""
     earlier = next((item for item in read_deployments(corpus) if item.number == number), None)
@@ -221,12 +193,7 @@ def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRe
             f"{corpus} has no deployment number {number}; `certify ops status {corpus}` "
             "shows those that were."
         )
-    try:
-        certificates_of(corpus, earlier)
-    except StaleCertificateError as error:
-        raise StaleCertificateError(
-            f"deployment {number} of {corpus} cannot decide again: {error}"
-        ) from None
+    certificates_of(corpus, earlier)
     return deploy(
         earlier.judge_on(corpus),
         alpha=earlier.batch_alpha or earlier.alpha,
@@ -278,7 +245,7 @@ def promote(
     )
 
 
-def relabelling_accepted(record: DeploymentRecord, judge: JudgedCorpus, key: str) -> bool:
+def relabelling_accepted(record: Deployed, judge: JudgedCorpus, key: str) -> bool:
     """Whether a user accepted, with a deployment, all changed labels of certificates."""
     # a later change is another one
     accepted = any(item["code"] == RELABELLING_ACCEPTED for item in record.findings)
@@ -299,12 +266,12 @@ def _accepted(changed: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     return [*changed, {"code": RELABELLING_ACCEPTED, "message": text}] if changed else []
 
 
-def resplit_accepted(record: DeploymentRecord) -> bool:
+def resplit_accepted(record: Deployed) -> bool:
     """Whether a deployment was made although its runs had been certified under another split."""
     return any(item["code"] == RESPLIT_ACCEPTED for item in record.findings)
 
 
-def choice_accepted(record: DeploymentRecord) -> bool:
+def choice_accepted(record: Deployed) -> bool:
     """Whether a deployment was made although its judge was chosen by unpaid certificates."""
     return any(item["code"] == CHOSEN for item in record.findings)
 
@@ -406,18 +373,20 @@ def model_name(corpus: str) -> str:
     return f"certify-{corpus}"
 
 
-def register_deployment(
-    judge: JudgedCorpus, record: DeploymentRecord, certificates: Sequence[Certificate]
-) -> dict[str, str]:
-    """Record a deployment in MLflow; return model, version, alias and run, or ``error``."""
+def register(corpus: Corpus, number: int) -> None:
+    """Record a deployment in MLflow, and what MLflow answered as an event."""
     # The registry is the record for other tools, the data root is the truth: a deployment holds
     # whatever MLflow does.
+    record = read_deployments(corpus)[number - 1]
+    certificates = kept_certificates(corpus, record)
+    judge = record.judge_on(corpus)
     try:
-        return _registered(Tracker.for_store(judge.store), judge, record, certificates)
+        answer = _registered(Tracker.for_store(corpus.store), judge, record, certificates)
     except Exception as error:
         # any exception of MLflow's backend
         first = (str(error).splitlines() or [""])[0][:300]
-        return {"error": f"not recorded: {type(error).__name__}: {first}"}
+        answer = {"error": f"not recorded: {type(error).__name__}: {first}"}
+    corpus.store.append(corpus.name, TrackedDeployment(number=number, answer=answer))
 
 
 def _registered(
@@ -427,7 +396,7 @@ def _registered(
     certificates: Sequence[Certificate],
 ) -> dict[str, str]:
     corpus = record.corpus
-    document = asdict(record)
+    document = record.to_dict()
     # more people read a tracking server than may know which tasks nobody reads
     del document["sampling"]["seed"]
     tags = {
@@ -475,7 +444,7 @@ def _version(uri: str, name: str, run: str, tags: Mapping[str, str]) -> str:
             "now.",
         )
     source = f"{client.get_run(run).info.artifact_uri}/{MODEL_FOLDER}"
-    # a kill may have come after the version and before the document that names it
+    # a kill may have come after the version and before the event that names it
     known = [
         item
         for item in client.search_model_versions(f"name = '{name}'")

@@ -28,7 +28,7 @@ from certify_assets.files import (
     write_atomic,
 )
 from certify_assets.judges.base import Judge, score_table
-from certify_assets.judges.judged import JudgedCorpus, judge_file
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JudgeSpec, families
 from certify_assets.names import folded_names
 from certify_assets.storage.store import Store
@@ -67,7 +67,7 @@ class ServedDocument:
     # than may know their names
     tasks: Sequence[str]
     agents: Sequence[str]
-    # hash of every other file by its place
+    # hashes of the judge's files by their keys
     files: Mapping[str, str]
 
 
@@ -76,13 +76,9 @@ def export_judge(
 ) -> str:
     """Write what decides into a folder; return the hash that `ServedJudge.open` asks for."""
     corpus, store = judge.corpus, judge.store
-    record = judge.artifact
-    place = judge_file(judge.name, corpus.name)
+    record, objects = judge.artifact, Store(str(folder)).objects
     names = [name for name in store.names(judge.key("adapter")) if Path(name).suffix in _SUFFIXES]
-    files = {
-        f"{place}/{name}": store.read_bytes(judge.key(name))
-        for name in ("adapter.json", *(f"adapter/{name}" for name in names))
-    } | {f"certificates/{item.side}.json": item.to_json() for item in certificates}
+    keys = [judge.key("adapter.json"), *(judge.key("adapter", name) for name in names)]
     document = ServedDocument(
         schema=SCHEMA,
         corpus=corpus.name,
@@ -91,14 +87,13 @@ def export_judge(
         specification=judge.spec.model_dump(mode="json", exclude=_NOT_SERVED),
         adapter_sha256=record.adapter_sha256,
         renderer_sha256=judge.renderer.sha256,
-        certificates=[item.sha256 for item in certificates],
+        certificates=[objects.put(item.to_json()) for item in certificates],
         new_agents=corpus.current.config.new_agents,
         tasks=_digests(folded_names([*corpus.manifest.assignment])),
         agents=_digests(judge.calibration[0]["agent"].unique()),
-        files={name: sha256_bytes(data) for name, data in files.items()},
+        files={key: objects.put(store.read_bytes(key)) for key in keys},
     )
-    for name, data in {**files, _DOCUMENT: canonical_json(asdict(document))}.items():
-        write_atomic(folder / name, data)
+    write_atomic(folder / _DOCUMENT, canonical_json(asdict(document)))
     return sha256_file(folder / _DOCUMENT)
 
 
@@ -117,19 +112,13 @@ class ServedJudge:
     def open(cls, folder: Path, sha256: str) -> ServedJudge:
         """Open what `export_judge` wrote; refuse it where a file is not what was deployed."""
         document = _read_document(folder / _DOCUMENT, sha256)
-        for name, expected in document.files.items():
-            if not (folder / name).is_file() or sha256_file(folder / name) != expected:
-                raise _altered(folder / name)
+        store = Store(str(folder))
         certificates = tuple(
-            _certificate(folder / name, document)
-            for name in document.files
-            if name.startswith("certificates/")
+            _certificate(store, sha256, document) for sha256 in document.certificates
         )
-        if {item.sha256 for item in certificates} != {*document.certificates}:
-            raise _altered(folder / "certificates")
         judge = JudgedCorpus.of(
-            Corpus(Store(str(folder)), document.corpus), _specification(document.specification)
-        )
+            Corpus(store, document.corpus), _specification(document.specification)
+        ).pinned(document.files)
         if judge.renderer.sha256 != document.renderer_sha256:
             raise IntegrityError(
                 f"{judge} was certified on texts of renderer {document.renderer_sha256[:12]}, and "
@@ -205,16 +194,16 @@ def _read_document(path: Path, sha256: str) -> ServedDocument:
     return stored_as(ServedDocument, document)
 
 
-def _certificate(path: Path, document: ServedDocument) -> Certificate:
+def _certificate(store: Store, sha256: str, document: ServedDocument) -> Certificate:
     """Read a certificate; refuse one that is none, of another judge, or that certifies nothing."""
-    item = Certificate.from_json(path.read_bytes())
+    item = Certificate.from_json(store.objects.get(sha256))
     expected = {
         "adapter_sha256": document.adapter_sha256,
         "renderer_sha256": document.renderer_sha256,
     }
     others = [name for name, value in expected.items() if item.provenance.get(name) != value]
-    if others or not item.certified or item.sha256 not in document.certificates:
-        raise _altered(path)
+    if others or not item.certified:
+        raise _altered(store.objects.path(sha256))
     return item
 
 

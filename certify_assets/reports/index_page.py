@@ -160,14 +160,10 @@ def _present(store: Store, pages: Sequence[tuple[str, str]]) -> tuple[PageLink, 
 
 
 def _alarms(corpus: Corpus) -> tuple[str, ...]:
-    try:
-        found = read_alarms(corpus)
-    except CertifyError as error:
-        return (f"The journal of alarms cannot be read: {error}",)
     return tuple(
-        f"{item.time[:10]}: {item.judge}, {item.side} at {percent(item.alpha)}, after "
-        f"{item.at} labelled tasks"
-        for item in reversed(found)
+        f"{time[:10]}: {alarm.judge}, {alarm.side} at {percent(alarm.alpha)}, after {alarm.at} "
+        "labelled tasks"
+        for alarm, _, time, *_ in reversed(read_alarms(corpus))
     )
 
 

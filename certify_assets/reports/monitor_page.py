@@ -124,14 +124,15 @@ def _monitor(entry: MonitorEntry, name: str) -> _Monitor:
 
 
 def _sources(document: MonitorRecord) -> list[SampleFile]:
-    """Return the files that were read, and the journal of labels where the judge is deployed."""
+    """Return the files that were read, and the labels of operation where the judge is deployed."""
     if document.operation is None:
         return list(document.files)
     streams = document.operation.streams.values()
     rows = max((item.rows for item in streams), default=0)
     tasks = max((item.audit_tasks + item.spot_tasks for item in streams), default=0)
-    journal = SampleFile("labels.jsonl", document.operation.labels_sha256, rows, tasks)
-    return [*document.files, journal]
+    labels = document.operation.labels
+    read = SampleFile(f"labels up to event {labels.sequence}", labels.sha256, rows, tasks)
+    return [*document.files, read]
 
 
 def _facts(entry: MonitorEntry) -> list[tuple[str, str]]:

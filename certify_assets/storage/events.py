@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict  # pydantic reads those of `typing` from 3.12 on
 
+# pydantic takes that of the standard library only from Python 3.12 on
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.database import events

@@ -66,6 +66,19 @@ def _changes(events: Iterable[tuple[str, str]]) -> Changes:
     return {kind: frozenset(subjects) for kind, subjects in found.items()}
 
 
+class Pins(NamedTuple):
+    """What the keys of some areas name in a view, whatever is stored under them now."""
+
+    base: Snapshot
+    files: Mapping[str, str]
+    areas: frozenset[str]  # keys, and folders with all that is below them
+
+    def cover(self, key: str) -> bool:
+        """Whether a key is of these areas."""
+        parts = key.split("/")
+        return any("/".join(parts[:end]) in self.areas for end in range(len(parts), 0, -1))
+
+
 @dataclass
 class Step:
     """A step that is under way: what it asked, and what it will commit."""
@@ -99,6 +112,7 @@ class Snapshot(Store):
             ("_answers", {}),
             ("_steps", []),
             ("_local", threading.local()),
+            ("_pins", None),
         ):
             object.__setattr__(self, name, value)
 
@@ -112,15 +126,56 @@ class Snapshot(Store):
     # the steps that are under way, each within the one before
     _steps: list[Step]
     _local: threading.local
+    _pins: Pins | None
 
     @classmethod
     def of(cls, store: Store) -> Snapshot:
         """Return the store itself where it is a snapshot, else a new snapshot of it."""
         return store if isinstance(store, Snapshot) else cls(store)
 
-    def __reduce__(self) -> tuple[type[Snapshot], tuple[Store]]:
+    def __reduce__(self) -> tuple[Callable[..., Snapshot], tuple[Any, ...]]:
         # another process starts its own operation
-        return Snapshot, (Store(self.root),)
+        return (Snapshot, (Store(self.root),)) if self._pins is None else (_pinned, (*self._pins,))
+
+    def pinned(self, files: Mapping[str, str], areas: Iterable[str]) -> Snapshot:
+        """Return a view in which the keys of some areas name what they are given, or nothing.
+
+        All else, and the step that is under way, are those of the snapshot itself.
+
+        Parameters
+        ----------
+        files : Mapping[str, str]
+            SHA-256 of objects by keys.
+        areas : Iterable[str]
+            Keys, and folders with all that is below them.
+        """
+        pins = Pins(self.unpinned, dict(files), frozenset(areas))
+        files = {key: sha256 for key, sha256 in files.items() if pins.cover(key)}
+        view = object.__new__(Snapshot)
+        vars(view).update(vars(self), _pins=pins._replace(files=files))
+        return view
+
+    @property
+    def unpinned(self) -> Snapshot:
+        """The snapshot itself, where this is a pinned view of it."""
+        return self if self._pins is None else self._pins.base
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether some keys do not name what is stored under them now."""
+        return self._pins is not None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Snapshot):
+            return NotImplemented
+        # without the base, which compares itself
+        return (self.root, self._pins and self._pins[1:]) == (
+            other.root,
+            other._pins and other._pins[1:],
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.root)
 
     def now(self) -> Snapshot:
         """Return this snapshot."""
@@ -158,6 +213,8 @@ class Snapshot(Store):
         """Return the sorted names directly below a folder."""
         below = f"{folder}/"
         found: set[str] = set()
+        if self._pins is not None and self._pins.cover(folder):
+            return _names(self._pins.files, below)
         with self._reading() as connection:
             every = [] if connection is None else list(connection.scalars(sa.select(chains)))
             for corpus in keys_of(["", *every], folder):
@@ -165,7 +222,9 @@ class Snapshot(Store):
         for key, sha256 in (item for step in self._steps for item in step.keys.items()):
             if key.startswith(below):
                 found = found | {key} if sha256 else found - {key}
-        return sorted({key[len(below) :].partition("/")[0] for key in found})
+        if self._pins is not None:
+            found = {key for key in found if not self._pins.cover(key)} | {*self._pins.files}
+        return _names(found, below)
 
     def corpora(self) -> list[str]:
         """Return the sorted names of all corpora that have events."""
@@ -189,6 +248,8 @@ class Snapshot(Store):
 
     def current(self, key: str) -> str:
         """Return the SHA-256 of what is stored under a key; "" where nothing is."""
+        if self._pins is not None and self._pins.cover(key):
+            return self._pins.files.get(key, "")
         for step in reversed(self._steps):
             if key in step.keys:
                 return step.keys[key]
@@ -206,6 +267,11 @@ class Snapshot(Store):
                     row = connection.execute(newest.limit(1)).first()
             self._currents[key] = _content(row.payload) if row else ""
         return self._currents[key]
+
+    def hashes(self, areas: Iterable[str]) -> dict[str, str]:
+        """Return the SHA-256 of what is stored under keys, and directly below those of folders."""
+        keys = [key for area in areas for key in (area, *(f"{area}/{n}" for n in self.names(area)))]
+        return {key: sha256 for key in keys if (sha256 := self.current(key))}
 
     def events(
         self, corpus: str, kind: type[P], subject: str | None = None, *, watched: bool = True
@@ -385,6 +451,8 @@ class Snapshot(Store):
 
     def remember(self, name: object, compute: Callable[[], R]) -> R:
         """Return what `compute` returned before under this name, or call it."""
+        if self._pins is not None:
+            name = (name, tuple(sorted(self._pins.files.items())))
         # an answer is kept with every question on the way; an exception is not kept
         if name in self._answers:
             answer, questions = self._answers[name]
@@ -447,6 +515,8 @@ class Snapshot(Store):
 
     def point(self, key: str, sha256: str) -> None:
         """Let a key name an object that is stored; "" lets it name none."""
+        if self._pins is not None and self._pins.cover(key):
+            raise ValueError(f"{key} is pinned, so that it names the same for ever")
         with self.step(chain_of(key)):
             self._steps[-1].keys[key] = sha256
             self._forget(chain_of(key), _changes([(Stored.kind, key)]))
@@ -590,6 +660,14 @@ class Snapshot(Store):
 def _entry(kind: type[P], row: Event) -> Entry[P]:
     content = kind.model_validate_json(row.payload)
     return Entry(content, row.sequence, row.time, row.sha256)
+
+
+def _names(keys: Iterable[str], below: str) -> list[str]:
+    return sorted({key[len(below) :].partition("/")[0] for key in keys if key.startswith(below)})
+
+
+def _pinned(base: Snapshot, files: Mapping[str, str], areas: Iterable[str]) -> Snapshot:
+    return base.pinned(files, areas)
 
 
 def known(connection: sa.Connection, corpus: str, token: str) -> bool:

@@ -17,8 +17,8 @@ from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.operations_builders import (
     ProvisionalBatch,
     agreeing,
-    alter_copies,
     deliver,
+    pin_present_files,
 )
 
 
@@ -238,7 +238,7 @@ def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> 
     assert moved.code == 0 and re.search(r"\d+ links hold, 1 could not be checked", said)
     (tmp_path / "moved").rename(tmp_path / "<a>.jsonl")
     operated.write_bytes("judges/lexical/c/adapter/weights.safetensors", b"other")
-    alter_copies(operated)
+    pin_present_files(operated)
     answer = call("ops", "lineage", "new-1-task-000/0", "--root", operated.root)
     assert answer.code == 3 and "1 links do not hold." in answer.out and "≠" in answer.out
     broken = call(

@@ -32,11 +32,11 @@ from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import decide_again, stored_object
 from certify_assets_tests.operations_builders import (
-    alter_copies,
     deliver,
     empty_deployment,
     fail_audit,
     other_scores,
+    pin_present_files,
     raise_alarm,
 )
 
@@ -234,7 +234,7 @@ def test_where_the_deployment_does_not_stand_everything_goes_to_people(
     deployed: Store, tmp_path: Path, fault: Callable[[Store], None], code: str, status: str
 ) -> None:
     fault(deployed)
-    alter_copies(deployed)
+    pin_present_files(deployed)
     # no certificate of a batch is asked for: see test_refused_batches.py
     save_config(deployed, replace(Corpus(deployed, "c").config, new_agents="review"))
     document = decided(deployed, tmp_path, tasks=20)
@@ -273,7 +273,7 @@ def test_standing_is_asked_again_once_a_batch_is_scored(
     def other_process(_: Store) -> None:
         fault(deployed)
         if fault in (other_scores, fail_audit):
-            alter_copies(deployed)
+            pin_present_files(deployed)
 
     between(monkeypatch, deployed, other_process)
     document = decided(deployed, tmp_path, tasks=50)

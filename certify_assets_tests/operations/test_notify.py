@@ -18,7 +18,6 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations import notifications
-from certify_assets.operations.layout import notifications_key
 from certify_assets.operations.notification_config import (
     VARIABLE,
     Notifications,
@@ -75,7 +74,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def configure(store: Store, *targets: dict[str, Any], **others: Any) -> None:
-    store.write_bytes(
+    store.folder.write(
         "notifications.yaml", json.dumps({"targets": list(targets), **others}).encode()
     )
 
@@ -106,7 +105,8 @@ def test_an_event_is_posted_once_signed_and_nothing_of_the_address_or_key_is_kep
         "message": EVENT.message,
         "schema": "certify_assets/event/1",
     }
-    journal = store.read_bytes(notifications_key("c")).decode()
+    ((attempt, *_),) = read_deliveries(Corpus(store, "c"))
+    journal = attempt.model_dump_json()
     assert "secret" not in journal and "confidential" not in journal and "127.0.0.1" not in journal
 
 
@@ -118,7 +118,9 @@ def test_a_failure_is_written_down_and_tried_again_until_it_works(
     (sentence,) = deliver(Corpus(store, "c"), [EVENT])
     assert "status 503" in sentence and "127.0.0.1" not in sentence
     assert deliver(Corpus(store, "c"), [EVENT]) == []
-    assert [(item.sent, item.why) for item in read_deliveries(Corpus(store, "c"))] == [
+    assert [
+        (item.content.sent, item.content.why) for item in read_deliveries(Corpus(store, "c"))
+    ] == [
         (False, "status 503"),
         (True, ""),
     ]
@@ -169,7 +171,8 @@ def test_a_service_of_apprise_gets_the_message_once_and_its_address_is_kept_nowh
     message = json.loads(server.got[1][1])
     assert message["title"] == "alarm: c" and message["type"] == "failure"
     assert message["message"] == f"{EVENT.message}\n\nEvent {EVENT.id}"
-    journal = store.read_bytes(notifications_key("c")).decode()
+    ((attempt, *_),) = read_deliveries(Corpus(store, "c"))
+    journal = attempt.model_dump_json()
     kept = [journal, caplog.text, *capfd.readouterr()]
     assert all("confidential" not in text and address not in text for text in kept)
 
@@ -197,7 +200,8 @@ def test_an_address_of_apprise_that_cannot_be_used_is_said_without_it(
     configure(store, {"name": "chat", "apprise": "ON_CALL"})
     (sentence,) = deliver(Corpus(store, "c"), [EVENT])
     assert why in sentence
-    journal = store.read_bytes(notifications_key("c")).decode()
+    ((attempt, *_),) = read_deliveries(Corpus(store, "c"))
+    journal = attempt.model_dump_json()
     assert all("confidential" not in text for text in (sentence, journal, caplog.text))
 
 
@@ -251,23 +255,21 @@ def test_the_shipped_schema_is_that_of_the_configuration() -> None:
 def test_an_old_deployment_expires_once(corpora: Store, server: Any) -> None:
     from certify_assets.operations.notifications import gather_events, notify
     from certify_assets.operations.sampling import SamplingPlan
+    from certify_assets_tests.operations_builders import put_deployment
     from certify_assets_tests.recertification_builders import deploy_by_hand
 
-    made = datetime.now(UTC) - timedelta(days=100)
-    deploy_by_hand(corpora, "one", SamplingPlan(0.2, 0.2, 7), time=made.isoformat())
+    made = datetime.now(UTC)
+    deploy_by_hand(corpora, "one", SamplingPlan(0.2, 0.2, 7))
     configure(corpora, {"name": "channel", "webhook": url(server), "events": ["expiry"]})
     assert notify(Corpus(corpora, "one"), now=made + timedelta(days=80)) == [] and server.got == []
     for _ in range(2):
         assert notify(Corpus(corpora, "one"), now=made + timedelta(days=100, hours=1)) == []
     assert len(server.got) == 1 and "100 days ago" in json.loads(server.got[0][1])["message"]
     # its certificates were never read on TEST
-    assert {event.kind for event in gather_events(Corpus(corpora, "one"))} == {
-        "expiry",
-        "failed_audit",
-    }
-    key = "operations/one/deployment.json"
-    corpora.write_json(key, {**corpora.read_json(key), "judge": "another"})
-    assert "closed_gate" in {event.kind for event in gather_events(Corpus(corpora, "one"))}, (
-        "a deployment that was altered is one that decides nothing"
-    )
+    later = made + timedelta(days=101)
+    found = {event.kind for event in gather_events(Corpus(corpora, "one"), now=later)}
+    assert found == {"expiry", "failed_audit"}
+    put_deployment(corpora, "one", alpha={})
+    found = {event.kind for event in gather_events(Corpus(corpora, "one"))}
+    assert "closed_gate" in found, "a deployment whose parts contradict decides nothing"
     assert gather_events(Corpus(corpora, "two")) == []

@@ -42,10 +42,10 @@ from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.operations_builders import (
     agreeing,
-    alter_copies,
     deliver,
     label_draw,
     other_scores,
+    pin_present_files,
 )
 
 # runs of a delivery
@@ -207,7 +207,7 @@ def test_runs_of_another_judge_share_no_draw(deployed: Store, tmp_path: Path) ->
 def test_reviewers_get_runs_whose_judge_is_not_what_it_was(deployed: Store, tmp_path: Path) -> None:
     first = decided(deployed, tmp_path, 3)
     other_scores(deployed)
-    alter_copies(deployed)
+    pin_present_files(deployed)
     decide_ready(Corpus(deployed, "c"), draw=True)
     corpus = Corpus(deployed, "c")
     assert draw_of(corpus, first.batch) == "" and read_draws(corpus) == []

@@ -13,12 +13,13 @@ from certify_assets.errors import InputError
 from certify_assets.evaluation import certification
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import decide_ready, receive
-from certify_assets.operations.layout import batch_key, certificate_key, decisions_of
+from certify_assets.operations.deployment_record import read_deployments
+from certify_assets.operations.layout import batch_key, decisions_of
 from certify_assets.operations.lineage import Link, find, model_link, walk
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
-from certify_assets_tests.operations_builders import alter_copies, deliver
+from certify_assets_tests.operations_builders import deliver, pin_present_files
 
 JUDGE = "judges/lexical/c"
 
@@ -43,7 +44,9 @@ def decided(_decided: Path, tmp_path: Path) -> Store:
     # where the files lay is the only path that is written down
     key = batch_key("c", batch_of(store), "import.json")
     about = batch_key("c", batch_of(store), "batch.json")
-    sha256 = store.write_json(key, store.read_json(key) | {"paths": [store.locate("inbox/c")]})
+    sha256 = store.write_json(
+        key, store.read_json(key) | {"paths": [store.folder.locate("inbox/c")]}
+    )
     store.write_json(about, store.read_json(about) | {"import_sha256": sha256})
     return store
 
@@ -54,7 +57,7 @@ def batch_of(store: Store) -> str:
 
 
 def certificate_of(store: Store) -> str:
-    return store.names("operations/c/certificates")[0].removesuffix(".json")
+    return read_deployments(Corpus(store, "c"))[0].certificates[0]
 
 
 def followed(store: Store, name: str = "new-1-task-000/0") -> Link:
@@ -99,9 +102,8 @@ def test_certificates_and_batches_are_followed_as_well(decided: Store) -> None:
     kinds = {"table", "import", "certificate", "comparison"}
     assert {part.kind for part in link.links} == kinds and not broken(link)
     issued = certification.load_certificates(JudgedCorpus(Corpus(decided, "c"), "lexical"))
-    other = next(
-        item.sha256 for item in issued if not decided.exists(certificate_key("c", item.sha256))
-    )
+    deployed = read_deployments(Corpus(decided, "c"))[0].certificates
+    other = next(item.sha256 for item in issued if item.sha256 not in deployed)
     assert followed(decided, other).status == "holds", "one that no deployment named"
 
 
@@ -122,8 +124,9 @@ def of_batch(
     return lambda store: change(batch_key("c", batch_of(store), name))(store)
 
 
-def of_certificate(change: Callable[[str], Callable[[Store], None]]) -> Callable[[Store], None]:
-    return lambda store: change(certificate_key("c", certificate_of(store)))(store)
+def alter_certificate(store: Store) -> None:
+    with store.objects.path(certificate_of(store)).open("ab") as stream:
+        stream.write(b" ")
 
 
 def other_splits(store: Store) -> None:
@@ -139,7 +142,8 @@ def other_plan(store: Store) -> None:
 
 
 def other_source(store: Store) -> None:
-    spoil("inbox/c/a.jsonl")(store)
+    path = store.local_path("inbox/c/a.jsonl")
+    path.write_bytes(path.read_bytes() + b" ")
 
 
 def other_decision(store: Store) -> None:
@@ -171,7 +175,7 @@ def other_decision(store: Store) -> None:
         (of_batch("draw.json", spoil), {("draw", "differs")}),
         (of_batch("import.json", spoil), {("import", "differs")}),
         (of_batch("batch.json", lose), {("batch", "missing")}),
-        (of_certificate(spoil), {("certificate", "differs")}),
+        (alter_certificate, {("certificate", "differs")}),
         (other_source, {("source", "differs")}),
         (other_decision, {("decision", "differs")}),
     ],
@@ -180,7 +184,7 @@ def test_a_link_that_does_not_hold_is_found(
     decided: Store, fault: Callable[[Store], None], expected: set[tuple[str, str]]
 ) -> None:
     fault(decided)
-    alter_copies(decided)
+    pin_present_files(decided)
     link = followed(decided)
     assert broken(link) == expected
 
@@ -193,9 +197,7 @@ def test_what_is_trained_or_delivered_later_breaks_no_link(decided: Store) -> No
 
 
 def test_a_certificate_that_was_lost_is_missing_with_all_below_it(decided: Store) -> None:
-    decided.delete(certificate_key("c", certificate_of(decided)))
-    assert not broken(followed(decided)), "the judge still has it"
-    decided.delete(f"{JUDGE}/certificates.json")
+    decided.objects.path(certificate_of(decided)).unlink()
     assert broken(followed(decided)) == {("certificate", "missing")}
 
 
@@ -295,6 +297,6 @@ def test_a_deployment_keeps_what_its_judge_began_with(harvested: Store) -> None:
     link = model_link(made.judge_on(corpus), sha256)
     assert {part.status for part in link.walk()} == {"holds"}
     (scores,) = [part for part in link.walk() if part.kind == "scores"]
-    assert scores.name == f"operations/c/kept/{made.kept}/{JUDGE}/scores.parquet"
+    assert scores.found == made.objects[f"{JUDGE}/scores.parquet"]
     for key, stored in data.items():
         harvested.write_bytes(key, stored)

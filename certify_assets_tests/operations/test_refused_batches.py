@@ -32,11 +32,11 @@ from certify_assets.operations.rollout import deploy, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.operations_builders import (
-    alter_copies,
     deliver,
     empty_deployment,
     fail_audit,
     label_draw,
+    pin_present_files,
     raise_alarm,
 )
 
@@ -64,7 +64,7 @@ def test_a_certificate_of_the_batch_decides_what_the_corpus_certificate_may_not(
 ) -> None:
     deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), sampling=PLAN, track=False)
     fault(operated)
-    alter_copies(operated)
+    pin_present_files(operated)
     document = decided(operated, tmp_path)
     corpus = Corpus(operated, "c")
     frame = decisions_of(corpus, document.batch)

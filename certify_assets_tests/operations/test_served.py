@@ -15,7 +15,7 @@ import pytest
 from certify_assets.certificates import Certificate, decide
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError
-from certify_assets.files import canonical_json, sha256_bytes, sha256_file
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import platform_judges
 from certify_assets.operations import served
@@ -108,31 +108,34 @@ def test_without_a_certificate_nothing_is_decided(operated: Store, tmp_path: Pat
 
 def _wider(folder: Path) -> None:
     """Forge a certificate with a threshold that decides more, its own document consistent."""
-    path = folder / "certificates/reject.json"
+    path = Store(str(folder)).objects.path(_document(folder)["certificates"][0])
     item = json.loads(path.read_bytes())
     path.write_bytes(canonical_json({**item, "delta": item["delta"] / 2}))
 
 
 def _another_judge(folder: Path) -> None:
     """Put another judge's adapter in, and say so wherever a hash of it is."""
-    (path,) = folder.glob("judges/lexical/c/adapter/weights.safetensors")
-    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
-    _rehash(folder)
+    key, objects = "judges/lexical/c/adapter/weights.safetensors", Store(str(folder)).objects
+    files = _document(folder)["files"]
+    files[key] = objects.put(objects.get(files[key])[:-1] + b"\x01")
+    _rewrite(folder, files=files)
 
 
-def _rehash(folder: Path, **change: Any) -> None:
-    document = json.loads((folder / "served.json").read_bytes()) | change
-    document["files"] = {name: sha256_file(folder / name) for name in document["files"]}
-    (folder / "served.json").write_bytes(canonical_json(document))
+def _document(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "served.json").read_bytes())
+    return found
+
+
+def _rewrite(folder: Path, **change: Any) -> None:
+    (folder / "served.json").write_bytes(canonical_json(_document(folder) | change))
 
 
 def _of_another(folder: Path) -> None:
     """Put the certificate of another judge in, under its own hash."""
-    path = folder / "certificates/reject.json"
-    item = Certificate.from_json(path.read_bytes())
+    objects = Store(str(folder)).objects
+    item = Certificate.from_json(objects.get(_document(folder)["certificates"][0]))
     other = replace(item, provenance={**item.provenance, "adapter_sha256": "0" * 64})
-    path.write_bytes(other.to_json())
-    _rehash(folder, certificates=[other.sha256])
+    _rewrite(folder, certificates=[objects.put(other.to_json())])
 
 
 @pytest.mark.parametrize("alter", [_wider, _another_judge, _of_another])

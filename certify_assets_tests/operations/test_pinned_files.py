@@ -1,7 +1,8 @@
-"""The copies that a deployment keeps: what is delivered or trained later changes no decision."""
+"""A deployment decides by what it was made of, whatever is delivered or trained later."""
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import GateClosedError
+from certify_assets.errors import ChangedInputError, GateClosedError
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.certification import certify_judge
 from certify_assets.evaluation.spending import read_spending
@@ -23,7 +24,7 @@ from certify_assets.operations.checks import decided_by_deployed, deployment_sta
 from certify_assets.operations.deployment import Deployment, behind
 from certify_assets.operations.deployment_record import DeploymentRecord
 from certify_assets.operations.history import operation_history
-from certify_assets.operations.layout import decisions_of, kept_key
+from certify_assets.operations.layout import decisions_of
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.recertification import recertify_deployed
 from certify_assets.operations.rollout import deploy, redeploy
@@ -88,7 +89,7 @@ def test_a_delivery_and_a_training_change_no_decision(operated: Store, tmp_path:
         stands.sentence
     )
     second = put(operated)
-    assert second.kept != first.kept and behind(Corpus(operated, "c"), second) == ""
+    assert second.objects != first.objects and behind(Corpus(operated, "c"), second) == ""
     # the history has what each of them certified
     steps = operation_history(Corpus(operated, "c")).steps
     assert [(step.label, step.deployed) for step in steps] == [
@@ -98,13 +99,34 @@ def test_a_delivery_and_a_training_change_no_decision(operated: Store, tmp_path:
     for step, made in zip(steps, (first, second), strict=True):
         assert tuple(side.certificate_sha256 for side in step.sides) == made.certificates
     back = redeploy(Corpus(operated, "c"), 1, track=False)
-    assert (back.kept, back.certificates) == (first.kept, first.certificates)
+    assert (back.objects, back.certificates) == (first.objects, first.certificates)
     # the same runs under other names have the same scores as under the first deployment
     scores = decisions_of(Corpus(operated, "c"), decided(operated, tmp_path, seed=14).batch)[
         "score"
     ]
     assert scores.notna().all()
     assert Deployment.of(Corpus(operated, "c")).refusal is None
+
+
+@pytest.mark.slow
+def test_a_judge_that_is_replaced_while_a_batch_is_scored_decides_nothing_of_it(
+    operated: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, scored, score = put(operated), [], JudgedCorpus.score_runs
+
+    def score_while_others_write(judge: JudgedCorpus, *given: Any, **named: Any) -> Any:
+        if not scored:
+            scored.append(judge)
+            add_runs(Store(operated.root), tmp_path / "added.jsonl")
+            train_again(Store(operated.root))
+        return score(judge, *given, **named)
+
+    monkeypatch.setattr(JudgedCorpus, "score_runs", score_while_others_write)
+    with pytest.raises(ChangedInputError, match="run this again"):
+        decided(operated, tmp_path, seed=11)
+    (record,) = decide_ready(Corpus(operated, "c"))
+    frame = decisions_of(Corpus(operated, "c"), record.batch)
+    assert record.decided and {*frame["adapter_sha256"]} == {made.fingerprint["adapter_sha256"]}
 
 
 def deliver_again(
@@ -163,35 +185,38 @@ def test_ids_that_pass_to_other_runs_correct_no_label(operated: Store, tmp_path:
     assert Deployment.of(Corpus(operated, "c")).refusal is None
 
 
-@pytest.mark.parametrize("data", [None, b"no table"], ids=["gone", "unreadable"])
-def test_nothing_is_decided_where_the_labels_of_now_cannot_be_read(
-    operated: Store, data: bytes | None
-) -> None:
+def test_nothing_is_decided_where_the_labels_of_now_cannot_be_read(operated: Store) -> None:
     put(operated)
-    key = "corpora/c/trajectories.parquet"
-    operated.delete(key) if data is None else operated.write_bytes(key, data)
+    operated.delete("corpora/c/trajectories.parquet")
     refusal = Deployment.of(Corpus(operated, "c")).refusal
     assert refusal is not None and refusal.code == "stale_certificate"
     assert "trajectories.parquet" in refusal.sentence
 
 
 @pytest.mark.parametrize("lost", ["adapter/weights.safetensors", "scores.parquet"])
-def test_a_lost_copy_is_named_and_deploying_again_makes_it_again(
-    operated: Store, lost: str
+def test_nothing_is_decided_where_an_object_is_gone(
+    operated: Store, tmp_path: Path, lost: str
 ) -> None:
     made = put(operated)
-    key = f"{kept_key('c', made.kept)}/judges/lexical/c/{lost}"
-    operated.delete(key)
-    refusal = Deployment.of(Corpus(operated, "c")).refusal
-    assert refusal is not None and "the copies that deployment 1 of c keeps" in refusal.sentence
-    assert put(operated).kept == made.kept and operated.exists(key)
-    assert Deployment.of(Corpus(operated, "c")).refusal is None
+    operated.objects.path(made.objects[f"judges/lexical/c/{lost}"]).unlink()
+    document = decided(operated, tmp_path, seed=11)
+    assert document.refusal is not None and document.refusal.code == "stale_certificate"
+    assert "is gone; restore it from a backup" in document.refusal.sentence
 
 
-def test_the_copies_of_a_local_root_cost_no_space_until_the_files_are_replaced(
-    operated: Store,
-) -> None:
+def test_a_pinned_view_has_its_files_and_all_else_as_it_is_now(operated: Store) -> None:
     made = put(operated)
-    for key in judge_of(operated).files():
-        copy = operated.local_path(f"{kept_key('c', made.kept)}/{key}")
-        assert copy.samefile(operated.local_path(key))
+    judge = made.judge_on(Corpus(operated, "c"))
+    for key in made.objects:
+        if not key.startswith("certificates/"):
+            operated.delete(key)
+    operated.write_json("judges/lexical/c/harvest.json", {})
+    operated.write_json("judges/lexical/c/monitor.json", {"now": True})
+    again = made.judge_on(Corpus(operated, "c"))
+    for seen in (judge, again, copy.deepcopy(again)):
+        assert seen.files() == judge.files() and seen.is_trained
+        assert not seen.store.exists("judges/lexical/c/harvest.json"), "it was not deployed"
+        assert "harvest.json" not in seen.store.names("judges/lexical/c")
+    assert again.read("monitor.json") == {"now": True}
+    assert not judge_of(operated).is_trained
+    assert not JudgedCorpus(again.corpus.current, "lexical").is_trained
