@@ -101,23 +101,12 @@ class AuditResult:
 
 def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
     """Read TEST through the ledger and audit every certificate that decides; store the audits."""
-    deciding = deciding_certificates(judge)
-    hashes = {
-        name: deciding[0].provenance[name]
-        for name in ("adapter_sha256", "scores_sha256", "manifest_sha256", "trajectories_sha256")
-    }
-    entry = record_read(
-        judge.corpus,
-        judge=judge.name,
-        registration=deciding[0].provenance["registration"],
-        configuration={**hashes, "certificates": [item.sha256 for item in deciding]},
-        run_id=run_id,
-        runs=judge.corpus.run_contents("test"),
-    )
-    table = _with_outcomes(judge, judge.corpus.split("test"))
-    audits = [CertificateAudit.measure(item, table, entry.number) for item in deciding]
-    documents = [audit.to_dict() for audit in audits]
     with judge.corpus.writing("the audit"):
+        deciding = deciding_certificates(judge)
+        entry = _recorded(judge, deciding, run_id)
+        table = _with_outcomes(judge, judge.corpus.split("test"))
+        audits = [CertificateAudit.measure(item, table, entry.number) for item in deciding]
+        documents = [audit.to_dict() for audit in audits]
         scores_sha256 = judge.store.write_table(judge.key("test_scores.parquet"), table)
         record_result(judge.store, entry, _result_sha256(documents, scores_sha256))
         document = {
@@ -128,6 +117,22 @@ def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
         }
         judge.store.write_json(judge.key("audits.json"), document)
     return AuditResult(audits, table, entry)
+
+
+def _recorded(judge: JudgedCorpus, deciding: Sequence[Certificate], run_id: str) -> LedgerEntry:
+    """Record that TEST is read for these certificates."""
+    hashes = {
+        name: deciding[0].provenance[name]
+        for name in ("adapter_sha256", "scores_sha256", "manifest_sha256", "trajectories_sha256")
+    }
+    return record_read(
+        judge.corpus,
+        judge=judge.name,
+        registration=deciding[0].provenance["registration"],
+        configuration={**hashes, "certificates": [item.sha256 for item in deciding]},
+        run_id=run_id,
+        runs=judge.corpus.run_contents("test"),
+    )
 
 
 @remembered

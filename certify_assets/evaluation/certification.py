@@ -55,6 +55,11 @@ def certify_judge(
 
     Procedures that take a pool take every task that certifies nothing; see `pool.gather_pool`.
     """
+    with judge.corpus.writing("certifying"):
+        return _certified(judge, run_id, procedures)
+
+
+def _certified(judge: JudgedCorpus, run_id: str, procedures: Sequence[str]) -> list[Certificate]:
     from certify_assets.certificates import certify
 
     cal, hashes, adapter = judge.calibration
@@ -86,7 +91,6 @@ def certify_judge(
     scores, outcomes, tasks = columns(cal)
     gathered, pool, of_pool = None, None, dict[str, str]()
     if any(map(takes_pool, procedures)):
-        # stored before δ is claimed: a killed call goes on with the same pool
         gathered = gather_pool(judge, run_id=run_id)
         pool, of_pool = store_pool(judge, gathered), gathered.provenance
     candidates = paid_candidates(judge, adapter)
@@ -154,7 +158,8 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
         if certificate.delta != delta:
             raise StaleCertificateError(
                 f"the certificates of {judge} on {judge.corpus} were made at δ = "
-                f"{certificate.delta:g}, and the ledger has {delta or 0:g} for them; materialize "
+                f"{certificate.delta:g}, and the ledger gives them "
+                f"{'nothing' if delta is None else f'{delta:g}'}; materialize "
                 f"judges/{judge}/certificate again."
             )
         difference = recomputed_difference(

@@ -11,7 +11,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
-from certify_assets.evaluation.ledger import LedgerStatus
+from certify_assets.evaluation.ledger import registrations
 from certify_assets.judges.specs import JUDGES
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.recertification import plan_recertification
@@ -57,8 +57,10 @@ def by_command(*words: object) -> bool:
 
 
 def verified_by_command(store: Store) -> bool:
-    folder = store.local_path("judges/lexical/c")
-    return by_command("verify", folder / "certificates.json", folder / "scores.parquet")
+    files = [
+        store.locate(f"judges/lexical/c/{name}") for name in ("certificates.json", "scores.parquet")
+    ]
+    return by_command("verify", *files)
 
 
 @pytest.mark.parametrize("name", list(JUDGES))
@@ -79,8 +81,8 @@ def test_labels_of_rl_certify_a_judge_trained_on_sft(certified: Store) -> None:
     assert {item.provenance["split"] for item in certificates} == {"rl and cal"}
     assert (first.tasks, first.trajectories) == (rows["task_id"].nunique(), len(rows))
     assert certification.verify_stored(judge) == []
-    (plan, *_) = [item.plan for item in LedgerStatus.of(judge.corpus).registrations]
-    assert plan is not None and plan["certified_on"] == ["rl", "cal"]
+    (plan, *_) = [item.plan for item in registrations(judge.corpus)]
+    assert plan["certified_on"] == ["rl", "cal"]
     assert verified_by_command(certified)
 
 
@@ -88,7 +90,7 @@ def test_the_command_certifies_the_score_table_of_a_judge_as_the_platform_does(
     certified: Store, tmp_path: Path
 ) -> None:
     judge = judged(certified)
-    table = certified.local_path(f"{SCORES}.parquet")
+    table = Path(certified.locate(f"{SCORES}.parquet"))
     names = certified.read_table(f"{SCORES}.parquet")["split"]
     assert set(names) == {"cal", "test"} and (names == "cal").sum() == len(judge.calibration[0])
     own = judge.score_table()

@@ -23,6 +23,7 @@ from certify_assets.evaluation.comparison import (
     write_main_table,
 )
 from certify_assets.evaluation.judge_results import CONTROLS, labelled_rows
+from certify_assets.evaluation.ledger import ledger_entries
 from certify_assets.judges.specs import JUDGES
 from certify_assets.research.certifiability import measure
 from certify_assets.storage.store import Store
@@ -128,10 +129,10 @@ def test_judges_that_are_not_there_are_named_and_a_stale_certificate_gives_its_r
 def test_test_is_what_the_audit_read_and_nothing_else(corpora: Store) -> None:
     assert row_of(compare(Corpus(corpora, "one")), "lexical")["auroc"]["test"] is None
     result = audit_judge(judged(corpora, "one"))
-    ledger = corpora.read_bytes("ledger/one.jsonl")
+    ledger = ledger_entries(Corpus(corpora, "one"))
     corpora.delete("corpora/one/splits/test.parquet")
     row = row_of(compare(Corpus(corpora, "one")), "lexical")
-    assert corpora.read_bytes("ledger/one.jsonl") == ledger
+    assert ledger_entries(Corpus(corpora, "one")) == ledger
     assert row["auroc"]["test"]["value"] == pytest.approx(
         roc_auc_score(result.scores["outcome"].astype(int), result.scores["score"]), rel=1e-9
     )
