@@ -349,8 +349,10 @@ def remove(name: str, yes: bool, store: Store, as_json: bool) -> None:
     require_removable(store, name)
     if not yes:
         _confirm(f"Remove the trajectories and splits of {name} from {store.root}?")
+    # the partition first: killed in between, the command can be called again
+    partition = remove_partition(store, name)
     gone = remove_corpus(store, name)
-    say(remove_partition(store, name))
+    say(partition)
     if as_json:
         emit_json({"corpus": name, "removed": gone})
     else:

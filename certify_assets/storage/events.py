@@ -169,8 +169,8 @@ def chain(connection: sa.Connection, corpus: str) -> Iterator[Event]:
     for rows in result.partitions():
         for row in rows:
             event = Event(*row)
-            expected = event._replace(sequence=last[0] + 1, previous=last[1]).digest()
-            if event.sha256 != expected:
+            following = event._replace(sequence=last[0] + 1, previous=last[1])
+            if event != following or event.sha256 != event.digest():
                 raise IntegrityError(
                     f"event {last[0] + 1} of {corpus or 'the data root'} was altered; restore the "
                     "database from a backup."

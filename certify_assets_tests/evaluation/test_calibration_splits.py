@@ -105,7 +105,7 @@ def test_the_command_certifies_the_score_table_of_a_judge_as_the_platform_does(
             options = [word for name, value in asked.items() for word in (f"--{name}", value)]
             out = tmp_path / f"{item.side}{item.alpha}.json"
             assert by_command("certificate", table, *options, "--out", out) == item.certified
-            named = dict.fromkeys(("provenance", "digest"))
+            named = dict.fromkeys(("provenance", "ledger", "digest"))
             assert json.loads(out.read_text("utf-8")) | named == item.to_dict() | named
 
 
