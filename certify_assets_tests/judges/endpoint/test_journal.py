@@ -49,7 +49,8 @@ def test_a_changed_line_is_refused(tmp_path: Path, line: int) -> None:
     lines[line - 1] = lines[line - 1].replace(b"-0.5", b"-0.1")
     path.write_bytes(b"".join(lines))
     with pytest.raises(
-        IntegrityError, match=rf"answers\.jsonl, line {line} is no answer that was kept, or was altered"
+        IntegrityError,
+        match=rf"answers\.jsonl, line {line} is no answer that was kept, or was altered",
     ):
         AnswerJournal(path)
 

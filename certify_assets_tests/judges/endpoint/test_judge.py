@@ -230,7 +230,9 @@ def test_a_poisoned_answer_is_not_scored(tmp_path: Path) -> None:
         judge = _judge(server.url, Asking(read="top"), journal)
         judge.score(["run 0", "run 1"])
         journal.write_text(journal.read_text().replace("-3.0", "-9.0", 1))
-        with pytest.raises(IntegrityError, match="line 1 is no answer that was kept, or was altered"):
+        with pytest.raises(
+            IntegrityError, match="line 1 is no answer that was kept, or was altered"
+        ):
             judge.score(["run 0", "run 1"])
 
 
