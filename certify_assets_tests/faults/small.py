@@ -2,29 +2,25 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from certify_assets.files import canonical_json
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.storage.events import Stored
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.paths import REPOSITORY
 
-__all__ = ["CORPUS", "command", "environment", "is_whole", "moments", "prepare", "results", "run"]
+__all__ = ["CORPUS", "command", "environment", "left_parts", "made", "prepare", "results", "run"]
 
 CORPUS = "small"
-#: what is of the moment, not of the work: times, run ids, and the databases of Dagster and MLflow
-_OF_THE_MOMENT = ("ledger", "leases", "dagster", "mlflow", "tracking", "incoming")
-_MEASURED = ("timings.json", "comparison.html")
-_CHAIN = ("time", "previous")  # a line's hash has its time in it
-_HEAD = re.compile(rb'"ledger_head": "[0-9a-f]{64}"')
-#: pages say on which day a certificate was made, and midnight may pass between two runs
-_DAY = re.compile(rb"\b20\d\d-\d\d-\d\d\b")
+#: what depends on the inputs alone, not on the moment
+_SAME = (".parquet", ".safetensors", ".json")
+_OF_THE_MOMENT = ("timings.json", "audits.json", "agents.json", "comparison.json")
 
 
 def prepare(
@@ -83,48 +79,44 @@ def run(
     )
 
 
-def results(root: Path) -> dict[str, bytes]:
-    """Every document and table of the platform by its key, without what is of the moment: seconds, memory, the times in the ledger."""
-    files = [
-        path
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and path.relative_to(root).parts[0] not in _OF_THE_MOMENT
-    ]
-    kept = [path for path in files if path.name not in _MEASURED and not path.name.startswith(".")]
-    return {path.relative_to(root).as_posix(): _without_moment(path) for path in kept}
+def results(root: Path) -> dict[str, str]:
+    """Return what every key of a data root names, verified; "" for what is of the moment."""
+    store, found = Store(str(root)).now(), dict[str, str]()
+    if not store.database.exists():
+        return found
+    for corpus in ("", *store.corpora()):
+        for entry in store.events(corpus, Stored):
+            found[entry.content.key] = entry.content.objects.get("content", "")
+    store.database.engine.dispose()
+    return {
+        key: _without_moment(store, key, sha256) for key, sha256 in sorted(found.items()) if sha256
+    }
 
 
-def _without_moment(path: Path) -> bytes:
-    data = path.read_bytes()
-    if path.name == "audits.json":
-        return _HEAD.sub(b"", data)
-    if path.name == "spending.jsonl":
-        return canonical_json(
-            [
-                {name: value for name, value in json.loads(line).items() if name not in _CHAIN}
-                for line in data.splitlines()
-            ]
-        )
-    if path.name == "comparison.json":
-        return canonical_json(
-            [
-                {name: value for name, value in row.items() if name != "cost"}
-                for row in json.loads(data)["rows"]
-            ]
-        )
-    if path.suffix == ".html":
-        return _DAY.sub(b"DAY", data)
-    return data
+def _without_moment(store: Store, key: str, sha256: str) -> str:
+    data = store.objects.get(sha256)
+    name = key.rpartition("/")[2]
+    if not name.endswith(_SAME) or name in _OF_THE_MOMENT:
+        return ""
+    if name == "certificates.json":
+        # the head of the ledger has a time in it, and a certificate its own hash
+        for item in (document := json.loads(data))["certificates"]:
+            item.pop("ledger", None)
+            item.pop("sha256", None)
+        return sha256_bytes(canonical_json(document))
+    return sha256
 
 
-def is_whole(name: str, data: bytes) -> bool:
-    """Whether a document is one, though later steps of the same run write it again (the index, the Data Docs)."""
-    if name.endswith((".json", ".jsonl")):
-        json.loads(data)
-        return True
-    return name.endswith(".html") and data.rstrip().endswith(b"</html>")
+def made(root: Path) -> dict[str, int]:
+    """Return the number of the event that every key was last stored by."""
+    store = Store(str(root)).now()
+    return {
+        entry.content.key: entry.sequence
+        for corpus in ("", *store.corpora())
+        for entry in store.events(corpus, Stored)
+    }
 
 
-def moments(root: Path) -> dict[str, int]:
-    """When every finished document was written."""
-    return {name: (root / name).stat().st_mtime_ns for name in results(root)}
+def left_parts(root: Path) -> list[Path]:
+    """Return the files that killed writes left."""
+    return list(root.rglob(".certify.*.part"))

@@ -14,7 +14,14 @@ from certify_assets.evaluation.ledger import (
     register,
 )
 from certify_assets.storage.store import Store
-from certify_assets_tests.faults.small import command, environment, prepare, results, run
+from certify_assets_tests.faults.small import (
+    command,
+    environment,
+    left_parts,
+    prepare,
+    results,
+    run,
+)
 from certify_assets_tests.paths import REPOSITORY
 
 
@@ -47,7 +54,7 @@ def test_two_runs_of_one_partition_at_once_end_as_one(reference: Path, tmp_path:
     )
     assert results(root) == alone
     assert ledger_violations(Corpus(store, "small")) == []
-    assert not list(root.rglob(".certify.*.part"))
+    assert not left_parts(root)
     assert run(root).returncode == 0
 
 

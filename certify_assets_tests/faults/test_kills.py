@@ -16,15 +16,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from certify_assets_tests.faults.small import (
-    command,
-    environment,
-    is_whole,
-    moments,
-    prepare,
-    results,
-    run,
-)
+from certify_assets.storage.care import verify
+from certify_assets.storage.cleaning import collect
+from certify_assets.storage.store import Store
+from certify_assets_tests.faults.small import command, environment, made, prepare, results, run
 from certify_assets_tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.slow
@@ -50,7 +45,6 @@ class Outcome:
     kept: int = 0
     lost: int = 0
     differing: int = 0
-    leftovers: int = 0
     again: int = 0
 
 
@@ -59,12 +53,12 @@ def table() -> Iterator[list[Outcome]]:
     found: list[Outcome] = []
     yield found
     print(
-        f"\n{'kill after':>11}{'delay':>7}{'steps done':>11}{'documents':>10}{'kept':>6}{'lost':>6}{'differing':>10}{'leftovers':>10}{'made again':>11}"
+        f"\n{'kill after':>11}{'delay':>7}{'steps done':>11}{'documents':>10}{'kept':>6}{'lost':>6}{'differing':>10}{'made again':>11}"
     )
     for item in found:
         print(
             f"{item.after:11d}{item.delay:7.2f}{item.told_done:11d}{item.documents:10d}{item.kept:6d}{item.lost:6d}{item.differing:10d}"
-            f"{item.leftovers:10d}{item.again:11d}"
+            f"{item.again:11d}"
         )
     print(
         f"{len(found)} kills, {sum(item.lost for item in found)} documents lost, {sum(item.differing for item in found)} differing"
@@ -122,37 +116,34 @@ def test_a_kill_loses_nothing_and_a_rerun_ends_with_the_same_bytes(
     wanted = results(reference)
     outcomes: list[Outcome] = []
     for after, delay in _points(number)[: KILLS - number * IN_TURN]:
-        written = results(root), moments(root)
+        before = made(root)
         # the runs before this one have done some, and more than they waited for
         told = _killed(root, max(after - sum(item.told_done for item in outcomes), 0), delay)
-        now = results(root)
-        assert [
-            name for name, data in now.items() if data != wanted[name] and not is_whole(name, data)
-        ] == []
-        _compare(outcomes[-1:], root, *written)
-        outcomes.append(Outcome(after, delay, len(told), len(now)))
-    written = results(root), moments(root)
+        # every key names a whole object, and the chain is whole
+        verify(Store(str(root)))
+        _compare(outcomes[-1:], root, before)
+        outcomes.append(Outcome(after, delay, len(told), len(made(root))))
+    before = made(root)
     done = run(root)
     assert done.returncode == 0, done.stderr
-    _compare(outcomes[-1:], root, *written)
+    _compare(outcomes[-1:], root, before)
     now = results(root)
     for outcome in outcomes:
         outcome.differing = sum(now.get(name) != data for name, data in wanted.items())
-        outcome.leftovers = len(list(root.rglob(".certify.*.part")))
     outcomes[-1].again = _made_again(root)
     table.extend(outcomes)
     assert all(outcome.lost == 0 and outcome.differing == 0 for outcome in outcomes)
     assert set(now) == set(wanted)
     assert "resuming a run that was stopped" in done.stderr
+    collect(Store(str(root)), older_days=-1)
+    verify(Store(str(root)))
 
 
-def _compare(
-    killed: list[Outcome], root: Path, before: dict[str, bytes], written: dict[str, int]
-) -> None:
+def _compare(killed: list[Outcome], root: Path, before: dict[str, int]) -> None:
     """Note what the run after a kill kept of what the kill left."""
-    now, rewritten = results(root), moments(root)
+    now = made(root)
     for outcome in killed:
-        outcome.kept = sum(rewritten.get(name) == moment for name, moment in written.items())
+        outcome.kept = sum(now.get(name) == sequence for name, sequence in before.items())
         outcome.lost = sum(name not in now for name in before)
 
 
