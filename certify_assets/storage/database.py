@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import sqlalchemy as sa
 
@@ -27,6 +28,7 @@ ANYWHERE: Final = "CERTIFY_SQLITE_ANYWHERE"
 FILE: Final = "certify.db"
 ROOT_FILE: Final = "root.json"
 _BUSY_MILLISECONDS = 30_000
+_READ_ONLY = "mode=ro&immutable=1"
 _NETWORKS = (
     *("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "beegfs", "afs"),
     *("vboxsf", "virtiofs"),
@@ -149,7 +151,8 @@ class Database:
         self.engine = sa.create_engine(url, pool_pre_ping=not self.is_sqlite)
         self._whole = False
         if self.is_sqlite:
-            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            prepare = _prepare_reading if _READ_ONLY in url else _prepare_sqlite
+            sa.event.listen(self.engine, "connect", prepare)
             sa.event.listen(self.engine, "begin", _begin_sqlite)
         else:
             sa.event.listen(self.engine, "connect", _prepare_postgresql)
@@ -163,7 +166,7 @@ class Database:
                 f"the data root {folder.root} is remote, and no database is named; set {VARIABLE} "
                 "to the address of a PostgreSQL database."
             )
-        url = url or f"sqlite:///{os.path.realpath(folder.path(FILE))}"
+        url = url or _sqlite_url(Path(os.path.realpath(folder.path(FILE))))
         key = f"{folder.root} {url}", os.getpid()
         if key in _OPEN:
             _OPEN.move_to_end(key)
@@ -285,6 +288,13 @@ class Database:
             ) from error
 
 
+def _sqlite_url(path: Path) -> str:
+    if path.exists() and not os.access(path.parent, os.W_OK):
+        # a disk that is read alone has no room for the log that SQLite shares between readers
+        return f"sqlite:///file:{quote(str(path))}?{_READ_ONLY}&uri=true"
+    return f"sqlite:///{path}"
+
+
 def _property(connection: sa.Connection, name: str) -> str | None:
     query = sa.select(properties.c.value).where(properties.c.name == name)
     found: str | None = connection.scalar(query)
@@ -296,6 +306,11 @@ def _lock(connection: sa.Connection, name: str, *, shared: bool) -> None:
     number = int.from_bytes(digest[:8], "big", signed=True)
     kind = "_shared" if shared else ""
     connection.execute(sa.text(f"SELECT pg_advisory_xact_lock{kind}({number})"))
+
+
+def _prepare_reading(connection: Any, record: object) -> None:
+    del record
+    connection.isolation_level = None
 
 
 def _prepare_sqlite(connection: Any, record: object) -> None:

@@ -102,7 +102,7 @@ def _without_moment(store: Store, key: str, sha256: str) -> str:
         # the head of the ledger has a time in it, and a certificate its own hash
         for item in (document := json.loads(data))["certificates"]:
             item.pop("ledger", None)
-            item.pop("sha256", None)
+            item.pop("digest")
         return sha256_bytes(canonical_json(document))
     return sha256
 
