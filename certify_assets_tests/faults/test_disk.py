@@ -127,8 +127,7 @@ def test_a_file_that_may_not_grow_leaves_the_old_one(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     store.write_bytes("a.json", b"old")
     code = (
-        "import resource, sys\nfrom certify_assets.storage.care import verify
-from certify_assets.storage.store import Store\nstore = Store(sys.argv[1])\n"
+        "import resource, sys\nfrom certify_assets.storage.store import Store\nstore = Store(sys.argv[1])\n"
         "for attempt in (lambda: store.write_bytes('a.json', b'x' * 300_000),\n"
         "                lambda: store.write_stream('b.bin', lambda stream: stream.write(b'z' * 300_000))):\n"
         "    try:\n        attempt()\n    except OSError as error:\n        print(error.strerror)\n"
