@@ -29,6 +29,7 @@ from certify_assets.evaluation.judge_summary import Figures, judge_summary
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JudgeSpec
+from certify_assets.storage.events import head_text
 from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.store import Store
 
@@ -91,7 +92,7 @@ class AssetStep:
     def ledger(self) -> str:
         """Head of the ledger that the step saw, by which an older database is noticed later."""
         corpus = self.context.partition_key if self.context.has_partition_key else ""
-        return ":".join(map(str, self.store.now().ledger(corpus).values()))
+        return head_text(self.store.now().ledger(corpus))
 
     def _inputs(self, corpus: str) -> dict[str, str]:
         """Return the versions of what the step read as Dagster names them."""
@@ -132,6 +133,7 @@ class AssetStep:
         if judge and self.mlflow.enabled:
             record["summary"] = judge_summary(self.judge(judge), figures, reads)
             record["metrics"] = {**(figures or {}), **record.get("metrics", {})}
+        record["tags"] = {"ledger": self.ledger, **record.get("tags", {})}
         recorded = self.mlflow.record(context, store, **record)
         links = _page_links(page, record.get("documents", {}), recorded)
         if page:

@@ -13,7 +13,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import CertifyError, ChangedInputError, GateClosedError, StaleCertificateError
+from certify_assets.errors import (
+    CertifyError,
+    ChangedInputError,
+    GateClosedError,
+    StaleCertificateError,
+)
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import PROCEDURES

@@ -450,8 +450,7 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
         named = hashes.get(PROVENANCE, "")
         found.append(file_link(store, "pool", key, named, detail=detail))
     if registration := hashes.get("registration"):
-        there = registration if store.objects.has(registration) else ""
-        found.append(compared("registration", "plan", registration, there))
+        found.append(object_link(store, "registration", "plan", registration))
     return found + [
         unhashed("deployment", f"number {item.number}", f"{item.judge}, {item.time}")
         for item in deployments

@@ -80,9 +80,11 @@ def _ahead(store: Store, loose: Iterable[LooseObject]) -> Iterator[str]:
             continue
         if data[:1] != b"{" or b'"ledger"' not in data:
             continue
-        head = parse_json(data.decode("utf-8")).get("ledger")
-        if isinstance(head, dict) and not store.now().holds(**head):
-            yield found.sha256
+        document = parse_json(data.decode("utf-8"))
+        for part in (document, *document.get("certificates", ())):
+            head = part.get("ledger") if isinstance(part, dict) else None
+            if isinstance(head, dict) and not store.now().holds(**head):
+                yield found.sha256
 
 
 def discard(store: Store, *, reason: str, older_days: float = 30.0) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import EVERY_PROCEDURE, Certificate, CertificateSet, certify_sides
-from certify_assets.certificates.certificate import Parameters, kinds_of
+from certify_assets.certificates.certificate import LedgerHead, Parameters, kinds_of
 from certify_assets.certificates.inputs import Inputs, PoolInputs, ScoreRange
 from certify_assets.errors import ForgedCertificateError
 from certify_assets_tests.populations import paper_process
@@ -55,12 +56,13 @@ def test_the_shipped_schema_has_the_keys_and_types_of_the_classes() -> None:
     for schema, kinds in (
         (stated, {**kinds_of(Certificate), "digest": (str,)}),
         (of["parameters"], kinds_of(Parameters)),
+        (of["ledger"], kinds_of(LedgerHead)),
         (of["inputs"], kinds_of(Inputs)),
         (inputs["pool"], kinds_of(PoolInputs)),
         (inputs["scores"], kinds_of(ScoreRange)),
     ):
         assert not schema["additionalProperties"]
-        assert set(schema["required"]) == set(kinds) - {"pool", "scores"}
+        assert set(schema["required"]) == set(kinds) - {"pool", "scores", "ledger"}
         found = {
             name: {value["type"]} if isinstance(value["type"], str) else set(value["type"])
             for name, value in schema["properties"].items()
@@ -77,6 +79,11 @@ def test_certificates_of_every_procedure_are_of_the_schema(
     for item in items:
         validator.validate(item.to_dict())
         validator.validate(json.loads(item.to_json()))
+        head: LedgerHead = {"corpus": "c", "sequence": 7, "sha256": "0" * 64}
+        of_platform = replace(item, ledger=head)
+        validator.validate(of_platform.to_dict())
+        assert Certificate.from_json(of_platform.to_json()) == of_platform
+        assert of_platform.digest != item.digest and "ledger" not in item.to_dict()
     validator.validate(found.to_dict())
 
 

@@ -11,6 +11,7 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.evaluation import certification
+from certify_assets.evaluation.ledger import registrations
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.deployment_record import read_deployments
@@ -137,8 +138,8 @@ def other_splits(store: Store) -> None:
 
 
 def other_plan(store: Store) -> None:
-    (name,) = store.names("ledger/c.registrations")
-    store.write_json(f"ledger/c.registrations/{name}", {"seed": 1})
+    (plan,) = registrations(Corpus(store, "c"))
+    store.objects.path(plan.registration).write_text('{"seed": 1}', "utf-8")
 
 
 def other_source(store: Store) -> None:

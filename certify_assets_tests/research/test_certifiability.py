@@ -8,6 +8,7 @@ from sklearn.metrics import roc_auc_score
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.evaluation import certification
+from certify_assets.evaluation.ledger import ledger_entries
 from certify_assets.judges.specs import JUDGES, PROCEDURES
 from certify_assets.research.certifiability import (
     CERTIFIABILITY_KEY,
@@ -98,10 +99,10 @@ def test_every_number_is_that_of_cal(scored: Store) -> None:
 
 def test_test_is_neither_read_nor_needed(scored: Store) -> None:
     before = measure(Corpus(scored, "two"))
-    ledger = scored.read_bytes("ledger/two.jsonl")
+    ledger = ledger_entries(Corpus(scored, "two"))
     scored.delete("corpora/two/splits/test.parquet")
     assert measure(Corpus(scored, "two")) == before
-    assert scored.read_bytes("ledger/two.jsonl") == ledger
+    assert ledger_entries(Corpus(scored, "two")) == ledger
 
 
 @pytest.mark.slow

@@ -28,7 +28,6 @@ from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.specs import PROCEDURES, JudgeSpec
 from certify_assets.operations import monitoring
 from certify_assets.reports import judge_page, monitor_page
-from certify_assets.storage.events import head_text
 
 audit_sample = source(
     "operations/audit_sample",
@@ -171,14 +170,12 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
             # runs like those of TEST tell nothing of runs that were written for the judge
             "talked_to": judge_page.talked_to(judge),
             "ledger_read": result.entry.kind,
-            "ledger": head_text(result.entry.ledger),
         }
         return step.made(
             metadata,
             figures=audited_figures(result.audits),
             reads=["test"],
             params={"ledger_read": result.entry.kind},
-            tags={"ledger": head_text(result.entry.ledger)},
         )
 
     return audit
