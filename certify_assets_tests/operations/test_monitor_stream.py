@@ -14,7 +14,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.labels import Label, append_label
-from certify_assets.operations.layout import batch_key
+from certify_assets.operations.layout import first_decisions_of
 from certify_assets.operations.monitoring import load_monitor, monitor_judge, operation_stream
 from certify_assets.operations.recertification import recertify
 from certify_assets.operations.recertification_record import recertification_certificates
@@ -82,7 +82,7 @@ def test_spot_tasks_of_a_batch_under_narrower_thresholds_stay_out_all_of_them(
     store: Store, certificate: Certificate
 ) -> None:
     rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:3], *SPOT[:3]])
-    table = store.read_table(batch_key("one", "0001-a", "decisions.parquet"))
+    table = first_decisions_of(Corpus(store, "one"), "0001-a")
     # one run inside the region of now went to a person then
     place = table.index[(table["decision"] == "reject") & table["task_id"].isin(SPOT)][0]
     table.loc[place, ["decision", "reason", "asked"]] = ["human", "middle", "undecided"]
@@ -118,7 +118,7 @@ def test_nothing_moves_when_more_comes(store: Store, certificate: Certificate) -
     ) == 1, "it stays told"
 
 
-def test_an_alarm_is_raised_recorded_once_with_its_time_and_stays_in_the_journal(
+def test_an_alarm_is_raised_recorded_once_with_its_time_and_stays(
     store: Store,
 ) -> None:
     rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT, *SPOT], error=0.7)
@@ -127,16 +127,17 @@ def test_an_alarm_is_raised_recorded_once_with_its_time_and_stays_in_the_journal
     assert document.status == "alarm" and load_monitor(judge_of(store)) == document
     assert {entry.source for entry in document.monitors} == {"operation"}
     monitor_judge(judge_of(store))
-    alarms = {alarm.certificate_sha256: alarm for alarm in read_alarms(Corpus(store, "one"))}
+    entries = read_alarms(Corpus(store, "one"))
+    alarms = {entry.content.certificate_sha256: entry.content for entry in entries}
     # one of each certificate that is above its budget, and none twice
-    assert len(alarms) == len(read_alarms(Corpus(store, "one")))
+    assert len(alarms) == len(entries)
     raised = [entry for entry in document.monitors if entry.result.first_alarm_at is not None]
     assert {alarm.at for alarm in alarms.values()} == {
         entry.result.first_alarm_at for entry in raised
     }
     assert raised and set(alarms) <= set(document.certificates) and len(alarms) == len(raised)
-    for alarm in alarms.values():
-        assert alarm.time > "2026" and alarm.interval[0] > alarm.alpha
+    assert all(entry.time > "2026" for entry in entries)
+    assert all(alarm.interval[0] > alarm.alpha for alarm in alarms.values())
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -15,8 +16,9 @@ from certify_assets.evaluation import certification
 from certify_assets.evaluation.pool import StoredPool
 from certify_assets.evaluation.spending import Schedule, read_spending
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations import recertification
 from certify_assets.operations.audit_sample import count_audit_tasks
-from certify_assets.operations.labels import Label, append_label
+from certify_assets.operations.labels import Label, append_label, labels_head
 from certify_assets.operations.layout import batch_key, load_decisions, recertification_key
 from certify_assets.operations.recertification import plan_recertification, recertify
 from certify_assets.operations.recertification_record import (
@@ -86,17 +88,23 @@ def test_it_certifies_on_cal_and_the_audit_sample_and_says_what_it_is_made_of(st
             and item.provenance["recertification"] == "1"
         )
         assert (
-            item.provenance["labels_sha256"] == store.sha256("operations/one/labels.jsonl")
+            item.provenance["labels_sha256"] == labels_head(Corpus(store, "one"))[1]
             and item.sha256 in document.certificates
         )
         assert item.provenance["adapter_sha256"] == first.provenance["adapter_sha256"]
     assert "94 %" in document.joint and "90 %" in document.joint
 
 
-def test_a_stranger_recomputes_it_from_what_lies_beside_it(store: Store) -> None:
+def written(store: Store, folder: Path) -> list[str]:
+    """Write what somebody else gets of a recertification."""
+    for name in NAMES[1:]:
+        (folder / name).write_bytes(store.read_bytes(key(1, name)))
+    return [str(folder / name) for name in NAMES[1:]]
+
+
+def test_a_stranger_recomputes_it_from_what_lies_beside_it(store: Store, tmp_path: Path) -> None:
     recertify(judge_of(store))
-    files = [str(store.local_path(key(1, name))) for name in NAMES[1:]]
-    done = CliRunner().invoke(verify, [*files, "--json"])
+    done = CliRunner().invoke(verify, [*written(store, tmp_path), "--json"])
     assert done.exit_code == 0 and json.loads(done.stdout)["certificates"] == 4
 
 
@@ -147,27 +155,58 @@ def test_a_look_before_says_nothing_of_what_would_come_of_it(store: Store) -> No
     } & set(vars(plan))
 
 
-@pytest.mark.parametrize("left", [0, 1, 2])
-def test_a_kill_at_any_place_ends_in_the_same_recertification(store: Store, left: int) -> None:
-    document, _ = recertify(judge_of(store))
-    before = {name: store.sha256(key(1, name)) for name in NAMES}
-    # what is stored when the process ends after the claim, the rows, or the certificates
-    for name in NAMES[: 3 - left]:
-        store.delete(key(1, name))
+def fail_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next recertification end after it was computed and before it is stored."""
+
+    def stopped(*_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(recertification, "finish", stopped)
+
+
+def test_what_was_claimed_and_not_stored_is_made_under_its_number(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_to_store(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        recertify(judge_of(store))
+    (claimed,) = read_spending(Corpus(store, "one")).claims
     assert recertifications(Corpus(store, "one")) == []
-    again, _ = recertify(judge_of(store))
-    assert again == document and before == {name: store.sha256(key(1, name)) for name in NAMES}
-    assert len(read_spending(Corpus(store, "one")).claims) == 1
-
-
-def test_what_was_begun_and_never_finished_stays_spent(store: Store) -> None:
+    assert not any(store.exists(key(1, name)) for name in NAMES)
     document, _ = recertify(judge_of(store))
-    store.delete(key(1))
+    assert document is not None and (document.number, document.delta) == (1, claimed.delta)
+    assert read_spending(Corpus(store, "one")).claims == (claimed,)
+
+
+def test_what_was_begun_and_never_finished_stays_spent(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_to_store(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        recertify(judge_of(store))
+    (claimed,) = read_spending(Corpus(store, "one")).claims
     more(store)
     later, _ = recertify(judge_of(store))
-    assert document is not None and later is not None
     # its certificates may have been seen: the next has its own number, and both are paid for
-    assert later.number == 2 and later.spent == pytest.approx(document.delta + later.delta)
+    assert later is not None and later.number == 2
+    assert later.spent == pytest.approx(claimed.delta + later.delta)
+
+
+def test_labels_that_come_meanwhile_are_no_part_of_it_and_stop_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed, head = recertification._certify, labels_head(Corpus(store, "one"))
+
+    def label_meanwhile(*given: Any) -> Any:
+        append_label(Corpus(store, "one"), Label(f"{AUDIT[0]}/0", 1, "bob", "page", "meanwhile"))
+        return computed(*given)
+
+    monkeypatch.setattr(recertification, "_certify", label_meanwhile)
+    document, _ = recertify(judge_of(store))
+    assert document is not None
+    assert (document.labels.sequence, document.labels.sha256) == head
+    assert labels_head(Corpus(store, "one")) != head
 
 
 @pytest.mark.parametrize("attack", ["rows", "threshold", "missing", "claim"])
@@ -195,7 +234,7 @@ def test_a_recertification_that_was_altered_is_refused(store: Store, attack: str
 
 @pytest.mark.slow
 def test_its_pool_has_what_batches_brought_and_stays_what_it_was(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("certify_assets.operations.recertification.PROCEDURES", ("pseudo_task",))
     write_batch(store, "one", "0002-b", PLAN, tasks=["other-1", "other-2"])
@@ -209,16 +248,7 @@ def test_its_pool_has_what_batches_brought_and_stays_what_it_was(
     assert brought == set(decided["task_id"]) - counted == {"other-1", "other-2"}
     assert counted.isdisjoint(pool.pool.labels)
     before = store.read_bytes(key(1, "pool.json"))
-    # a later batch, and a kill before the document: the same claim, rows and pool
-    write_batch(store, "one", "0003-c", PLAN, tasks=["later-1", "later-2"])
-    store.delete(key(1))
-    store.delete(key(1, "certificates.json"))
-    recertify(judge_of(store))
-    assert store.read_bytes(key(1, "pool.json")) == before
-    (again, *_) = recertification_certificates(Corpus(store, "one"), 1)
-    assert (again.inputs, again.threshold) == (certificate.inputs, certificate.threshold)
-    files = [str(store.local_path(key(1, name))) for name in NAMES[1:]]
-    assert CliRunner().invoke(verify, files).exit_code == 0
+    assert CliRunner().invoke(verify, written(store, tmp_path)).exit_code == 0
     store.write_bytes(key(1, "pool.json"), before.replace(b'"other-1":[', b'"other-1":[9.5,'))
     with pytest.raises(IntegrityError, match=r"is not the pool \w+ that certificates name"):
         recertification_certificates(Corpus(store, "one"), 1)
@@ -226,9 +256,8 @@ def test_its_pool_has_what_batches_brought_and_stays_what_it_was(
 
 def test_another_adapter_makes_it_stale_and_the_old_rows_do_not_count(store: Store) -> None:
     recertify(judge_of(store))
-    path = Path(store.root) / "judges" / JUDGE / "one/adapter.json"
-    adapter = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**adapter, "adapter_sha256": "e" * 64}), encoding="utf-8")
+    path = f"judges/{JUDGE}/one/adapter.json"
+    store.write_json(path, store.read_json(path) | {"adapter_sha256": "e" * 64})
     with pytest.raises(CertifyError):
         recertification_certificates(Corpus(store, "one"), 1)
     found = count_audit_tasks(Corpus(store, "one"), adapter_sha256="e" * 64)
