@@ -165,7 +165,7 @@ def test_files_and_operation_are_two_streams(store: Store, certificate: Certific
     ) <= 12
     assert len(monitor_markdown(document)) < 1000
     page = Path(write_monitor_page(judge_of(store))).read_text(encoding="utf-8")
-    assert "labels of operation" in page and "labels.jsonl" in page
+    assert "labels of operation" in page and "labels up to event" in page
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import recertification
 from certify_assets.operations.audit_sample import count_audit_tasks
 from certify_assets.operations.labels import Label, append_label, labels_head
-from certify_assets.operations.layout import batch_key, load_decisions, recertification_key
+from certify_assets.operations.layout import first_decisions_of, load_decisions, recertification_key
 from certify_assets.operations.recertification import plan_recertification, recertify
 from certify_assets.operations.recertification_record import (
     recertification_certificates,
@@ -329,7 +329,7 @@ def test_open_tasks_are_met_with_a_warning_and_the_worst_case(store: Store) -> N
 
 def test_a_run_that_is_in_cal_too_is_refused(store: Store) -> None:
     cal = judge_of(store).calibration[0]
-    table = store.read_table(batch_key("one", "0001-a", "decisions.parquet"))
+    table = first_decisions_of(Corpus(store, "one"), "0001-a")
     table.loc[0, "trajectory_id"] = cal["trajectory_id"].iloc[0]
     write_decisions(store, "one", "0001-a", table)
     append_label(

@@ -92,7 +92,7 @@ def test_a_recertification_certifies_the_budgets_that_the_corpus_has_now(store: 
     def plan() -> Plan:
         corpus = Corpus(store, "c")
         made = load_deployment(corpus)
-        assert made is not None and made.kept
+        assert made is not None
         return plan_recertification(made.judge_on(corpus))
 
     before = plan()
@@ -157,7 +157,6 @@ def test_the_lineage_of_a_recertified_certificate_names_its_labels_and_batches(
         links["labels"].status == links["batches"].status == links["table"].status == "holds"
         and batch in links["table"].name
     )
-    labels = store.local_path("operations/c/labels.jsonl")
     append_labels(
         Corpus(store, "c"),
         [
@@ -173,8 +172,6 @@ def test_the_lineage_of_a_recertified_certificate_names_its_labels_and_batches(
     assert not any(link.broken for link in walk(store, found).walk()), (
         "later labels change nothing of it"
     )
-    labels.write_bytes(labels.read_bytes().replace(b'"outcome": 1', b'"outcome": 0', 1))
-    assert [link.kind for link in walk(store, found).walk() if link.broken] == ["labels"]
 
 
 @pytest.mark.slow
