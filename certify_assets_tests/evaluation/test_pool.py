@@ -93,7 +93,7 @@ def test_the_rule_takes_every_task_that_certifies_nothing(store: Store) -> None:
         task: tuple(sorted(rows["score"])) for task, rows in of_test.groupby("task_id")
     }
     fold = train_task_folds(judge)[0]
-    model = judge.family.reload(judge, "folds/0", expected_sha256=fold.adapter_sha256)
+    model = judge.family.reload(judge, fold.place, expected_sha256=fold.adapter_sha256)
     runs = judge.corpus.split("sft")
     mine = runs[runs["task_id"] == fold.tasks[0]]
     again = model.score(texts(mine, judge.renderer)).score

@@ -25,14 +25,9 @@ from certify_assets_tests.builders import judged
 
 
 def files(store: Store) -> dict[str, str]:
-    folder = "judges/lexical/c/folds"
-    keys = [f"{folder}/{number}.json" for number in range(FOLDS)]
-    keys += [
-        f"{folder}/{number}/{name}"
-        for number in range(FOLDS)
-        for name in ("judge.json", "weights.safetensors")
-    ]
-    return {key: store.sha256(key) for key in keys}
+    places = [f"judges/lexical/c/{fold.place}" for fold in train_task_folds(judged(store))]
+    names = [".json", "/judge.json", "/weights.safetensors"]
+    return {key: store.sha256(key) for place in places for key in map(place.__add__, names)}
 
 
 def test_every_training_task_is_scored_by_a_judge_that_never_saw_it(operated: Store) -> None:
@@ -63,15 +58,13 @@ def test_every_training_task_is_scored_by_a_judge_that_never_saw_it(operated: St
 
 
 def test_a_killed_training_resumes_and_is_the_same_again(operated: Store) -> None:
-    train_task_folds(judged(operated))
+    folds = train_task_folds(judged(operated))
     before = files(operated)
-    operated.delete("judges/lexical/c/folds/3.json")
-    operated.delete("judges/lexical/c/folds/3/weights.safetensors")
-    kept = operated.local_path("judges/lexical/c/folds/2.json").stat().st_mtime_ns
+    operated.delete(f"judges/lexical/c/{folds[3].place}.json")
+    operated.delete(f"judges/lexical/c/{folds[3].place}/weights.safetensors")
     train_task_folds(judged(operated))
     assert files(operated) == before
-    assert operated.local_path("judges/lexical/c/folds/2.json").stat().st_mtime_ns == kept
-    shutil.rmtree(operated.local_path("judges/lexical/c/folds"))
+    operated.remove_tree("judges/lexical/c/folds")
     train_task_folds(judged(operated))
     assert files(operated) == before, "two trainings are the same, byte for byte"
 
@@ -90,16 +83,16 @@ def test_a_retrained_judge_has_other_folds(operated: Store) -> None:
 
 def test_altered_files_of_a_fold_are_refused(operated: Store) -> None:
     judge = judged(operated)
-    fold = train_task_folds(judge)[0]
+    fold, other = train_task_folds(judge)[:2]
     runs = judge.corpus.trajectories
     mine = runs[runs["task_id"].isin(fold.tasks)]
     for file in ("judge.json", "weights.safetensors"):
         operated.write_bytes(
-            judge.key("folds/0", file), operated.read_bytes(judge.key("folds/1", file))
+            judge.key(fold.place, file), operated.read_bytes(judge.key(other.place, file))
         )
     with pytest.raises(IntegrityError, match="holds adapter"):
         score_unseen(judged(operated), mine)
-    operated.write_json(judge.key("folds/0.json"), {"schema": 1, "number": 0})
+    operated.write_json(judge.key(f"{fold.place}.json"), {"schema": 1, "number": 0})
     with pytest.raises(IntegrityError, match="not as stored"):
         score_unseen(judged(operated), mine)
 

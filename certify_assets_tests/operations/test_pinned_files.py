@@ -193,15 +193,17 @@ def test_nothing_is_decided_where_the_labels_of_now_cannot_be_read(operated: Sto
     assert "trajectories.parquet" in refusal.sentence
 
 
-@pytest.mark.parametrize("lost", ["adapter/weights.safetensors", "scores.parquet"])
-def test_nothing_is_decided_where_an_object_is_gone(
-    operated: Store, tmp_path: Path, lost: str
+@pytest.mark.parametrize("what", ["gone", "altered"])
+@pytest.mark.parametrize("file", ["adapter/weights.safetensors", "scores.parquet"])
+def test_nothing_is_decided_where_an_object_is_not_what_it_was(
+    operated: Store, tmp_path: Path, file: str, what: str
 ) -> None:
     made = put(operated)
-    operated.objects.path(made.objects[f"judges/lexical/c/{lost}"]).unlink()
+    path = operated.objects.path(made.objects[f"judges/lexical/c/{file}"])
+    path.unlink() if what == "gone" else path.write_bytes(path.read_bytes()[:-1] + b"?")
     document = decided(operated, tmp_path, seed=11)
     assert document.refusal is not None and document.refusal.code == "stale_certificate"
-    assert "is gone; restore it from a backup" in document.refusal.sentence
+    assert f"{what}; restore it from a backup" in document.refusal.sentence
 
 
 def test_a_pinned_view_has_its_files_and_all_else_as_it_is_now(operated: Store) -> None:
