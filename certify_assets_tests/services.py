@@ -234,16 +234,16 @@ def end_group(process: subprocess.Popen[bytes], first: int = signal.SIGTERM) -> 
 
 
 @contextmanager
-def object_store(*options: str) -> Iterator[dict[str, str]]:
+def object_store() -> Iterator[dict[str, str]]:
     """An S3 server with the bucket certify; gives the environment of its clients, and skips where it is not installed."""
-    for name in ("obstore", "moto"):
+    for name in ("s3fs", "moto"):
         pytest.importorskip(
             name, reason=f"{name} is not installed; pip install certify_assets[dev]"
         )
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     started = subprocess.Popen(
-        [sys.executable, "-m", "certify_assets_tests.object_server", str(port), *options],
+        [sys.executable, "-m", "moto.server", "-p", str(port)],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -261,9 +261,8 @@ def object_store(*options: str) -> Iterator[dict[str, str]]:
         yield {
             "AWS_ACCESS_KEY_ID": "certify",
             "AWS_SECRET_ACCESS_KEY": secrets.token_hex(16),
-            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_ENDPOINT_URL": address,
-            "AWS_ALLOW_HTTP": "true",
         }
     finally:
         end_group(started)
