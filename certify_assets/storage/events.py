@@ -165,7 +165,8 @@ def chain(connection: sa.Connection, corpus: str) -> Iterator[Event]:
     """Iterate over the events of a corpus, verified."""
     last = (0, "")
     query = sa.select(events).where(events.c.corpus == corpus).order_by(events.c.sequence)
-    result = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
+    # of the statement alone: the connection writes as well where indexes are made again
+    result = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
     for rows in result.partitions():
         for row in rows:
             event = Event(*row)
