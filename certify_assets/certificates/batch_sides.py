@@ -193,19 +193,24 @@ class SidesDraw:
 
         As many of a side as its plan expects are asked for at once, and then a few more at a time.
         """
-        found = []
+        found = self.asked(outcomes)
+        return tuple(sorted(found, key=lambda name: (*found[name], name)))
+
+    def asked(self, outcomes: Mapping[str, int]) -> dict[str, tuple[float, int]]:
+        """Return what orders the runs to label now: part of the way of a side, and the side."""
+        found: dict[str, tuple[float, int]] = {}
         certificates = self.close(outcomes)
         for place, (draw, names) in enumerate(zip(self.sides, self.orders, strict=True)):
             if settled(draw.plan, certificates[place], len(names)):
                 continue
             used = certificates[place].labels_used
             asked = max(math.ceil(draw.plan.expected_labels or 0), used + _FURTHER)
-            found += [
-                (rank / asked, place, name)
+            found |= {
+                name: (rank / asked, place)
                 for rank, name in enumerate(names[:asked])
                 if name not in outcomes
-            ]
-        return tuple(name for _, _, name in sorted(found))
+            }
+        return found
 
 
 def settled(plan: BatchPlan, now: BatchCertificate, drawn: int) -> bool:

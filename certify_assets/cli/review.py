@@ -60,7 +60,7 @@ def review() -> None:
 
     The queue of a corpus holds runs that lack a label: draws of batches first, then the audit
     sample, spot checks, and what the judge left undecided. A run whose reviewers are tied asks for
-    one more. Labels go into a journal that is never rewritten.
+    one more. A label is never rewritten.
     """
 
 
@@ -321,7 +321,7 @@ def serve(
     try:
         _serve(server, store.root)
     finally:
-        opened = Corpus(Store(store.root), corpus)
+        opened.store.refresh()
         if labels_head(opened) != before:
             report_stored(opened, "review serve", "operations/reviewed_labels")
 

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from certify_assets.cli.output import complain
 from certify_assets.cli.review_links import KEPT_SECONDS, Links
-from certify_assets.errors import InputError, IntegrityError
+from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.reports.review_page import (
     Reviewer,
     render_message,
@@ -140,6 +140,7 @@ class ReviewApp:
             exception_handlers={
                 HTTPException: self._refused,
                 InputError: self._not_done,
+                CertifyError: self._not_written,
                 OSError: self._not_written,
                 IntegrityError: self._altered,
                 ClientDisconnect: lambda *_: answer(HTTPStatus.BAD_REQUEST),
@@ -233,7 +234,6 @@ class ReviewApp:
             page = render_review(
                 shown,
                 said,
-                session.queue().budget,
                 session.corpus,
                 who,
                 news=session.news(),
@@ -244,8 +244,8 @@ class ReviewApp:
             return answer(HTTPStatus.OK, page, script=script_hash())
         skipped = session.skipped(reviewer)
         sentence = f"You skipped {skipped}. " if skipped else ""
-        if disputed := session.queue().budget.disputed:
-            sentence += f"{disputed} runs are disputed and need a third reviewer. "
+        if tied := session.tied():
+            sentence += f"{tied} runs are disputed and need a third reviewer. "
         sentence += " ".join([*session.news(), "New runs appear here when they are decided."])
         if broken := session.unreadable():
             sentence += f" {len(broken)} runs of the queue cannot be shown: {broken[0]}"
@@ -445,7 +445,7 @@ class ReviewApp:
         return self._message(HTTPStatus.CONFLICT, "Not done", str(error))
 
     def _not_written(self, request: Request, error: Any) -> Response:
-        complain(f"{error.filename or 'the data root'}: {error.strerror or error}")
+        complain(str(error))
         return self._message(
             HTTPStatus.INTERNAL_SERVER_ERROR,
             "Not written",

@@ -1,13 +1,11 @@
 """The audit of provisional runs: those of one batch or of several, frozen, and their draw."""
 
-# It is in the folder of the last of its batches; each of several has a pooled.json that names it.
-
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,10 +13,16 @@ import numpy as np
 from certify_assets.certificates.batch import Batch, BatchCertificate
 from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan, sides_sha256
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import CertifyError, IntegrityError
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.errors import IntegrityError
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations.batch_record import batch_names, decided
+from certify_assets.operations.batch_draws import (
+    ClosedBatch,
+    DrawnBatch,
+    UndrawnBatches,
+    closing_of,
+    draw_of,
+)
+from certify_assets.operations.batch_record import batch_names, decisions_sha256
 from certify_assets.operations.labels import (
     Label,
     labels_up_to,
@@ -26,36 +30,17 @@ from certify_assets.operations.labels import (
     read_labels,
     resolve_labels,
 )
-from certify_assets.operations.layout import batch_key, draw_of, draws_key, provisional_rows
-from certify_assets.storage.journal import Journal, LineFormat, canonical_line, heads_key
-from certify_assets.storage.snapshot import remembered
+from certify_assets.operations.layout import PROVISIONAL
+from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA: Final = "certify_assets/batch_audit/1"
-CLOSING_SCHEMA: Final = "certify_assets/batch_closing/1"
 #: states of a batch with provisional runs
 STATES: Final = ("provisional", "certified", "to_reviewers")
-_FORMAT = LineFormat(number="number", encode=canonical_line, entry="a draw")
-_EDITED = (
-    "is not the audit that was drawn: it was edited; restore it from a backup. Nothing of the "
-    "batch is decided until then."
-)
-
-
-@dataclass(frozen=True)
-class DrawnSeed:
-    """A line of the journal of draws: a frozen batch and its seed."""
-
-    batch: str  # the last of them
-    batch_sha256: str
-    draws: int  # of the same or of overlapping runs so far, this one included
-    seed: int
-    time: str
-    batches: tuple[str, ...]  # all of them
-    number: int = 0  # line of the journal, from 1; 0 until it is written
-    previous: str = field(default="", compare=False)
+# that a process keeps open: the next label of one does not read its tables again
+_MOST_DRAWS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +50,6 @@ class AuditRecord:
     schema: str = SCHEMA
     corpus: str
     batch: str
-    time: str
     draws: int  # of these runs or of overlapping ones so far, this one included
     runs: int  # provisional ones
     plan: SidesPlan
@@ -107,46 +91,28 @@ class AuditRecord:
         return cls(**values, plan=plan, order=order, batches=batches)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClosingRecord:
-    """What the labels of a draw decided; never rewritten."""
-
-    schema: str = CLOSING_SCHEMA
-    corpus: str
-    batch: str
-    time: str
-    state: str  # certified or to_reviewers
-    audit_sha256: str  # of audit.json
-    decisions_sha256: str  # of the decisions that it completes; as `decisions_sha256`
-    closed_sha256: str  # of the table with what became of every provisional run
-    labels_sequence: int  # number of the event of the last label that was read
-    labels_used: int
-    outcomes: Mapping[str, int]  # of the drawn runs that were labelled; the first of them count
-    certificates: tuple[Mapping[str, Any], ...]  # a `BatchCertificate` a side
-    decisions: Mapping[str, int]
-    reasons: Mapping[str, int]
-
-
 @dataclass(frozen=True, eq=False)
 class BatchAudit:
-    """The audit of a batch, opened and verified, with the labels that there are."""
+    """The audit of a batch, with the labels that there are."""
 
     corpus: Corpus
     record: AuditRecord
     draw: SidesDraw
-    closing: ClosingRecord | None
+    closing: ClosedBatch | None
+    closed: str  # time of the closing; empty while it is open
 
     @classmethod
     def load(cls, corpus: Corpus, batch: str) -> BatchAudit | None:
-        """Open the audit in the folder of a decided batch.
+        """Open the draw that has the name of a batch.
 
-        None where no run of it is provisional, where they wait for a draw, and where another
-        batch has it (`layout.draw_of`).
+        None where there is none: no run of the batch is provisional, they wait for a draw, or
+        another batch gave the draw its name (`batch_draws.draw_of`).
         """
-        if draw_of(corpus, batch) != batch and not _is_lost(corpus, batch):
+        if draw_of(corpus, batch) != batch:
             return None
-        record, draw = _verified(corpus, batch)
-        return cls(corpus, record, draw, _closing(corpus, record, draw))
+        record, draw = _opened_draw(corpus, batch)
+        found = closing_of(corpus, batch)
+        return cls(corpus, record, draw, found and found.content, found.time if found else "")
 
     @property
     def state(self) -> str:
@@ -282,16 +248,10 @@ def batch_audits(corpus: Corpus) -> list[BatchAudit]:
 
 
 def closings_sha256(corpus: Corpus) -> list[str]:
-    """Return the hashes of what came after the decisions of batches, the oldest batch first."""
-    files = ("pooled.json", "closing.json")
-    keys = [batch_key(corpus.name, name, file) for name in batch_names(corpus) for file in files]
-    return [corpus.store.sha256(key) for key in keys if corpus.store.exists(key)]
-
-
-def decisions_sha256(corpus: Corpus, batches: Sequence[str]) -> str:
-    """Return the hash of the decisions of a batch, or of the list of those of several."""
-    hashes = [decided(corpus, name).content.objects["decisions"] for name in batches]
-    return hashes[0] if len(hashes) == 1 else sha256_bytes(canonical_json(hashes))
+    """Return the hashes of what came after the decisions of batches."""
+    kinds = (UndrawnBatches, DrawnBatch, ClosedBatch)
+    found = [corpus.store.rows(corpus.name, kind.kind) for kind in kinds]
+    return [row.sha256 for rows in found for row in rows]
 
 
 def frozen_batch(rows: pd.DataFrame) -> Batch:
@@ -301,88 +261,39 @@ def frozen_batch(rows: pd.DataFrame) -> Batch:
     )
 
 
-def read_draws(corpus: Corpus) -> list[DrawnSeed]:
-    """Return the journal of draws, the oldest first."""
-    return draws_journal(corpus).read()
+def opened_draw(corpus: Corpus, batch: str) -> SidesDraw:
+    """Return the last draw that has the name of a batch."""
+    return _opened_draw(corpus, batch)[1]
 
 
-def draws_journal(corpus: Corpus) -> Journal[DrawnSeed]:
-    """Return the journal of the seeds that were drawn for the batches of a corpus."""
-    # a journal that was put back from an older copy would count fewer draws
-    return Journal(
-        corpus.store,
-        draws_key(corpus.name),
-        lambda line: DrawnSeed(**{**line, "batches": tuple(line["batches"])}),
-        _FORMAT,
-        heads=heads_key(corpus.name),
-    )
+def _opened_draw(corpus: Corpus, batch: str) -> tuple[AuditRecord, SidesDraw]:
+    drawn = corpus.store.last(corpus.name, DrawnBatch, batch)
+    assert drawn is not None
+    about = drawn.content
+    decisions = tuple(decisions_sha256(corpus, name) for name in about.batches)
+    store = Store(corpus.store.root)
+    for name in (about.objects["audit"], *decisions):
+        # one that is gone or was altered is noticed also where the draw is known
+        with store.objects.as_file(name):
+            pass
+    return _verified(store, about.objects["audit"], about.batch_sha256, decisions)
 
 
-def _is_lost(corpus: Corpus, batch: str) -> bool:
-    """Whether a batch was decided with an audit of its own that is gone."""
-    pooled = corpus.store.exists(batch_key(corpus.name, batch, "pooled.json"))
-    if pooled or draw_of(corpus, batch) is not None:
-        return False
-    return "audit" in decided(corpus, batch).content.objects
+@lru_cache(maxsize=_MOST_DRAWS)
+def _verified(
+    store: Store, audit: str, frozen: str, decisions: tuple[str, ...]
+) -> tuple[AuditRecord, SidesDraw]:
+    """Return a draw by the hashes of what it is of, which never change."""
+    import pandas as pd
 
-
-@remembered
-def _verified(corpus: Corpus, batch: str) -> tuple[AuditRecord, SidesDraw]:
-    """Return a stored audit, if it is of the batch as decided and in the journal of draws."""
-    key = batch_key(corpus.name, batch, "audit.json")
-    where = corpus.store.locate(key)
-    try:
-        record = AuditRecord.from_dict(corpus.store.read_json(key))
-        rows = provisional_rows(corpus, record.batches)
-        rows = rows[rows["trajectory_id"].isin(record.order)]
-        draw = SidesDraw(record.plan, frozen_batch(rows), record.seed)
-        order = tuple(name for names in draw.orders for name in names)
-        same = (
-            (record.corpus, record.batch, record.runs) == (corpus.name, batch, len(rows))
-            and sides_sha256(record.plan, draw.batch) == record.batch_sha256
-            and order == record.order
-        )
-    except (CertifyError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise IntegrityError(f"{where} {_EDITED} ({error})") from None
-    written = (record.batch_sha256, record.draws, record.seed, record.time, record.batches)
-    if not same or written not in {
-        (line.batch_sha256, line.draws, line.seed, line.time, line.batches)
-        for line in read_draws(corpus)
-        if line.batch == batch
-    }:
-        raise IntegrityError(f"{where} {_EDITED}")
-    return record, draw
-
-
-def _closing(corpus: Corpus, audit: AuditRecord, draw: SidesDraw) -> ClosingRecord | None:
-    batch = audit.batch
-    key = batch_key(corpus.name, batch, "closing.json")
-    if not corpus.store.exists(key):
-        return None
-    try:
-        values = dict(corpus.store.read_json(key))
-        values["certificates"] = tuple(values["certificates"])
-        record = ClosingRecord(**values)
-        stored = {
-            "audit.json": record.audit_sha256,
-            "closed.parquet": record.closed_sha256,
-        }
-        same = record.schema == CLOSING_SCHEMA and all(
-            corpus.store.sha256(batch_key(corpus.name, batch, name)) == sha256
-            for name, sha256 in stored.items()
-        )
-        same = same and record.decisions_sha256 == decisions_sha256(corpus, audit.batches)
-        again = draw.close(record.outcomes)
-        state = "certified" if any(item.certified for item in again) else "to_reviewers"
-        used = sum(item.labels_used for item in again)
-        same = same and (record.state, record.labels_used) == (state, used)
-        named = [(item["certified"], item["threshold"]) for item in record.certificates]
-        same = same and named == [(item.certified, item.threshold) for item in again]
-    except (KeyError, TypeError, ValueError):
-        same = False
-    if not same:
+    record = AuditRecord.from_dict(store.objects.get_json(audit))
+    rows = pd.concat(map(store.objects.get_table, decisions), ignore_index=True)
+    drawn = (rows["decision"] == PROVISIONAL) & rows["trajectory_id"].isin(record.order)
+    draw = SidesDraw(record.plan, frozen_batch(rows[drawn]), record.seed)
+    order = tuple(name for names in draw.orders for name in names)
+    if (order, sides_sha256(record.plan, draw.batch)) != (record.order, frozen):
         raise IntegrityError(
-            f"{corpus.store.locate(key)} is not of the audit and the tables next to it; restore "
-            "the folder of the batch from a backup."
+            f"the draw of batch {record.batch} is not of the runs that were decided; restore the "
+            "data root from a backup."
         )
-    return record
+    return record, draw

@@ -1,41 +1,32 @@
 """Closing an audit: what the labels of its draw decide of a provisional batch."""
 
-# A closing is a document and a table of its own next to the decisions as they were made, which are
-# never rewritten. It is stored once every side is settled, in an order in which a kill leaves the
-# batch provisional, and the same labels close it alike.
-
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
-from certify_assets.operations.batch_audit import BatchAudit, ClosingRecord, decisions_sha256
+from certify_assets.operations.batch_audit import BatchAudit
+from certify_assets.operations.batch_draws import ClosedBatch
 from certify_assets.operations.batch_record import batch_names
 from certify_assets.operations.labels import labels_up_to
-from certify_assets.operations.layout import batch_key, provisional_rows
+from certify_assets.operations.layout import provisional_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def close_settled(corpus: Corpus) -> list[ClosingRecord]:
-    """Close the provisional batches whose labels settle them; one that was edited stays as it is.
-
-    One process at a time may call it: `batches.close_batches` sees to that.
-    """
+def close_settled(corpus: Corpus) -> list[BatchAudit]:
+    """Close the provisional batches whose labels settle them; return their audits."""
     closed = []
     for name in batch_names(corpus):
-        if corpus.store.exists(batch_key(corpus.name, name, "closing.json")):
-            continue
         try:
             audit = BatchAudit.load(corpus, name)
-            if audit is not None and not audit.wanted:
+            if audit is not None and audit.closing is None and not audit.wanted:
                 closed.append(_closed(audit))
         except CertifyError:
             # who asks for the audit gets the sentence; the other batches do not depend on it
@@ -43,31 +34,22 @@ def close_settled(corpus: Corpus) -> list[ClosingRecord]:
     return closed
 
 
-def _closed(audit: BatchAudit) -> ClosingRecord:
-    corpus, batch = audit.corpus, audit.record.batch
-    store, rows = corpus.store, settled_rows(audit)
-
-    def key(name: str) -> str:
-        return batch_key(corpus.name, batch, name)
-
-    record = ClosingRecord(
-        corpus=corpus.name,
-        batch=batch,
-        time=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        state="certified" if any(item.certified for item in audit.certificates) else "to_reviewers",
-        audit_sha256=store.sha256(key("audit.json")),
-        decisions_sha256=decisions_sha256(corpus, audit.record.batches),
-        closed_sha256=store.write_table(key("closed.parquet"), rows),
+def _closed(audit: BatchAudit) -> BatchAudit:
+    corpus, rows = audit.corpus, settled_rows(audit)
+    certified = any(item.certified for item in audit.certificates)
+    closing = ClosedBatch(
+        batch=audit.record.batch,
+        state="certified" if certified else "to_reviewers",
         labels_sequence=labels_up_to(corpus).sequence,
         labels_used=audit.labels_used,
         outcomes=audit.outcomes,
         certificates=tuple(item.to_dict() for item in audit.certificates),
         decisions=dict(Counter(rows["decision"].tolist())),
         reasons=dict(Counter(rows["reason"].tolist())),
+        objects={"closed": corpus.store.objects.put_table(rows)},
     )
-    # last: the batch is closed once this document is there
-    store.write_json(key("closing.json"), asdict(record))
-    return record
+    corpus.store.append(corpus.name, closing)
+    return replace(audit, closing=closing)
 
 
 def settled_rows(audit: BatchAudit) -> pd.DataFrame:
@@ -98,7 +80,7 @@ def closing_holds(audit: BatchAudit) -> bool:
     corpus, closing = audit.corpus, audit.closing
     if closing is None:
         return True
-    stored = corpus.store.read_table(batch_key(corpus.name, closing.batch, "closed.parquet"))
+    stored = corpus.store.objects.get_table(closing.objects["closed"])
     again = settled_rows(audit)
     said = audit.said(labels_up_to(corpus, closing.labels_sequence).labels)
     return said == dict(closing.outcomes) and (

@@ -1,19 +1,16 @@
 """Freezing the provisional runs of batches, and drawing them."""
 
-# The order of writing is the promise. Plans, runs and scores are frozen by a hash, then the seed is
-# drawn from the operating system into the journal of draws, a chained line that is not rewritten,
-# and only then the documents are stored: in each of several batches one that names the others, and
-# last the audit, in the folder of the last batch. A kill after the line leaves the seed, and the
-# next run of the same frozen runs finds it. Other frozen runs that are the same or overlap are a
-# further try: the first is made at the whole δ, the j-th at δ·6/(π²j²), so that all of them
-# together spend at most 1.4 δ.
+# The promise needs an order: plans, runs and scores are frozen by a hash, and only then the seed is
+# drawn from the operating system. One event has both, and nothing of a draw is shown before that
+# event is stored. Later draws of the same or of overlapping runs are further tries. The first is
+# made at the whole δ, the j-th at δ·6/(π²j²), so that all of them together spend at most 1.4 δ.
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,16 +27,11 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.spending import Schedule
 from certify_assets.judges.specs import DELTA, SIDES
-from certify_assets.operations.batch_audit import (
-    AuditRecord,
-    DrawnSeed,
-    draws_journal,
-    frozen_batch,
-    read_draws,
-)
+from certify_assets.operations.batch_audit import AuditRecord, frozen_batch
+from certify_assets.operations.batch_draws import DrawnBatch, UndrawnBatches, read_draws
 from certify_assets.operations.batch_record import identities_of
 from certify_assets.operations.batch_waiting import WaitingRuns, scorer_of, waiting_runs
-from certify_assets.operations.layout import PROVISIONAL, batch_key, provisional_rows
+from certify_assets.operations.layout import PROVISIONAL, provisional_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,13 +39,11 @@ if TYPE_CHECKING:
     from certify_assets.judges.judged import JudgedCorpus
     from certify_assets.operations.deployment_record import DeploymentRecord
 
-#: schema of the document with which a batch says whose draw has its runs
-POOLED_SCHEMA: Final = "certify_assets/pooled/1"
-
 
 class _Frozen(NamedTuple):
-    """Runs that a plan may certify, and the number of their draw among draws of them."""
+    """Runs of batches that a plan may certify, and the number of their draw among draws of them."""
 
+    batches: tuple[str, ...]
     batch: Batch
     plan: SidesPlan
     draws: int
@@ -81,20 +71,21 @@ def begin_audit(
     waits = frame["trajectory_id"].isin(set(frozen.batch.trajectories))
     left = (frame["decision"] == PROVISIONAL) & ~waits
     frame = frame.assign(decision=frame["decision"].mask(left, "human"))
-    # what is decided now needs no document: its rows say it
-    others = pool.batches if len(pool.batches) > 1 else ()
-    return frame, _drawn(corpus, pool.batches, others, frozen), ""
+    if len(frozen.batch):
+        return frame, _drawn(corpus, frozen), ""
+    if earlier_batches := pool.batches[:-1]:
+        # the rows of the batch that is being decided say it themselves
+        corpus.store.append(corpus.name, UndrawnBatches(batches=earlier_batches, why=""))
+    return frame, None, ""
 
 
 def draw_waiting(corpus: Corpus, *, every: bool = False) -> None:
-    """Draw the runs of decided batches that waited long enough, or all that wait.
-
-    One process at a time may call it, as `batch_closing.close_settled`.
-    """
+    """Draw the runs of decided batches that waited long enough, or all that wait."""
     for item in waiting_runs(corpus):
         if not (every or item.is_due):
             continue
         judge = item.deployed.judge_on(corpus)
+        why, frozen = "", None
         try:
             if corpus.current.config.new_agents == "review":
                 raise InputError(f"new_agents of {corpus} is review now.")
@@ -103,41 +94,31 @@ def draw_waiting(corpus: Corpus, *, every: bool = False) -> None:
             )
         except CertifyError as error:
             # the judge that scored them is gone, or may not have them certified any more
-            _share(corpus, "", item.batches, item.batches, why=str(error))
-            continue
-        _drawn(corpus, item.batches, item.batches, frozen)
+            why = str(error)
+        if frozen is not None and len(frozen.batch):
+            _drawn(corpus, frozen)
+        else:
+            corpus.store.append(corpus.name, UndrawnBatches(batches=item.batches, why=why))
 
 
 def _frozen(
     judge: JudgedCorpus, deployed: DeploymentRecord, batches: Sequence[str], rows: pd.DataFrame
 ) -> _Frozen:
-    """Plan the draw of runs; those of a draw that was cut off get the same plan again."""
-    corpus, batch = judge.corpus, batches[-1]
+    """Plan the draw of runs."""
     every = frozen_batch(rows)
-    alphas, history = _budgets(judge, deployed), _history(judge)
-    lines = _overlapping(corpus, batch, set(every.trajectories))
-    mine = [line for line in lines if line.batch == batch][-1:]
-    for draws in (*(line.draws for line in mine), len(lines) + 1):
-        delta = DELTA if draws == 1 else Schedule("inverse_square", DELTA).share(draws)
-        plan = plan_sides(every, alphas=alphas, delta=delta, history=history)
-        frozen = _Frozen(_drawn_from(every, plan), plan, draws)
-        # a killed call had drawn this very batch: it keeps its seed
-        if mine and mine[0].batch_sha256 == sides_sha256(plan, frozen.batch):
-            break
-    return frozen
+    draws = 1 + _overlapping(judge.corpus, set(every.trajectories))
+    delta = DELTA if draws == 1 else Schedule("inverse_square", DELTA).share(draws)
+    plan = plan_sides(every, alphas=_budgets(judge, deployed), delta=delta, history=_history(judge))
+    return _Frozen(tuple(batches), _drawn_from(every, plan), plan, draws)
 
 
-def _overlapping(corpus: Corpus, batch: str, runs: set[str]) -> list[DrawnSeed]:
-    """Return the draws that were made of these runs, or of some of them."""
-
-    def overlaps(other: str) -> bool:
-        return bool(runs & set(identities_of(corpus, other)["trajectory_id"]))
-
-    return [
-        line
-        for line in read_draws(corpus)
-        if line.batch == batch or any(overlaps(name) for name in line.batches)
-    ]
+def _overlapping(corpus: Corpus, runs: set[str]) -> int:
+    """Count the draws that were made of these runs, or of some of them."""
+    found = (entry.content.batches for entry in read_draws(corpus))
+    return sum(
+        any(runs & set(identities_of(corpus, name)["trajectory_id"]) for name in batches)
+        for batches in found
+    )
 
 
 def _budgets(judge: JudgedCorpus, deployed: DeploymentRecord) -> dict[str, float]:
@@ -187,66 +168,27 @@ def _drawn_from(every: Batch, plan: SidesPlan) -> Batch:
     )
 
 
-def _drawn(
-    corpus: Corpus, batches: tuple[str, ...], others: Sequence[str], frozen: _Frozen
-) -> AuditRecord | None:
-    """Draw frozen runs and store their audit; those whose seed is recorded keep it.
-
-    Nothing is drawn, and reviewers get the runs of the others, where no plan saves a label.
-    """
-    batch = batches[-1]
-    if not len(frozen.batch):
-        _share(corpus, "", batches, [name for name in batches if name in others])
-        return None
-    line = _recorded(
-        corpus,
-        DrawnSeed(
-            batch=batch,
-            batch_sha256=sides_sha256(frozen.plan, frozen.batch),
-            draws=frozen.draws,
-            seed=secrets.randbits(62),
-            time=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            batches=batches,
-        ),
-    )
-    draw = SidesDraw(frozen.plan, frozen.batch, line.seed)
+def _drawn(corpus: Corpus, frozen: _Frozen) -> AuditRecord:
+    """Draw frozen runs and store their audit."""
+    seed, batches = secrets.randbits(62), frozen.batches
+    draw = SidesDraw(frozen.plan, frozen.batch, seed)
     record = AuditRecord(
         corpus=corpus.name,
-        batch=batch,
-        time=line.time,
-        draws=line.draws,
+        batch=batches[-1],
+        draws=frozen.draws,
         runs=len(frozen.batch),
         plan=frozen.plan,
-        batch_sha256=line.batch_sha256,
-        seed=line.seed,
+        batch_sha256=sides_sha256(frozen.plan, frozen.batch),
+        seed=seed,
         order=tuple(name for names in draw.orders for name in names),
         batches=batches,
     )
-    key = batch_key(corpus.name, batch, "audit.json")
-    for stale in (key, batch_key(corpus.name, batch, "pooled.json")):
-        # of a draw that was cut off, or that a batch was taken out of: it is not of these batches
-        if corpus.store.exists(stale):
-            corpus.store.delete(stale)
-    _share(corpus, batch, batches, others)
-    # last: the runs are drawn once this document is there
-    corpus.store.write_json(key, record.to_dict())
+    drawn = DrawnBatch(
+        batches=batches,
+        batch_sha256=record.batch_sha256,
+        draws=record.draws,
+        seed=seed,
+        objects={"audit": corpus.store.objects.put_json(record.to_dict())},
+    )
+    corpus.store.append(corpus.name, drawn)
     return record
-
-
-def _share(
-    corpus: Corpus, draw: str, batches: Sequence[str], said: Sequence[str], *, why: str = ""
-) -> None:
-    """Store in some of the batches which of them share a draw; an empty one is none at all."""
-    about = {"schema": POOLED_SCHEMA, "draw": draw, "batches": list(batches), "why": why}
-    for name in said:
-        corpus.store.write_json(batch_key(corpus.name, name, "pooled.json"), about)
-
-
-def _recorded(corpus: Corpus, line: DrawnSeed) -> DrawnSeed:
-    """Return the line of a frozen batch: the one that is there, else this one, appended."""
-
-    def same(known: DrawnSeed) -> bool:
-        return (known.batch, known.batch_sha256) == (line.batch, line.batch_sha256)
-
-    journal = draws_journal(corpus)
-    return journal.append_unless(same, line) or next(filter(same, journal.read()))

@@ -72,8 +72,8 @@ class ReceivedBatch(Payload):
 class BatchRecord(Payload):
     """How a batch was decided.
 
-    Its objects are the tables ``decisions`` and ``scores``, the document ``comparison`` with CAL
-    and, where runs were drawn at once, the document ``audit``.
+    Its objects are the tables ``decisions`` and ``scores``, and the document ``comparison`` with
+    CAL.
     """
 
     kind = "decided"

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.batch_draws import draw_of
 from certify_assets.operations.batch_record import batch_names, decided
 from certify_assets.operations.deployment_record import DeploymentRecord, read_deployments
-from certify_assets.operations.layout import PROVISIONAL, batch_key, draw_of
+from certify_assets.operations.layout import PROVISIONAL
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,7 @@ def waiting_runs(corpus: Corpus) -> list[WaitingRuns]:
         record, _, time, _ = decided(corpus, name)
         runs = record.decisions.get(PROVISIONAL, 0)
         made = deployments.get(record.deployment or 0)
-        pooled = corpus.store.exists(batch_key(corpus.name, name, "pooled.json"))
-        lost = "audit" in record.objects and not pooled
-        if not runs or made is None or lost or draw_of(corpus, name) is not None:
+        if not runs or made is None or draw_of(corpus, name) is not None:
             continue
         # one that is decided in the step that is under way has no time yet
         since = datetime.fromisoformat(time) if time else datetime.now(UTC)

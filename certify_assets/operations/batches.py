@@ -23,6 +23,7 @@ from certify_assets.names import in_both, shared_names
 from certify_assets.operations.batch_audit import AuditSummary, BatchAudit
 from certify_assets.operations.batch_closing import close_settled
 from certify_assets.operations.batch_drawing import draw_waiting
+from certify_assets.operations.batch_draws import draw_of
 from certify_assets.operations.batch_record import (
     BatchRecord,
     ReceivedBatch,
@@ -39,7 +40,6 @@ from certify_assets.operations.delivery import DeliveredRun, KnownRuns
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.labels import read_labels
-from certify_assets.operations.layout import draw_of
 from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.sampling import Draw
 from certify_assets.storage.progress import Report, silent

@@ -44,13 +44,7 @@ from certify_assets.operations.batch_record import (
     received,
 )
 from certify_assets.operations.coverage import Coverage, cover
-from certify_assets.operations.layout import (
-    DECISION_COLUMNS,
-    NOT_COVERED,
-    PROVISIONAL,
-    batch_key,
-    batch_runs,
-)
+from certify_assets.operations.layout import DECISION_COLUMNS, NOT_COVERED, PROVISIONAL, batch_runs
 from certify_assets.operations.sampling import Draw, asked_rows
 from certify_assets.storage.progress import Report
 
@@ -156,8 +150,6 @@ def _decided(
         "scores": store.objects.put_table(scored.table),
         "comparison": store.objects.put_json(asdict(scored.compared.document)),
     }
-    if audit is not None:
-        objects["audit"] = store.sha256(batch_key(corpus.name, name, "audit.json"))
     names = ("runs", "new", "changed", "known", "dropped", "outcomes_left_out")
     record = BatchRecord(
         batch=name,

@@ -15,9 +15,10 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import read_json_bytes, sha256_bytes, sha256_file, write_atomic
 from certify_assets.names import shared_names
+from certify_assets.operations.batch_draws import draw_of
 from certify_assets.operations.batch_record import batch_names, identities_of, waiting_batches
 from certify_assets.operations.labels import Label, append_labels, read_labels, resolve_labels
-from certify_assets.operations.layout import PROVISIONAL, RunLookup, decisions_of, draw_of
+from certify_assets.operations.layout import PROVISIONAL, RunLookup, decisions_of
 from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
 from certify_assets.operations.review_session import MAX_COMMENT, close_settled, reviewer_name
 from certify_assets.storage.store import Store

@@ -90,6 +90,23 @@ class Label:
         return self.payload(**{name: getattr(self, name) for name in names})
 
 
+class GoldLabelled(Labelled):
+    """A reviewer said something of a run of known outcome, which decides nothing."""
+
+    kind = "gold_labelled"
+    known: int
+
+
+@dataclass(frozen=True)
+class GoldLabel(Label):
+    """What a reviewer said of a run of known outcome."""
+
+    payload = GoldLabelled
+
+    # kept with each label: the table may be gone when reviewers are measured
+    known: int = 0
+
+
 L = TypeVar("L", bound=Label)
 
 
@@ -184,6 +201,12 @@ def labels_up_to(corpus: Corpus, sequence: int | None = None) -> ReadLabels:
         last.sequence if last else 0,
         last.sha256 if last else "",
     )
+
+
+def read_gold_labels(corpus: Corpus) -> list[GoldLabel]:
+    """Return what reviewers said of known runs, the oldest first."""
+    found = corpus.store.rows(corpus.name, GoldLabelled.kind, watched=False)
+    return [GoldLabel.of(event) for event in found]
 
 
 def labels_head(corpus: Corpus) -> tuple[int, str]:

@@ -15,13 +15,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import COLUMNS, Step, Trajectory
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.judged import judge_file
-from certify_assets.operations.batch_record import (
-    batch_names,
-    decisions_sha256,
-    is_decided,
-    is_undone,
-    received,
-)
+from certify_assets.operations.batch_draws import DrawnBatch, closing_of, draw_of
+from certify_assets.operations.batch_record import batch_names, decisions_sha256, received
 from certify_assets.storage.snapshot import remembered
 from certify_assets.storage.store import Store
 
@@ -79,12 +74,9 @@ def _named(name: str) -> Callable[[str], str]:
     return lambda corpus: operation_key(corpus, name)
 
 
-labels_key = _named("labels.jsonl")  # the journal
-gold_key = _named("gold.jsonl")  # journal of what reviewers said of known runs
 reviewed_key = _named("labels.parquet")  # the table of resolved labels
 queue_key = _named("queue.parquet")
 queue_page_key = _named("queue.html")
-draws_key = _named("draws.jsonl")  # the seeds of all batch draws
 
 
 def own_key(corpus: str, judge: str) -> str:
@@ -118,34 +110,21 @@ def batch_key(corpus: str, batch: str, name: str) -> str:
     return operation_key(corpus, "batches", batch, name)
 
 
-def draw_of(corpus: Corpus, batch: str) -> str | None:
-    """Return the batch whose folder has the draw of the provisional runs of a batch.
-
-    None where they have none: there are no such runs, or they wait for it. Empty where reviewers
-    got them without one.
-    """
-    store, key = corpus.store, batch_key(corpus.name, batch, "pooled.json")
-    if not store.exists(key):
-        return batch if store.exists(batch_key(corpus.name, batch, "audit.json")) else None
-    try:
-        pooled = store.read_json(key)
-        home, batches = str(pooled["draw"]), [str(name) for name in pooled["batches"]]
-    except (KeyError, TypeError):
-        raise IntegrityError(
-            f"{store.locate(key)} does not say which batches share a draw; restore it from a "
-            "backup."
-        ) from None
-    if not home:
-        return ""
-    # a draw that was cut off, or one of whose batches was taken back, is none
-    drawn = store.exists(batch_key(corpus.name, home, "audit.json")) and is_decided(corpus, home)
-    return home if drawn and not any(is_undone(corpus, name) for name in batches) else None
-
-
 @remembered
 def first_decisions_of(corpus: Corpus, batch: str) -> pd.DataFrame:
     """Return the decisions of a batch as they were made, provisional ones included."""
     return corpus.store.objects.get_table(decisions_sha256(corpus, batch))
+
+
+def decision_of(corpus: Corpus, batch: str, trajectory_id: str) -> Mapping[str, Any]:
+    """Return the decision of a run as it stands, without reading those of the others."""
+    import pyarrow.parquet as pq
+
+    with corpus.store.objects.as_file(decisions_sha256(corpus, batch)) as path:
+        filters = [("trajectory_id", "==", trajectory_id)]
+        rows = pq.read_table(path, partitioning=None, filters=filters).to_pandas()
+    found: Mapping[str, Any] = _standing(corpus, batch, rows).iloc[0].to_dict()
+    return found
 
 
 @remembered
@@ -163,7 +142,12 @@ def _standing(corpus: Corpus, batch: str, rows: pd.DataFrame) -> pd.DataFrame:
     # what was decided at first stays as it is stored; the closing has the provisional rows again
     closed = _closed(corpus, home) if home else None
     if closed is None:
-        drawn = rows["trajectory_id"].isin(drawn_runs(corpus, home) if home else []).to_numpy()
+        try:
+            names = drawn_runs(corpus, home) if home else []
+        except IntegrityError:
+            # who opens the draw gets the sentence; until then its runs wait
+            return rows
+        drawn = rows["trajectory_id"].isin(names).to_numpy()
     else:
         drawn = rows["trajectory_id"].isin(closed.index).to_numpy()
         found = closed.loc[rows.loc[waits & drawn, "trajectory_id"]]
@@ -176,27 +160,22 @@ def _standing(corpus: Corpus, batch: str, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 @remembered
-def _closed(corpus: Corpus, home: str) -> pd.DataFrame | None:
+def _closed(corpus: Corpus, draw: str) -> pd.DataFrame | None:
     """Return what became of the runs of a draw, by their ids; None until it is closed."""
-    closing = batch_key(corpus.name, home, "closing.json")
-    if not corpus.store.exists(closing):
+    closing = closing_of(corpus, draw)
+    if closing is None:
         return None
-    about = corpus.store.read_json(closing)
-    for name, digest in (("audit.json", "audit_sha256"), ("closed.parquet", "closed_sha256")):
-        key = batch_key(corpus.name, home, name)
-        if corpus.store.sha256(key) != about.get(digest):
-            raise IntegrityError(
-                f"{corpus.store.locate(key)} is not what it was when the batch was closed; restore "
-                "it from a backup."
-            )
-    return corpus.store.read_table(key).set_index("trajectory_id")
+    table = corpus.store.objects.get_table(closing.content.objects["closed"])
+    return table.set_index("trajectory_id")
 
 
-def drawn_runs(corpus: Corpus, home: str) -> list[str]:
-    """Return the runs that the draw in the folder of a batch may decide."""
-    # an audit that was edited is found by who opens it; until then its runs are with reviewers
-    order = corpus.store.read_json(batch_key(corpus.name, home, "audit.json")).get("order")
-    return list(order) if isinstance(order, list) else []
+@remembered
+def drawn_runs(corpus: Corpus, draw: str) -> list[str]:
+    """Return the runs that a draw may decide."""
+    drawn = corpus.store.last(corpus.name, DrawnBatch, draw)
+    assert drawn is not None
+    order: list[str] = corpus.store.objects.get_json(drawn.content.objects["audit"])["order"]
+    return order
 
 
 def provisional_rows(corpus: Corpus, batches: Iterable[str]) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from certify_assets.files import canonical_json, sha256_bytes, sha256_file, shor
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_closing import settled_rows
+from certify_assets.operations.batch_draws import closing_of, draw_of
 from certify_assets.operations.batch_record import (
     BatchRecord,
     batch_names,
@@ -31,10 +32,7 @@ from certify_assets.operations.layout import (
     CLOSED,
     NOT_COVERED,
     PROVISIONAL,
-    batch_key,
-    draw_of,
     drawn_runs,
-    draws_key,
     operation_key,
     own_key,
     recertification_key,
@@ -198,7 +196,8 @@ def _as_it_stands(corpus: Corpus, batch: str, row: DecidedRow) -> DecidedRow:
     if row["decision"] != PROVISIONAL:
         return row
     home, name = draw_of(corpus, batch), row["trajectory_id"]
-    closed = _rows_of(corpus, home, "closed.parquet", name) if home else None
+    closing = closing_of(corpus, home) if home else None
+    closed = _rows(corpus, closing.content.objects["closed"], name) if closing else None
     if closed:
         row.update(closed.to_pylist()[0])
     elif home is not None and (not home or name not in drawn_runs(corpus, home)):
@@ -281,7 +280,7 @@ def batch_link(
             )
         ),
         *extra,
-        *_audit_links(corpus, batch, record.objects.get("audit", "")),
+        *_audit_links(corpus, batch),
     ]
     refusal = "" if record.refusal is None else record.refusal.sentence
     detail = (
@@ -312,38 +311,24 @@ def _decision_link(corpus: Corpus, batch: str, row: DecidedRow) -> Link:
     )
 
 
-def _audit_links(corpus: Corpus, batch: str, logged: str) -> list[Link]:
+def _audit_links(corpus: Corpus, batch: str) -> list[Link]:
     """Return the audit of the provisional runs of a batch, with what closed it; none without."""
+    draw = draw_of(corpus, batch)
+    if not draw:
+        return []
     try:
-        home = draw_of(corpus, batch)
-        # one that was made with the decisions is gone, or had a batch that was taken back
-        home = batch if home is None and logged else home
-        return [_audit_link(corpus, home, logged if home == batch else "")] if home else []
+        audit = BatchAudit.load(corpus, draw)
     except CertifyError as error:
-        return [
-            Link(
-                "audit", batch_key(corpus.name, batch, "pooled.json"), "differs", detail=str(error)
-            )
-        ]
-
-
-def _audit_link(corpus: Corpus, batch: str, logged: str) -> Link:
-    key = batch_key(corpus.name, batch, "audit.json")
-    try:
-        audit = BatchAudit.load(corpus, batch)
-    except CertifyError as error:
-        return Link("audit", key, "differs", detail=str(error))
+        return [Link("audit", draw, "differs", detail=str(error))]
     if audit is None:
-        return Link("audit", key, "missing", detail="the audit of the batch is gone.")
-    closing = batch_key(corpus.name, batch, "closing.json")
-    links = [unhashed("seed", draws_key(corpus.name), f"{audit.record.seed}")]
+        return []
+    links = [unhashed("seed", draw, f"{audit.record.seed}")]
     if audit.closing is not None:
-        table = batch_key(corpus.name, batch, "closed.parquet")
-        made = [file_link(corpus.store, "table", table, audit.closing.closed_sha256)]
-        links.append(unhashed("closing", closing, audit.record.promise, made))
-    # one that was made after the decisions is named by the journal of draws, which was compared
-    expected = logged or corpus.store.sha256(key)
-    return file_link(corpus.store, "audit", key, expected, detail=audit.sentence(), links=links)
+        made = [
+            object_link(corpus.store, "table", f"{draw} closed", audit.closing.objects["closed"])
+        ]
+        links.append(unhashed("closing", draw, audit.record.promise, made))
+    return [unhashed("audit", draw, audit.sentence(), links)]
 
 
 def _settled_again(corpus: Corpus, batch: str, row: DecidedRow) -> str:
@@ -606,13 +591,6 @@ def _read(store: Store, key: str) -> dict[str, Any]:
     except CertifyError:
         found = {}
     return found if isinstance(found, dict) else {}
-
-
-def _rows_of(corpus: Corpus, batch: str, file: str, trajectory: str) -> pa.Table | None:
-    """Return the rows of a run in a table that a batch has under a key."""
-    key = batch_key(corpus.name, batch, file)
-    found = corpus.store.exists(key)
-    return _rows(corpus, corpus.store.sha256(key), trajectory) if found else None
 
 
 def _decided_rows(corpus: Corpus, batch: str, table: str, trajectory: str) -> pa.Table:

@@ -17,28 +17,11 @@ from certify_assets.evaluation.score_table import read_labels
 from certify_assets.files import canonical_json
 from certify_assets.operations.agreement import Said, valid_labels
 from certify_assets.operations.batch_record import batch_names
-from certify_assets.operations.labels import Label, Labelled
+from certify_assets.operations.labels import GoldLabel
 from certify_assets.operations.layout import runs_file, stored_runs
 
 #: of what a reviewer is shown
 GOLD_SHARE = 0.05
-
-
-class GoldLabelled(Labelled):
-    """A reviewer said something of a run of known outcome."""
-
-    kind = "gold_labelled"
-    known: int
-
-
-@dataclass(frozen=True)
-class GoldLabel(Label):
-    """What a reviewer said of a run of known outcome."""
-
-    payload = GoldLabelled
-
-    # logged with each label: the table may be gone when reviewers are measured
-    known: int = 0
 
 
 @dataclass(frozen=True)
@@ -122,12 +105,6 @@ def _runs(corpus: Corpus, names: AbstractSet[str]) -> dict[str, Trajectory]:
         with file as path:
             found |= stored_runs(path, names)
     return {name: replace(run, outcome=None) for name, run in found.items()}
-
-
-def read_gold_labels(corpus: Corpus) -> list[GoldLabel]:
-    """Return what reviewers said of known runs, the oldest first."""
-    found = corpus.store.rows(corpus.name, GoldLabelled.kind, watched=False)
-    return [GoldLabel.of(event) for event in found]
 
 
 def gold_pairs(labels: Sequence[GoldLabel]) -> list[tuple[Said, int]]:

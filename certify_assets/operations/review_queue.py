@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from certify_assets.certificates.batch_sides import settled
 from certify_assets.corpora.corpus import Corpus
@@ -17,15 +15,18 @@ from certify_assets.operations.agreement import Agreement, measure_agreement
 from certify_assets.operations.audit_sample import not_covered
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_record import batch_names
-from certify_assets.operations.labels import Resolved, read_labels, resolve_labels
-from certify_assets.operations.layout import ASKED, load_decisions
-from certify_assets.operations.review_gold import gold_pairs, read_gold_labels
+from certify_assets.operations.labels import Resolved, read_gold_labels, read_labels, resolve_labels
+from certify_assets.operations.layout import load_decisions
+from certify_assets.operations.review_gold import gold_pairs
+from certify_assets.operations.review_order import (
+    KINDS,
+    MINUTES_PER_RUN,
+    review_place,
+    threshold_distance,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
-
-#: why a reviewer is asked, the most needed first
-KINDS: Final = tuple(kind for kind in ASKED if kind)
 
 #: of every run that waits: what a reviewer may see of it
 BLIND_COLUMNS: Final = (
@@ -110,8 +111,7 @@ class DrawBudget:
 class Budget:
     """Cost of the queue."""
 
-    #: of a label: an assumption, as in the paper's table of reviewer-hours
-    minutes_per_run: ClassVar = 6.0
+    minutes_per_run: ClassVar = MINUTES_PER_RUN
 
     kinds: tuple[KindBudget, ...]  # in the order of KINDS, empty ones too
     decided: int
@@ -227,7 +227,8 @@ def build_queue(asked: Asked, resolved: Mapping[str, Resolved], *, double: float
         [name in resolved and resolved[name].outcome is None for name in names], dtype=bool
     )
     reviews = np.array([len(said) for said in votes], dtype=np.int64)
-    labels = np.maximum(_wanted(names, double) - reviews, tied.astype(np.int64))
+    wanted = 1 + np.array([review_place(name) < double for name in names], dtype=np.int64)
+    labels = np.maximum(wanted - reviews, tied.astype(np.int64))
     frame = every.rename(columns={"asked": "kind"}).assign(
         reviews=reviews, disputed=tied, labels=labels
     )
@@ -295,25 +296,13 @@ def _draw_budget(audit: BatchAudit, known: Mapping[str, int]) -> DrawBudget:
     return DrawBudget(audit.record.batch, least, most, len(audit.runs), saved)
 
 
-def _wanted(names: Iterable[str], double: float) -> NDArray[np.int64]:
-    places = (
-        [
-            int.from_bytes(hashlib.sha256(f"two\0{name}".encode()).digest()[:8], "big") / 2.0**64
-            for name in names
-        ]
-        if double
-        else None
-    )
-    return 1 + (np.array(places) < double) if places else np.ones(len(list(names)), dtype=np.int64)
-
-
 def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     audit, undecided = frame["kind"] == "audit_sample", frame["kind"] == "undecided"
     drawn = frame["kind"] == "batch_draw"
     tasks = frame.groupby(["kind", "task_id"])
     batch = frame["batch"].astype("category").cat.codes
     first_batch = batch.groupby([frame["kind"], frame["task_id"]]).transform("min")
-    distance, known = _distance(frame)
+    distance, known = threshold_distance(frame)
     frame = frame.assign(task_labels=tasks["labels"].transform("sum"), why="")
     covered = frame["labels"].mask(not_covered(frame), 0)
     lack = covered.groupby([frame["kind"], frame["task_id"]]).transform("sum")
@@ -339,21 +328,6 @@ def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
         place=np.arange(1, len(frame) + 1), why=_whys(frame.loc[order], distance.loc[order])
     )
     return frame[list(QUEUE_COLUMNS)].reset_index(drop=True)
-
-
-def _distance(frame: pd.DataFrame) -> tuple[pd.Series, NDArray[np.int64]]:
-    """Return the distance to the nearest threshold, and 0 unscored, 1 known, 2 no threshold."""
-    import pandas as pd
-
-    score = frame["score"].to_numpy(dtype=np.float64)
-    thresholds = frame[["reject_threshold", "release_threshold"]].to_numpy(dtype=np.float64)
-    away = (
-        np.nan_to_num(np.abs(score[:, None] - thresholds), nan=np.inf).min(axis=1)
-        if len(frame)
-        else np.zeros(0)
-    )
-    known = np.where(np.isnan(score), 0, np.where(np.isfinite(away), 1, 2))
-    return pd.Series(np.where(known == 0, 0.0, away), index=frame.index), known
 
 
 def _whys(frame: pd.DataFrame, distance: pd.Series) -> list[str]:

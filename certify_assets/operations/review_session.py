@@ -1,4 +1,4 @@
-"""A review session: which run a reviewer sees next, and how labels get into the journal."""
+"""A review session: which run a reviewer sees next, and how labels are stored."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import hashlib
 import threading
 import time
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -19,21 +19,17 @@ from certify_assets.corpora.schema import Trajectory, to_frame
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.judges.base import Reason
 from certify_assets.judges.explanation import reasons_of
-from certify_assets.operations.agreement import Agreement, valid_labels
-from certify_assets.operations.batch_record import batch_names
+from certify_assets.operations.agreement import Agreement
+from certify_assets.operations.batch_audit import BatchAudit
+from certify_assets.operations.batch_draws import ClosedBatch, closed_batches
 from certify_assets.operations.batches import close_batches
 from certify_assets.operations.deployment_record import load_deployment
-from certify_assets.operations.labels import Label, append_label, read_labels, resolve_labels
-from certify_assets.operations.layout import RunLookup, batch_key
+from certify_assets.operations.labels import GoldLabel, Label, append_label
+from certify_assets.operations.layout import RunLookup, decision_of
 from certify_assets.operations.review_criteria import ReviewCriteria
-from certify_assets.operations.review_gold import GoldLabel, GoldSet, read_gold_labels
-from certify_assets.operations.review_queue import (
-    Asked,
-    Queue,
-    build_queue,
-    load_asked,
-    queue_agreement,
-)
+from certify_assets.operations.review_gold import GoldSet
+from certify_assets.operations.review_index import ReviewState, TwiceReviewed
+from certify_assets.operations.review_queue import Queue, load_queue, queue_agreement
 from certify_assets.storage.store import Store
 
 MAX_COMMENT = 2000
@@ -43,7 +39,6 @@ BREAK_SECONDS = 1800.0
 #: latest pairs of labels that a reviewer's pace is of, and the fewest that make one
 _PACE_LABELS, _PACE_LEAST = 50, 5
 _LEASE_SECONDS = 600.0
-_DECIDING = ("decisions.parquet", "pooled.json", "audit.json", "closing.json")
 
 
 @dataclass(frozen=True)
@@ -108,29 +103,6 @@ class ReviewPace:
     measured: int = 0
 
 
-@dataclass(frozen=True)
-class _View:
-    """Decisions and journal, read once for each state of their files."""
-
-    stamps: tuple[Any, ...]
-    asked: Asked
-    labels: Sequence[Label]
-    gold: Sequence[GoldLabel]
-    # all that a reviewer said, as the page shows it: of known runs as well where they are mixed in
-    said: Sequence[Label]
-    statements: Counter[tuple[str, str]]
-    queue: Queue
-    rows: dict[str, int]
-    ids: dict[str, str]
-    # runs with a valid label, by reviewer, once they were asked for
-    answered: dict[str, set[str]] = field(default_factory=dict)
-
-    @property
-    def written(self) -> list[Label]:
-        """Every line of both journals."""
-        return [*self.labels, *self.gold]
-
-
 def reviewer_name(given: str, known: Iterable[str]) -> str:
     """Return the known spelling of a name that differs in case or spaces alone, else the name."""
     name = " ".join(unicodedata.normalize("NFKC", given).split())
@@ -143,30 +115,14 @@ def reviewer_name(given: str, known: Iterable[str]) -> str:
 
 
 def close_settled(corpus: Corpus) -> list[str]:
-    """Close the provisional batches that the labels settle, and say so of each.
-
-    Where another owner holds the corpus nothing is closed: the next label or materialization does.
-    """
-    open_before = _open_batches(corpus)
-    try:
-        audits, _ = close_batches(corpus)
-    except OSError:
-        # the label is stored, which is what the reviewer was promised
-        return []
+    """Close the provisional batches that the labels settle, and say so of each."""
+    before = closed_batches(corpus)
+    audits, _ = close_batches(corpus)
     return [
         f"Batch {item.sentence}"
         for item in audits
-        if item.batch in open_before and item.state != "provisional"
+        if item.state != "provisional" and item.batch not in before
     ]
-
-
-def _open_batches(corpus: Corpus) -> set[str]:
-    closed = "closing.json"
-    return {
-        name
-        for name in batch_names(corpus)
-        if not corpus.store.exists(batch_key(corpus.name, name, closed))
-    }
 
 
 class ReviewSession:
@@ -184,15 +140,12 @@ class ReviewSession:
         criteria: ReviewCriteria | None = None,
         gold: GoldSet | None = None,
     ) -> None:
-        # every look is at what is stored then
         self.store = Store(store.root)
         self.corpus = corpus
         self._double = double
         self.criteria = criteria or ReviewCriteria()
         self._gold = gold
         self._lock = threading.RLock()
-        self._lookup = RunLookup(store, corpus)
-        self._view: _View | None = None
         # of each reviewer: runs that they were shown and have not answered, and whether as a known
         # one, in the order in which they come again: as shown, a skipped one behind the others
         self._open: dict[str, dict[str, bool]] = {}
@@ -200,11 +153,17 @@ class ReviewSession:
         self._again: dict[str, str] = {}
         self._undone: dict[str, Statement] = {}
         self._shown: dict[str, tuple[str, float]] = {}
-        # what each reviewer was ever shown: only these runs they may label
-        self._seen: set[tuple[str, str]] = set()
+        # what each reviewer was ever shown, by `QueuedRun.key`: only these runs they may label
+        self._seen: dict[str, dict[str, str]] = {}
         self._unreadable: dict[str, str] = {}
-        self._explained: dict[str, tuple[Reason, ...]] = {}
-        self._started = datetime.now(UTC).isoformat(timespec="milliseconds")
+        now = self._now()
+        if now.share != double:
+            now.corpus.store.append(corpus, TwiceReviewed(share=double))
+        self._started = now.corpus.store.head(corpus)[0]
+
+    def _now(self) -> ReviewState:
+        # every look is at what is stored then
+        return ReviewState(Corpus(self.store, self.corpus))
 
     @property
     def blind(self) -> bool:
@@ -213,128 +172,116 @@ class ReviewSession:
 
     def queue(self) -> Queue:
         """Return the queue as it is now."""
-        return self._now().queue
+        return load_queue(Corpus(self.store, self.corpus), double=self._double)
+
+    def tied(self) -> int:
+        """Count the runs that wait for a third reviewer."""
+        return self._now().tied()
 
     def agreement(self) -> Agreement:
         """Return how far reviewers agree."""
         return queue_agreement(Corpus(self.store, self.corpus))
 
     def name(self, given: str) -> str:
-        """Return a reviewer's name as the journal knows it; as `reviewer_name`."""
-        return reviewer_name(given, [label.reviewer for label in self._now().said])
+        """Return a reviewer's name as it is stored; as `reviewer_name`."""
+        return reviewer_name(given, self._now().reviewers(gold=self.blind))
 
     def shown(self, reviewer: str) -> QueuedRun | None:
         """Return the next run; None where nothing is left but what the reviewer skipped."""
         # none that they labelled or skipped, or that another one reads now; one that they have open
         # stays, whatever joins the queue, since a known run would stay
         with self._lock:
-            view = self._closed()
+            state = self._closed()
             while True:
-                known = self._known(view, reviewer)
-                waiting = self._waiting(view, reviewer)
-                name = self._turn(view, reviewer, waiting, known)
+                known = self._known(state, reviewer)
+                name = self._turn(state, reviewer, known)
                 if name is None:
                     return None
                 try:
-                    run = self._run(view, reviewer, name)
+                    run = self._run(state, reviewer, name)
                 except (InputError, IntegrityError) as error:
                     # one run that cannot be shown must not stand in the way of the others
                     self._unreadable[name] = str(error)
                     continue
                 self._shown[name] = (reviewer, time.monotonic())
-                self._seen.add((reviewer, name))
-                return self._queued(view, reviewer, run, waiting, known)
+                self._seen.setdefault(reviewer, {})[_key(name)] = name
+                return self._queued(state, reviewer, run, known)
 
-    def _waiting(self, view: _View, reviewer: str) -> list[str]:
-        """Return the runs of the queue that wait for this reviewer, the most needed first."""
-        return [
-            name
-            for name in view.queue.frame["trajectory_id"]
-            if reviewer not in view.queue.reviewers.get(name, ()) and name not in self._unreadable
-        ]
-
-    def _known(self, view: _View, reviewer: str) -> list[str]:
+    def _known(self, state: ReviewState, reviewer: str) -> list[str]:
         """Return the known runs that this reviewer may still be shown, in their order."""
         if self._gold is None:
             return []
         # while a run of the queue waits, its label is one of the queue
-        left_out = self._answered(view, reviewer) | view.rows.keys()
+        left_out = state.answered(reviewer) | state.waiting(self._gold.runs)
         return [name for name in self._gold.order(reviewer) if name not in left_out]
 
-    def _answered(self, view: _View, reviewer: str) -> set[str]:
-        if reviewer not in view.answered:
-            view.answered[reviewer] = {
-                one.trajectory_id
-                for journal in (view.labels, view.gold)
-                for one in valid_labels(journal)
-                if one.reviewer == reviewer
-            }
-        return view.answered[reviewer]
-
-    def _place(self, view: _View, reviewer: str) -> int:
+    def _place(self, state: ReviewState, reviewer: str) -> int:
         """Return how many runs this reviewer was shown, of both kinds, in this session or before.
 
         Skipped ones count, or a run that comes after a skip would never be a known one.
         """
-        seen = {name for who, name in self._seen if who == reviewer}
-        return len(seen | self._answered(view, reviewer))
+        return len({*self._seen.get(reviewer, {}).values()} | state.answered(reviewer))
 
-    def _turn(
-        self, view: _View, reviewer: str, waiting: Sequence[str], known: Sequence[str]
-    ) -> str | None:
+    def _turn(self, state: ReviewState, reviewer: str, known: Sequence[str]) -> str | None:
         """Return the run that comes now, which is open from here on."""
+        opened, again = self._open.get(reviewer, {}), self._again.pop(reviewer, "")
+        waiting = state.waiting({*opened, again}, reviewer) - self._unreadable.keys()
         runs = dict.fromkeys(known, True) | dict.fromkeys(waiting, False)
-        mine = {
-            name: as_known
-            for name, as_known in self._open.get(reviewer, {}).items()
-            if runs.get(name) is as_known
-        }
+        mine = {name: as_known for name, as_known in opened.items() if runs.get(name) is as_known}
         skipped = self._skipped.setdefault(reviewer, set())
         skipped &= mine.keys()
-        again = self._again.pop(reviewer, "")
         if again in runs:
             mine = {again: runs[again]} | mine
             skipped.discard(again)
         self._open[reviewer] = mine
         if (now := next((name for name in mine if name not in skipped), None)) is not None:
             return now
-        fresh = [name for name in waiting if name not in mine]
+        leased = {name for name in self._shown if self._leased(name, reviewer)}
+        passed = mine.keys() | self._unreadable.keys()
+        fresh = [
+            name
+            for name in state.next_runs(reviewer, len(passed | leased) + 1)
+            if name not in passed
+        ]
         if not fresh:
             return None
-        now = next((name for name in fresh if not self._leased(name, reviewer)), fresh[0])
+        now = next((name for name in fresh if name not in leased), fresh[0])
         unshown = next((name for name in known if name not in mine), None)
-        due = self._gold is not None and self._gold.is_due(reviewer, self._place(view, reviewer))
+        due = self._gold is not None and self._gold.is_due(reviewer, self._place(state, reviewer))
+        is_known = unshown is not None and due
         if unshown is not None and due:
             now = unshown
-        mine[now] = runs[now]
+        mine[now] = is_known
         return now
 
-    def _run(self, view: _View, reviewer: str, name: str) -> Trajectory:
+    def _run(self, state: ReviewState, reviewer: str, name: str) -> Trajectory:
         """Return a run of the queue, or a known one."""
-        frame, mine = view.asked.frame, self._open.get(reviewer, {})
-        rows = frame[frame["trajectory_id"] == name]
-        if self._gold is None or not mine.get(name, not len(rows)):
-            return self._lookup.find(rows.iloc[0]["batch"], name)
-        return self._gold.runs[name]
+        if self._gold is not None and name in self._gold.runs:
+            row = state.row(name)
+            if self._open.get(reviewer, {}).get(name, row is None):
+                return self._gold.runs[name]
+        return state.run(name)
 
     def _queued(
-        self,
-        view: _View,
-        reviewer: str,
-        run: Trajectory,
-        waiting: Sequence[str],
-        known: Sequence[str],
+        self, state: ReviewState, reviewer: str, run: Trajectory, known: Sequence[str]
     ) -> QueuedRun:
         name, mine = run.trajectory_id, self._open[reviewer]
-        number, criterion = view.statements[name, reviewer], self.criteria.of(run.task_id)
-        left = len(waiting)
+        waiting = state.waiting([*mine, *self._unreadable], reviewer)
+        left = state.count_waiting(reviewer) - len(waiting & self._unreadable.keys())
         if self._gold is not None:
-            place, fresh = self._place(view, reviewer), sum(one not in mine for one in waiting)
+            fresh = left - len(waiting & mine.keys())
             unshown = sum(one not in mine for one in known)
+            place = self._place(state, reviewer)
             left += sum(mine.values()) + self._gold.coming(reviewer, place, fresh, unshown)
-        labels = 0 if mine[name] else int(view.queue.frame.iloc[view.rows[name]]["task_labels"])
-        skipped = len(self._skipped[reviewer])
-        return QueuedRun(run, _key(name), labels, number, left, skipped, criterion)
+        return QueuedRun(
+            run,
+            _key(name),
+            task_labels=0 if mine[name] else state.task_labels(name),
+            number=len(state.statements(name, reviewer)),
+            left=left,
+            skipped=len(self._skipped[reviewer]),
+            criterion=self.criteria.of(run.task_id),
+        )
 
     def unreadable(self) -> tuple[str, ...]:
         """Return why runs of the queue could not be shown, a sentence each."""
@@ -342,12 +289,10 @@ class ReviewSession:
 
     def news(self) -> tuple[str, ...]:
         """Return which batches were certified or went to reviewers since the server was started."""
-        closings = ((audit, audit.closing) for audit in self._now().asked.audits)
-        return tuple(
-            f"Batch {audit.sentence()}"
-            for audit, closing in closings
-            if closing is not None and closing.time >= self._started
-        )
+        corpus = Corpus(self.store, self.corpus)
+        closed = corpus.store.events(self.corpus, ClosedBatch, after=self._started)
+        found = (BatchAudit.load(corpus, entry.content.batch) for entry in closed)
+        return tuple(f"Batch {audit.sentence()}" for audit in found if audit is not None)
 
     def skipped(self, reviewer: str) -> int:
         """Return how many runs a reviewer skipped in this session."""
@@ -356,61 +301,65 @@ class ReviewSession:
     def say(self, reviewer: str, key: str, outcome: int, number: int, comment: str = "") -> Label:
         """Append the label of a run, named by `QueuedRun.key`, and return it as stored."""
         with self._lock:
-            view = self._now()
-            trajectory_id = view.ids.get(key, "")
-            token = _token(trajectory_id, reviewer, number)
-            sent_before = any(one.token == token for one in view.written)
-            # before anything else: any other sentence would say of a run that was never shown
-            # whether it is asked about, and which are the known ones
-            if not sent_before and (reviewer, trajectory_id) not in self._seen:
+            state, token = self._now(), _token(key, reviewer, number)
+            name = self._seen.get(reviewer, {}).get(key, "")
+            written = state.with_token(token)
+            if written is None:
+                # before anything else: any other sentence would say of a run that was never shown
+                # whether it is asked about, and which are the known ones
+                if not name:
+                    raise InputError(
+                        f"this run was not shown to {reviewer} since the server was started; go "
+                        "back to the queue."
+                    )
+                if number != len(state.statements(name, reviewer)):
+                    raise InputError(
+                        f"{reviewer} said something of this run since the page was shown; go back "
+                        "to the queue."
+                    )
+                text = comment.strip()[:MAX_COMMENT]
+                label = Label(name, outcome, reviewer, "page", token, text)
+                written = append_label(state.corpus, self._of_known(label))
+            elif written.outcome != outcome:
                 raise InputError(
-                    f"this run was not shown to {reviewer} since the server was started; go back "
-                    "to the queue."
+                    "This form was sent before, with the other outcome, which stands; take it back "
+                    "with Undo to change it."
                 )
-            text = comment.strip()[:MAX_COMMENT]
-            label = Label(trajectory_id, outcome, reviewer, "page", token, text)
-            self._require_current(view, label, number)
-            written = self._append(self._of_known(view, label))
-            self._open.get(reviewer, {}).pop(trajectory_id, None)
-            self._skipped.get(reviewer, set()).discard(trajectory_id)
+            name = written.trajectory_id
+            self._open.get(reviewer, {}).pop(name, None)
+            self._skipped.get(reviewer, set()).discard(name)
             self._undone.pop(reviewer, None)
-            self._forget(reviewer, trajectory_id)
+            self._forget(reviewer, name)
             self._closed()
             return written
 
-    def _of_known(self, view: _View, label: Label) -> Label:
+    def _of_known(self, label: Label) -> Label:
         """Return a label as one of a known run where its form was shown for one."""
-        if sent := next((one for one in view.gold if one.token == label.token), None):
-            return sent
         name = label.trajectory_id
         if self._gold is None or not self._open.get(label.reviewer, {}).get(name):
             return label
         return GoldLabel(**asdict(label), known=self._gold.outcomes[name])
 
-    def _append(self, label: Label) -> Label:
-        return append_label(Corpus(self.store, self.corpus), label)
-
     def take_back(self, reviewer: str, number: int) -> Label:
         """Take back a statement by the number of its label; its run is shown again."""
         with self._lock:
-            said = self._now().written
-            made = next((label for label in said if label.number == number), None)
+            state = self._now()
+            made = state.label(number)
             if made is None or made.reviewer != reviewer or made.outcome is None:
                 raise InputError(f"label {number} is no label of {reviewer}; go back to the queue.")
             back = replace(made, outcome=None, via="page", token=f"undo:{number}", comment="")
             later = [
                 label.token
-                for label in said
+                for label in state.statements(made.trajectory_id, reviewer)
                 if label.number > number
-                and (label.reviewer, label.trajectory_id) == (reviewer, made.trajectory_id)
             ]
             if later and back.token not in later:
                 raise InputError(
                     f"{reviewer} has changed this label meanwhile. Return to the queue."
                 )
-            written = self._append(back)
+            written = append_label(state.corpus, back)
             self._again[reviewer] = made.trajectory_id
-            self._undone[reviewer] = self._statement(made)
+            self._undone[reviewer] = self._statement(state, made)
             return written
 
     def undone(self, reviewer: str) -> Statement | None:
@@ -419,23 +368,20 @@ class ReviewSession:
 
     def pace(self, reviewer: str) -> ReviewPace:
         """Return how many runs a reviewer has labelled and how long a label takes them."""
-        last: dict[str, Label] = {}
-        times: list[float] = []
-        for label in self._now().said:
-            if label.reviewer == reviewer:
-                last[label.trajectory_id] = label
-                if label.via == "page":
-                    times.append(datetime.fromisoformat(label.time).timestamp())
+        state = self._now()
+        said = state.last_labels(reviewer, _PACE_LABELS + 1, gold=self.blind)
+        times = sorted(datetime.fromisoformat(label.time).timestamp() for label in said)
         gaps = [later - before for before, later in pairwise(times)]
-        steady = [gap for gap in gaps if gap <= BREAK_SECONDS][-_PACE_LABELS:]
-        labelled = sum(label.outcome is not None for label in last.values())
+        steady = [gap for gap in gaps if gap <= BREAK_SECONDS]
         seconds = median(steady) if len(steady) >= _PACE_LEAST else None
+        labelled = state.count_labelled(reviewer, gold=self.blind)
         return ReviewPace(labelled, seconds, len(steady))
 
     def skip(self, reviewer: str, key: str) -> None:
         """Skip an open run, named by `QueuedRun.key`, until the reviewer asks for skipped ones."""
         with self._lock:
-            mine, name = self._open.get(reviewer, {}), self._now().ids.get(key, "")
+            mine = self._open.get(reviewer, {})
+            name = self._seen.get(reviewer, {}).get(key, "")
             # of others nothing happens: a count of those that there are would name the known ones
             if name in mine:
                 mine[name] = mine.pop(name)
@@ -450,56 +396,29 @@ class ReviewSession:
 
     def last(self, reviewer: str) -> Statement | None:
         """Return the last valid statement that a reviewer made on the page."""
-        seen: set[str] = set()
-        for label in reversed(self._now().said):
-            if label.reviewer != reviewer or label.trajectory_id in seen:
-                continue
-            seen.add(label.trajectory_id)
-            if label.outcome is not None and label.via == "page":
-                return self._statement(label)
-        return None
+        state = self._now()
+        found = state.last_labels(reviewer, 1, gold=self.blind)
+        return self._statement(state, found[0]) if found else None
 
     def opened(self, reviewer: str, key: str) -> Trajectory:
         """Return a run that was shown to a reviewer, by `QueuedRun.key`."""
         with self._lock:
-            view = self._now()
-            name = view.ids.get(key, "")
-            if (reviewer, name) not in self._seen:
+            name = self._seen.get(reviewer, {}).get(key)
+            if name is None:
                 raise InputError("this run was not shown to you; go back to the queue.")
-            return self._run(view, reviewer, name)
+            return self._run(self._now(), reviewer, name)
 
-    def _statement(self, label: Label) -> Statement:
-        frame, name = self._now().asked.frame, label.trajectory_id
-        rows = frame[frame["trajectory_id"] == name]
+    def _statement(self, state: ReviewState, label: Label) -> Statement:
+        name = label.trajectory_id
         if self._gold is not None:
-            run = self._gold.runs.get(name)
-            task_id = run.task_id if run else "".join(rows["task_id"])
+            run, row = self._gold.runs.get(name), state.row(name)
+            task_id = run.task_id if run else row["task"] if row else ""
             return Statement(label, None, True, task_id)
-        if not len(rows):
+        row = state.row(name)
+        if row is None:
             return Statement(label, None)
-        row = rows.iloc[0]
-        return Statement(label, JudgeDecision.of(row, self._reasons(row)))
-
-    def _reasons(self, row: Mapping[str, Any]) -> tuple[Reason, ...]:
-        """Return the reasons of a decision, as the judge that is deployed now gives them."""
-        name, score = str(row["trajectory_id"]), float(row["score"])
-        with self._lock:
-            if name not in self._explained:
-                found: tuple[Reason, ...] = ()
-                corpus = Corpus(self.store, self.corpus)
-                try:
-                    deployed = load_deployment(corpus)
-                    judge = None if deployed is None else deployed.judge_on(corpus)
-                    # another judge than the one that decided explains nothing
-                    if judge and judge.stored_artifact.adapter_sha256 == row["adapter_sha256"]:
-                        run = to_frame([self._lookup.find(row["batch"], name)])
-                        ((now, reasons),) = reasons_of(judge, run)
-                        found = reasons if now == score else ()
-                except CertifyError:
-                    # the page shows the decision, and other commands say what is wrong
-                    pass
-                self._explained[name] = found
-            return self._explained[name]
+        decision = decision_of(state.corpus, row["batch"], name)
+        return Statement(label, JudgeDecision.of(decision, _reasons(state.corpus, decision)))
 
     def _leased(self, name: str, reviewer: str) -> bool:
         who, since = self._shown.get(name, (reviewer, 0.0))
@@ -510,71 +429,38 @@ class ReviewSession:
             del self._again[reviewer]
         self._shown.pop(name, None)
 
-    def _require_current(self, view: _View, label: Label, number: int) -> None:
-        before = view.statements[label.trajectory_id, label.reviewer]
-        if number != before and not any(written.token == label.token for written in view.written):
-            raise InputError(
-                f"{label.reviewer} said something of this run since the page was shown; go back "
-                "to the queue."
-            )
-        if any(
-            written.token == label.token and written.outcome != label.outcome
-            for written in view.written
-        ):
-            raise InputError(
-                "This form was sent before, with the other outcome, which stands; take it back "
-                "with Undo to change it."
-            )
-
-    def _closed(self) -> _View:
+    def _closed(self) -> ReviewState:
         """Close the batches that the labels settle, and return what is there then."""
-        view = self._now()
-        if view.queue.settled and close_settled(Corpus(self.store, self.corpus)):
-            view = self._now()
-        return view
+        state = self._now()
+        if not state.settled_draws():
+            return state
+        # the label is stored, whatever becomes of the batch: the next page closes it
+        with suppress(CertifyError, OSError):
+            close_batches(state.corpus)
+        return self._now()
 
-    def _now(self) -> _View:
-        with self._lock:
-            stamps = self._stamps()
-            if self._view is None or self._view.stamps != stamps:
-                asked = (
-                    self._view.asked
-                    if self._view is not None and self._view.stamps[0] == stamps[0]
-                    else load_asked(Corpus(self.store, self.corpus))
-                )
-                self._view = self._read(stamps, asked)
-            return self._view
 
-    def _read(self, stamps: tuple[Any, ...], asked: Asked) -> _View:
-        corpus = Corpus(self.store, self.corpus)
-        labels, gold = read_labels(corpus), read_gold_labels(corpus)
-        queue = build_queue(asked, resolve_labels(labels), double=self._double)
-        # of both journals, so that no two forms have one token
-        statements = Counter((label.trajectory_id, label.reviewer) for label in [*labels, *gold])
-        mixed = sorted([*labels, *gold], key=lambda label: label.time)
-        runs = self._gold.runs if self._gold is not None else {}
-        rows = {name: row for row, name in enumerate(queue.frame["trajectory_id"])}
-        return _View(
-            stamps,
-            asked,
-            labels,
-            gold,
-            mixed if self.blind else labels,
-            statements,
-            queue,
-            rows,
-            {_key(name): name for name in (*asked.frame["trajectory_id"], *runs)},
-        )
-
-    def _stamps(self) -> tuple[Any, ...]:
-        head = self.store.now().head(self.corpus)
-        return head, head
+def _reasons(corpus: Corpus, decision: Mapping[str, Any]) -> tuple[Reason, ...]:
+    """Return the reasons of a decision, as the judge that is deployed now gives them."""
+    name, batch = str(decision["trajectory_id"]), str(decision["batch"])
+    try:
+        deployed = load_deployment(corpus)
+        judge = None if deployed is None else deployed.judge_on(corpus)
+        # another judge than the one that decided explains nothing
+        if judge is None or judge.stored_artifact.adapter_sha256 != decision["adapter_sha256"]:
+            return ()
+        run = to_frame([RunLookup(corpus.store, corpus.name).find(batch, name)])
+        ((now, reasons),) = reasons_of(judge, run)
+    except CertifyError:
+        # the page shows the decision, and other commands say what is wrong
+        return ()
+    return reasons if now == float(decision["score"]) else ()
 
 
 def _key(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _token(trajectory_id: str, reviewer: str, number: int) -> str:
+def _token(key: str, reviewer: str, number: int) -> str:
     # computed, not drawn: a form that a killed server left unanswered can be sent to the next one
-    return f"page:{_key(f'{_key(trajectory_id)}:{reviewer}')}:{number}"
+    return f"page:{_key(f'{key}:{reviewer}')}:{number}"

@@ -15,6 +15,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import defuse
 from certify_assets.operations.agreement import DRIFT_LEVEL
 from certify_assets.operations.layout import PROVISIONAL, queue_key, queue_page_key
+from certify_assets.operations.review_order import MINUTES_PER_RUN
 from certify_assets.operations.review_queue import queue_agreement
 from certify_assets.operations.review_session import ReviewPace
 from certify_assets.reports.review_run import (
@@ -110,7 +111,6 @@ def _source(text: str) -> str:
 def render_review(
     shown: QueuedRun,
     said: Statement | None,
-    budget: Budget,
     corpus: str,
     reviewer: Reviewer,
     *,
@@ -139,7 +139,7 @@ def render_review(
         left=counted(shown.left, "run"),
         labelled=pace.labelled,
         every=pace.labelled + shown.left,
-        time_left=_time_left(shown.left, pace, budget.minutes_per_run),
+        time_left=_time_left(shown.left, pace, MINUTES_PER_RUN),
         news=news,
         said=None if said is None else _said(said),
         undone=None if undone is None else _said(undone),

@@ -9,10 +9,10 @@ import hashlib
 import os
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -28,6 +28,7 @@ ANYWHERE: Final = "CERTIFY_SQLITE_ANYWHERE"
 FILE: Final = "certify.db"
 ROOT_FILE: Final = "root.json"
 _BUSY_MILLISECONDS = 30_000
+_MOST_VALUES = 500
 _READ_ONLY = "mode=ro&immutable=1"
 _NETWORKS = (
     *("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "beegfs", "afs"),
@@ -39,6 +40,7 @@ _EARLIER = ("leases", "ledger", "operations")
 _OPEN: OrderedDict[tuple[str, int], Database] = OrderedDict()
 _MOST_OPEN = 8
 
+V = TypeVar("V")
 tables = sa.MetaData()
 
 
@@ -97,6 +99,69 @@ runs = sa.Table(
     sa.Index("runs_content", "corpus", "content"),
     sa.Index("runs_task", "corpus", "task", "agent"),
 )
+
+#: what each reviewer said last of a run
+labels = sa.Table(
+    "labels",
+    tables,
+    _text("corpus", primary_key=True),
+    _text("run", primary_key=True),
+    _text("reviewer", primary_key=True),
+    # of a run of known outcome, which measures the reviewer
+    sa.Column("gold", sa.Boolean, primary_key=True),
+    # none where it was taken back
+    sa.Column("outcome", sa.Integer),
+    _text("via"),
+    # of the event
+    _number("sequence"),
+    sa.Index("labels_reviewer", "corpus", "reviewer", "via", "sequence"),
+)
+#: runs that reviewers are asked about, labelled or not
+queue = sa.Table(
+    "queue",
+    tables,
+    _text("corpus", primary_key=True),
+    _text("run", primary_key=True),
+    # what the decisions say: why it is asked about, whether it counts for its audit task, how near
+    # it is to a threshold, and the open draw that it is in, else empty
+    _text("batch"),
+    _text("task"),
+    _number("attempt"),
+    _number("asked"),
+    sa.Column("covered", sa.Boolean, nullable=False),
+    _number("known"),
+    sa.Column("distance", sa.Float, nullable=False),
+    _text("draw"),
+    # place in [0, 1) that decides whether two reviewers are wanted
+    sa.Column("place", sa.Float, nullable=False),
+    _number("wanted"),
+    # what labels and the draw say: votes, whether they are tied, and the place in the draw of a run
+    # that it wants now
+    _number("votes"),
+    _number("tied"),
+    sa.Column("rank", sa.Float),
+    _number("side"),
+    # what follows from both: labels that it lacks, and its order among those that lack some
+    _number("lacking"),
+    _number("need"),
+    _number("calm"),
+    _number("lack"),
+    _text("since"),
+    sa.Column("near", sa.Float, nullable=False),
+    _text("together"),
+    sa.Index("queue_batch", "corpus", "batch"),
+    sa.Index("queue_task", "corpus", "task"),
+    sa.Index("queue_draw", "corpus", "draw"),
+)
+QUEUE_ORDER: Final = (
+    *(queue.c[name] for name in ("need", "calm", "lack", "since", "near", "together")),
+    *(queue.c.tied.desc(), queue.c.batch, queue.c.attempt, queue.c.run),
+)
+_WAITS = {"sqlite_where": queue.c.lacking > 0, "postgresql_where": queue.c.lacking > 0}
+sa.Index("queue_order", queue.c.corpus, *QUEUE_ORDER, **_WAITS)
+# those that wait for another reviewer
+_AGAIN = sa.and_(queue.c.lacking > 0, queue.c.votes > 0)
+sa.Index("queue_again", queue.c.corpus, queue.c.run, sqlite_where=_AGAIN, postgresql_where=_AGAIN)
 
 _SQLITE_TRIGGERS: Final = (
     "CREATE TRIGGER events_update BEFORE UPDATE ON events BEGIN "
@@ -286,6 +351,12 @@ class Database:
                 f"the database of {self.folder.root} cannot be used ({said}); see that it runs "
                 "and has space, then call again."
             ) from error
+
+
+def parts(values: Sequence[V]) -> Iterator[Sequence[V]]:
+    """Iterate over values in parts that one statement may have."""
+    for start in range(0, len(values), _MOST_VALUES):
+        yield values[start : start + _MOST_VALUES]
 
 
 def _sqlite_url(path: Path) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
@@ -16,12 +17,24 @@ if TYPE_CHECKING:
     from certify_assets.storage.events import Event
     from certify_assets.storage.store import Store
 
+# modules with rows of their own, and the kinds of events that these follow; imported only where one
+# of them is stored
+_FOLLOWERS: Final = {
+    "certify_assets.operations.review_index": frozenset(
+        {"labelled", "gold_labelled", "twice_reviewed"}
+        | {"decided", "undone", "drawn", "undrawn", "closed"}
+    )
+}
+
 
 def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
     """Bring the indexes to the state after these events."""
     if begun := [{"corpus": row.corpus} for row in rows if row.sequence == 1]:
         connection.execute(chains.insert(), begun)
     _use(connection, rows)
+    for module, kinds in _FOLLOWERS.items():
+        if mine := [row for row in rows if row.kind in kinds]:
+            importlib.import_module(module).follow(store, connection, mine)
     for row in rows:
         if row.kind == "received":
             _receive(store, connection, row)

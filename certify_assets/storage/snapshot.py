@@ -23,7 +23,7 @@ import sqlalchemy as sa
 
 from certify_assets.errors import ChangedInputError, LedgerError
 from certify_assets.files import lock_file, parse_json
-from certify_assets.storage.database import chains, events
+from certify_assets.storage.database import chains, events, parts
 from certify_assets.storage.events import Draft, Entry, Event, Head, P, Payload, Stored, last_event
 from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.pages import publish
@@ -32,8 +32,6 @@ from certify_assets.storage.store import Store, chain_of, keys_of
 A = ParamSpec("A")
 R = TypeVar("R")
 _LOCK = ".lock"
-# of one question to an index
-_VALUES_AT_ONCE = 500
 
 
 class Question(NamedTuple):
@@ -274,13 +272,20 @@ class Snapshot(Store):
         return {key: sha256 for key in keys if (sha256 := self.current(key))}
 
     def events(
-        self, corpus: str, kind: type[P], subject: str | None = None, *, watched: bool = True
+        self,
+        corpus: str,
+        kind: type[P],
+        subject: str | None = None,
+        *,
+        after: int = 0,
+        watched: bool = True,
     ) -> list[Entry[P]]:
         """Return the events of a kind, of one subject or of all, the oldest first.
 
-        A step that reads them commits even if others follow, unless they are watched.
+        A step that reads them commits even if others follow, unless they are watched. With `after`
+        those with a higher number alone.
         """
-        rows = self.rows(corpus, kind.kind, subject, watched=watched)
+        rows = self.rows(corpus, kind.kind, subject, after=after, watched=watched)
         return [_entry(kind, row) for row in rows]
 
     def made(self, corpus: str, kind: type[P], token: str) -> Entry[P]:
@@ -327,11 +332,12 @@ class Snapshot(Store):
         subject: str | None = None,
         *,
         last: int | None = None,
+        after: int = 0,
         watched: bool = True,
     ) -> list[Event]:
         """Return events as they are stored, and those of the step that is under way.
 
-        Of the stored ones all, or so many of the last.
+        Of the stored ones all, or so many of the last, or those after a number.
         """
         question = Question(corpus, kind, subject, watched=watched)
         self._ask(question)
@@ -341,6 +347,7 @@ class Snapshot(Store):
                 query = self._select(connection, corpus, kind)
                 if subject is not None:
                     query = query.where(events.c.subject == subject)
+                query = query.where(events.c.sequence > after) if after else query
                 query = query.order_by(events.c.sequence.desc()).limit(last)
                 found = [Event(*row) for row in connection.execute(query)][::-1]
         drafts = [draft for step in self._steps for draft in step.drafts]
@@ -397,6 +404,11 @@ class Snapshot(Store):
             yield folder
             self.once_committed(functools.partial(shutil.rmtree, folder, ignore_errors=True))
 
+    def asked(self, query: sa.Select[Any]) -> list[sa.Row[Any]]:
+        """Return the rows of an index as of now; as `indexed`."""
+        with self._reading() as connection:
+            return [] if connection is None else list(connection.execute(query))
+
     def indexed(
         self, query: sa.Select[Any], column: sa.Column[Any], values: Collection[Any]
     ) -> Iterator[sa.Row[Any]]:
@@ -404,12 +416,10 @@ class Snapshot(Store):
 
         A step that asks notices others only by the events that it asks for as well.
         """
-        every = list(values)
         with self._reading() as connection:
-            for start in range(0, 0 if connection is None else len(every), _VALUES_AT_ONCE):
-                assert connection is not None
-                part = every[start : start + _VALUES_AT_ONCE]
-                yield from connection.execute(query.where(column.in_(part)))
+            if connection is not None:
+                for part in parts(list(values)):
+                    yield from connection.execute(query.where(column.in_(part)))
 
     def once_committed(self, done: Callable[[], None]) -> None:
         """Call something when the step that is under way is committed, at once without one."""

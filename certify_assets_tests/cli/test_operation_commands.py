@@ -17,6 +17,7 @@ from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.operations_builders import (
     ProvisionalBatch,
     agreeing,
+    alter_audit,
     deliver,
     pin_present_files,
 )
@@ -289,8 +290,7 @@ def test_the_status_names_provisional_batches_and_closes_them(
     (batch,) = call(*arguments, "--json").json["batches"]
     assert batch["state"] == "certified" and batch["labels_wanted"] == []
     # nothing of an audit that was edited is shown as decided
-    key = batch_key("c", provisional.name, "audit.json")
-    store.write_json(key, store.read_json(key) | {"time": ""})
+    alter_audit(provisional)
     edited = call(*arguments, "--json")
     assert edited.code == 3 and edited.json["batches"] == [] and len(edited.json["faults"]) == 1
     # and it is no matter of what comes next

@@ -10,12 +10,13 @@ import pytest
 
 from certify_assets.cli.review_server import ReviewServer
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import Step, Trajectory, to_frame, write_trajectories
-from certify_assets.operations.review_gold import read_gold, read_gold_labels
+from certify_assets.corpora.schema import Step, Trajectory
+from certify_assets.operations.labels import read_gold_labels
+from certify_assets.operations.review_gold import read_gold
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import Client, Page, serving
-from certify_assets_tests.review_builders import decided, write_batch
+from certify_assets_tests.review_builders import decided, write_batch, write_runs
 
 # runs of all kinds are alike but for their number, as those of one batch may be
 WAITING, DECIDED, KNOWN, OTHERS = range(30), range(30, 40), range(50, 65), range(70, 80)
@@ -42,9 +43,7 @@ def session(tmp_path: Path) -> ReviewSession:
     store = Store(str(tmp_path / "root"))
     rows = [decided(name_of(n), asked="undecided", score=n / 100) for n in WAITING]
     write_batch(store, [*rows, *(decided(name_of(n), score=-3.0) for n in DECIDED)])
-    path = Path(store.local_path("corpora/c/trajectories.parquet"))
-    path.parent.mkdir(parents=True)
-    write_trajectories(path, to_frame([run_of(n) for n in (*KNOWN, *OTHERS)]))
+    write_runs(store, "corpora/c/trajectories.parquet", [run_of(n) for n in (*KNOWN, *OTHERS)])
     known = tmp_path / "gold.csv"
     lines = [f"{name_of(n)},{n % 2}" for n in KNOWN]
     known.write_text("\n".join(["trajectory_id,outcome", *lines]) + "\n", "utf-8")

@@ -118,7 +118,7 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
         ),
         (["export", "c", "queue.txt"], "does not end in .csv, .parquet or .jsonl"),
         (["export", "c", "--label-studio", "queue.csv"], "does not end in .json"),
-        (["queue", "../c"], "cannot be a file name of the data root"),
+        (["queue", "../c"], "no batch of ../c was decided below"),
         (["serve", "c", "--gold", "none.csv"], "none.csv"),
     ],
 )

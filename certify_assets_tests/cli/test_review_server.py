@@ -7,10 +7,11 @@ import hashlib
 import re
 import signal
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,8 @@ from certify_assets.cli.review_app import ReviewLimits
 from certify_assets.cli.review_server import ReviewServer
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.operations.labels import anchor_labels, read_labels
-from certify_assets.operations.layout import labels_key
+from certify_assets.operations.batch_record import decisions_sha256
+from certify_assets.operations.labels import read_labels
 from certify_assets.operations.notification_config import is_loopback
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.storage.store import Store
@@ -59,13 +60,13 @@ def test_a_label_goes_from_the_link_to_the_journal(client: Client, store: Store)
     answer = client.label(page, 1, comment="seen twice")
     assert (answer.status, answer.headers["Location"]) == (303, "/")
     label = read_labels(Corpus(store, "c"))[-1]
-    assert (label.outcome, label.reviewer, label.via, label.comment, label.number) == (
+    assert (label.outcome, label.reviewer, label.via, label.comment) == (
         1,
         "Ann",
         "page",
         "seen twice",
-        before + 1,
     )
+    assert len(read_labels(Corpus(store, "c"))) == before + 1
     after = client.ask("GET", "/")
     assert f"Label {label.number} of this corpus" in after.text and after.field(
         "run"
@@ -409,15 +410,19 @@ def test_a_label_that_cannot_be_written_is_not_confirmed(
     with running(store, ReviewLimits()) as server:
         client = Client(server.url)
         page = client.enter("Full")
-        store.local_path(labels_key("c")).mkdir()
-        answer = client.label(page, 1)
-        assert answer.status == 500 and "could not be written" in answer.text
-        store.local_path(labels_key("c")).rmdir()
+        with closing(sqlite3.connect(tmp_path / "certify.db")) as database:
+            database.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON labels BEGIN "
+                "SELECT RAISE(ABORT, 'disk is full'); END"
+            )
+            answer = client.label(page, 1)
+            assert answer.status == 500 and "could not be written" in answer.text
+            database.execute("DROP TRIGGER full")
         assert client.label(page, 1).status == 303 and len(read_labels(Corpus(store, "c"))) == 1
-    assert "labels.jsonl" in capsys.readouterr().err
+    assert "disk is full" in capsys.readouterr().err
 
 
-def test_labels_that_were_put_back_take_no_others(
+def test_reviewers_are_told_where_a_table_was_altered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = Store(str(tmp_path))
@@ -426,18 +431,16 @@ def test_labels_that_were_put_back_take_no_others(
         client = Client(server.url)
         page = client.enter("Ann")
         assert client.label(page, 1).status == 303
-        page = client.ask("GET", "/")
-        anchor_labels(Corpus(store, "c"))
-        whole = store.read_bytes(labels_key("c"))
-        store.write_bytes(labels_key("c"), b"")
-        for answer in (client.label(page, 1), client.ask("GET", "/")):
-            assert answer.status == 500 and "no label is taken" in answer.text
-            assert store.root not in answer.text
-        assert store.read_bytes(labels_key("c")) == b""
-        store.write_bytes(labels_key("c"), whole)
-        assert client.label(page, 1).status == 303 and len(read_labels(Corpus(store, "c"))) == 2
+        path = store.objects.path(decisions_sha256(Corpus(store, "c"), "0001"))
+        whole = path.read_bytes()
+        path.write_bytes(whole + b" ")
+        answer = client.ask("GET", "/")
+        assert answer.status == 500 and "no label is taken" in answer.text
+        assert store.root not in answer.text
+        path.write_bytes(whole)
+        assert client.ask("GET", "/").status == 200
     err = capsys.readouterr().err
-    assert "restore the newest copy of the file" in err and "Traceback" not in err
+    assert "was altered; restore it from a backup" in err and "Traceback" not in err
 
 
 def test_addresses(store: Store) -> None:

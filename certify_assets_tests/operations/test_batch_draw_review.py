@@ -10,7 +10,6 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.label_files import export_queue, import_labels
 from certify_assets.operations.labels import Label, append_label, label_table, read_labels
-from certify_assets.operations.layout import batch_key
 from certify_assets.operations.review_queue import BLIND_COLUMNS, Queue, load_asked, load_queue
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.reports.review_page import (
@@ -21,7 +20,12 @@ from certify_assets.reports.review_page import (
 )
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
-from certify_assets_tests.operations_builders import ProvisionalBatch, agreeing, audit_of
+from certify_assets_tests.operations_builders import (
+    ProvisionalBatch,
+    agreeing,
+    alter_audit,
+    audit_of,
+)
 
 
 @pytest.fixture
@@ -74,7 +78,7 @@ def test_reviewers_are_as_blind_to_a_draw_as_to_every_other_kind(
     session = ReviewSession(batch.store, "c")
     shown = session.shown("ann")
     assert shown is not None and shown.run.trajectory_id == drawn(queue)[0]
-    page = render_review(shown, None, queue.budget, "c", Reviewer("ann", "0"), news=session.news())
+    page = render_review(shown, None, "c", Reviewer("ann", "0"), news=session.news())
     text = page.partition("<body>")[2]
     for word in (
         "draw",
@@ -227,10 +231,9 @@ def test_a_batch_whose_audit_was_edited_leaves_the_rest_of_the_queue(
     batch: ProvisionalBatch,
     call: Call,  # noqa: F811
 ) -> None:
-    key = batch_key("c", batch.name, "audit.json")
-    batch.store.write_json(key, batch.store.read_json(key) | {"seed": 1})
+    alter_audit(batch)
     asked = load_asked(Corpus(batch.store, "c"))
-    assert asked.audits == () and "it was edited; restore it" in asked.faults[0]
+    assert asked.audits == () and "was altered; restore it" in asked.faults[0]
     assert drawn(queue_of(batch)) == [] and len(queue_of(batch).frame) > 0
     answer = call("review", "queue", "c", "--root", batch.store.root, "--limit", 0)
-    assert answer.code == 3 and "it was edited" in " ".join(answer.out.split())
+    assert answer.code == 3 and "was altered" in " ".join(answer.out.split())

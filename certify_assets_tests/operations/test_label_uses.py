@@ -8,7 +8,8 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import USES, count_audit_tasks, drawn_decisions, serves
-from certify_assets.operations.layout import ASKED, PROVISIONAL, batch_key, decisions_of
+from certify_assets.operations.batch_draws import ClosedBatch, DrawnBatch
+from certify_assets.operations.layout import ASKED, PROVISIONAL, decisions_of
 from certify_assets.operations.monitoring import monitor_judge, operation_stream
 from certify_assets.operations.recertification import plan_recertification
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
@@ -72,15 +73,23 @@ def close(store: Store, rows: pd.DataFrame, drawn: pd.DataFrame) -> None:
         labelled.map({True: "human", False: "reject"}),
         labelled.map({True: "batch_draw", False: "batch_certificate"}),
     )
-    sha256 = store.write_table(
-        batch_key("one", BATCH, "closed.parquet"), table.assign(decision=decision, reason=reason)
+    closed = store.objects.put_table(table.assign(decision=decision, reason=reason))
+    audit = store.objects.put_json({"order": list(table["trajectory_id"])})
+    store.append(
+        "one",
+        DrawnBatch(batches=(BATCH,), batch_sha256="", draws=1, seed=0, objects={"audit": audit}),
+        ClosedBatch(
+            batch=BATCH,
+            state="certified",
+            labels_sequence=0,
+            labels_used=len(drawn),
+            outcomes={},
+            certificates=(),
+            decisions={},
+            reasons={},
+            objects={"closed": closed},
+        ),
     )
-    audit = {"order": list(table["trajectory_id"])}
-    closing = {
-        "audit_sha256": store.write_json(batch_key("one", BATCH, "audit.json"), audit),
-        "closed_sha256": sha256,
-    }
-    store.write_json(batch_key("one", BATCH, "closing.json"), closing)
 
 
 def judge_of(store: Store) -> JudgedCorpus:

@@ -16,7 +16,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import drawn_decisions
-from certify_assets.operations.batch_audit import BatchAudit, batch_audits, read_draws
+from certify_assets.operations.batch_audit import BatchAudit, batch_audits
+from certify_assets.operations.batch_draws import UndrawnBatches, draw_of, read_draws
 from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.batch_waiting import scorer_of, waiting_runs
 from certify_assets.operations.batches import close_batches, decide_ready, receive, undo_batch
@@ -29,9 +30,7 @@ from certify_assets.operations.history import operation_history
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import (
     PROVISIONAL,
-    batch_key,
     decisions_of,
-    draw_of,
     first_decisions_of,
     load_decisions,
 )
@@ -89,7 +88,7 @@ def require_sound(store: Store) -> None:
 def test_two_small_deliveries_end_certified_by_one_draw(deployed: Store, tmp_path: Path) -> None:
     first = decided(deployed, tmp_path, 3)
     corpus = Corpus(deployed, "c")
-    assert first.decisions == {PROVISIONAL: RUNS} and not first.audit_sha256
+    assert first.decisions == {PROVISIONAL: RUNS}
     assert not first.promises and [item["code"] for item in first.findings][-1] != "not_drawn"
     (finding,) = [item for item in first.findings if item["code"] == "waits_for_draw"]
     assert f"{RUNS} runs of {first.batch} wait for a draw" in finding["message"]
@@ -106,7 +105,7 @@ def test_two_small_deliveries_end_certified_by_one_draw(deployed: Store, tmp_pat
 
     second = decided(deployed, tmp_path, 4)
     corpus = Corpus(deployed, "c")
-    assert waiting_runs(corpus) == [] and second.audit_sha256
+    assert waiting_runs(corpus) == []
     assert "these 2 batches together" in second.promises[0]
     (audit,) = batch_audits(corpus)
     assert audit.record.batch == second.batch and audit.record.draws == 1
@@ -211,8 +210,8 @@ def test_reviewers_get_runs_whose_judge_is_not_what_it_was(deployed: Store, tmp_
     decide_ready(Corpus(deployed, "c"), draw=True)
     corpus = Corpus(deployed, "c")
     assert draw_of(corpus, first.batch) == "" and read_draws(corpus) == []
-    document = deployed.read_json(batch_key("c", first.batch, "pooled.json"))
-    assert "belong to another scores" in document["why"]
+    (undrawn,) = corpus.store.events("c", UndrawnBatches)
+    assert "belong to another scores" in undrawn.content.why
     assert set(decisions_of(corpus, first.batch)["decision"]) == {"human"}
 
 

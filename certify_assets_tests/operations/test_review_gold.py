@@ -15,11 +15,11 @@ from certify_assets.errors import InputError
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.deployment import strictest_certificates
-from certify_assets.operations.labels import label_table, read_labels
+from certify_assets.operations.labels import label_table, read_gold_labels, read_labels
 from certify_assets.operations.layout import load_decisions
 from certify_assets.operations.monitoring import operation_stream
 from certify_assets.operations.recertification import plan_recertification
-from certify_assets.operations.review_gold import GoldSet, read_gold, read_gold_labels
+from certify_assets.operations.review_gold import GoldSet, read_gold
 from certify_assets.operations.review_queue import load_queue, queue_agreement
 from certify_assets.operations.review_session import QueuedRun, ReviewSession
 from certify_assets.reports.review_page import Reviewer, render_queue, render_review
@@ -128,8 +128,8 @@ def test_nothing_on_the_page_says_which_run_is_known(store: Store) -> None:
     keys: set[str] = set()
     for place in range(24):
         now, said = shown(session), session.last("ann")
-        budget, ann = session.queue().budget, Reviewer("ann", "f" * 64)
-        page = render_review(now, said, budget, "c", ann, blind=session.blind)
+        ann = Reviewer("ann", "f" * 64)
+        page = render_review(now, said, "c", ann, blind=session.blind)
         for word in ("gold", "known", "What the judge", "of this corpus"):
             assert word not in page.partition("<body>")[2].partition("<script>")[0]
         if place:

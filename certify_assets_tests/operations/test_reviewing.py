@@ -188,7 +188,7 @@ def test_a_run_that_cannot_be_read_stands_in_nobodys_way(store: Store) -> None:
         seen.append(now.run.trajectory_id)
         session.say("ann", now.key, 1, now.number)
     assert "t/1" in seen and len(seen) == 10 and len(session.unreadable()) == 1
-    assert "has no run 't/0', which its decisions name" in session.unreadable()[0]
+    assert "has no run 't/0'" in session.unreadable()[0]
 
 
 def test_what_others_write_and_decide_is_seen_at_once(session: ReviewSession, store: Store) -> None:

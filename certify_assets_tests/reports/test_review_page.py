@@ -26,9 +26,7 @@ ANN = Reviewer("Ann", "f" * 64)
 
 def page(*steps: Step, instruction: str = "Do it", said: Statement | None = None) -> str:
     run = Trajectory("c", "t", "run", "agent-a", 0, instruction, steps, None)
-    return render_review(
-        QueuedRun(run, "k" * 32, 1, 0, 3, 0), said, Budget((), 4.0, 10, 5), "c", ANN
-    )
+    return render_review(QueuedRun(run, "k" * 32, 1, 0, 3, 0), said, "c", ANN)
 
 
 def test_a_reviewer_who_drifts_is_marked_with_both_halves() -> None:

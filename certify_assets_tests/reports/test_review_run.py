@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certify_assets.corpora.schema import Step, Trajectory
-from certify_assets.operations.review_queue import Budget
 from certify_assets.operations.review_session import QueuedRun, ReviewPace
 from certify_assets.reports.review_page import Reviewer, render_review
 from certify_assets.reports.review_run import (
@@ -39,9 +38,7 @@ def run(*steps: Step, instruction: str = "Do it") -> Trajectory:
 
 def page(*steps: Step, criterion: str = "", pace: ReviewPace | None = None) -> str:
     shown = QueuedRun(run(*steps), "k" * 32, 1, 0, 3, 0, criterion)
-    return render_review(
-        shown, None, Budget((), 6.0, 10, 5), "c", Reviewer("Ann", "f" * 64), pace=pace
-    )
+    return render_review(shown, None, "c", Reviewer("Ann", "f" * 64), pace=pace)
 
 
 def words(text: str) -> str:

@@ -1,0 +1,431 @@
+"""Indexes of labels and of the review queue: rows that follow from the events of a corpus."""
+
+# A label changes the row of its run, those of its audit task and those of its open draw. A batch
+# that is decided, drawn, closed or taken back gets its rows again, from its decisions as they are
+# then. So the rows depend on the events up to now alone, however they came.
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.schema import Trajectory
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.files import parse_json
+from certify_assets.operations.audit_sample import not_covered
+from certify_assets.operations.batch_audit import opened_draw
+from certify_assets.operations.batch_draws import (
+    ClosedBatch,
+    DrawnBatch,
+    UndrawnBatches,
+    closing_of,
+    draw_of,
+    last_draw_of,
+)
+from certify_assets.operations.batch_record import BatchRecord, UndoneBatch, is_decided, is_undone
+from certify_assets.operations.labels import GoldLabel, GoldLabelled, Label, Labelled
+from certify_assets.operations.layout import RunLookup, decisions_of, drawn_runs
+from certify_assets.operations.review_order import KINDS, review_place, threshold_distance
+from certify_assets.storage.database import QUEUE_ORDER, labels, parts, queue, runs
+from certify_assets.storage.events import Event, Payload
+from certify_assets.storage.indexes import insert
+from certify_assets.storage.snapshot import Snapshot
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    pass
+
+# a row has the place of its kind
+_DRAW, _AUDIT, _SPOT, _UNDECIDED = range(len(KINDS))
+# of a drawn run that nothing else asks about
+_UNASKED: Final = len(KINDS)
+GOLD: Final = GoldLabelled.kind
+_SAID: Final = (Labelled.kind, GOLD)
+_OF_BATCHES: Final = (BatchRecord, UndoneBatch, DrawnBatch, UndrawnBatches, ClosedBatch)
+
+Row = dict[str, Any]
+
+
+_FOLLOWS: Final = ("lacking", "need", "calm", "lack", "since", "near", "together")
+
+
+class TwiceReviewed(Payload):
+    """From now on two reviewers are asked about this share of runs."""
+
+    kind = "twice_reviewed"
+    share: float
+
+
+def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
+    """Bring the indexes to the state after these events."""
+    for corpus, mine in groupby(rows, key=lambda row: row.corpus):
+        _Indexes.of(store, connection, corpus).follow(list(mine))
+
+
+@dataclass(frozen=True)
+class ReviewState:
+    """What the indexes say of a corpus now."""
+
+    corpus: Corpus
+
+    @property
+    def share(self) -> float:
+        """Share of runs about which two reviewers are asked."""
+        last = self.corpus.store.last(self.corpus.name, TwiceReviewed, watched=False)
+        return 0.0 if last is None else last.content.share
+
+    def next_runs(self, reviewer: str, most: int) -> list[str]:
+        """Return the first runs of the queue that a reviewer may label, the most needed first."""
+        waits = self._waits(queue.c.run).where(~_said_by(reviewer))
+        return list(self._scalars(waits.order_by(*QUEUE_ORDER).limit(most)))
+
+    def count_waiting(self, reviewer: str) -> int:
+        """Count the runs of the queue that a reviewer may label."""
+        waits = self._waits(sa.func.count())
+        own = waits.where(queue.c.votes > 0, _said_by(reviewer))
+        return sum(self._scalars(waits)) - sum(self._scalars(own))
+
+    def waiting(self, names: Collection[str], reviewer: str = "") -> set[str]:
+        """Return those of some runs that wait for a label, of this reviewer where one is given."""
+        waits = self._waits(queue.c.run)
+        query = waits.where(~_said_by(reviewer)) if reviewer else waits
+        return {row.run for row in self.corpus.store.indexed(query, queue.c.run, names)}
+
+    def tied(self) -> int:
+        """Count the runs that wait since their reviewers are tied."""
+        return sum(self._scalars(self._waits(sa.func.count()).where(queue.c.tied == 1)))
+
+    def settled_draws(self) -> list[str]:
+        """Return the open draws that want no label any more."""
+        query = sa.select(queue.c.draw).where(
+            queue.c.corpus == self.corpus.name, queue.c.draw != ""
+        )
+        wants = sa.func.count(queue.c.rank) == 0
+        return list(self._scalars(query.group_by(queue.c.draw).having(wants)))
+
+    def row(self, name: str) -> Row | None:
+        """Return the row of a run that is asked about, labelled or not."""
+        query = sa.select(queue).where(queue.c.corpus == self.corpus.name)
+        found = list(self.corpus.store.indexed(query, queue.c.run, [name]))
+        return dict(found[0]._mapping) if found else None
+
+    def run(self, name: str) -> Trajectory:
+        """Return a run that is asked about."""
+        row = self.row(name)
+        if row is None:
+            raise InputError(f"nobody is asked about {name!r} any more; go back to the queue.")
+        return RunLookup(self.corpus.store, self.corpus.name).find(row["batch"], name)
+
+    def task_labels(self, name: str) -> int:
+        """Count the labels that the task of a run lacks for the same need."""
+        row = self.row(name)
+        if row is None:
+            return 0
+        same = (queue.c.task == row["task"], queue.c.need == row["need"])
+        return sum(self._scalars(self._waits(sa.func.sum(queue.c.lacking)).where(*same)))
+
+    def reviewers(self, *, gold: bool) -> list[str]:
+        """Return the names of all reviewers, those of known runs alone if asked."""
+        query = self._labels(labels.c.reviewer, gold=gold).distinct()
+        return sorted(self._scalars(query))
+
+    def answered(self, reviewer: str) -> set[str]:
+        """Return the runs of which a reviewer has a valid label, known runs too."""
+        return set(self._scalars(self._valid(labels.c.run, reviewer, gold=True)))
+
+    def count_labelled(self, reviewer: str, *, gold: bool) -> int:
+        """Count the runs of which a reviewer has a valid label."""
+        return sum(self._scalars(self._valid(sa.func.count(), reviewer, gold=gold)))
+
+    def last_labels(self, reviewer: str, most: int, *, gold: bool) -> list[Label]:
+        """Return the last valid labels of a reviewer on the page, the last first."""
+        query = self._valid(labels.c.sequence, reviewer, gold=gold).where(labels.c.via == "page")
+        numbers = list(self._scalars(query.order_by(labels.c.sequence.desc()).limit(most)))
+        return [_label(row) for row in self.corpus.store.numbered(self.corpus.name, numbers)][::-1]
+
+    def statements(self, name: str, reviewer: str) -> list[Label]:
+        """Return all that a reviewer said of a run, the oldest first."""
+        store, corpus = self.corpus.store, self.corpus.name
+        rows = [row for kind in _SAID for row in store.rows(corpus, kind, name, watched=False)]
+        said = sorted(map(_label, rows), key=lambda label: label.number)
+        return [label for label in said if label.reviewer == reviewer]
+
+    def label(self, number: int) -> Label | None:
+        """Return the label with a number."""
+        return self._said(self.corpus.store.numbered(self.corpus.name, [number]))
+
+    def with_token(self, token: str) -> Label | None:
+        """Return the label with a token."""
+        return self._said(self.corpus.store.named(self.corpus.name, [token]))
+
+    def _said(self, found: Sequence[Event]) -> Label | None:
+        return _label(found[0]) if found and found[0].kind in _SAID else None
+
+    def _waits(self, *columns: Any) -> sa.Select[Any]:
+        return sa.select(*columns).where(queue.c.corpus == self.corpus.name, queue.c.lacking > 0)
+
+    def _labels(self, *columns: Any, gold: bool) -> sa.Select[Any]:
+        query = sa.select(*columns).where(labels.c.corpus == self.corpus.name)
+        return query if gold else query.where(labels.c.gold.is_(False))
+
+    def _valid(self, column: Any, reviewer: str, *, gold: bool) -> sa.Select[Any]:
+        query = self._labels(column, gold=gold).where(labels.c.reviewer == reviewer)
+        return query.where(labels.c.outcome.is_not(None))
+
+    def _scalars(self, query: sa.Select[Any]) -> Sequence[Any]:
+        return [row[0] for row in self.corpus.store.asked(query) if row[0] is not None]
+
+
+def _label(event: Event) -> Label:
+    return (GoldLabel if event.kind == GOLD else Label).of(event)
+
+
+def _said_by(reviewer: str) -> sa.Exists:
+    return sa.exists(
+        sa.select(1).where(
+            labels.c.corpus == queue.c.corpus,
+            labels.c.run == queue.c.run,
+            labels.c.reviewer == reviewer,
+            labels.c.gold.is_(False),
+            labels.c.outcome.is_not(None),
+        )
+    )
+
+
+@dataclass(frozen=True)
+class _Indexes:
+    """The rows of a corpus in a transaction that writes."""
+
+    corpus: Corpus
+    connection: sa.Connection
+
+    @classmethod
+    def of(cls, store: Store, connection: sa.Connection, corpus: str) -> _Indexes:
+        # a snapshot of what the transaction sees, its own events included
+        return cls(Corpus(Snapshot(Store(store.root), connection), corpus), connection)
+
+    def follow(self, rows: Sequence[Event]) -> None:
+        said = [row for row in rows if row.kind in _SAID]
+        self.label(said)
+        changed: set[str] = set()
+        for row in rows:
+            for kind in _OF_BATCHES:
+                if row.kind == kind.kind:
+                    changed.update(self._changed(kind.model_validate_json(row.payload)))
+            if row.kind == TwiceReviewed.kind:
+                self._share(TwiceReviewed.model_validate_json(row.payload).share)
+        if changed:
+            self.queue(sorted(changed))
+        named = {row.subject for row in said if row.kind != GOLD}
+        self._count(named)
+        for draw in sorted({row["draw"] for row in self._rows(queue.c.run, named)} - {""}):
+            self._rank(draw)
+
+    def label(self, said: Sequence[Event]) -> None:
+        """Store what was said last."""
+        names = ("run", "reviewer", "gold")
+        last: dict[tuple[str, str, bool], tuple[Any, ...]] = {}
+        for row in said:
+            about = parse_json(row.payload)
+            key = row.subject, about["reviewer"], row.kind == GOLD
+            last[key] = (*key, about["outcome"], about["via"], row.sequence)
+        if not last:
+            return
+        mine = (labels.c[name] == sa.bindparam(f"its_{name}") for name in names)
+        gone = labels.delete().where(labels.c.corpus == self.corpus.name, *mine)
+        keys = [
+            {f"its_{name}": value for name, value in zip(names, key, strict=True)} for key in last
+        ]
+        self.connection.execute(gone, keys)
+        insert(self.connection, labels, ((self.corpus.name, *row) for row in last.values()))
+
+    def queue(self, batches: Collection[str]) -> None:
+        """Make the rows of batches again from their decisions."""
+        added: dict[str, Row] = {}
+        for batch in batches:
+            if is_decided(self.corpus, batch) and not is_undone(self.corpus, batch):
+                added |= _asked_rows(self.corpus, batch, ReviewState(self.corpus).share)
+        gone = list(self._rows(queue.c.batch, batches))
+        for row in list(self._rows(queue.c.run, added)):
+            # of a run that was decided twice the later row
+            if row["batch"] in batches:
+                continue
+            if row["batch"] > added[row["run"]]["batch"]:
+                del added[row["run"]]
+            else:
+                gone.append(row)
+        for part in parts([row["run"] for row in gone]):
+            mine = (queue.c.corpus == self.corpus.name, queue.c.run.in_(part))
+            self.connection.execute(queue.delete().where(*mine))
+        columns = queue.columns.keys()
+        insert(self.connection, queue, (tuple(map(row.get, columns)) for row in added.values()))
+        self._count(added, {row["task"] for row in gone})
+        for draw in sorted({row["draw"] for row in added.values()} - {""}):
+            self._rank(draw)
+
+    def _changed(self, content: Payload) -> Iterator[str]:
+        """Iterate over the batches whose rows an event changes."""
+        if isinstance(content, DrawnBatch | UndrawnBatches):
+            yield from content.batches
+            return
+        batch: str = content.subject
+        yield batch
+        if isinstance(content, ClosedBatch | UndoneBatch):
+            drawn = last_draw_of(self.corpus, batch)
+            yield from () if drawn is None else drawn.batches
+        if isinstance(content, UndoneBatch):
+            # runs that it had again have their earlier rows
+            earlier = runs.alias()
+            same = (earlier.c.corpus == runs.c.corpus, earlier.c.run == runs.c.run)
+            query = sa.select(runs.c.batch).distinct().join(earlier, sa.and_(*same))
+            mine = (runs.c.corpus == self.corpus.name, earlier.c.batch == batch)
+            yield from self.connection.scalars(query.where(*mine))
+
+    def _share(self, share: float) -> None:
+        mine = queue.c.corpus == self.corpus.name
+        wanted = sa.case((queue.c.place < share, 2), else_=1)
+        self.connection.execute(queue.update().where(mine).values(wanted=wanted))
+        self._count(list(self.connection.scalars(sa.select(queue.c.run).where(mine))))
+
+    def _rows(self, column: sa.Column[Any], values: Iterable[Any]) -> Iterator[Row]:
+        query = sa.select(queue).where(queue.c.corpus == self.corpus.name)
+        for part in parts(list(values)):
+            for row in self.connection.execute(query.where(column.in_(part))).all():
+                yield dict(row._mapping)
+
+    def _count(self, names: Collection[str], tasks: Collection[str] = ()) -> None:
+        """Bring the rows of runs to their labels; tasks that lost a run are ordered again."""
+        rows = {row["run"]: row for row in self._rows(queue.c.run, names)}
+        before = {name: row.copy() for name, row in rows.items()}
+        votes = self._votes(labels.c.run, rows)
+        for name, row in rows.items():
+            said, right = votes.get(name, (0, 0))
+            row.update(votes=said, tied=int(said > 0 and 2 * right == said))
+        self._order(rows, before, tasks)
+
+    def _rank(self, draw: str) -> None:
+        """Bring the rows of an open draw to its labels."""
+        votes = self._votes(queue.c.draw, [draw])
+        known = {name: int(2 * right > said) for name, (said, right) in votes.items()}
+        tied = [name for name, (said, right) in votes.items() if 2 * right == said]
+        try:
+            wanted = opened_draw(self.corpus, draw).asked(
+                {name: outcome for name, outcome in known.items() if name not in tied}
+            )
+        except IntegrityError:
+            # the label is stored; who asks for the draw gets the sentence
+            return
+        rows: dict[str, Row] = {}
+        before: dict[str, Row] = {}
+        for row in self._rows(queue.c.draw, [draw]):
+            rank, side = wanted.get(row["run"], (None, 0))
+            if (row["rank"], row["side"]) != (rank, side):
+                before[row["run"]] = row
+                rows[row["run"]] = {**row, "rank": rank, "side": side}
+        self._order(rows, before)
+
+    def _order(
+        self, rows: dict[str, Row], before: dict[str, Row], tasks: Collection[str] = ()
+    ) -> None:
+        """Store rows that have changed, and the order that follows for them and their tasks."""
+        for row in rows.values():
+            _order_row(row)
+        changed = (*rows.values(), *before.values())
+        tasks = {*tasks, *(row["task"] for row in changed if row["need"] == _AUDIT)}
+        for row in self._rows(queue.c.task, tasks):
+            if row["run"] not in rows:
+                before[row["run"]] = row
+                rows[row["run"]] = row.copy()
+        audits = [row for row in rows.values() if row["need"] == _AUDIT and row["task"] in tasks]
+        for _, mine in groupby(sorted(audits, key=_task), key=_task):
+            _order_task(list(mine))
+        self._update([row for name, row in rows.items() if row != before[name]])
+
+    def _votes(self, column: sa.Column[Any], values: Iterable[Any]) -> dict[str, tuple[int, int]]:
+        """Return labels and successes of runs that have some."""
+        found: dict[str, tuple[int, int]] = {}
+        count, successes = sa.func.count(), sa.func.sum(labels.c.outcome)
+        query = sa.select(labels.c.run, count, successes).group_by(labels.c.run)
+        query = query.where(labels.c.corpus == self.corpus.name, labels.c.gold.is_(False))
+        query = query.where(labels.c.outcome.is_not(None))
+        if column.table is queue:
+            same = (queue.c.corpus == labels.c.corpus, queue.c.run == labels.c.run)
+            query = query.join(queue, sa.and_(*same))
+        for part in parts(list(values)):
+            for name, said, right in self.connection.execute(query.where(column.in_(part))):
+                found[name] = said, int(right)
+        return found
+
+    def _update(self, rows: Sequence[Row]) -> None:
+        names = ("votes", "tied", "rank", "side", *_FOLLOWS)
+        mine = queue.c.run == sa.bindparam("its_run")
+        change = queue.update().where(queue.c.corpus == self.corpus.name, mine)
+        values = {name: sa.bindparam(f"its_{name}") for name in names}
+        its = [{f"its_{name}": row[name] for name in ("run", *names)} for row in rows]
+        if its:
+            self.connection.execute(change.values(values), its)
+
+
+def _asked_rows(corpus: Corpus, batch: str, share: float) -> dict[str, Row]:
+    """Return the rows of a batch, by run, before any label."""
+    frame = decisions_of(corpus, batch)
+    draw = draw_of(corpus, batch) or ""
+    draw = draw if draw and closing_of(corpus, draw) is None else ""
+    drawn = set(drawn_runs(corpus, draw)) if draw else set()
+    frame = frame[frame["asked"].isin(KINDS) | frame["trajectory_id"].isin(drawn)]
+    distance, known = threshold_distance(frame)
+    columns = {
+        "run": frame["trajectory_id"],
+        "task": frame["task_id"],
+        "attempt": frame["attempt"].astype(int),
+        "asked": frame["asked"].map(lambda kind: KINDS.index(kind) if kind else _UNASKED),
+        "covered": ~not_covered(frame),
+        "known": known,
+        "distance": distance.where(known == 1, 0.0),
+    }
+    found = {}
+    for values in zip(*(column.tolist() for column in columns.values()), strict=True):
+        row: Row = dict(zip(columns, values, strict=True))
+        place = review_place(row["run"])
+        row.update(corpus=corpus.name, batch=batch, draw=draw if row["run"] in drawn else "")
+        row.update(place=place, wanted=1 + (place < share), votes=0, tied=0, rank=None, side=0)
+        _order_row(row)
+        found[row["run"]] = row
+    return found
+
+
+def _order_row(row: Row) -> None:
+    """Set what follows for a run by itself."""
+    # one that the draw wants, or that has the label of a draw
+    in_draw = bool(row["draw"] and row["votes"] and not row["tied"])
+    drawn = row["rank"] is not None or (row["asked"] == _UNASKED and in_draw)
+    need = _DRAW if drawn else row["asked"]
+    row.update(need=need, calm=1 - row["tied"], lack=0, since="", near=0.0, together="")
+    row["lacking"] = 0 if need == _UNASKED else max(row["wanted"] - row["votes"], row["tied"])
+    if row["rank"] is not None:
+        row.update(since=row["draw"], near=row["rank"], together=str(row["side"]))
+    elif need == _UNDECIDED:
+        row.update(lack=row["known"], near=row["distance"])
+    else:
+        row.update(since=row["batch"] if need == _SPOT else "", together=row["task"])
+
+
+def _order_task(rows: Sequence[Row]) -> None:
+    """Set what follows for the runs of an audit task, which count only together."""
+    waiting = [row for row in rows if row["lacking"]]
+    for row in rows:
+        row.update(
+            calm=1 - any(one["tied"] for one in waiting),
+            lack=sum(one["lacking"] for one in waiting if one["covered"]),
+            since=min((one["batch"] for one in waiting), default=""),
+        )
+
+
+def _task(row: Row) -> str:
+    task: str = row["task"]
+    return task
