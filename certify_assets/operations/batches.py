@@ -40,7 +40,7 @@ from certify_assets.operations.delivery import DeliveredRun, KnownRuns
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.labels import read_labels
-from certify_assets.operations.monitoring import monitor_deployed
+from certify_assets.operations.monitoring import monitor_new_labels
 from certify_assets.operations.sampling import Draw
 from certify_assets.storage.progress import Report, silent
 from certify_assets.storage.urls import local_copies, shown_url
@@ -244,7 +244,7 @@ def _standing(corpus: Corpus) -> Deployment:
     if deployment.refusal is not None:
         return deployment
     try:
-        monitor_deployed(corpus)
+        monitor_new_labels(corpus)
     except CertifyError as error:
         sentence = (
             "the labels that are there cannot be put to the monitor, so an alarm may be missed: "

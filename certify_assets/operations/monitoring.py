@@ -201,23 +201,42 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
 def load_monitor(judge: JudgedCorpus) -> MonitorRecord:
     """Return the stored monitor of a judge, if it is of the certificates and labels stored now."""
     judge = certified_judge(judge)
-    record, folder = MonitorRecord.load(judge), _folder(judge)
-    files = {
-        name: sha256_bytes(judge.store.folder.read(f"{folder}/{name}"))
-        for name in judge.store.folder.names(folder)
-    }
+    record = MonitorRecord.load(judge)
     then = record.operation
     now = stream_source(judge.corpus) if _is_deployed(judge) else None
     if (
         (then and (then.labels, then.batches)) != (now and (now.labels, now.batches))
-        or record.certificates != tuple(item.sha256 for item in _monitored(judge))
-        or {file.name: file.sha256 for file in record.files} != files
+        or not _is_of_now(record, judge)
     ):
         raise StaleCertificateError(
             f"the monitor of {judge} on {judge.corpus} is of other certificates or labels than "
             f"those stored now; materialize judges/{judge}/monitor again."
         )
     return record
+
+
+def _is_of_now(record: MonitorRecord, judge: JudgedCorpus) -> bool:
+    """Whether a monitor is of the certificates in use and of the files that are there."""
+    folder, files = _folder(judge), judge.store.folder
+    hashes = {name: sha256_bytes(files.read(f"{folder}/{name}")) for name in files.names(folder)}
+    return (
+        record.certificates == tuple(item.sha256 for item in _monitored(judge))
+        and {file.name: file.sha256 for file in record.files} == hashes
+    )
+
+
+def monitor_new_labels(corpus: Corpus) -> None:
+    """Monitor the deployed judge where labels came since: runs without labels raise no alarm."""
+    deployed = load_deployment(corpus)
+    if deployed is None:
+        return
+    judge = certified_judge(JudgedCorpus(corpus, deployed.judge))
+    if judge.store.exists(judge.key("monitor.json")):
+        record = MonitorRecord.load(judge)
+        read = record.operation and record.operation.labels
+        if read == LabelPrefix(*labels_head(corpus)) and _is_of_now(record, judge):
+            return
+    monitor_judge(judge)
 
 
 def label_alarm(

@@ -72,6 +72,8 @@ events = sa.Table(
     _text("sha256"),
     sa.UniqueConstraint("corpus", "token", "part", name="events_token"),
     sa.Index("events_kind", "corpus", "kind", "subject", "sequence"),
+    # the last event of a kind, whatever its subject
+    sa.Index("events_last", "corpus", "kind", "sequence"),
 )
 #: corpora that have events
 chains = sa.Table("chains", tables, _text("corpus", primary_key=True))
