@@ -118,8 +118,9 @@ def decide_batch(
 ) -> BatchRecord:
     """Decide a batch and store scores, document and decisions."""
     corpus = deployment.corpus
-    # a killed call resumes with the shares that are there
-    with corpus.store.workplace(f"batches/{corpus.name}/{name}") as folder:
+    # a killed call resumes with the shares of these very runs
+    work = f"batches/{corpus.name}/{received(corpus, name).objects['runs']}"
+    with corpus.store.workplace(work) as folder:
         batch = _opened(corpus, name)
         deployment, scored = _scored(deployment, folder, batch.runs, report)
         with corpus.writing("deciding"):

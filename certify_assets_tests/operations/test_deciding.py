@@ -37,6 +37,7 @@ from certify_assets_tests.operations_builders import (
     fail_audit,
     other_scores,
     pin_present_files,
+    place_wrong_labels,
     raise_alarm,
 )
 
@@ -199,29 +200,15 @@ def test_tasks_that_were_seen_and_runs_that_changed_go_to_people(
 
 
 def spoil_weights(store: Store) -> None:
-    path = store.local_path("judges/lexical/c/adapter/weights.safetensors")
-    data = bytearray(path.read_bytes())
+    key = "judges/lexical/c/adapter/weights.safetensors"
+    data = bytearray(store.read_bytes(key))
     data[-1] ^= 1
-    path.write_bytes(bytes(data))
-
-
-def undeploy(store: Store) -> None:
-    store.delete("operations/c/deployment.json")
-
-
-def label_wrongly(store: Store) -> None:
-    """Store labels that raise an alarm, which no monitor has read."""
-    raise_alarm(store)
-    store.delete("operations/c/alarms.jsonl")
-    store.delete("ledger/c.heads.jsonl")
-    monitored = load_deployment(Corpus(store, "c")).judge_on(Corpus(store, "c"))
-    store.delete(monitored.key("monitor.json"))
+    store.write_bytes(key, bytes(data))
 
 
 @pytest.mark.parametrize(
     ("fault", "code", "status"),
     [
-        (undeploy, "not_deployed", "WARN"),
         (other_scores, "stale_certificate", "ERROR"),
         (spoil_weights, "stale_certificate", "ERROR"),
         (empty_deployment, "no_certificate", "ERROR"),
@@ -245,44 +232,35 @@ def test_where_the_deployment_does_not_stand_everything_goes_to_people(
         and frame["score"].isna().all()
         and set(frame["certificate_sha256"]) == {""}
     )
-    assert set(frame["asked"]) == (
-        {"undecided"} if fault is undeploy else {"undecided", "audit_sample"}
-    )
+    assert set(frame["asked"]) == {"undecided", "audit_sample"}
     assert code in summarize([document])[1] and document.refusal.sentence.endswith((".", ".)"))
     assert deployment_stands(Corpus(deployed, "c")).status == status
 
 
-@pytest.mark.parametrize(
-    ("fault", "code"),
-    [
-        (undeploy, "not_deployed"),
-        (other_scores, "stale_certificate"),
-        (fail_audit, "stale_certificate"),
-        (raise_alarm, "alarm"),
-        (label_wrongly, "alarm"),
-    ],
-    ids=lambda value: getattr(value, "__name__", None),
-)
+@pytest.mark.parametrize("fault", [raise_alarm, place_wrong_labels])
 def test_standing_is_asked_again_once_a_batch_is_scored(
     deployed: Store,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     fault: Callable[[Store], None],
-    code: str,
 ) -> None:
-    def other_process(_: Store) -> None:
-        fault(deployed)
-        if fault in (other_scores, fail_audit):
-            pin_present_files(deployed)
-
-    between(monkeypatch, deployed, other_process)
+    between(monkeypatch, deployed, fault)
     document = decided(deployed, tmp_path, tasks=50)
     frame = decisions_of(Corpus(deployed, "c"), document.batch)
-    assert not document.decided and document.refusal.code == code
+    assert not document.decided and document.refusal.code == "alarm"
     assert not {"reject", "release"} & set(frame["decision"])
-    assert document.reasons == {code: 200} and set(frame["certificate_sha256"]) == {""}
+    assert document.reasons == {"alarm": 200} and set(frame["certificate_sha256"]) == {""}
     # a certificate of the batch holds whatever the judge
-    assert ("provisional" in set(frame["decision"])) == (code == "alarm")
+    assert "provisional" in set(frame["decision"])
+
+
+def test_without_a_deployment_everything_goes_to_people(operated: Store, tmp_path: Path) -> None:
+    document = decided(operated, tmp_path, tasks=20)
+    frame = decisions_of(Corpus(operated, "c"), document.batch)
+    assert not document.decided and document.refusal.code == "not_deployed"
+    assert document.reasons == {"not_deployed": 80} and set(frame["asked"]) == {"undecided"}
+    assert frame["score"].isna().all() and set(frame["certificate_sha256"]) == {""}
+    assert deployment_stands(Corpus(operated, "c")).status == "WARN"
 
 
 def test_checks_find_altered_decisions_and_picked_tasks(deployed: Store, tmp_path: Path) -> None:
@@ -307,7 +285,7 @@ def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people
 ) -> None:
     save_config(operated, replace(Corpus(operated, "c").config, batch_runs=1))
     deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), track=False)
-    operated.write_bytes(
+    operated.folder.write(
         "monitoring/c/lexical/1.csv", b"task_id,score,outcome,audit_sample\nt,1,maybe,True\n"
     )
     deliver(Path(operated.root) / "inbox/c/runs.jsonl", tasks=4, seed=9)
