@@ -1,8 +1,8 @@
 """What happened to batches of new runs: they were received, decided, taken back."""
 
 # A batch is its events: `received` names its runs, `decided` its decisions, and `undone` takes it
-# back. Its name has the number of the batch and the hash of the delivery, so that the same files are
-# the same batch however often they are given.
+# back. Its name has the number of the batch and the hash of the delivery. The same files are thus
+# the same batch, however often they are given.
 
 from __future__ import annotations
 

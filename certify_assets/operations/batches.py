@@ -1,8 +1,8 @@
 """New runs become a batch, which is decided."""
 
 # Runs are imported without their outcomes, compared with those that came before, and their tasks
-# are drawn before anything is scored. A large delivery becomes several batches: what a batch adds to
-# the indexes is written while every other writer waits.
+# are drawn before anything is scored. A large delivery becomes several batches: every other writer
+# waits while the indexes are written.
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ def _identified(runs: Gathered) -> Iterator[DeliveredRun]:
 
 def undo_batch(corpus: Corpus, batch: str) -> None:
     """Take a batch back: its runs are in no queue and no figure, and may come again."""
-    # what it holds stays, and so does a batch with a labelled run: what reviewers said depends on it
+    # what it holds stays; so does a batch with a labelled run, on which what reviewers said depends
     with corpus.writing("taking a batch back"):
         if batch not in ready_batches(corpus):
             raise unknown_batch(corpus, batch)
