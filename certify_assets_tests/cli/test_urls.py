@@ -9,6 +9,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.landing import scan_declared
 from certify_assets.errors import InputError
 from certify_assets.files import sha256_file
+from certify_assets.storage.folder import Folder
 from certify_assets.storage.store import Store
 from certify_assets.storage.urls import RemoteFiles
 from certify_assets_tests.builders import write_runs
@@ -19,9 +20,9 @@ from certify_assets_tests.cli.calling import Call
 def test_runs_behind_a_url_are_imported_and_the_url_stays(
     call: Call, s3_root: str, tmp_path: Path
 ) -> None:
-    bucket, root = Store(s3_root), str(tmp_path / "root")
+    bucket, root = Folder(s3_root), str(tmp_path / "root")
     one, other = (write_runs(tmp_path / f"{seed}.jsonl", tasks=30, seed=seed) for seed in (1, 2))
-    bucket.write_bytes("runs/day/a.jsonl", one.read_bytes())
+    bucket.write("runs/day/a.jsonl", one.read_bytes())
     assert call(f"corpus import {s3_root}/runs/day/a.jsonl --name c --root {root}").code == 0
     corpus = Corpus(Store(root), "c")
     assert corpus.config.paths == (f"{s3_root}/runs/day/a.jsonl",)
@@ -31,7 +32,7 @@ def test_runs_behind_a_url_are_imported_and_the_url_stays(
     first = Corpus(Store(root), "c").import_summary
     assert first.files == {"day/a.jsonl": sha256_file(one)}
     # the runs are read again from there
-    bucket.write_bytes("runs/day/a.jsonl", other.read_bytes())
+    bucket.write("runs/day/a.jsonl", other.read_bytes())
     Corpus(Store(root), "c").import_trajectories()
     assert Corpus(Store(root), "c").import_summary.files == {"day/a.jsonl": sha256_file(other)}
 
@@ -41,7 +42,7 @@ def test_what_a_url_has_not_is_a_sentence_that_names_it(
 ) -> None:
     root = str(tmp_path / "root")
     for place in (f"{s3_root}/none", f"{s3_root}/broken/a.jsonl"):
-        Store(s3_root).write_bytes("broken/a.jsonl", b"{}")
+        Folder(s3_root).write("broken/a.jsonl", b"{}")
         answer = call(f"corpus import {place} --name c --root {root}")
         assert answer.code == 2 and place in answer.err and "/tmp" not in answer.err
     with pytest.raises(InputError, match=r"^the path s3://bucket/runs has a user, a password or a"):
@@ -51,7 +52,7 @@ def test_what_a_url_has_not_is_a_sentence_that_names_it(
 
 
 def test_declared_urls_arrive_once_two_looks_agree(s3_root: str, tmp_path: Path) -> None:
-    bucket, store = Store(s3_root), Store(str(tmp_path / "root"))
+    bucket, store = Folder(s3_root), Store(str(tmp_path / "root"))
     here = write_runs(tmp_path / "here.jsonl", tasks=2)
     config = CorpusConfig("mine", paths=(str(here), f"{s3_root}/runs"))
 
@@ -60,15 +61,15 @@ def test_declared_urls_arrive_once_two_looks_agree(s3_root: str, tmp_path: Path)
         return [item.version for item in arrivals], waiting.get("mine", "")
 
     assert look()[1] == f"there is no file in {s3_root}/runs"
-    bucket.write_bytes("runs/a.jsonl", here.read_bytes())
+    bucket.write("runs/a.jsonl", here.read_bytes())
     assert look()[1] == f"{s3_root}/runs/a.jsonl is new or changed since the last look"
     (first,), _ = look()
     assert look() == ([first], "")
-    bucket.write_bytes("runs/b.jsonl.part", b"")
+    bucket.write("runs/b.jsonl.part", b"")
     assert look()[1].endswith("b.jsonl.part may still be written")
     bucket.delete("runs/b.jsonl.part")
     assert look()[1] == "files are gone since the last look" and look() == ([first], "")
-    bucket.write_bytes("runs/a.jsonl", b"other")
+    bucket.write("runs/a.jsonl", b"other")
     assert not look()[0]
     (other,), _ = look()
     assert other != first
