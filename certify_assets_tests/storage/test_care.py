@@ -26,6 +26,7 @@ def test_only_what_nothing_names_is_removed(store: Store) -> None:
 
 
 def test_a_step_whose_object_was_removed_meanwhile_stores_nothing(store: Store) -> None:
+    store.write_json(B, 0)
     view = store.now()
     with pytest.raises(MissingObjectError, match="run this again"), view.step("c"):
         view.write_json(A, 1)
