@@ -264,7 +264,7 @@ class Database:
         if self.exists():
             return
         if self.is_sqlite:
-            _require_local_disk(self.folder.path(FILE).parent)
+            _require_local_disk(Path(str(self.engine.url.database)).parent)
         with self._asking(), self._transaction("write") as connection:
             if not self.is_sqlite:
                 _lock(connection, "", shared=False)

@@ -16,6 +16,7 @@ from certify_assets.defs.operations.sensors import (
     new_runs_sensor,
 )
 from certify_assets.defs.resources import DataRoot
+from certify_assets.storage.database import VARIABLE
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
 
@@ -117,13 +118,15 @@ def test_what_lies_in_the_wrong_place_is_told(store: Store) -> None:
 
 
 def test_incoming_folder_and_inbox_of_an_object_store_are_watched(
-    s3_root: str, tmp_path: Path
+    s3_root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # a remote data root needs a database that is named
+    monkeypatch.setenv(VARIABLE, f"sqlite:///{tmp_path}/certify.db")
     store = Store(s3_root)
     assert "no new runs" in _tick(store, new_runs_sensor)[2]
     runs = write_runs(tmp_path / "runs.jsonl", tasks=2).read_bytes()
-    store.write_bytes("incoming/mine/day/runs.jsonl", runs)
-    store.write_bytes("incoming/loose.jsonl", runs)
+    store.folder.write("incoming/mine/day/runs.jsonl", runs)
+    store.folder.write("incoming/loose.jsonl", runs)
     reason = _tick(store, new_runs_sensor)[2]
     assert "mine/day/runs.jsonl is new or changed since the last look" in reason
     assert "loose.jsonl: it is next to the folders of corpora" in reason
@@ -134,15 +137,15 @@ def test_incoming_folder_and_inbox_of_an_object_store_are_watched(
     assert list(Corpus(store, "mine").import_summary.files) == ["mine/day/runs.jsonl"]
     assert _tick(store, new_runs_sensor, cursor)[2]
     # other content is another version, which two looks have to find
-    store.write_bytes(
+    store.folder.write(
         "incoming/mine/day/runs.jsonl",
         write_runs(tmp_path / "more.jsonl", tasks=3).read_bytes(),
     )
     assert not _tick(store, new_runs_sensor, cursor)[0]
     (request,), _, _ = _tick(store, new_runs_sensor, cursor)
     assert request.run_key is not None and request.run_key.startswith("mine:2:")
-    store.write_bytes("inbox/mine/a.jsonl", runs)
-    store.write_bytes("inbox/stranger/a.jsonl", runs)
+    store.folder.write("inbox/mine/a.jsonl", runs)
+    store.folder.write("inbox/stranger/a.jsonl", runs)
     assert "stranger: no corpus has this name" in _tick(store, new_inbox_sensor)[2]
     (request,), _, _ = _tick(store, new_inbox_sensor)
     assert request.partition_key == "mine"

@@ -198,7 +198,7 @@ def test_the_trial_sees_a_collection_that_is_not_alone(
 
     def remove(self: Objects, found: LooseObject) -> None:
         # what it has read is old when it removes
-        time.sleep(0.01)
+        time.sleep(0.05)
         removed(self, found)
 
     store.append("c", Said(worker=0))
