@@ -80,7 +80,7 @@ _MISSING = {
 
 
 def judges_schema() -> dict[str, Any]:
-    """Return the JSON schema of judges.yaml, as ``schemas/judges.json`` ships it."""
+    """Return the JSON schema of judges.yaml."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **JudgesDocument.model_json_schema(),
