@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
@@ -16,13 +14,11 @@ from numpy.typing import NDArray
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance
-from certify_assets.judges.crossfit import Scale
 
 
 class FileJudge(ABC):
     """A judge that is its files: what they hold decides every score."""
 
-    #: the document that names the hashes of the others is last: a folder without it is no judge
     FILES: ClassVar[tuple[str, ...]]
     ENGINE: ClassVar[str]
 
@@ -38,7 +34,7 @@ class FileJudge(ABC):
     @classmethod
     @abstractmethod
     def parsed(cls, folder: Path, files: Mapping[str, bytes]) -> Self:
-        """Read the judge from its files; the folder is named where one of them is damaged."""
+        """Read the judge from files whose hash was compared."""
 
     def made(self, renderer_sha256: str, settings: Mapping[str, Any]) -> JudgeProvenance:
         """Return the provenance of a judge with these settings."""
@@ -63,7 +59,7 @@ class FileJudge(ABC):
         return self.adapter_sha256
 
     @classmethod
-    def load(cls, folder: Path, *, expected_sha256: str | None = None) -> Self:
+    def load(cls, folder: Path, *, expected_sha256: str) -> Self:
         """Read a judge that `save` wrote; refuse another than the expected one."""
         files = {}
         for name in cls.FILES:
@@ -74,7 +70,7 @@ class FileJudge(ABC):
                 )
             files[name] = path.read_bytes()
         found = _hash(files)
-        if expected_sha256 is not None and found != expected_sha256:
+        if found != expected_sha256:
             raise IntegrityError(
                 f"{folder} holds adapter {found[:12]}, not {expected_sha256[:12]}; use the "
                 "judge that was certified."
@@ -92,37 +88,6 @@ def damaged(path: Path, what: str) -> IntegrityError:
     return IntegrityError(f"{path} {what}; train the judge again.")
 
 
-def read_document(
-    path: Path, data: bytes, what: str, schema: str, kinds: Mapping[str, type]
-) -> dict[str, Any]:
-    """Read the document of a judge: its schema, and keys of these kinds alone."""
-    try:
-        document = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError):
-        raise damaged(path, "is not a JSON document") from None
-    if (
-        not isinstance(document, dict)
-        or document.get("schema") != schema
-        or document.keys() != {"schema", *kinds}
-    ):
-        raise damaged(path, f"is not {what} ({schema})")
-    if not all(isinstance(document[key], kind) for key, kind in kinds.items()):
-        raise damaged(path, "has values of the wrong type")
-    return document
-
-
-def read_arrays(path: Path, data: bytes) -> dict[str, NDArray[Any]]:
-    """Read the arrays of a safetensors file."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    try:
-        arrays: dict[str, NDArray[Any]] = load(data)
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise damaged(path, f"is not a safetensors file of numbers ({error})") from None
-    return arrays
-
-
 def training_labels(rows: int, outcomes: Any) -> NDArray[np.int64]:
     """Return the outcomes of training runs; refuse others than 0 and 1, and those of one kind."""
     labels = np.asarray(outcomes, dtype=np.float64)
@@ -138,12 +103,3 @@ def training_labels(rows: int, outcomes: Any) -> NDArray[np.int64]:
             "failures to learn from."
         )
     return labels.astype(np.int64)
-
-
-def read_scale(path: Path, stored: Mapping[str, object]) -> Scale:
-    """Read the scale of a document."""
-    values = [stored.get(name) for name in ("mean", "deviation")]
-    known = [float(value) for value in values if isinstance(value, int | float)]
-    if len(stored) != 2 or len(known) != 2 or not all(map(math.isfinite, known)) or known[1] <= 0:
-        raise damaged(path, "has a scale that is not a mean and a positive deviation")
-    return Scale(known[0], known[1])

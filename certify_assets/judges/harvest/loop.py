@@ -196,7 +196,7 @@ def quick_learner(
 #: judges that are trained in seconds, by what a learner of them is called
 _QUICK: dict[str, Callable[[pd.DataFrame], Judge]] = {
     "lexical": lambda rows: train_lexical(rows, seed=42),
-    "combined": lambda rows: train_combined(rows, LEXICAL, seed=42, explained=False),
+    "combined": lambda rows: train_combined(rows, LEXICAL, seed=42),
 }
 
 
