@@ -174,7 +174,7 @@ def sft_steps(bench: Bench, *, recomputed: bool) -> dict[str, Any]:
     from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
 
     steps, tokens, a_step = (2 if bench.quick else 4), bench.shape.tokens, 8
-    config = SftConfig(rank=16, max_tokens=tokens, gradient_checkpointing=recomputed)
+    config = SftConfig(rank=16, gradient_checkpointing=recomputed)
     rows = [
         SftRow(prompt, place % 2)
         for place, prompt in enumerate(bench.prompts([tokens - 1] * (a_step * (steps + 1))))
@@ -238,9 +238,7 @@ def grpo_settings(bench: Bench, **settings: Any) -> tuple[tuple[list[Encoded], l
     from certify_assets.judges.lm.grpo_config import GrpoConfig
 
     prompts = bench.prompts([bench.shape.tokens - 48] * 6)
-    config = GrpoConfig(
-        save_every=0, micro_tokens=2 * bench.shape.tokens, completions_per_device=1, **settings
-    )
+    config = GrpoConfig(save_every=0, micro_tokens=2 * bench.shape.tokens, **settings)
     return (prompts, [place % 2 for place in range(6)]), config
 
 

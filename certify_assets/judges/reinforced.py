@@ -139,7 +139,6 @@ def grpo_config(spec: GrpoSpec) -> GrpoConfig:
         evaluate_at=steps,
         prompts_per_step=spec.prompts_per_step,
         samples=spec.samples,
-        completions_per_device=spec.samples,
         save_every=min(often, steps[-1]),
         seed=spec.seed,
     )

@@ -56,7 +56,7 @@ def test_rewards_steps_and_samples_are_configuration(tmp_path: Path) -> None:
     assert found.arms == ("reject_3", "lambda_2_mu_2.5") and found.candidates == 5
     config = grpo_config(found)
     assert (config.evaluate_at, config.samples, config.global_batch) == ((20, 40), 4, 12)
-    assert (config.learning_rate, config.scale_rewards) == (1e-5, "none")
+    assert config.learning_rate == 1e-5
     assert "GRPO of TRL, 4 samples a prompt" in found.summary
     others = [
         _read(tmp_path, **change).registration()

@@ -102,10 +102,6 @@ class Encoded:
     ids: tuple[int, ...]
     cut_tokens: int = 0  # tokens of the body that were cut from its middle to fit the budget
 
-    def __post_init__(self) -> None:
-        if not self.ids:
-            raise InputError("a prompt has no token; encode it with the judge's own encoder.")
-
 
 @dataclass(frozen=True, slots=True)
 class VerdictTokens:
@@ -114,14 +110,6 @@ class VerdictTokens:
     # neither is a prefix of the other
     success: tuple[int, ...]
     fail: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        shorter = min(len(self.success), len(self.fail))
-        if not shorter or self.success[:shorter] == self.fail[:shorter]:
-            raise InputError(
-                f"the verdicts are the tokens {self.success} and {self.fail}, where one "
-                "begins the other; choose other words for the verdicts."
-            )
 
     @property
     def single(self) -> bool:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.adapters import inner_model, native_inputs
@@ -34,12 +34,9 @@ from certify_assets.judges.lm.checkpoint import (
     trainable_weights,
 )
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
-from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
+from certify_assets.judges.lm.grpo_config import GrpoConfig, run_sha256, single_tokens
 from certify_assets.judges.lm.rewards import Arm
 from certify_assets.judges.lm.varlen import pack, packable, packed_attention
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +130,13 @@ def train_exact(
     packed: bool | None = None,
 ) -> GrpoRun:
     """Train the model's trainable weights in place by exact GRPO."""
-    check_rows(prompts, outcomes)
     trainer = _Trainer(language, prompts, outcomes, arm=arm, config=config, packed=packed)
     history = trainer.resume(folder)
-    start = len(history)
-    if start == 0 and evaluate is not None and 0 in config.evaluate_at:
-        evaluate(0)
-    for step in range(start, config.steps):
+    for step in range(len(history), config.steps):
         history.append(trainer.step(step))
         done = step + 1
         due = evaluate is not None and done in config.evaluate_at
         if evaluate is not None and due:
-            language.model.eval()
             evaluate(done)
         if folder is not None and (
             due or done == config.steps or (config.save_every and done % config.save_every == 0)
@@ -184,10 +176,6 @@ class _Trainer:
         self.optimizer = AdamW(
             self.weights, lr=config.learning_rate, weight_decay=0.0, fused=hardware.fused
         )
-        if config.activation_checkpointing:
-            inner.activation_checkpointing_enable(
-                activation_checkpointing_kwargs={"use_reentrant": False}
-            )
 
     def resume(self, folder: Path | None) -> list[GrpoStep]:
         """Resume from a checkpoint where there is one."""
@@ -210,7 +198,8 @@ class _Trainer:
         """Take one optimizer step."""
         import torch
 
-        _prepare(self.language.model, self.config)
+        # dropout stays off, so that nothing is drawn
+        self.language.model.eval()
         rows = self.config.batch(len(self.prompts), step)
         with self._ready():
             sums = [self._backward(part, len(rows)) for part in self._parts(rows)]
@@ -248,20 +237,6 @@ class _Trainer:
 
     def _parts(self, rows: Sequence[int]) -> Iterator[list[int]]:
         return _micro_batches(self.prompts, rows, self.config.micro_tokens, packed=self.packed)
-
-
-def _prepare(model: Any, config: GrpoConfig) -> None:
-    """Put the model where gradients flow and nothing is drawn: dropout stays off."""
-    from torch.nn import Dropout
-
-    model.eval()
-    if not config.activation_checkpointing:
-        return
-    # transformers checkpoints in training mode only
-    model.train()
-    for part in model.modules():
-        if isinstance(part, Dropout):
-            part.eval()
 
 
 def _micro_batches(

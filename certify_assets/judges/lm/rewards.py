@@ -45,10 +45,6 @@ class Arm:
         """Rewards of the verdicts success and failure and of no verdict, at one outcome."""
         return self.reward(1, outcome), self.reward(0, outcome), self.unparsed
 
-    def gap(self, outcome: int) -> float:
-        """D, what success earns more than failure: 1 + μ on a success, −(1 + λ) on a failure."""
-        return self.reward(1, outcome) - self.reward(0, outcome)
-
 
 ARMS = {
     arm.name: arm

@@ -112,24 +112,15 @@ def train_sft(
     rows: Sequence[SftRow],
     folder: Path,
     *,
-    config: SftConfig | None = None,
+    config: SftConfig,
     checkpoint_steps: int = 50,
     progress: Callable[[int, int, float], None] | None = None,
-    packed: bool | None = None,
+    packed: bool = False,
 ) -> TrainedAdapter:
     """Train an adapter; a folder with checkpoints of the same run is resumed."""
-    config = config or SftConfig()
-    if hasattr(base.model, "peft_config"):
-        raise InputError(
-            f"{base.source} already carries an adapter; load the base model again and train on "
-            "that."
-        )
-    built = training_rows(rows, base.verdicts, config)
+    built = training_rows(rows, base.verdicts)
     if config.by_pairs:
         built = in_pairs(built, [row.outcome for row in rows], config)
-    hardware = Hardware.of(base.model)
-    if packed is None:
-        packed = hardware.accelerated and not hardware.distributed and packable(base.model)
     inputs = _inputs(base, rows, built, config, packed)
     run_sha256 = sha256_bytes(canonical_json(inputs.to_dict()))
     checkpoints = folder / "checkpoints"
@@ -183,22 +174,19 @@ def fine_tuned(
         SftRow(prompt, int(outcome), str(source))
         for prompt, outcome, source in zip(prompts, labelled["outcome"], sources, strict=True)
     ]
-    longest = judge.encoder.budget_tokens + max(
-        len(judge.language.verdicts.success), len(judge.language.verdicts.fail)
-    )
     config = SftConfig(
         epochs=recipe.epochs,
         learning_rate=recipe.learning_rate,
-        max_tokens=longest,
         objective=recipe.objective,
+        seed=seed,
     )
     trained = train_sft(
         judge.language,
         rows,
         folder,
-        config=replace(config, seed=seed),
+        config=config,
         checkpoint_steps=recipe.checkpoint_steps,
-        packed=None if known.exact else _packs(judge.language),
+        packed=not known.exact and _packs(judge.language),
         progress=lambda step, steps, loss: report(Advance("sft", step, steps, loss)),
     )
     return judge.with_adapter(trained.folder), trained

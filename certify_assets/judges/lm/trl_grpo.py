@@ -10,7 +10,7 @@ from typing import Any
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
-from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
+from certify_assets.judges.lm.grpo_config import GrpoConfig, run_sha256, single_tokens
 from certify_assets.judges.lm.rewards import Arm, completion_reward
 from certify_assets.judges.lm.trainer import QuietTrainer, latest_checkpoint, own_random_state
 
@@ -76,7 +76,6 @@ def make_trainer(
     folder: Path,
 ) -> Any:
     """Return TRL's GRPOTrainer on encoded prompts, not yet run; see :func:`train_trl`."""
-    check_rows(prompts, outcomes)
     success, fail = single_tokens(language.verdicts)
     _check_adapter(language.model)
     from datasets import Dataset
@@ -164,7 +163,7 @@ def _arguments(language: LanguageModel, config: GrpoConfig, folder: Path) -> Any
 
     hardware = Hardware.of(language.model)
     world = max(1, torch.cuda.device_count()) if hardware.accelerated else 1
-    here = config.completions_per_device
+    here = config.samples
     if config.global_batch % (here * world):
         raise InputError(
             f"the global batch of {config.global_batch} completions cannot be cut among {world} "
@@ -173,14 +172,14 @@ def _arguments(language: LanguageModel, config: GrpoConfig, folder: Path) -> Any
     return GRPOConfig(
         output_dir=str(folder),
         learning_rate=config.learning_rate,
-        lr_scheduler_type=config.schedule,
+        lr_scheduler_type="linear",
         max_steps=config.steps,
         per_device_train_batch_size=here,
         gradient_accumulation_steps=config.global_batch // (here * world),
         num_generations=config.samples,
         max_completion_length=config.max_completion_tokens,
-        scale_rewards=config.scale_rewards,
-        loss_type=config.loss_type,
+        scale_rewards="none",
+        loss_type="dapo",
         beta=0.0,
         max_grad_norm=config.max_grad_norm,
         weight_decay=0.0,
@@ -190,7 +189,6 @@ def _arguments(language: LanguageModel, config: GrpoConfig, folder: Path) -> Any
         top_k=0,
         shuffle_dataset=False,
         disable_dropout=True,
-        activation_checkpointing=config.activation_checkpointing,
         # TRL turns bfloat16 on by itself, on a CPU as well
         bf16=hardware.dtype == "bfloat16",
         use_cpu=not hardware.accelerated,

@@ -32,7 +32,6 @@ SMALL: dict[str, Any] = {
     "learning_rate": 5e-3,
     "prompts_per_step": 4,
     "save_every": 2,
-    "completions_per_device": 4,
 }
 
 
@@ -67,7 +66,7 @@ def test_the_loss_has_the_gradient_of_all_groups_enumerated(samples: int, outcom
         surrogate = sum((rewards[token] - mean) * log_probs[token] for token in group) / samples
         expected += chance * torch.autograd.grad(surrogate, logits, retain_graph=True)[0]
     three = torch.stack([log_probs[0], log_probs[1], log_probs[2:].logsumexp(0)])[None]
-    loss = exact_loss(three, [outcome], ARM, GrpoConfig(samples=samples, prompts_per_step=8)).sum()
+    loss = exact_loss(three, [outcome], ARM, GrpoConfig(samples=samples)).sum()
     torch.testing.assert_close(
         -torch.autograd.grad(loss, logits)[0], expected, rtol=1e-12, atol=1e-14
     )
@@ -88,7 +87,7 @@ def test_the_closed_form_in_the_log_odds_and_the_mass(outcome: int) -> None:
     share, factor = p.item(), (config.samples - 1) / config.samples
     success, fail, other = ARM.rewards(outcome)
     assert float(by_z) == pytest.approx(
-        factor * 0.8 * share * (1 - share) * ARM.gap(outcome), rel=1e-12
+        factor * 0.8 * share * (1 - share) * (success - fail), rel=1e-12
     )
     assert float(by_mass) == pytest.approx(
         factor * (share * success + (1 - share) * fail - other), rel=1e-12
@@ -135,11 +134,11 @@ def test_training_raises_the_reward_and_asks_for_evaluation_when_due() -> None:
     judge = with_adapter(tiny_judge(taught=10), started=False)
     prompts, outcomes = random_rows(32, noise=0.0)
     asked: list[int] = []
-    config = GrpoConfig(steps=30, learning_rate=2e-2, prompts_per_step=16, evaluate_at=(0, 10, 30))
+    config = GrpoConfig(steps=30, learning_rate=2e-2, prompts_per_step=16, evaluate_at=(10, 30))
     run = train_exact(
         judge, prompts, outcomes, arm=ARMS["reject_3"], config=config, evaluate=asked.append
     )
-    assert asked == [0, 10, 30]
+    assert asked == [10, 30]
     assert run.history[-1].reward > run.history[0].reward + 0.5
     assert [step.step for step in run.history] == list(range(1, 31))
     assert run.history[0].learning_rate == 2e-2
@@ -246,18 +245,6 @@ def test_small_batches_add_up_to_the_large_one() -> None:
         assert run.history[0].reward == pytest.approx(runs[0].history[0].reward, rel=1e-5)
 
 
-def test_checkpointed_activations_give_the_same_weights() -> None:
-    prompts, outcomes = random_rows(8)
-    plain, spared = with_adapter(tiny_judge()), with_adapter(tiny_judge())
-    for judge, sparing in ((plain, False), (spared, True)):
-        config = GrpoConfig(**{**SMALL, "steps": 2}, activation_checkpointing=sparing)
-        train_exact(judge, prompts, outcomes, arm=ARM, config=config)
-    for name, weight in _weights(plain).items():
-        np.testing.assert_allclose(
-            _weights(spared)[name], weight, rtol=1e-3, atol=1e-5, err_msg=name
-        )
-
-
 def test_the_order_visits_every_row_once_an_epoch() -> None:
     config = GrpoConfig(prompts_per_step=4)
     rows = [row for step in range(6) for row in config.batch(12, step)]
@@ -273,10 +260,6 @@ def test_what_cannot_be_trained_is_refused() -> None:
     judge = with_adapter(tiny_judge())
     prompts, outcomes = random_rows(3)
     config = GrpoConfig(steps=1)
-    with pytest.raises(InputError, match="3 prompts and 2 outcomes"):
-        train_exact(judge, prompts, outcomes[:2], arm=ARM, config=config)
-    with pytest.raises(InputError, match="outcome of row 2 is -1"):
-        train_exact(judge, prompts, [1, -1, 0], arm=ARM, config=config)
     several = LanguageModel(judge.model, judge.tokenizer, VerdictTokens((2, 5), (3,)), "x", "y")
     with pytest.raises(InputError, match="choose words that are one"):
         train_exact(several, prompts, outcomes, arm=ARM, config=config)

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from certify_assets.errors import InputError, LeakError
-from certify_assets.judges.lm.adapters import attach_lora, load_adapter
+from certify_assets.errors import InputError
+from certify_assets.judges.lm.adapters import load_adapter
 from certify_assets.judges.lm.contract import Encoded, VerdictTokens
 from certify_assets.judges.lm.recipe import OBJECTIVES
 from certify_assets.judges.lm.scoring import score_prompts
 from certify_assets.judges.lm.sft import SftConfig, SftRow, TrainedAdapter, train_sft
-from certify_assets.judges.lm.sft_config import IGNORED, SFT_SOURCES, in_pairs, training_rows
+from certify_assets.judges.lm.sft_config import IGNORED, in_pairs, training_rows
 from certify_assets.judges.lm.sft_trainer import collate
 from certify_assets_tests.judges.lm import models
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SMALL = SftConfig(rank=4, alpha=8, learning_rate=5e-3, batch_size=2, accumulation=2, max_tokens=96)
+SMALL = SftConfig(rank=4, alpha=8, learning_rate=5e-3, batch_size=2, accumulation=2)
 VERDICTS = VerdictTokens((models.SUCCESS,), (models.FAIL,))
 
 
@@ -43,7 +43,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 def test_the_verdict_alone_carries_loss() -> None:
     rows, verdicts = _rows(7), VerdictTokens((7, 8), (9,))
-    built = training_rows(rows, verdicts, SMALL)
+    built = training_rows(rows, verdicts)
     for row, made in zip(rows, built, strict=True):
         verdict = list(verdicts.success if row.outcome else verdicts.fail)
         assert made["input_ids"] == [*row.prompt.ids, *verdict]
@@ -54,32 +54,6 @@ def test_the_verdict_alone_carries_loss() -> None:
     on = batch["labels"] != IGNORED
     assert bool((batch["input_ids"][on] == batch["labels"][on]).all())
     assert batch["attention_mask"].sum(dim=1).tolist() == [len(made["input_ids"]) for made in built]
-
-
-def test_rows_that_cannot_train_are_refused() -> None:
-    row = _rows(1)[0]
-    long = SftRow(Encoded(tuple(range(96))), 1)
-    with pytest.raises(
-        InputError,
-        match=r"row 1 for fine-tuning has 96 tokens .* above max_tokens 96; encode prompts with "
-        "at most 95",
-    ):
-        training_rows([row, long], VERDICTS, SMALL)
-    assert (
-        training_rows([SftRow(Encoded(tuple(range(95))), 1)], VERDICTS, SMALL)[0]["labels"][-1]
-        == models.SUCCESS
-    )
-    with pytest.raises(InputError, match="no rows"):
-        training_rows([], VERDICTS, SMALL)
-    with pytest.raises(InputError, match="outcome -1"):
-        training_rows([replace(row, outcome=-1)], VERDICTS, SMALL)
-    for source in ("cal", "test", "harvest:cal", ""):
-        with pytest.raises(LeakError, match="pseudo-labels of CAL and TEST never train a judge"):
-            training_rows([row, replace(row, source=source)], VERDICTS, SMALL)
-    assert (
-        len(training_rows([replace(row, source=source) for source in SFT_SOURCES], VERDICTS, SMALL))
-        == 3
-    )
 
 
 def test_the_loss_of_the_first_step_by_hand(tmp_path: Path) -> None:
@@ -94,7 +68,7 @@ def test_the_loss_of_the_first_step_by_hand(tmp_path: Path) -> None:
 def test_a_step_of_pairs_has_as_many_successes_as_failures() -> None:
     rows, config = _rows(21), replace(SMALL, objective="pairs", epochs=3.0)
     outcomes = [row.outcome for row in rows]
-    built = training_rows(rows, VERDICTS, config)
+    built = training_rows(rows, VERDICTS)
     drawn = in_pairs(built, outcomes, config)
     steps = [drawn[first : first + 4] for first in range(0, len(drawn), 4)]
     # ceil(3 · 21 / 4)
@@ -105,10 +79,6 @@ def test_a_step_of_pairs_has_as_many_successes_as_failures() -> None:
         read = [id(row) for row, is_it in zip(drawn, places.ravel(), strict=True) if is_it]
         # every run is read before any is read again
         assert len(set(read[: outcomes.count(label)])) == outcomes.count(label)
-    with pytest.raises(InputError, match="no failure among the 2 runs of the training"):
-        in_pairs(built[:2], [1, 1], config)
-    with pytest.raises(InputError, match="a step of pairs has 1 row"):
-        in_pairs(built, outcomes, replace(config, batch_size=1, accumulation=1))
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -118,7 +88,7 @@ def test_the_loss_of_the_first_step_of_pairs_by_hand(tmp_path: Path, packed: boo
     # all in one step: the means of a step and of all pairs are the same
     config = replace(config, accumulation=2 * sum(row.outcome for row in rows) // 2)
     scores = score_prompts(base, [row.prompt for row in rows]).scores.score
-    drawn = in_pairs(training_rows(rows, VERDICTS, config), [row.outcome for row in rows], config)
+    drawn = in_pairs(training_rows(rows, VERDICTS), [row.outcome for row in rows], config)
     odds = {row.prompt.ids: score for row, score in zip(rows, scores, strict=True)}
     of_step = [odds[tuple(row["input_ids"][:-1])] for row in drawn[: config.step_rows]]
     half = config.step_rows // 2
@@ -271,10 +241,3 @@ def test_a_loss_that_is_not_a_number_ends_the_training(tmp_path: Path) -> None:
     ):
         train_sft(base, rows, tmp_path, config=SMALL)
     assert not (tmp_path / "provenance.json").exists() and not hasattr(base.model, "peft_config")
-
-
-def test_a_model_with_an_adapter_is_refused(tmp_path: Path) -> None:
-    base = models.judge(models.tiny_qwen3())
-    wrapped = models.judge(attach_lora(base.model, rank=2, alpha=4, dropout=0.0, seed=0))
-    with pytest.raises(InputError, match="already carries an adapter"):
-        train_sft(wrapped, _rows(4), tmp_path)

@@ -157,7 +157,6 @@ def test_gradients_of_trl_average_to_the_exact_one(tmp_path: Path) -> None:
         max_grad_norm=0.0,
         save_every=0,
         max_completion_tokens=1,
-        schedule="constant",
     )
     trainer = _watched(judge, tmp_path, rows, config)
     sampled = torch.stack([gradient for gradient, _ in trainer.seen]).double()
