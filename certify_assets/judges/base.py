@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,33 +70,8 @@ class JudgeProvenance:
         return sha256_bytes(canonical_json(asdict(self)))
 
 
-class Bill(TypedDict):
-    """What the scores of a server cost; `EndpointReport` says what each figure counts."""
-
-    decisions: int
-    scored: int
-    unscored: dict[str, int]
-    answers: int
-    unparsed_answers: int
-    same_votes: int
-    requests: int
-    retries: int
-    cache_hits: int
-    prompt_tokens: int
-    completion_tokens: int
-    uncounted_answers: int
-    cost: float
-    cost_now: float
-    currency: str
-    seconds: float
-    models: list[str]
-    fingerprints: list[str]
-    journal_sha256: str
-    first_unparsed: str
-    cut_texts: int
-    # null where nothing can be divided
-    parse_rate: float | None
-    cost_per_decision: float | None
+#: what the scores of a server cost: the document of an `EndpointReport`
+Bill = dict[str, Any]
 
 
 class _Named(Protocol):

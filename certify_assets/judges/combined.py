@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike
 
 from certify_assets.files import canonical_json
 from certify_assets.judges.base import JudgeProvenance, Reason, Scores, scores_from_log_odds
-from certify_assets.judges.crossfit import Scale, task_folds
 from certify_assets.judges.lexical import LexicalJudge, LexicalSettings
-from certify_assets.judges.model_files import FileJudge, training_labels
+from certify_assets.judges.model_files import FileJudge, Scale, task_folds, training_labels
 from certify_assets.judges.structure import StructureJudge, StructureSettings, largest
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json
 from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
-from certify_assets.judges.crossfit import Fold
-from certify_assets.judges.model_files import FileJudge, training_labels
+from certify_assets.judges.model_files import FileJudge, Fold, training_labels
 
 _SCHEMA = "certify_assets/lexical_judge/1"
 _DOCUMENT = "judge.json"

@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.files import canonical_json
 from certify_assets.judges.base import JudgeProvenance, Reason, Scores, scores_from_log_odds
-from certify_assets.judges.crossfit import Fold
 from certify_assets.judges.features import FEATURES, VERSION, structure_features
-from certify_assets.judges.model_files import FileJudge, damaged, training_labels
+from certify_assets.judges.model_files import FileJudge, Fold, damaged, training_labels
 from certify_assets.judges.trees import BoostedTrees
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from certify_assets.errors import InputError, StaleCertificateError
-from certify_assets.judges.lm.rewards import ARMS, arm_of
+from certify_assets.judges.lm.grpo_config import ARMS, arm_of
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.reinforced import GrpoSpec, grpo_config
 from certify_assets.judges.specs import JUDGES, families, judge_problems, judge_spec, judges

@@ -24,11 +24,11 @@ from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import RunJudge
 from certify_assets.judges.combined import CombinedJudge
-from certify_assets.judges.crossfit import Scale, task_folds
 from certify_assets.judges.explanation import reasons_of
 from certify_assets.judges.families.combined import train_combined
 from certify_assets.judges.families.structure import train_structure
 from certify_assets.judges.features import FEATURES, structure_features
+from certify_assets.judges.model_files import Scale, task_folds
 from certify_assets.judges.record import texts
 from certify_assets.judges.structure import StructureJudge
 from certify_assets.judges.task_folds import score_unseen, train_task_folds

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -91,8 +91,7 @@ class EndpointReport:
         """Return the report as a JSON object; what cannot be divided is null."""
         shares = {"parse_rate": self.parse_rate, "cost_per_decision": self.cost_per_decision}
         finite = {name: value if np.isfinite(value) else None for name, value in shares.items()}
-        lists = {"models": list(self.models), "fingerprints": list(self.fingerprints)}
-        return cast("Bill", {**asdict(self), **lists, **finite})
+        return {**asdict(self), **finite}
 
     @classmethod
     def merged(cls, reports: Sequence[EndpointReport]) -> EndpointReport:

@@ -34,8 +34,7 @@ from certify_assets.judges.lm.checkpoint import (
     trainable_weights,
 )
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
-from certify_assets.judges.lm.grpo_config import GrpoConfig, run_sha256, single_tokens
-from certify_assets.judges.lm.rewards import Arm
+from certify_assets.judges.lm.grpo_config import Arm, GrpoConfig, run_sha256, single_tokens
 from certify_assets.judges.lm.varlen import pack, packable, packed_attention
 
 

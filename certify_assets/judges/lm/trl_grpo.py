@@ -10,8 +10,13 @@ from typing import Any
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
-from certify_assets.judges.lm.grpo_config import GrpoConfig, run_sha256, single_tokens
-from certify_assets.judges.lm.rewards import Arm, completion_reward
+from certify_assets.judges.lm.grpo_config import (
+    Arm,
+    GrpoConfig,
+    completion_reward,
+    run_sha256,
+    single_tokens,
+)
 from certify_assets.judges.lm.trainer import QuietTrainer, latest_checkpoint, own_random_state
 
 # What differs from TRL's defaults, and why:

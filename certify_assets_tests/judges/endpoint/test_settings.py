@@ -8,7 +8,7 @@ import pytest
 from certify_assets.errors import InputError
 from certify_assets.judges.endpoint.client import Pace, retry_after_seconds
 from certify_assets.judges.endpoint.questions import ChatPrompt, CompletionPrompt, auditor_prompt
-from certify_assets.judges.endpoint.settings import MODES, Asking, Prices, Server
+from certify_assets.judges.endpoint.settings import Asking, Prices, Server
 
 
 def test_the_plain_url_has_no_credentials() -> None:
@@ -77,7 +77,7 @@ def test_values_that_cannot_be_used_are_named(make: Any, word: str) -> None:
 def test_prompts_have_a_hash_and_defuse_the_run() -> None:
     other = auditor_prompt("logprob", marker="ANSWER:")
     prompts = [
-        *(ChatPrompt(auditor_prompt(mode)) for mode in MODES),
+        *(ChatPrompt(auditor_prompt(mode)) for mode in ("logprob", "cot", "vote")),
         ChatPrompt(auditor_prompt("cot", system="b")),
         CompletionPrompt(),
         CompletionPrompt(other),

@@ -17,8 +17,7 @@ from certify_assets.judges.lm.exact_grpo import (
     train_exact,
     verdict_log_probs,
 )
-from certify_assets.judges.lm.grpo_config import GrpoConfig
-from certify_assets.judges.lm.rewards import ARMS, Arm
+from certify_assets.judges.lm.grpo_config import ARMS, Arm, GrpoConfig
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
 
 pytestmark = [

@@ -13,10 +13,9 @@ import pytest
 
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.exact_grpo import train_exact
-from certify_assets.judges.lm.grpo_config import GrpoConfig
+from certify_assets.judges.lm.grpo_config import ARMS, GrpoConfig
+from certify_assets.judges.lm.judge import engine_parity, parity
 from certify_assets.judges.lm.models import load_model
-from certify_assets.judges.lm.parity import engine_parity, parity
-from certify_assets.judges.lm.rewards import ARMS
 from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
 from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
 from certify_assets.judges.lm.varlen import ATTENTION

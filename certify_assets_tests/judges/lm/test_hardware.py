@@ -9,8 +9,7 @@ import pytest
 from certify_assets.errors import StaleCertificateError
 from certify_assets.judges.lm import judge as module
 from certify_assets.judges.lm.contract import Hardware
-from certify_assets.judges.lm.judge import CausalJudge, load_base
-from certify_assets.judges.lm.parity import engine_limits
+from certify_assets.judges.lm.judge import CausalJudge, engine_limits, load_base
 from certify_assets.judges.lm.scoring import ScoringConfig
 from certify_assets_tests.judges.lm import models
 

@@ -16,9 +16,16 @@ from certify_assets.judges.lm.adapters import load_adapter
 from certify_assets.judges.lm.contract import Encoded, VerdictTokens
 from certify_assets.judges.lm.recipe import OBJECTIVES
 from certify_assets.judges.lm.scoring import score_prompts
-from certify_assets.judges.lm.sft import SftConfig, SftRow, TrainedAdapter, train_sft
-from certify_assets.judges.lm.sft_config import IGNORED, in_pairs, training_rows
-from certify_assets.judges.lm.sft_trainer import collate
+from certify_assets.judges.lm.sft import (
+    IGNORED,
+    SftConfig,
+    SftRow,
+    TrainedAdapter,
+    collate,
+    in_pairs,
+    train_sft,
+    training_rows,
+)
 from certify_assets_tests.judges.lm import models
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -9,8 +9,7 @@ import pytest
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.contract import Encoded, LanguageModel
 from certify_assets.judges.lm.exact_grpo import exact_loss, verdict_log_probs
-from certify_assets.judges.lm.grpo_config import GrpoConfig
-from certify_assets.judges.lm.rewards import ARMS, Arm
+from certify_assets.judges.lm.grpo_config import ARMS, Arm, GrpoConfig
 from certify_assets.judges.lm.trl_grpo import make_trainer, train_trl
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
 

@@ -13,12 +13,16 @@ from certify_assets.errors import InputError
 from certify_assets.judges.lm import varlen
 from certify_assets.judges.lm.contract import Encoded, LanguageModel
 from certify_assets.judges.lm.exact_grpo import train_exact, verdict_log_probs
-from certify_assets.judges.lm.grpo_config import GrpoConfig
-from certify_assets.judges.lm.rewards import ARMS
+from certify_assets.judges.lm.grpo_config import ARMS, GrpoConfig
 from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
-from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
-from certify_assets.judges.lm.sft_config import IGNORED, training_rows
-from certify_assets.judges.lm.sft_trainer import collate_packed
+from certify_assets.judges.lm.sft import (
+    IGNORED,
+    SftConfig,
+    SftRow,
+    collate_packed,
+    train_sft,
+    training_rows,
+)
 from certify_assets.judges.lm.varlen import ATTENTION, pack, packable, packed_attention
 from certify_assets_tests.judges.lm import models
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
