@@ -39,6 +39,20 @@ def trajectory(number: int = 0, **changes: Any) -> Trajectory:
     return Trajectory(**(values | changes))
 
 
+def from_frame(frame: pd.DataFrame) -> list[Trajectory]:
+    """Turn a table of trajectories into objects, in the order of its rows."""
+    return [
+        Trajectory(
+            **{
+                **row,
+                "steps": tuple(Step(**step) for step in row["steps"]),
+                "outcome": None if pd.isna(row["outcome"]) else int(row["outcome"]),
+            }
+        )
+        for row in frame.to_dict("records")
+    ]
+
+
 def corpus(tasks: int = 40, attempts: int = 6, seed: int = 0, name: str = "made") -> pd.DataFrame:
     """A corpus whose outcomes depend on the task and leave words in the steps."""
     generator = np.random.default_rng(seed)

@@ -5,9 +5,9 @@ import pytest
 
 from certify_assets.corpora.formats import FORMATS, SourceFile, detect_format, import_corpus
 from certify_assets.corpora.rendering import render_frame
-from certify_assets.corpora.schema import Step, from_frame
+from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import reader, write_json
+from certify_assets_tests.corpora.builders import from_frame, reader, write_json
 from certify_assets_tests.corpora.formats.browsergym import DATE, info, infos, summary, write_run
 
 FOLDER = f"{DATE}_alpha_on_web.press_3"

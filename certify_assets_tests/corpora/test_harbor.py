@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.schema import Step, from_frame
+from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import reader
+from certify_assets_tests.corpora.builders import from_frame, reader
 from certify_assets_tests.corpora.formats.harbor import agent_step, put, result, trajectory, write
 
 read = reader("harbor")

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from certify_assets.corpora.formats import detect_format, import_corpus
-from certify_assets.corpora.schema import Step, from_frame
+from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import reader
+from certify_assets_tests.corpora.builders import from_frame, reader
 from certify_assets_tests.corpora.eval_files import (
     DEFLATED,
     STORED,

@@ -9,11 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.cli import main
-from certify_assets.corpora.schema import from_frame
 from certify_assets.errors import InputError
 from certify_assets.storage.traces import MlflowExperiment, TraceVerdict, log_verdicts
 from certify_assets.storage.urls import local_copies
-from certify_assets_tests.corpora.builders import reader, write_json
+from certify_assets_tests.corpora.builders import from_frame, reader, write_json
 from certify_assets_tests.corpora.formats.mlflow import columns, feedback, row, trace
 from certify_assets_tests.corpora.mlflow_server import log_runs, mlflow_server
 from certify_assets_tests.corpora.test_otlp import assert_the_same

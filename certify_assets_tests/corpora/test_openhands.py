@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.schema import Step, from_frame
-from certify_assets_tests.corpora.builders import reader
+from certify_assets.corpora.schema import Step
+from certify_assets_tests.corpora.builders import from_frame, reader
 from certify_assets_tests.corpora.swe_builders import ISSUE, openhands, report, save, save_lines
 
 read = reader("openhands")

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.corpora.formats import import_corpus
-from certify_assets.corpora.schema import Step, from_frame
+from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import reader
+from certify_assets_tests.corpora.builders import from_frame, reader
 from certify_assets_tests.corpora.formats.openinference import write_phoenix
 from certify_assets_tests.corpora.test_otlp import assert_the_same
 from certify_assets_tests.corpora.traces import published_runs, small_run

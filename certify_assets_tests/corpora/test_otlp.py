@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from certify_assets.cli import main
-from certify_assets.corpora.schema import Step, from_frame
+from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import reader, write_json
+from certify_assets_tests.corpora.builders import from_frame, reader, write_json
 from certify_assets_tests.corpora.traces import (
     GENERATIONS,
     Run,

@@ -7,11 +7,11 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.quality import BLOCKING, QualityResult, evaluate_suites
-from certify_assets.corpora.schema import Step, from_frame, to_frame
+from certify_assets.corpora.schema import Step, to_frame
 from certify_assets.corpora.splits import SPLITS, make_manifest, select
 from certify_assets.reports.corpus_page import write_data_docs
 from certify_assets.storage.store import Store
-from certify_assets_tests.corpora.builders import corpus
+from certify_assets_tests.corpora.builders import corpus, from_frame
 from certify_assets_tests.pages import assert_stands_alone, text_of
 
 NASTY = "<b>${count}{0.__class__}" + "A" * 100_000

@@ -9,9 +9,9 @@ import pytest
 
 from certify_assets.corpora.formats import detect_format, import_corpus
 from certify_assets.corpora.profile import profile_corpus
-from certify_assets.corpora.schema import Step, from_frame, write_trajectories
+from certify_assets.corpora.schema import Step, write_trajectories
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import corpus, reader, tau_record, write_tar
+from certify_assets_tests.corpora.builders import corpus, from_frame, reader, tau_record, write_tar
 from certify_assets_tests.paths import shared_data
 
 FIXTURES = Path(__file__).parent / "fixtures"

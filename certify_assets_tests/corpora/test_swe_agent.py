@@ -5,8 +5,9 @@ import pytest
 
 from certify_assets.corpora.formats import ImportedCorpus, detect_format, import_corpus
 from certify_assets.corpora.profile import profile_corpus
-from certify_assets.corpora.schema import Step, from_frame
+from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
+from certify_assets_tests.corpora.builders import from_frame
 from certify_assets_tests.corpora.swe_builders import ISSUE, SWE_PROMPT, report, save, traj
 from certify_assets_tests.paths import shared_data
 

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.formats import detect_format
-from certify_assets.corpora.schema import Step, from_frame
+from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import reader
+from certify_assets_tests.corpora.builders import from_frame, reader
 from certify_assets_tests.corpora.swe_builders import (
     ISSUE,
     rebench_row,

@@ -6,9 +6,15 @@ import pytest
 
 from certify_assets.corpora.leakage import LEAK_KEYS, quoted_keys
 from certify_assets.corpora.rendering import render_frame
-from certify_assets.corpora.schema import Step, from_frame
+from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import reader, tau_failure, tau_record, write_json
+from certify_assets_tests.corpora.builders import (
+    from_frame,
+    reader,
+    tau_failure,
+    tau_record,
+    write_json,
+)
 
 CANARY = "canary-7f3a"
 
