@@ -34,7 +34,6 @@ with event.install_recorder("numba:compile") as seen:
     weighted_test(
         outcomes[:20], np.arange(20), np.ones(1500), np.full(1500, 0.5), alpha=0.1, delta=0.05
     )
-    certify(np.tile(scores, 40), np.tile(outcomes, 40), np.tile(tasks, 40).astype(str))
 print(len(seen.buffer))
 """
 
