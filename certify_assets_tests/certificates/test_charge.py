@@ -1,7 +1,7 @@
 """The charge of sizes by ``pseudo_task``, recounted plainly, and what it does to a certificate."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
 
@@ -112,12 +112,8 @@ def test_only_a_pool_of_a_hundred_tasks_charges(tasks: int, charged: bool) -> No
     table, other = observe(*CAL), paper_process(tasks, 0.5, np.random.default_rng(4))
     settings, pool = Settings(), observe_pool(other.scores, [f"pool {one}" for one in other.tasks])
     counts = count_tasks(table, "reject", 160)
-    for given, charge, expected in (
-        (pool, True, charged),
-        (pool, False, False),
-        (None, True, False),
-    ):
-        found = pseudo_task(table, counts, settings, given, charge=charge)
+    for given, expected in ((pool, charged), (None, False)):
+        found = pseudo_task(table, counts, settings, given)
         assert (found.charges is not None) == (found.clustered is not None) == expected
     given = (other.scores, [f"pool {one}" for one in other.tasks])
     codes = [finding["code"] for finding in certify(*CAL, pool=given).findings]
@@ -170,7 +166,8 @@ def share(design: Hidden, trials: int, *, charge: bool) -> float:
         table, other = observe(*design.draw(rng)), pilot_of(cast(Design, design), 200, rng)
         pool = observe_pool(other.scores, other.tasks)
         plain = evaluate(table, settings)
-        pseudo = pseudo_task(table, plain.counts, settings, pool, charge=charge)
+        pseudo = pseudo_task(table, plain.counts, settings, pool)
+        pseudo = pseudo if charge else replace(pseudo, clustered=None, charges=None)
         found += coverage_under(pseudo, plain, settings) > 0
     return found / trials
 

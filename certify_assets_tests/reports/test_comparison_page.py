@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from certify_assets.reports.comparison_page import (
-    auroc_figure,
     comparison_markdown,
     comparison_metrics,
     comparison_tables,
@@ -19,6 +18,7 @@ from certify_assets.reports.comparison_page import (
     table_markdown,
     write_main_exports,
 )
+from certify_assets.reports.figures import auroc_figure
 from certify_assets.storage.store import Store
 from certify_assets_tests.pages import assert_stands_alone, text_of
 
@@ -152,8 +152,8 @@ def test_the_page_holds_every_name_as_text_and_runs_nothing(document: dict[str, 
 
 
 def test_figures_say_in_words_what_they_show(document: dict[str, Any]) -> None:
-    drawn = auroc_figure(document["rows"])
-    assert "lexical 0.800" in drawn and "one outcome only" in drawn and drawn.count("<circle") == 4
+    drawn = auroc_figure(document["rows"], "auroc")
+    assert "lexical 0.800" in drawn and "one outcome only" in drawn
 
 
 def test_a_csv_of_the_comparison_runs_no_name_of_an_agent(

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import certify, threshold_curve
+from certify_assets.corpora.leakage import Spread
 from certify_assets.reports.figures import (
     error_histogram,
+    outcome_histogram,
     risk_coverage,
     score_distribution,
     tail_curve,
@@ -14,6 +16,8 @@ from certify_assets.reports.figures import (
 from certify_assets.reports.svg import figure_svg, style_context
 from certify_assets_tests.reports.conftest import arrays
 from certify_assets_tests.reports.synthetic import score_table
+
+SPREAD = Spread((0.0, 10.0, 20.0, 30.0), (1, 3, 0), (0, 50, 50))
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +44,7 @@ def drawings(curve) -> dict[str, str]:
             scale="log-odds",
             name="scores",
         ),
+        "length": outcome_histogram(SPREAD, "characters & more", name="length"),
     }
 
 
@@ -73,6 +78,14 @@ def test_the_histogram_says_the_share_above_the_budget(curve) -> None:
     markup = error_histogram(errors, alpha=0.1, side="release", observed=None, name="h")
     assert "10\N{NARROW NO-BREAK SPACE}% of them have an error above" in markup
     assert "released runs of TEST" in markup
+
+
+def test_a_histogram_says_the_medians_of_both_outcomes() -> None:
+    markup = outcome_histogram(SPREAD, "characters & more", name="h")
+    assert "characters &amp; more" in markup
+    assert "half of the successes are below about 20" in markup
+    assert "half of the failures below about 20" in markup
+    assert "below about –" in outcome_histogram(Spread((0.0, 1.0), (0,), (0,)), "steps", name="h")
 
 
 def test_saturated_and_missing_scores_do_not_break_the_distribution() -> None:
