@@ -326,16 +326,13 @@ def _by_outcome(axes: Axes, successes: FloatArray, failures: FloatArray, edges: 
 
 def outcome_histogram(spread: Spread, quantity: str, *, name: str) -> str:
     """Draw a quantity by outcome, each outcome in shares of its own runs."""
-    edges, medians = np.array(spread.edges), []
-    shares = []
-    for counts in (np.array(spread.successes), np.array(spread.failures)):
-        share = counts / max(1, counts.sum())
-        shares.append(share)
-        half = np.flatnonzero(np.cumsum(share) >= 0.5)
-        medians.append(compact(float(edges[half[0] + 1]) if half.size else None))
+    edges = np.array(spread.edges)
+    successes, failures = (
+        np.array(counts) / max(1, sum(counts)) for counts in (spread.successes, spread.failures)
+    )
     with svg.style_context():
         figure, axes = canvas(460, 260)
-        _by_outcome(axes, *shares, edges)
+        _by_outcome(axes, successes, failures, edges)
         # bins that grow are logarithmic
         if not np.allclose(np.diff(edges), edges[1] - edges[0]):
             axes.set_xscale("log")
@@ -347,9 +344,16 @@ def outcome_histogram(spread: Spread, quantity: str, *, name: str) -> str:
         legend(axes, 2)
         label = (
             f"Histogram of {quantity} by outcome: half of the successes are below about "
-            f"{medians[0]}, half of the failures below about {medians[1]}."
+            f"{_middle(successes, edges)}, half of the failures below about "
+            f"{_middle(failures, edges)}."
         )
         return svg.figure_svg(figure, name, label)
+
+
+def _middle(shares: FloatArray, edges: FloatArray) -> str:
+    """The end of the bin up to which there is half of the runs."""
+    half = np.flatnonzero(np.cumsum(shares) >= 0.5)
+    return compact(float(edges[half[0] + 1]) if half.size else None)
 
 
 def _score_edges(values: FloatArray) -> FloatArray:
