@@ -277,7 +277,7 @@ def pseudo_task_tails(
 
 
 def task_draws(seed: np.uint64, number: int, first: int = 0) -> NDArray[np.uint64]:
-    """So many 32-bit random numbers of a seed's stream (splitmix64; Steele, Lea and Flood, 2014)."""
+    """32-bit random numbers of a seed (splitmix64; Steele, Lea and Flood, 2014)."""
     z = np.arange(first + 1, first + number + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     z += seed
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
