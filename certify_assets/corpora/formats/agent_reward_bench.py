@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, usable
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.base import Draft, Reading, corpus_format, usable
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
 from certify_assets.corpora.formats.records import HEAD, is_object_with, json_value
 from certify_assets.corpora.formats.table import csv_rows
 from certify_assets.corpora.formats.texts import (
@@ -98,7 +98,7 @@ def _explain(file: SourceFile) -> str | None:
         ),
     },
 )
-def agent_reward_bench(files: Files, reading: Reading) -> Iterator[Draft]:
+def agent_reward_bench(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read cleaned runs and the labels of their annotators."""
     labels_only = switch(reading.options, "labels_only")
     labels = _Labels(read_annotations(files, reading))
@@ -166,7 +166,7 @@ def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Iterator[Draft]
         return
     except ValueError as error:
         if is_object_with(file.head(HEAD), _MARKS):
-            reading.drop("unreadable_record", f"{file.name} cannot be used: {error}.")
+            reading.unusable(file.name, str(error))
         else:
             reading.other(file, f"is no trajectory: {error}.")
         return
@@ -341,7 +341,7 @@ def is_annotations(file: SourceFile) -> bool:
     return {name.strip(' "\r') for name in header.split(",")} >= _COLUMNS
 
 
-def read_annotations(files: Files, reading: Reading) -> Annotations:
+def read_annotations(files: FileSet, reading: Reading) -> Annotations:
     """Read every annotation file; unusable and repeated rows are counted."""
     annotations = Annotations()
     rows_seen: set[tuple[str, AnnotatedRun]] = set()

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, corpus_format
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.records import json_value
+from certify_assets.corpora.formats.base import Draft, Reading, contents, corpus_format
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
+from certify_assets.corpora.formats.records import begins_json, json_value
 from certify_assets.corpora.formats.texts import (
     Turn,
     is_list_of_objects,
@@ -44,8 +44,8 @@ class _Summary(NamedTuple):
 def _fits(file: SourceFile) -> bool:
     name = _file_name(file)
     if name == _STEPS:
-        head = file.head(_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
-        return head[:1] in (b"[", b"{") and (b'"obs"' in head or b'"action"' in head)
+        head = file.head(_HEAD)
+        return begins_json(head) and (b'"obs"' in head or b'"action"' in head)
     if name != _SUMMARY:
         return False
     try:
@@ -102,7 +102,7 @@ def _folder(file: SourceFile) -> str:
         ),
     },
 )
-def browsergym(files: Files, reading: Reading) -> Iterator[Draft]:
+def browsergym(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read the run folders that hold a summary and steps."""
     summaries = _summaries(files, reading)
     found: set[str] = set()
@@ -123,7 +123,7 @@ def browsergym(files: Files, reading: Reading) -> Iterator[Draft]:
             reading.drop(summary.reason or "no_trajectory", summary.sentence or missing)
 
 
-def _summaries(files: Files, reading: Reading) -> dict[str, _Summary]:
+def _summaries(files: FileSet, reading: Reading) -> dict[str, _Summary]:
     keep_errors = switch(reading.options, "keep_errors")
     summaries: dict[str, _Summary] = {}
     for file, data in contents(files.matching(f"*{_SUMMARY}*"), reading):

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import (
     Draft,
-    Files,
     Reading,
     contents,
     corpus_format,
     json_document,
     words,
 )
-from certify_assets.corpora.formats.files import SourceFile
+from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.texts import (
     Conversation,
     arguments_text,
@@ -84,7 +83,7 @@ def _fits(file: SourceFile) -> bool:
     marks={},
     options={"reward": "name of the reward that counts, where a verifier gives several"},
 )
-def harbor(files: Files, reading: Reading) -> Iterator[Draft]:
+def harbor(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read the trials of jobs with their trajectories."""
     trials = _trials(files, reading)
     parts = Counter(
@@ -165,7 +164,7 @@ def _reward(trial: _Trial, reading: Reading) -> Any:
     return trial.rewards.get(key) if key else next(iter(trial.rewards.values()), None)
 
 
-def _trials(files: Files, reading: Reading) -> dict[str, _Trial]:
+def _trials(files: FileSet, reading: Reading) -> dict[str, _Trial]:
     trials: dict[str, _Trial] = {}
     rest: list[str] = []
     for file in files:

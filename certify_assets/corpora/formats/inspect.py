@@ -15,14 +15,19 @@ from typing import Any
 
 from certify_assets.corpora.formats.base import (
     Draft,
-    Files,
     Reading,
     corpus_format,
     json_document,
     usable,
     words,
 )
-from certify_assets.corpora.formats.files import DAMAGE, BrokenFileError, ReadLimits, SourceFile
+from certify_assets.corpora.formats.files import (
+    DAMAGE,
+    BrokenFileError,
+    FileSet,
+    ReadLimits,
+    SourceFile,
+)
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.texts import (
     Message,
@@ -149,7 +154,7 @@ def _members(file: SourceFile) -> list[str]:
         "agent": "agent of all runs; model and solver of the log where it is not given",
     },
 )
-def inspect(files: Files, reading: Reading) -> Iterator[Draft]:
+def inspect(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read the samples of evaluation logs."""
     library = _library()
     with tempfile.TemporaryDirectory(prefix="certify-inspect-") as folder:

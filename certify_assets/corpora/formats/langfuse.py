@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Origin, Reading, corpus_format, words
+from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format, words
 from certify_assets.corpora.formats.export_records import (
     EXPORT_SUFFIXES,
     export_records,
     has_fields,
     snake,
 )
+from certify_assets.corpora.formats.files import FileSet
 from certify_assets.corpora.formats.labelling import Assessment
 from certify_assets.corpora.formats.outcomes import Unclear
 from certify_assets.corpora.formats.records import Record
@@ -58,14 +59,10 @@ class _Found(NamedTuple):
     origin: Origin
 
 
-def _fits(file: Any) -> bool:
-    return has_fields(file, _KINDS)
-
-
 @corpus_format(
     title="Langfuse exports (API, blob storage or table: JSON, JSON lines, CSV, Parquet)",
     suffixes=EXPORT_SUFFIXES,
-    fits=_fits,
+    fits=lambda file: has_fields(file, _KINDS),
     options={
         **TRACE_OPTIONS,
         "label_sources": "sources of scores that count: human (ANNOTATION, the default), api, "
@@ -73,7 +70,7 @@ def _fits(file: Any) -> bool:
     },
     label_source="scores of the trace",
 )
-def langfuse(files: Files, reading: Reading) -> Iterator[Draft]:
+def langfuse(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read one run a trace."""
     export = _Export()
     for record, origin in export_records(files, reading, _PAGES, _KINDS):
@@ -99,10 +96,7 @@ class _Export:
         elif is_id(record.get("id")) and "timestamp" in record:
             self._add_trace(record, origin, reading)
         else:
-            reading.drop(
-                "unreadable_record",
-                f"{origin} cannot be used: it is neither a trace nor an observation nor a score.",
-            )
+            reading.unusable(origin, "it is neither a trace nor an observation nor a score")
 
     def _add_trace(self, record: Record, origin: Origin, reading: Reading) -> None:
         if str(record["id"]) in self._traces:

@@ -10,8 +10,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from certify_assets.corpora.formats.base import Draft, Files, Origin, Reading, corpus_format, words
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format, words
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
 from certify_assets.corpora.formats.records import Record, iter_lines
 from certify_assets.corpora.formats.swe_reports import (
     ReportedOutcomes,
@@ -94,7 +94,7 @@ def _explain(file: SourceFile) -> str | None:
     explain=_explain,
     label_source="tests of the instance, run by the SWE-bench harness on the agent's patch",
 )
-def openhands(files: Files, reading: Reading) -> Iterator[Draft]:
+def openhands(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read the runs of every output file, with outcomes from reports."""
     final = {file.plain_name for file in files}
     outcomes = collect_outcomes(files, reading, _named_tasks(files, final))
@@ -133,7 +133,7 @@ def _count_superseded(file: SourceFile, reading: Reading) -> None:
         reading.drop("file_ends_early", str(error))
 
 
-def _named_tasks(files: Files, names: Collection[str]) -> Iterator[tuple[str, str]]:
+def _named_tasks(files: FileSet, names: Collection[str]) -> Iterator[tuple[str, str]]:
     """Go through file and task of every run that the files hold, in its last attempt."""
     for file in filter(_fits, files.matching("*.jsonl", "*.ndjson", "*.jsonl.gz", "*.ndjson.gz")):
         if _superseding(file, names):

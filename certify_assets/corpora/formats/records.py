@@ -25,11 +25,14 @@ def decode(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
 
 
+def begins_json(head: bytes, *signs: bytes) -> bool:
+    """Whether the first bytes of a file begin a JSON object or list."""
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(signs or (b"{", b"["))
+
+
 def is_object_with(head: bytes, marks: Iterable[re.Pattern[bytes]]) -> bool:
     """Whether the first bytes of a file begin a JSON object in which every mark occurs."""
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and all(
-        mark.search(head) for mark in marks
-    )
+    return begins_json(head, b"{") and all(mark.search(head) for mark in marks)
 
 
 def json_value(data: bytes | str) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.labelling import Assessment
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.span_messages import messages_of, parsed
-from certify_assets.corpora.formats.span_tree import span_kind, tool_messages
+from certify_assets.corpora.formats.span_tree import Span, span_kind, tool_messages
 from certify_assets.corpora.formats.texts import Message, mapping, objects, text_of
 
 #: where the kind of a span is, in order of preference
@@ -49,22 +49,19 @@ class SpanEvent(NamedTuple):
     body: Any = None
 
 
-class SpanContent(NamedTuple):
-    """What a span says of itself, in the fields of `Span`."""
+def span_of(
+    name: str,
+    attributes: Mapping[str, Any],
+    events: Sequence[SpanEvent],
+    *,
+    failed: bool,
+    status: Any,
+    **places: Any,
+) -> Span:
+    """Return a span from what it says of itself; `places` are its other fields.
 
-    name: str
-    kind: str
-    asked: tuple[Message, ...]
-    answered: tuple[Message, ...]
-    attributes: Mapping[str, Any]
-    error: str
-
-
-def span_content(
-    name: str, attributes: Mapping[str, Any], events: Iterable[SpanEvent], *, failed: str = ""
-) -> SpanContent:
-    """Return what a span says of itself; `failed` is its status where that is an error."""
-    events = list(events)
+    Where it `failed`, its status says why.
+    """
     kind = span_kind(_first(attributes, _KINDS))
     merged = dict(attributes)
     for event in events:
@@ -89,7 +86,15 @@ def span_content(
         if not kind and any(key.startswith(("gen_ai.request.", "llm.model")) for key in attributes):
             kind = "llm"
     kept = {key: value for key, value in attributes.items() if not _is_content(key)}
-    return SpanContent(name, kind, asked, answered, kept, _error(failed, events))
+    return Span(
+        name=name,
+        kind=kind,
+        asked=asked,
+        answered=answered,
+        attributes=kept,
+        error=_error(status, events) if failed else "",
+        **places,
+    )
 
 
 def evaluations(
@@ -196,13 +201,11 @@ def _event_messages(
     return messages_of(asked), messages_of(answered, "assistant")
 
 
-def _error(failed: str, events: Iterable[SpanEvent]) -> str:
-    if not failed:
-        return ""
+def _error(status: Any, events: Iterable[SpanEvent]) -> str:
     for event in events:
         if event.name == "exception" and (said := event.attributes.get("exception.message")):
             return str(said)
-    return failed
+    return text_of(status) or "failed"
 
 
 def _is_content(key: str) -> bool:

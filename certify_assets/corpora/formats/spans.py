@@ -4,7 +4,7 @@ A format of traces is one module that turns the records of its tool into `Span` 
 and hands them to `drafts_of_traces`; `messages_of` reads chat messages in the shapes of all tools::
 
     @corpus_format(title=..., suffixes=..., fits=..., options=TRACE_OPTIONS, label_source=...)
-    def some_tool(files: Files, reading: Reading) -> Iterator[Draft]:
+    def some_tool(files: FileSet, reading: Reading) -> Iterator[Draft]:
         traces = TraceRecords()
         for record, origin in ...:
             traces.add(Span(trace_id=..., asked=messages_of(record["input"]), origin=origin, ...))
@@ -12,7 +12,7 @@ and hands them to `drafts_of_traces`; `messages_of` reads chat messages in the s
         defaults = TraceDefaults(task=("task_id",))
         yield from drafts_of_traces(traces.trees(reading), reading, defaults)
 
-`span_content` reads the attributes of OpenTelemetry spans in all conventions.
+`span_of` reads the attributes of OpenTelemetry spans in all conventions.
 """
 
 from __future__ import annotations

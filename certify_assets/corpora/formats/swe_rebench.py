@@ -6,9 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Origin, Reading, corpus_format
-from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.records import parquet_rows
+from certify_assets.corpora.formats.base import (
+    Draft,
+    Origin,
+    Reading,
+    corpus_format,
+    parquet_records,
+)
+from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.swe_reports import issue_text, task_of
 from certify_assets.corpora.formats.texts import (
     Message,
@@ -103,7 +108,7 @@ def _other(file: SourceFile) -> str:
     explain=_explain,
     label_source="tests of the instance, run on the agent's patch",
 )
-def swe_rebench(files: Files, reading: Reading) -> Iterator[Draft]:
+def swe_rebench(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read the rows of trajectory tables."""
     for file in files:
         leaves = _leaves(file)
@@ -120,19 +125,12 @@ def _read_table(
     file: SourceFile, columns: list[str], schema: _Schema, reading: Reading
 ) -> Iterator[Draft]:
     reading.sha256(file)
-    for row, values in parquet_rows(file, columns, batch_rows=_BATCH_ROWS):
-        where = f"{file.name} row {row}"
-        if isinstance(values, str):
-            reading.drop("file_ends_early", f"{where}: {values}.")
-            continue
+    for origin, values in parquet_records(file, columns, reading, batch_rows=_BATCH_ROWS):
         task, messages = values.get("instance_id"), values.get("trajectory")
         if not isinstance(task, str) or not task.strip() or not isinstance(messages, list):
-            reading.drop(
-                "unreadable_record",
-                f"{where} cannot be used: it has no instance_id or no trajectory.",
-            )
+            reading.unusable(origin, "it has no instance_id or no trajectory")
         else:
-            yield from _draft(values, schema, reading.origin(file, row), reading)
+            yield from _draft(values, schema, origin, reading)
 
 
 def _draft(

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, words
-from certify_assets.corpora.formats.files import SourceFile
+from certify_assets.corpora.formats.base import Draft, Reading, contents, words
+from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.records import decode, is_object_with, one_object
 from certify_assets.corpora.schema import Step
 
@@ -142,7 +142,7 @@ class ReportedOutcomes:
 
 
 def collect_outcomes(
-    files: Files, reading: Reading, runs: Iterable[tuple[str, str]]
+    files: FileSet, reading: Reading, runs: Iterable[tuple[str, str]]
 ) -> ReportedOutcomes:
     """Read every report among the files."""
     best: dict[str, Report] = {}
@@ -208,7 +208,7 @@ def draft_of(
 ) -> Iterator[Draft]:
     """Turn the run of one file into a draft, or count why not; `run` may say what is wrong."""
     if isinstance(run, str):
-        reading.drop("unreadable_record", f"{file.name} cannot be used: {run}.")
+        reading.unusable(file.name, run)
     elif not run.steps:
         reading.drop("no_trajectory", f"{file.name} holds a run {run.empty}.")
     elif isinstance(outcome := outcomes.of(file.name, task), Unlabelled):
@@ -224,7 +224,7 @@ def draft_of(
         )
 
 
-def _reports(files: Files, reading: Reading) -> Iterator[Report]:
+def _reports(files: FileSet, reading: Reading) -> Iterator[Report]:
     for file, data in contents(files.matching("*.json", "*.json.gz"), reading):
         if b'"resolved' not in data or not is_object_with(data, ()):
             continue

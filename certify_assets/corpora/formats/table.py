@@ -11,8 +11,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Origin, Reading, corpus_format, words
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format, words
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
 from certify_assets.corpora.formats.records import Record, iter_lines, parquet_names, parquet_rows
 from certify_assets.corpora.formats.texts import (
     Message,
@@ -109,7 +109,7 @@ def _no_table(file: SourceFile) -> str:
         "agent": "agent of rows that name none",
     },
 )
-def table(files: Files, reading: Reading) -> Iterator[Draft]:
+def table(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read one run a row or line."""
     columns = _columns(reading.options.get("columns") or {})
     needed = ("task_id",) if reading.options.get("keep_unlabelled") else ("task_id", "outcome")

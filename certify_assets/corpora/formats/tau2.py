@@ -13,7 +13,6 @@ from typing import Any
 from certify_assets.corpora.formats.base import (
     AGENT_OPTION,
     Draft,
-    Files,
     Origin,
     Reading,
     begins_with,
@@ -22,7 +21,7 @@ from certify_assets.corpora.formats.base import (
     json_document,
     usable,
 )
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
 from certify_assets.corpora.formats.records import (
     HEAD,
     Record,
@@ -104,7 +103,7 @@ class _Found:
         **AGENT_OPTION,
     },
 )
-def tau2(files: Files, reading: Reading) -> Iterator[Draft]:
+def tau2(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read result files and folders of simulations."""
     headers, found = _folder_headers(files, reading), _Found()
     for file, data in contents(files, reading):
@@ -124,7 +123,7 @@ def tau2(files: Files, reading: Reading) -> Iterator[Draft]:
         _count_missing(header, found.simulations.get(folder, set()), reading)
 
 
-def _folder_headers(files: Files, reading: Reading) -> dict[str, _Header]:
+def _folder_headers(files: FileSet, reading: Reading) -> dict[str, _Header]:
     """Read the results.json of folders that keep every simulation in a file of its own."""
     headers: dict[str, _Header] = {}
     for file in files.matching("*results.json", "*results.json.gz"):

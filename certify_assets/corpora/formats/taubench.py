@@ -10,15 +10,14 @@ from typing import Any
 from certify_assets.corpora.formats.base import (
     AGENT_OPTION,
     Draft,
-    Files,
     Reading,
     contents,
     corpus_format,
     json_document,
     usable,
 )
-from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.records import HEAD, Record, listed_records
+from certify_assets.corpora.formats.files import FileSet, SourceFile
+from certify_assets.corpora.formats.records import HEAD, Record, begins_json, listed_records
 from certify_assets.corpora.formats.texts import (
     Message,
     is_id,
@@ -31,7 +30,6 @@ from certify_assets.errors import InputError
 
 _REQUIRED = frozenset({"task_id", "traj"})
 _MARKS = (re.compile(rb'"task_id"\s*:'), re.compile(rb'"traj"\s*:\s*\['))
-_BLANK = b"\xef\xbb\xbf \t\r\n"
 _TOOLS = {
     "retail": frozenset(
         {
@@ -59,7 +57,7 @@ def _fits(file: SourceFile) -> bool:
 
 
 def _is_list(head: bytes) -> bool:
-    return head.lstrip(_BLANK).startswith(b"[") and all(mark.search(head) for mark in _MARKS)
+    return begins_json(head, b"[") and all(mark.search(head) for mark in _MARKS)
 
 
 @corpus_format(
@@ -74,7 +72,7 @@ def _is_list(head: bytes) -> bool:
         **AGENT_OPTION,
     },
 )
-def taubench_v1(files: Files, reading: Reading) -> Iterator[Draft]:
+def taubench_v1(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read the runs of every result list."""
     for file, data in contents(files, reading):
         if not _is_list(data[:HEAD]):

@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import (
     Draft,
-    Files,
     Reading,
     contents,
     corpus_format,
     json_document,
 )
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
 from certify_assets.corpora.formats.texts import Conversation, mapping, name_of, text_of
 from certify_assets.corpora.schema import Step
 
@@ -140,7 +139,7 @@ def _fits(file: SourceFile) -> bool:
         "agent": "agent of all runs; read from the path or run_metadata.json where it is not given"
     },
 )
-def terminal_bench(files: Files, reading: Reading) -> Iterator[Draft]:
+def terminal_bench(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read trials with their terminal recordings."""
     outcomes = _outcomes(files, reading)
     for kind in _TERMINALS:
@@ -216,7 +215,7 @@ def _steps(file: SourceFile, instruction: str, reading: Reading) -> tuple[Step, 
     return steps_of_terminal(unwrapped(plain) if file.suffix == ".txt" else plain, instruction)
 
 
-def _outcomes(files: Files, reading: Reading) -> _Outcomes:
+def _outcomes(files: FileSet, reading: Reading) -> _Outcomes:
     outcomes = _Outcomes()
     for file in files:
         path = PurePosixPath(file.plain_name)
@@ -256,10 +255,7 @@ def _trial(file: SourceFile, row: int, record: Any, reading: Reading) -> _Trial 
     known = mapping(record)
     name, task = known.get("trial_name"), name_of(known.get("task_id"))
     if task is None or not isinstance(name, str):
-        reading.drop(
-            "unreadable_record",
-            f"{file.name} row {row} cannot be used: it lacks task_id or trial_name.",
-        )
+        reading.unusable(f"{file.name} row {row}", "it lacks task_id or trial_name")
         return None
     return _Trial(
         file=file.name,
