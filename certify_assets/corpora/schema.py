@@ -116,12 +116,6 @@ class Trajectory:
             raise self._error(f"attempt is {self.attempt!r}; number attempts with integers from 0.")
         if isinstance(self.outcome, bool) or self.outcome not in (None, 0, 1):
             raise self._error(f"outcome is {self.outcome!r}; give 1, 0 or nothing.")
-        if not isinstance(self.steps, tuple) or not all(
-            isinstance(step, Step) for step in self.steps
-        ):
-            raise self._error(
-                "steps is not a tuple of Step; wrap each exchange in Step(action, observation)."
-            )
 
     def _error(self, what: str) -> InputError:
         return InputError(f"trajectory {self.trajectory_id!r} of task {self.task_id!r}: {what}")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.rendering import Rendered, Renderer, render_frame
-from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.errors import StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 
 if TYPE_CHECKING:
@@ -30,19 +30,6 @@ class Scores:
     # natural logarithms, at most 0; NaN in both where the judge gave no verdict
     log_p_success: NDArray[np.float64]
     log_p_fail: NDArray[np.float64]
-
-    def __post_init__(self) -> None:
-        success, fail = self.log_p_success, self.log_p_fail
-        if success.ndim != 1 or success.shape != fail.shape:
-            raise InputError(
-                f"the judge gave {success.shape} and {fail.shape} log-probabilities; it owes one "
-                "of each a text."
-            )
-        if (success > 0).any() or (fail > 0).any() or (np.isnan(success) != np.isnan(fail)).any():
-            raise InputError(
-                "the judge gave a positive log-probability or only one of two; it owes both, or "
-                "NaN for both."
-            )
 
     @property
     def score(self) -> NDArray[np.float64]:

@@ -52,7 +52,7 @@ class CombinedJudge(FileJudge):
         renderer_sha256: str = "",
     ) -> CombinedJudge:
         """Train both judges on labelled runs and their texts, and measure their scales there."""
-        labels, tasks = training_labels(len(runs), outcomes), runs["task_id"].to_numpy(object)
+        labels, tasks = training_labels(outcomes), runs["task_id"].to_numpy(object)
         folds = task_folds(tasks, labels, seed)
         words, of_words = LexicalJudge.crossfit(
             texts, labels, folds, LexicalSettings(seed=seed), renderer_sha256

@@ -95,7 +95,7 @@ class LexicalJudge(FileJudge):
 
         Words and their idf are those of all texts: labels have no part in them.
         """
-        labels = training_labels(len(texts), outcomes)
+        labels = training_labels(outcomes)
         vocabulary, counts = _vocabulary(texts, settings)
         idf = 1.0 + np.log((1 + len(texts)) / (1 + counts.getnnz(axis=0)))
         features = _weigh(counts, idf)

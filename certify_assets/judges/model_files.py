@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes, write_atomic
@@ -132,18 +132,12 @@ def damaged(path: Path, what: str) -> IntegrityError:
     return IntegrityError(f"{path} {what}; train the judge again.")
 
 
-def training_labels(rows: int, outcomes: Any) -> NDArray[np.int64]:
-    """Return the outcomes of training runs; refuse others than 0 and 1, and those of one kind."""
-    labels = np.asarray(outcomes, dtype=np.float64)
-    if labels.shape != (rows,):
-        raise InputError(
-            f"there are {rows} texts and {labels.shape} outcomes; give one outcome a text."
-        )
-    if not np.isin(labels, (0.0, 1.0)).all():
-        raise InputError("an outcome is neither 0 nor 1; train on labelled trajectories.")
+def training_labels(outcomes: ArrayLike) -> NDArray[np.int64]:
+    """Return the outcomes of training runs; refuse those of one kind."""
+    labels = np.asarray(outcomes, dtype=np.int64)
     if np.unique(labels).size < 2:
         raise InputError(
-            f"all {rows} training runs have one outcome; a judge needs successes and "
+            f"all {labels.size} training runs have one outcome; a judge needs successes and "
             "failures to learn from."
         )
-    return labels.astype(np.int64)
+    return labels

@@ -78,7 +78,7 @@ class StructureJudge(FileJudge):
         renderer_sha256: str,
     ) -> tuple[StructureJudge, list[NDArray[np.float64]]]:
         """Train, and score the rows that each fold holds out by trees fitted to its others."""
-        labels, features = training_labels(len(runs), outcomes), structure_features(runs)
+        labels, features = training_labels(outcomes), structure_features(runs)
         held_out = [
             _fitted(features[fold.known], labels[fold.known], settings).decision(
                 features[fold.held]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,6 @@ _SALT: Final = 0x7F01D
 class TaskFold:
     """The document of one fold, stored after the files of its judge."""
 
-    SCHEMA: ClassVar[int] = 1
-
     number: int
     #: hash of all that the folds depend on: the judge, its record, splits, texts and runs
     bound_sha256: str
@@ -49,16 +47,13 @@ class TaskFold:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as it is stored."""
-        return {"schema": self.SCHEMA, **asdict(self), "tasks": list(self.tasks)}
+        return {**asdict(self), "tasks": list(self.tasks)}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> TaskFold:
-        """Read a stored document; refuse one of another schema."""
-        values = dict(document)
+        """Read a stored document; refuse one with other fields."""
         try:
-            if values.pop("schema") != cls.SCHEMA:
-                raise TypeError("another schema")
-            return cls(**{**values, "tasks": tuple(values["tasks"])})
+            return cls(**{**document, "tasks": tuple(document["tasks"])})
         except (KeyError, TypeError):
             raise IntegrityError(
                 "the document of a fold is not as stored; delete it, and it is made again."

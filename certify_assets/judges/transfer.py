@@ -145,11 +145,6 @@ def gather_pool(
     # appendix "Leave-one-corpus-out transfer" of the paper: a balanced sample, equal per source, of
     # the pooled SFT splits. It balances sources, not outcomes. Where a source has fewer rows than
     # its share, the others share what it leaves.
-    if type(limit) is not int or limit < 1:
-        raise InputError(
-            f"the pool of a transfer judge is limited to {limit!r} rows; give a whole number of "
-            "at least 1."
-        )
     draw, limit = (_draw, limit) if runs is None or runs >= limit else (draw_in_turn, runs)
     domain = _target_domain(corpus, strict=strict)
     held_out = _HeldOut.of(corpus.trajectories, corpus.manifest)

@@ -37,8 +37,6 @@ def rows() -> list[Trajectory]:
         ("outcome", 2, "outcome is 2"),
         ("outcome", True, "outcome is True"),
         ("outcome", 0.5, "outcome is 0.5"),
-        ("steps", [Step("a", "b")], "not a tuple of Step"),
-        ("steps", (("a", "b"),), "not a tuple of Step"),
         ("source_sha256", "abc", "64 hexadecimal"),
     ],
 )

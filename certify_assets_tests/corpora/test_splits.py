@@ -1,5 +1,6 @@
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from certify_assets.corpora import splits
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS, load_embedded
 from certify_assets.corpora.schema import to_frame
@@ -97,24 +99,23 @@ def test_the_assignment_is_pinned() -> None:
     assert make_manifest(manifest.assignment, "c", seed=8).assignment != manifest.assignment
 
 
-def test_pinned_tasks_are_in_sft_for_every_seed() -> None:
+def pin(monkeypatch: pytest.MonkeyPatch, pinned: Sequence[str]) -> None:
+    monkeypatch.setattr(splits, "pretraining_tasks", lambda corpus: pinned)
+
+
+def test_pinned_tasks_are_in_sft_for_every_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     pinned = [f"t{number}" for number in range(20)]
+    pin(monkeypatch, pinned)
     for seed in range(5):
-        manifest = make_manifest(
-            (f"t{number}" for number in range(40)), "c", seed=seed, pinned_sft=pinned
-        )
+        manifest = make_manifest((f"t{number}" for number in range(40)), "c", seed=seed)
         assert set(manifest.tasks["sft"]) == set(pinned)
         assert [len(manifest.tasks[name]) for name in ("rl", "cal", "test")] == [3, 11, 6]
-    few = make_manifest((f"t{number}" for number in range(40)), "c", pinned_sft=pinned[:3])
+    pin(monkeypatch, pinned[:3])
+    few = make_manifest((f"t{number}" for number in range(40)), "c")
     assert set(pinned[:3]) < set(few.tasks["sft"]) and len(few.tasks["sft"]) == 10
-    with pytest.raises(InputError, match="no task 'elsewhere' to pin"):
-        make_manifest("abcdefgh", "c", pinned_sft=["elsewhere"])
+    pin(monkeypatch, [f"t{number}" for number in range(70)])
     with pytest.raises(InputError, match="too few"):
-        make_manifest(
-            (f"t{number}" for number in range(110)),
-            "c",
-            pinned_sft=[f"t{number}" for number in range(70)],
-        )
+        make_manifest((f"t{number}" for number in range(110)), "c")
 
 
 def test_pretraining_tasks_of_the_embedded_corpora_are_never_in_cal_or_test() -> None:
@@ -132,7 +133,6 @@ def test_pretraining_tasks_of_the_embedded_corpora_are_never_in_cal_or_test() ->
 def test_pretraining_tasks_leave_the_manifest_of_seed_42_as_it_was() -> None:
     tasks = load_embedded("miniwob_weak")["task_id"].unique()
     manifest = make_manifest(tasks, "miniwob_weak")
-    assert manifest == make_manifest(tasks, "miniwob_weak", pinned_sft=())
     assert set(PRETRAINING_TASKS) == set(manifest.tasks["sft"]) and manifest.pinned_sft == ()
     assert manifest.sha256.startswith("1e55d107a785e532")
     assert make_manifest(tasks, "miniwob_weak", seed=7).pinned_sft == PRETRAINING_TASKS
@@ -141,7 +141,9 @@ def test_pretraining_tasks_leave_the_manifest_of_seed_42_as_it_was() -> None:
 
 def test_a_pretraining_task_that_certifies_or_audits_is_refused() -> None:
     frame = load_embedded("miniwob_weak")
-    unpinned = make_manifest(frame["task_id"], "miniwob_weak", seed=7, pinned_sft=())
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        pin(monkeypatch, ())
+        unpinned = make_manifest(frame["task_id"], "miniwob_weak", seed=7)
     with pytest.raises(ManifestError, match="a judge was pretrained on task"):
         verify_manifest(unpinned, frame)
     for split in ("rl", "cal", "test"):
@@ -161,7 +163,6 @@ def test_corpora_of_one_universe_share_the_assignment() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"profile": "big"}, "no split profile 'big'"),
         ({"task_ids": ["a", "b"]}, "too few"),
         ({"task_ids": []}, "too few"),
         ({"task_ids": [1, 2, 3]}, "not a text"),

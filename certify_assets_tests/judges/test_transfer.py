@@ -213,8 +213,6 @@ def test_a_strict_pool_leaves_out_the_domain_of_the_target_and_what_is_of_none(
     }
     with pytest.raises(InputError, match="state it with `certify corpus import --set domain=NAME`"):
         gather_pool(Corpus(store, "loose"), strict=True)
-    with pytest.raises(InputError, match="whole number of at least 1"):
-        gather_pool(Corpus(store, "home"), limit=0)
 
 
 def test_where_no_corpus_can_be_a_source_the_sentence_says_why_each_cannot(store: Store) -> None:

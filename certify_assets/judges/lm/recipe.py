@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.errors import InputError, require_positive, require_whole
+from certify_assets.errors import require_positive, require_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,14 +18,6 @@ RECIPE_SETTINGS = ("runs", "epochs", "learning_rate", "objective")
 #: a success and a failure, of which those in the wrong order weigh most (Rudin 2009, "The P-Norm
 #: Push")
 OBJECTIVES = ("verdicts", "pairs")
-
-
-def require_objective(objective: str) -> None:
-    """Refuse what fine-tuning does not know."""
-    if objective not in OBJECTIVES:
-        raise InputError(
-            f"the objective of fine-tuning is {objective!r}; give {' or '.join(OBJECTIVES)}."
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +41,6 @@ class Recipe:
         if self.runs is not None:
             require_whole(self, words, runs=1)
         require_positive(self, words, "epochs", "learning_rate", "grpo_learning_rate")
-        require_objective(self.objective)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as documents have them."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import numpy as np
 
-from certify_assets.errors import InputError, require_positive, require_whole
+from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.adapters import (
@@ -33,7 +33,7 @@ from certify_assets.judges.lm.adapters import (
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel, VerdictTokens
 from certify_assets.judges.lm.grpo_config import single_tokens
 from certify_assets.judges.lm.models import known_model
-from certify_assets.judges.lm.recipe import OBJECTIVES, Recipe, require_objective
+from certify_assets.judges.lm.recipe import OBJECTIVES, Recipe
 from certify_assets.judges.lm.trainer import QuietTrainer, latest_checkpoint, own_random_state
 from certify_assets.judges.lm.varlen import Packed, pack, packable, packed_attention
 from certify_assets.judges.record import save_files, workplace
@@ -69,16 +69,6 @@ class SftConfig:
     max_grad_norm: float = 1.0
     gradient_checkpointing: bool = False
     objective: str = OBJECTIVES[0]
-
-    def __post_init__(self) -> None:
-        words = "the {name} of fine-tuning"
-        require_whole(self, words, rank=1, alpha=1, batch_size=1, accumulation=1)
-        require_positive(self, words, "epochs", "learning_rate", "max_grad_norm")
-        require_objective(self.objective)
-        if not 0 <= self.dropout < 1:
-            raise InputError(
-                f"the dropout of fine-tuning is {self.dropout!r}; give a number from 0 to below 1."
-            )
 
     @property
     def by_pairs(self) -> bool:

@@ -82,7 +82,6 @@ def make_trainer(
 ) -> Any:
     """Return TRL's GRPOTrainer on encoded prompts, not yet run; see :func:`train_trl`."""
     success, fail = single_tokens(language.verdicts)
-    _check_adapter(language.model)
     from datasets import Dataset
     from transformers import PrinterCallback
     from trl.trainer.grpo_trainer import GRPOTrainer
@@ -138,15 +137,6 @@ def _watcher(
                 progress(state.global_step)
 
     return GrpoWatcher()
-
-
-def _check_adapter(model: Any) -> None:
-    from peft import PeftModel
-
-    if not isinstance(model, PeftModel):
-        raise InputError("the model has no adapter; give the PeftModel that SFT made.")
-    if not any(weight.requires_grad for weight in model.parameters()):
-        raise InputError("the adapter is frozen; load it with is_trainable=True.")
 
 
 @contextmanager

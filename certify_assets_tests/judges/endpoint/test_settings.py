@@ -60,7 +60,6 @@ def test_the_key_comes_from_the_environment_alone(monkeypatch: pytest.MonkeyPatc
         (lambda: Server("http://h/v1", "m", concurrency=0), "concurrency"),
         (lambda: Server("http://h/v1", "m", requests_per_minute=0), "requests_per_minute"),
         (lambda: Server("http://h/v1", "m", timeout_seconds=float("nan")), "timeout_seconds"),
-        (lambda: Asking(mode="guess"), "logprob, cot, vote"),
         (lambda: Asking(read="mind"), "token_ids"),
         (lambda: Asking(votes=0), "votes"),
         (lambda: Asking(top=21), "2 to 20"),

@@ -226,13 +226,3 @@ def test_a_run_stops_at_verdicts_and_resumes_with_the_same_bits(tmp_path: Path) 
             config=config,
             folder=folder,
         )
-
-
-def test_a_model_without_a_trainable_adapter_is_refused(tmp_path: Path) -> None:
-    rows = random_rows(6)
-    with pytest.raises(InputError, match="no adapter"):
-        make_trainer(tiny_judge(), *rows, arm=ARM, config=GrpoConfig(), folder=tmp_path)
-    frozen = with_adapter(tiny_judge())
-    frozen.model.requires_grad_(False)
-    with pytest.raises(InputError, match="adapter is frozen"):
-        make_trainer(frozen, *rows, arm=ARM, config=GrpoConfig(), folder=tmp_path)
