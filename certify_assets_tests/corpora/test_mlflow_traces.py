@@ -12,11 +12,11 @@ from certify_assets.cli import main
 from certify_assets.errors import InputError
 from certify_assets.storage.traces import MlflowExperiment, TraceVerdict, log_verdicts
 from certify_assets.storage.urls import local_copies
-from certify_assets_tests.corpora.builders import from_frame, reader, write_json
+from certify_assets_tests.corpora.builders import from_frame, reader, write_json, write_lines
 from certify_assets_tests.corpora.formats.mlflow import columns, feedback, row, trace
 from certify_assets_tests.corpora.mlflow_server import log_runs, mlflow_server
 from certify_assets_tests.corpora.test_otlp import assert_the_same
-from certify_assets_tests.corpora.traces import published_runs, small_run, write_lines
+from certify_assets_tests.corpora.traces import published_runs, small_run
 
 read = reader()
 RUNS = [small_run(number, number % 2) for number in range(4)]

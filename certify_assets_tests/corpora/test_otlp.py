@@ -10,7 +10,7 @@ import pytest
 from certify_assets.cli import main
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import from_frame, reader, write_json
+from certify_assets_tests.corpora.builders import from_frame, reader, write_json, write_lines
 from certify_assets_tests.corpora.traces import (
     GENERATIONS,
     Run,
@@ -18,7 +18,6 @@ from certify_assets_tests.corpora.traces import (
     published_runs,
     recorded,
     small_run,
-    write_lines,
 )
 
 read = reader()

@@ -27,15 +27,11 @@ def rows() -> list[Trajectory]:
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("task_id", "", "task_id is empty"),
         ("trajectory_id", "  ", "trajectory_id is empty"),
         ("agent", 3, "agent is int"),
-        ("instruction", None, "instruction is NoneType"),
-        ("attempt", -1, "attempt is -1"),
         ("attempt", True, "attempt is True"),
         ("attempt", 2**31, "number attempts"),
         ("outcome", 2, "outcome is 2"),
-        ("outcome", True, "outcome is True"),
         ("outcome", 0.5, "outcome is 0.5"),
         ("source_sha256", "abc", "64 hexadecimal"),
     ],
@@ -47,22 +43,11 @@ def test_a_trajectory_with_an_impossible_field_is_refused(
         trajectory(**{field: value})
 
 
-def test_a_step_holds_texts() -> None:
-    with pytest.raises(InputError, match="observation is NoneType"):
-        Step("click", None)  # type: ignore[arg-type]
-
-
 def test_table_and_objects_hold_the_same(rows: list[Trajectory]) -> None:
     frame = to_frame(rows)
     assert tuple(frame.columns) == COLUMNS == tuple(ARROW_SCHEMA.names)
     assert from_frame(frame) == sorted(rows, key=lambda row: (row.task_id, row.trajectory_id))
     assert frame["outcome"].isna().sum() == 1
-
-
-def test_an_empty_table_keeps_its_columns(tmp_path: Path) -> None:
-    frame = to_frame([])
-    write_trajectories(tmp_path / "none.parquet", frame)
-    assert tuple(read_trajectories(tmp_path / "none.parquet").columns) == COLUMNS
 
 
 def test_the_same_rows_in_any_order_give_the_same_bytes(
@@ -83,8 +68,7 @@ def test_text_that_utf8_cannot_hold_is_replaced() -> None:
 
 
 def test_repeated_ids_and_empty_ones_are_refused(rows: list[Trajectory], tmp_path: Path) -> None:
-    frame = to_frame(rows)
-    path = tmp_path / "x.parquet"
+    frame, path = to_frame(rows), tmp_path / "x.parquet"
     write_trajectories(path, pd.concat([frame, frame.head(1)]))
     with pytest.raises(InputError, match="'run0' occurs more than once"):
         read_trajectories(path, strict=True)
@@ -94,23 +78,21 @@ def test_repeated_ids_and_empty_ones_are_refused(rows: list[Trajectory], tmp_pat
 
 
 def test_a_file_that_is_no_table_of_trajectories_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
     with pytest.raises(InputError, match="does not exist"):
-        read_trajectories(tmp_path / "none.parquet")
-    (tmp_path / "text.parquet").write_text("no", "utf-8")
+        read_trajectories(path)
+    path.write_text("no", "utf-8")
     with pytest.raises(InputError, match="not a readable Parquet"):
-        read_trajectories(tmp_path / "text.parquet")
-    pq.write_table(pa.table({"task_id": ["a"]}), tmp_path / "other.parquet")
-    with pytest.raises(InputError, match="lacks the columns corpus"):
-        read_trajectories(tmp_path / "other.parquet")
-    typed = pa.table({name: pa.array(["x"]) for name in COLUMNS})
-    pq.write_table(typed, tmp_path / "typed.parquet")
-    with pytest.raises(InputError, match="other types"):
-        read_trajectories(tmp_path / "typed.parquet")
+        read_trajectories(path)
+    for columns, words in ((["task_id"], "lacks the columns corpus"), (COLUMNS, "other types")):
+        pq.write_table(pa.table({name: ["x"] for name in columns}), path)
+        with pytest.raises(InputError, match=words):
+            read_trajectories(path)
 
 
 def test_many_rows_are_written_by_groups(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
     frame = to_frame(trajectory(row, task_id=f"t{row % 70}") for row in range(5000))
-    data = write_trajectories(tmp_path / "a.parquet", frame)
-    assert pq.ParquetFile(tmp_path / "a.parquet").num_row_groups == 2
-    assert write_trajectories(tmp_path / "b.parquet", frame.sample(frac=1, random_state=1)) == data
-    assert read_trajectories(tmp_path / "a.parquet").equals(frame)
+    data = write_trajectories(path, frame)
+    assert pq.ParquetFile(path).num_row_groups == 2 and read_trajectories(path).equals(frame)
+    assert write_trajectories(path, frame.sample(frac=1, random_state=1)) == data

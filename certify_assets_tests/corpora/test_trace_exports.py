@@ -12,8 +12,9 @@ import pytest
 
 from certify_assets.corpora.formats import ImportedCorpus, detect_format, import_corpus
 from certify_assets.errors import InputError
+from certify_assets_tests.corpora.builders import write_lines
 from certify_assets_tests.corpora.formats import langfuse, langsmith
-from certify_assets_tests.corpora.formats.langfuse import exported, trace, write_lines
+from certify_assets_tests.corpora.formats.langfuse import exported, trace
 from certify_assets_tests.corpora.formats.langsmith import feedback, run_id, runs
 
 COLUMNS = ["task_id", "trajectory_id", "agent", "attempt", "instruction", "steps", "outcome"]

@@ -133,10 +133,6 @@ def _json(data: bytes, change: Callable[[Any], Any]) -> bytes:
         return data
 
 
-def test_no_format_is_forgotten() -> None:
-    assert LABELS.keys() == FORMATS.keys() == WRITE.keys()
-
-
 @EVERY
 @pytest.mark.parametrize("named", [True, False], ids=["named", "auto"])
 def test_new_runs_need_no_label(name: str, change: Change, named: bool, tmp_path: Path) -> None:

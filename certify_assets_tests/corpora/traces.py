@@ -6,7 +6,6 @@ import random
 import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -297,9 +296,3 @@ def _any(value: Any) -> AnyValue:
     return (
         AnyValue(double_value=value) if isinstance(value, float) else AnyValue(string_value=value)
     )
-
-
-def write_lines(path: Path, documents: Sequence[Any]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(map(json.dumps, documents)) + "\n", "utf-8")
-    return path

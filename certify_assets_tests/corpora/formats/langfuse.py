@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from certify_assets_tests.corpora.builders import write_json, write_lines
 from certify_assets_tests.corpora.formats import Counts
 
 COUNTS = Counts(
@@ -151,21 +152,15 @@ def exported(whole: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-
-
 def write(root: Path, canary: str | None = None) -> None:
     whole = [
         trace("t1", "a", 0, 1, canary),
         trace("t2", "a", 1, 0, canary),
         trace("t3", "b", 0, None, canary),
     ]
-    root.mkdir(parents=True)
     page = {"data": whole[:2], "meta": {"page": 1, "limit": 50, "totalItems": 2, "totalPages": 1}}
-    (root / "page.json").write_text(json.dumps(page), "utf-8")
-    (root / "t3.json").write_text(json.dumps(whole[2], indent=1), "utf-8")
+    write_json(root / "page.json", page)
+    write_json(root / "t3.json", whole[2])
     blob = [exported(trace(f"t{n}", task, n, n % 2, canary)) for n, task in ((4, "b"), (5, "c"))]
     for name in ("traces", "observations"):
         write_lines(root / "blob" / f"{name}.jsonl", [row for rows in blob for row in rows[name]])
