@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from certify_assets.certificates.batch import (
+    SIDES,
     Batch,
     BatchCertificate,
     BatchDraw,
@@ -26,7 +27,6 @@ from certify_assets.certificates.batch import (
     RiskCurve,
 )
 from certify_assets.certificates.batch_planning import History, plan_batch
-from certify_assets.certificates.counts import SIDES
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 

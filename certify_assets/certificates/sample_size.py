@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -522,8 +522,27 @@ def _alternative(attempts: int, tasks: int | None) -> dict[str, int | None]:
     return {"attempts_per_task": attempts, "tasks": tasks, "trajectories": total}
 
 
-def _model(facts: CorpusFacts, population: Population) -> object:
-    return rounded(
+class _Attempts(TypedDict):
+    mean: float
+    fewest: int
+    most: int
+
+
+class _Model(TypedDict):
+    description: str
+    success_rate: float
+    auroc: float
+    icc: float
+    within_auroc: float
+    base: float
+    spread: float
+    separation: float
+    loading: float
+    attempts: _Attempts
+
+
+def _model(facts: CorpusFacts, population: Population) -> _Model:
+    found: _Model = rounded(
         {
             "description": (
                 "Gaussian task effect on the logit of success, Gaussian score noise of standard "
@@ -544,3 +563,4 @@ def _model(facts: CorpusFacts, population: Population) -> object:
             },
         }
     )
+    return found

@@ -58,25 +58,6 @@ def test_a_finished_arm_is_taken_up_and_another_configuration_is_another_arm(
 
 
 @pytest.mark.slow
-def test_the_start_is_not_read_again_where_it_has_its_scores(
-    arms_store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = f"judges/grpo/{CORPUS}/arms/start/cal_0"
-    made = {end: arms_store.sha256(f"{name}.{end}") for end in ("json", "parquet")}
-    judged(arms_store, CORPUS, "sft").score()
-    arms_store.local_path(f"{name}.json").unlink()
-    arms_store.local_path(f"{name}.parquet").unlink()
-    with monkeypatch.context() as patch:
-        patch.setattr(arms, "_score", None)
-        arms.scored_candidate(grpo(arms_store), Candidate("start"))
-        assert made == {end: arms_store.sha256(f"{name}.{end}") for end in made}
-        # scores of another judge are none of the start's
-        start_judge(arms_store, seed=1)
-        with pytest.raises(TypeError, match="not callable"):
-            arms.scored_candidate(grpo(arms_store), Candidate("start"))
-
-
-@pytest.mark.slow
 def test_another_start_makes_other_arms_and_the_chosen_one_is_stale(arms_store: Store) -> None:
     start_judge(arms_store, seed=1)
     with pytest.raises(StaleCertificateError, match="started from another sft judge"):

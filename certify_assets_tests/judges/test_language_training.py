@@ -91,10 +91,3 @@ def test_a_judge_whose_files_were_altered_is_refused(store: Store, tmp_path: Pat
     with pytest.raises(IntegrityError, match="not the one that was recorded"):
         judged(store, NAME, "base").score()
     store.write_json(f"judges/base/{NAME}/adapter.json", document)
-
-
-def test_reinforcement_needs_the_judge_it_starts_from(store: Store) -> None:
-    if store.exists(f"judges/sft/{NAME}/adapter.json"):
-        store.delete(f"judges/sft/{NAME}/adapter.json")
-    with pytest.raises(CertifyError):
-        judged(store, NAME, "grpo").train()

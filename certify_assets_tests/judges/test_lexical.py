@@ -9,7 +9,7 @@ from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.splits import make_manifest, select
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.lexical import LexicalJudge, LexicalSettings, _counts, _weigh
+from certify_assets.judges.lexical import LexicalJudge
 from certify_assets_tests.corpora.builders import corpus
 
 FRAME = corpus(tasks=60)
@@ -25,38 +25,24 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_learns_words_that_tasks_it_has_not_seen_share() -> None:
-    manifest = make_manifest(FRAME["task_id"], "made")
-    train, test = select(FRAME, manifest, "sft"), select(FRAME, manifest, "test")
-    judge = LexicalJudge.train(
-        [item.text for item in render_frame(train)], train["outcome"].to_numpy(dtype=int)
-    )
-    assert (
-        auroc(
-            judge.score([item.text for item in render_frame(test)]).score,
-            test["outcome"].to_numpy(dtype=int),
-        )
-        > 0.75
-    )
-    order = np.argsort(judge.coefficients)
-    assert any("refused" in judge.vocabulary[place] for place in order[:5])
-    assert any("granted" in judge.vocabulary[place] for place in order[-5:])
-    assert judge.coefficients[order[0]] < 0 < judge.coefficients[order[-1]]
+    def part(split: str) -> tuple[list[str], np.ndarray]:
+        rows = select(FRAME, make_manifest(FRAME["task_id"], "made"), split)
+        texts = [item.text for item in render_frame(rows)]
+        return texts, rows["outcome"].to_numpy(dtype=int)
+
+    judge, (texts, outcomes) = LexicalJudge.train(*part("sft")), part("test")
+    assert auroc(judge.score(texts).score, outcomes) > 0.75
+    words = [judge.vocabulary[place] for place in np.argsort(judge.coefficients)]
+    assert any("refused" in word for word in words[:5])
+    assert any("granted" in word for word in words[-5:])
 
 
 def test_features_are_the_textbook_ones() -> None:
-    settings = LexicalSettings()
     reference = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2).fit(TEXTS)
     assert JUDGE.vocabulary == tuple(reference.get_feature_names_out())
-    ours = _weigh(_counts([*TEXTS[:50], "none of these"], JUDGE.vocabulary, settings), JUDGE.idf)
-    np.testing.assert_allclose(
-        ours.toarray(), reference.transform([*TEXTS[:50], "none of these"]).toarray(), atol=1e-12
-    )
-
-
-def test_training_twice_gives_the_same_judge() -> None:
-    again = LexicalJudge.train(TEXTS, OUTCOMES, renderer_sha256="r")
-    assert again.adapter_sha256 == JUDGE.adapter_sha256
-    np.testing.assert_array_equal(again.score(TEXTS).score, JUDGE.score(TEXTS).score)
+    texts = [*TEXTS[:50], "none of these"]
+    expected = reference.transform(texts) @ JUDGE.coefficients + JUDGE.intercept
+    np.testing.assert_allclose(JUDGE.score(texts).score, expected, atol=1e-12)
 
 
 def test_a_score_does_not_depend_on_the_other_texts() -> None:
@@ -88,15 +74,12 @@ def test_a_judge_comes_back_as_it_was(folder: Path) -> None:
 
 def test_the_adapter_hash_is_that_of_the_files(folder: Path) -> None:
     hashes = {path.name: sha256_bytes(path.read_bytes()) for path in folder.iterdir()}
-    assert (
-        sha256_bytes(canonical_json(hashes))
-        == JUDGE.adapter_sha256
-        == JUDGE.provenance().adapter_sha256
+    sha256 = sha256_bytes(canonical_json(hashes))
+    assert sha256 == JUDGE.adapter_sha256 == JUDGE.provenance().adapter_sha256
+    again, other = (
+        LexicalJudge.train(TEXTS, OUTCOMES, seed=seed, renderer_sha256="r") for seed in (42, 1)
     )
-    assert (
-        LexicalJudge.train(TEXTS, OUTCOMES, seed=1, renderer_sha256="r").adapter_sha256
-        != JUDGE.adapter_sha256
-    )
+    assert again.adapter_sha256 == sha256 != other.adapter_sha256
     with pytest.raises(IntegrityError, match="use the judge that was certified"):
         LexicalJudge.load(folder, expected_sha256="0" * 64)
 
@@ -113,7 +96,6 @@ def test_a_missing_file_is_named(folder: Path) -> None:
         (["a b", "c d"], [1, 1], "one outcome; a judge needs"),
         (["aa bb", "cc dd"], [1, 0], "no word occurs in 2"),
         (["!", "?"], [1, 0], "have no word"),
-        ([], [], "one outcome; a judge needs"),
     ],
 )
 def test_what_teaches_nothing_is_refused(texts: list[str], outcomes: list[int], words: str) -> None:
