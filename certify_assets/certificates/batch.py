@@ -40,11 +40,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.certificates.counts import SIDES, covers
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 
 SCHEMA: Final = "certify_assets/batch_plan/2"
-SIDES: Final = ("reject", "release")
 #: weight of the prior in draws
 STRENGTH: Final = 20.0
 _LARGEST_LOG = math.log(1e15)
@@ -252,9 +252,7 @@ class Batch:
 
     def decided(self, side: str, threshold: float) -> NDArray[np.bool_]:
         """Return which runs a threshold decides."""
-        with np.errstate(invalid="ignore"):
-            inside = self.scores <= threshold if side == "reject" else self.scores >= threshold
-        return np.asarray(inside, dtype=bool)
+        return covers(side, threshold, self.scores)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from typing import Any, Final
 import numpy as np
 
 from certify_assets.certificates.batch import (
-    SIDES,
     Batch,
     BatchCertificate,
     BatchDraw,
@@ -27,6 +26,7 @@ from certify_assets.certificates.batch import (
     RiskCurve,
 )
 from certify_assets.certificates.batch_planning import History, plan_batch
+from certify_assets.certificates.counts import SIDES
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 

@@ -49,9 +49,6 @@ class Diagnosis:
         Order of magnitude of the tasks like these that would certify something; None when no number
         would (or a million would not). From the size given about every second sample passes.
     success_rate, auroc : float or None
-    lowest_error : float or None
-        Smallest observed error over the thresholds, with its coverage in ``lowest_error_coverage``.
-    lowest_error_coverage : float or None
     cause : str
         A sentence on what stopped it.
     coverage_then : float or None
@@ -67,8 +64,6 @@ class Diagnosis:
     tasks_needed: int | None
     success_rate: float | None
     auroc: float | None
-    lowest_error: float | None
-    lowest_error_coverage: float | None
     cause: str
     coverage_then: float | None = None
     corpus_tasks: int | None = None
@@ -153,7 +148,7 @@ def diagnose_evaluation(
     counts = evaluation.counts
     if not counts.thresholds.size:
         cause = "No row has a score; score the trajectories first."
-        return Diagnosis(False, "no_scores", 0, None, None, None, None, None, cause)
+        return Diagnosis(False, "no_scores", 0, None, None, None, cause)
     errors = counts.selective_error
     best = int(np.flatnonzero(errors == errors.min())[-1])
     rate = int(counts.successes.sum()) / counts.trajectories
@@ -164,9 +159,7 @@ def diagnose_evaluation(
     area = observations.auroc
     lowest, at = float(errors[best]), float(counts.coverage[best])
     cause = _cause(stopped, evaluation, settings, (rate, area, lowest, at))
-    return Diagnosis(
-        stopped is None, stopped, counts.tasks, needed, rate, area, lowest, at, cause, then
-    )
+    return Diagnosis(stopped is None, stopped, counts.tasks, needed, rate, area, cause, then)
 
 
 def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:

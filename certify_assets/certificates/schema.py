@@ -8,6 +8,7 @@ from certify_assets.certificates.certificate import SCHEMA, Certificate, Paramet
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.inputs import LEVELS, Inputs, PoolInputs, ScoreRange
 
+_Schema = dict[str, Any]
 _TYPES: dict[type, str] = {
     str: "string",
     bool: "boolean",
@@ -25,7 +26,7 @@ _OPEN_SHARE = {"exclusiveMinimum": 0, "exclusiveMaximum": 1}
 _COUNTS = ("trajectories", "covered_trajectories", "covered_tasks", "effective_tasks", "errors")
 _TEXT = {"type": "string"}
 #: limits of a value beyond its type, by its key
-_LIMITS: dict[str, dict[str, Any]] = {
+_LIMITS: dict[str, _Schema] = {
     **dict.fromkeys(("alpha", "delta", "joint_delta"), _OPEN_SHARE),
     **dict.fromkeys(("coverage", "success_rate", "decided", "human"), _SHARE),
     **dict.fromkeys((*_COUNTS, "rows"), _COUNT),
@@ -39,7 +40,7 @@ _LIMITS: dict[str, dict[str, Any]] = {
     "provenance": {"additionalProperties": _TEXT},
     "quantiles": {"items": {"type": "number"}, "minItems": len(LEVELS), "maxItems": len(LEVELS)},
 }
-_PARTS: dict[str, Any] = {
+_PARTS: _Schema = {
     "parameters": Parameters,
     "inputs": Inputs,
     "pool": PoolInputs,
@@ -47,7 +48,7 @@ _PARTS: dict[str, Any] = {
 }
 
 
-def document_schema() -> dict[str, Any]:
+def document_schema() -> _Schema:
     """Return the JSON schema of one certificate or several (draft 2020-12)."""
     certificate = _object(kinds_of(Certificate) | {"digest": (str,)})
     finding = _object({"code": (str,), "message": (str,)})
@@ -79,9 +80,7 @@ def document_schema() -> dict[str, Any]:
     }
 
 
-def _object(
-    kinds: dict[str, tuple[type, ...]], needed: tuple[str, ...] | None = None
-) -> dict[str, Any]:
+def _object(kinds: dict[str, tuple[type, ...]], needed: tuple[str, ...] | None = None) -> _Schema:
     """An object of these keys and no others; all are needed by default."""
     properties = {}
     for name, allowed in kinds.items():

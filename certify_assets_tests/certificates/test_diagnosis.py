@@ -22,7 +22,7 @@ def test_a_blind_judge_is_named() -> None:
     rng = np.random.default_rng(0)
     found = diagnose(rng.normal(size=400), rng.integers(0, 2, 400), np.arange(400) % 50)
     assert (found.stopped_by, found.tasks_needed, found.certified) == ("judge", None, False)
-    assert found.lowest_error > 0.1 and "The judge is the limit" in found.sentence
+    assert "The judge is the limit" in found.sentence
 
 
 def test_a_base_rate_with_nothing_to_reject_is_named() -> None:
