@@ -1,5 +1,5 @@
 import json
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certify_assets.certificates import (
-    EVERY_PROCEDURE,
     PROCEDURES,
     Certificate,
     CertificateSet,
@@ -145,19 +144,6 @@ def test_task_names_change_nothing_but_the_hash(procedure: str, seed: int) -> No
     assert replace(other, inputs=one.inputs) == one
 
 
-def test_whole_copies_of_tasks_act_as_more_tasks() -> None:
-    scores, outcomes, tasks = sample(2, tasks=40)
-    twice = certify(
-        np.tile(scores, 2),
-        np.tile(outcomes, 2),
-        np.concatenate([tasks, tasks + 40]),
-        procedure="taskboot",
-    )
-    once = certify(scores, outcomes, tasks, procedure="taskboot")
-    assert twice.tasks == 80 and twice.trajectories == 2 * once.trajectories
-    assert twice.coverage >= once.coverage - 0.03
-
-
 def test_attempts_copied_within_their_task_change_no_decision_of_the_bootstrap() -> None:
     scores, outcomes, tasks = sample(2, tasks=40)
     once = certify(scores, outcomes, tasks, procedure="taskboot", grid=39)
@@ -195,16 +181,17 @@ def test_findings_of_the_method() -> None:
     for name in ("pseudo_task", "guarded_taskboot", "taskboot", "naive"):
         assert codes(certify(*data, procedure=name)) == []
     guarded = partial(certify, *data, procedure="guarded_taskboot")
-    rare = "without a guard they can be missed"
-    assert rare in " ".join(guarded(guard="none").assumptions)
-    assert rare in " ".join(certify(*data, procedure="taskboot").assumptions)
-    for item in (guarded(), certify(*data)):
-        assert rare not in " ".join(item.assumptions)
-    assert "no finite-sample theorem" in " ".join(guarded().assumptions)
-    assert "no guard covers larger ones" in " ".join(guarded().assumptions)
-    assert "Calibrated by simulation, not proved" in " ".join(certify(*data).assumptions)
-    assert "no guard covers" not in " ".join(guarded(size_ratio=1.5).assumptions)
     assert "coarse_draws" in codes(guarded(engine="montecarlo", draws=700))
+    rare, larger = "without a guard they can be missed", "no guard covers larger ones"
+    for certificate, said, unsaid in (
+        (guarded(), ("no finite-sample theorem", "Guard:", larger), rare),
+        (guarded(guard="none"), (rare,), "Guard:"),
+        (guarded(size_ratio=1.5), ("Rank invariance",), "no guard covers"),
+        (certify(*data, procedure="taskboot"), (rare,), "Guard:"),
+        (certify(*data), ("Calibrated by simulation, not proved", "Rank invariance"), rare),
+    ):
+        words = " ".join(certificate.assumptions)
+        assert all(part in words for part in said) and unsaid not in words
 
 
 def test_a_certificate_that_any_judge_would_get_says_so() -> None:
@@ -293,7 +280,6 @@ def test_nothing_certified() -> None:
 
 @pytest.mark.parametrize("procedure", sorted(PROCEDURES))
 @pytest.mark.parametrize("side", ["reject", "release"])
-@pytest.mark.parametrize("engine", ["auto", "exact", "montecarlo"])
 @pytest.mark.parametrize(
     "columns",
     [
@@ -306,16 +292,13 @@ def test_nothing_certified() -> None:
     ],
 )
 def test_small_and_odd_tables(
-    columns: tuple[list[float], list[int], list[str]], procedure: str, side: str, engine: str
+    columns: tuple[list[float], list[int], list[str]], procedure: str, side: str
 ) -> None:
-    if engine == "montecarlo" and PROCEDURES[procedure].calibrated:
-        with pytest.raises(InputError, match=f"does not apply to {procedure}"):
-            Settings(procedure=procedure, engine=engine)
-        return
-    found = certify(*columns, procedure=procedure, side=side, engine=engine, draws=100)
-    assert Certificate.from_json(found.to_json()) == found
-    missing = {"nothing_passes", "pilot_missing"}
-    assert found.certified or missing & set(codes(found))
+    engines = ("auto", "exact") if PROCEDURES[procedure].calibrated else ("auto", "montecarlo")
+    for engine in engines:
+        found = certify(*columns, procedure=procedure, side=side, engine=engine, draws=100)
+        assert Certificate.from_json(found.to_json()) == found
+        assert found.certified or {"nothing_passes", "pilot_missing"} & set(codes(found))
 
 
 def test_error_free_data_certify_with_enough_tasks_only() -> None:
@@ -335,18 +318,6 @@ def test_error_free_data_certify_with_enough_tasks_only() -> None:
         assert certify(scores, np.zeros(owner.size), owner, procedure="taskboot").certified
 
 
-def test_one_huge_task() -> None:
-    rng = np.random.default_rng(0)
-    tasks = np.concatenate([np.zeros(50_000, int), np.arange(1, 40)])
-    found = certify(rng.normal(size=tasks.size), (rng.random(tasks.size) < 0.02).astype(int), tasks)
-    assert found.effective_tasks < 2 or not found.certified
-
-
-def test_grid_of_one() -> None:
-    found = certify(*sample(), grid=1, procedure="naive")
-    assert found.level == 0.05 and found.parameters["grid"] == 1
-
-
 def test_candidates_divide_the_level_and_the_guard() -> None:
     data = sample(0, tasks=60)
     one, many = certify(*data), certify(*data, candidates=50)
@@ -358,21 +329,16 @@ def test_candidates_divide_the_level_and_the_guard() -> None:
 @pytest.mark.parametrize(
     ("keywords", "words"),
     [
-        ({"alpha": 0}, "alpha is 0"),
         ({"alpha": 0.12345}, "four decimals"),
-        ({"delta": 1.0}, "delta is 1.0"),
         ({"delta": float("nan")}, "delta is nan"),
         ({"side": "both"}, "reject, release"),
         ({"procedure": "wager"}, "guarded_taskboot, taskboot, naive"),
-        ({"procedure": ["naive"]}, "not available"),
         ({"guard": "kish"}, "floor, none"),
         ({"engine": "fast"}, "auto, exact"),
         ({"grid": 0}, "grid is 0"),
-        ({"grid": True}, "grid is True"),
         ({"draws": 10**9}, "draws is"),
         ({"candidates": 1.5}, "candidates is 1.5"),
         ({"seed": -1}, "seed is -1"),
-        ({"size_ratio": 0.5}, "size_ratio is 0.5"),
         ({"provenance": {"judge": 3}}, "text"),
     ],
 )
@@ -381,25 +347,13 @@ def test_settings_are_checked(keywords: dict[str, object], words: str) -> None:
         certify(*sample(tasks=5), **keywords)  # type: ignore[arg-type]
 
 
-def test_settings_are_frozen() -> None:
-    with pytest.raises(FrozenInstanceError):
-        Settings().alpha = 0.2  # type: ignore[misc]
-
-
 def test_promise_states_its_numbers() -> None:
     found = certify(*sample(), alpha=0.2)
-    for word in (
-        "95 %",
-        "20 %",
-        f"{found.threshold:.6g}",
-        f"{100 * found.coverage:.1f} %",
-        "by simulation",
-    ):
+    numbers = (f"{found.threshold:.6g}", f"{100 * found.coverage:.1f} %")
+    for word in ("95 %", "20 %", *numbers, "by simulation"):
         assert word in found.promise
-    assert (
-        "about 95 % confidence"
-        in certify(*sample(), alpha=0.2, procedure="guarded_taskboot").promise
-    )
+    guarded = certify(*sample(), alpha=0.2, procedure="guarded_taskboot")
+    assert "about 95 % confidence" in guarded.promise
 
 
 def test_joint_promise_adds_the_deltas_of_sides_that_certify() -> None:
@@ -436,43 +390,32 @@ def test_the_promise_of_a_document_needs_one_pair_a_procedure() -> None:
         name: [certify(*sample(), side=side, procedure=name) for side in ("reject", "release")]
         for name in ("taskboot", "naive")
     }
-
-    def document_promise(certificates: list[Certificate]) -> str | None:
-        return CertificateSet(tuple(certificates)).promise
-
-    assert document_promise(pairs["naive"]) == joint_promise(pairs["naive"])
-    both = document_promise([*pairs["taskboot"], *pairs["naive"]])
+    naive = pairs["naive"]
+    both = CertificateSet((*pairs["taskboot"], *naive)).promise
     assert both.splitlines() == [
         f"By {name}: {joint_promise(pair)}" for name, pair in pairs.items()
     ]
     assert "90 % confidence for independent runs only" in both
-    assert document_promise(pairs["naive"][:1]) is None
-    assert document_promise([*pairs["naive"], pairs["naive"][0]]) is None
+    assert CertificateSet(tuple(naive)).promise == joint_promise(naive)
+    for others in (naive[:1], [*naive, naive[0]]):
+        assert CertificateSet(tuple(others)).promise is None
 
 
 def test_few_draws_never_certify() -> None:
     needed = draws_needed(0.05 / 40)
     assert needed == 799
-    assert [draws_needed(level) for level in (0.05, 0.5, 0.9, 1.0 / 3.0)] == [19, 1, 1, 2]
     rng = np.random.default_rng(0)
     for seed in range(20):
         noise = (rng.normal(size=300), rng.integers(0, 2, 300), np.arange(300) % 40)
         found = certify(*noise, engine="montecarlo", draws=1, seed=seed, procedure="taskboot")
         assert not found.certified
-        assert f"at least {needed} are needed" in " ".join(
-            item["message"] for item in found.findings
-        )
-    data = sample(4)
-    drawn = partial(certify, *data, procedure="guarded_taskboot", engine="montecarlo")
+        assert f"at least {needed} are needed" in str(found.findings)
+    drawn = partial(certify, *sample(4), procedure="guarded_taskboot", engine="montecarlo")
     few = drawn(draws=needed - 1)
     assert not few.certified and "The number of draws is the limit" in few.findings[-1]["message"]
     for found in (drawn(draws=needed), drawn()):
-        assert found.certified
-        assert "coarse_draws" not in codes(found)
+        assert found.certified and "coarse_draws" not in codes(found)
         assert found.tail >= 0.999 / (found.parameters["draws"] + 1)
-    assert "coarse_draws" not in codes(
-        certify(*data, engine="montecarlo", draws=1, procedure="naive")
-    )
 
 
 def dominated(right: bool = True, tasks: int = 101) -> Sample:
@@ -502,21 +445,3 @@ def test_one_task_that_holds_nearly_everything_is_refused_and_named() -> None:
     assert "few_effective_tasks" not in codes(
         certify(*dominated(), procedure="task_hoeffding", alpha=0.4)
     )
-
-
-def test_the_default_procedure_is_the_first() -> None:
-    assert EVERY_PROCEDURE[0] == certify(*sample(tasks=5)).procedure == "pseudo_task"
-
-
-def test_assumptions_name_rank_invariance_and_the_guard() -> None:
-    words = " ".join(certify(*sample(), procedure="guarded_taskboot").assumptions)
-    assert "Rank invariance" in words and "Guard:" in words
-    words = " ".join(certify(*sample()).assumptions)
-    assert "Rank invariance" in words and "Guard:" not in words and "Wrong tasks are at" in words
-    assert "Guard:" not in " ".join(certify(*sample(), procedure="taskboot").assumptions)
-    assert {item.validity for item in PROCEDURES.values()} == {
-        "asymptotic",
-        "finite-sample",
-        "calibrated by simulation",
-        "none under clustering",
-    }
