@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from certify_assets.corpora.config import corpus_file, registered_corpora
@@ -54,7 +54,7 @@ class Source:
 
 @dataclass(frozen=True)
 class PoolRecord:
-    """Where the rows of a pool come from."""
+    """Where the rows of a pool come from, as the record of a transfer judge holds it."""
 
     # the target
     corpus: str
@@ -68,6 +68,8 @@ class PoolRecord:
     # corpora that give nothing, with the reason
     left_out: dict[str, str]
     sources: list[Source]
+    # what limits the claim of transfer
+    limits: list[str] = field(default_factory=list)
 
     def describe(self) -> str:
         """Name the sources in one line: rows, tasks and manifest of each."""
@@ -77,16 +79,8 @@ class PoolRecord:
             for item in self.sources
         )
 
-
-@dataclass(frozen=True)
-class TransferRecord(PoolRecord):
-    """What the record of a transfer judge holds of its training."""
-
-    # what limits the claim of transfer
-    limits: list[str]
-
     @classmethod
-    def of(cls, record: JudgeRecord) -> TransferRecord:
+    def of(cls, record: JudgeRecord) -> PoolRecord:
         """Return that of a trained judge."""
         try:
             document = dict(record.detail("transfer"))
@@ -186,7 +180,7 @@ def share_rows(available: Mapping[str, int], limit: int) -> dict[str, int]:
     return {name: shares[name] for name in available}
 
 
-def require_sources(judge: JudgedCorpus, record: TransferRecord) -> None:
+def require_sources(judge: JudgedCorpus, record: PoolRecord) -> None:
     """Refuse a transfer judge that would be trained on other rows now."""
     # a source that was removed does not make it stale, nor does a new corpus: the judge is still
     # what its record says

@@ -177,7 +177,7 @@ def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Iterat
     yield Draft(
         task_id=named["task"],
         agent=named["agent"],
-        instruction=next(filter(None, (_goal(mapping(info.get("obs"))) for info in infos)), ""),
+        instruction=next(filter(None, map(_goal, infos)), ""),
         steps=steps,
         outcome=summary.reward if summary else None,
         outcome_name="cum_reward",
@@ -214,7 +214,8 @@ def _turn(info: Mapping[str, Any]) -> Turn:
     return Turn(page, thought, text_of(info.get("action")))
 
 
-def _goal(observed: Mapping[str, Any]) -> str:
+def _goal(info: Mapping[str, Any]) -> str:
+    observed = mapping(info.get("obs"))
     return text_of(observed.get("goal")) or message_text(observed.get("goal_object"))
 
 

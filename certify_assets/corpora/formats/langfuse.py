@@ -118,7 +118,7 @@ class _Export:
         for trace_id in dict.fromkeys((*self._traces, *self._observations)):
             trace = self._traces.get(trace_id)
             found = _without_judges(self._observations.get(trace_id, ()), reading)
-            roots = _roots(found)
+            roots = {str(item.record["id"]) for item in found if not _parent(item)}
             outermost |= roots
             if trace is not None:
                 made.describe(trace_id, _attributes(trace.record))
@@ -186,10 +186,6 @@ def _said(value: Any) -> Any:
 
 def _parent(found: _Found) -> str:
     return str(found.record.get("parent_observation_id") or "")
-
-
-def _roots(found: Iterable[_Found]) -> set[str]:
-    return {str(item.record["id"]) for item in found if not _parent(item)}
 
 
 def _attributes(record: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -36,10 +36,6 @@ def _fits(file: SourceFile) -> bool:
     return names is not None and names >= _SPANS
 
 
-def _is_annotations(names: set[str]) -> bool:
-    return "annotator_kind" in names and not names.isdisjoint(_TARGETS)
-
-
 @corpus_format(
     title="OpenInference spans of Phoenix (Parquet, with annotations in a table of their own)",
     suffixes=(".parquet", ".pq"),
@@ -60,7 +56,7 @@ def openinference(files: FileSet, reading: Reading) -> Iterator[Draft]:
                 if span := _span(row, origin, reading):
                     of_span[span.span_id] = span.trace_id
                     traces.add(span)
-        elif _is_annotations(names):
+        elif "annotator_kind" in names and not names.isdisjoint(_TARGETS):
             wanted = names & {*_NAMES, *_TARGETS, *_VALUES}
             annotations += parquet_records(file, wanted, reading, batch_rows=_BATCH_ROWS)
         elif names:

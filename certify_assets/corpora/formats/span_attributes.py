@@ -118,19 +118,12 @@ def nested(attributes: Mapping[str, Any], prefix: str) -> Any:
     """Return what is below a prefix as objects and lists: `prefix.0.message.role` and the like."""
     if prefix in attributes:
         return attributes[prefix]
-    tree: Record = {}
-    for key, value in attributes.items():
-        if not key.startswith(f"{prefix}.") or key.count(".") > _DEEPEST:
-            continue
-        place, names = tree, key[len(prefix) + 1 :].split(".")
-        for name in names[:-1]:
-            inner = place.setdefault(name, {})
-            if not isinstance(inner, dict):
-                break
-            place = inner
-        else:
-            place.setdefault(names[-1], value)
-    return _listed(tree) or None
+    below = {
+        key[len(prefix) + 1 :]: value
+        for key, value in attributes.items()
+        if key.startswith(f"{prefix}.") and key.count(".") <= _DEEPEST
+    }
+    return _listed(undotted(below)) or None
 
 
 def undotted(value: Any, depth: int = 0) -> Any:
@@ -151,7 +144,7 @@ def undotted(value: Any, depth: int = 0) -> Any:
             for name in path:
                 inner = place.setdefault(name, {})
                 place = inner if isinstance(inner, dict) else {}
-            place[last] = undotted(item, depth + 1)
+            place.setdefault(last, undotted(item, depth + 1))
     return found
 
 

@@ -32,7 +32,6 @@ from certify_assets.corpora.formats.texts import (
     from_first,
     steps_of_messages,
 )
-from certify_assets.corpora.schema import Step
 
 #: options of every format of traces
 TRACE_OPTIONS: Mapping[str, str] = {
@@ -92,7 +91,8 @@ def _draft(
 ) -> Draft | None:
     where = f"{tree.origin.file} trace {tree.trace_id}"
     messages = transcript(tree)
-    instruction, steps = _instruction(messages), _steps(messages, reading)
+    instruction = _instruction(messages)
+    steps = steps_of_messages(from_first(messages, "assistant", "tool"), reading)
     if not steps:
         reading.drop(
             "no_trajectory",
@@ -142,10 +142,6 @@ def _instruction(messages: tuple[Message, ...]) -> str:
     spoken = len(from_first(messages, "assistant", "tool"))
     before = [said.text for said in messages[: len(messages) - spoken] if said.role == "user"]
     return "\n".join(filter(None, before)) or first_prompt(messages)
-
-
-def _steps(messages: tuple[Message, ...], reading: Reading) -> tuple[Step, ...]:
-    return steps_of_messages(from_first(messages, "assistant", "tool"), reading)
 
 
 def _named(tree: SpanTree, option: str, reading: Reading, defaults: tuple[str, ...]) -> str | None:

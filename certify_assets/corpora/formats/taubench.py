@@ -52,10 +52,6 @@ _RANGE = re.compile(r"_range_-?\d+-+\d+(?=_|$)")
 _STAMP = re.compile(r"_\d{10}$")
 
 
-def _fits(file: SourceFile) -> bool:
-    return _is_list(file.head(HEAD))
-
-
 def _is_list(head: bytes) -> bool:
     return begins_json(head, b"[") and all(mark.search(head) for mark in _MARKS)
 
@@ -64,7 +60,7 @@ def _is_list(head: bytes) -> bool:
     title="τ-bench v1 results (JSON list of runs)",
     suffixes=(".json",),
     domain="customer_service",
-    fits=_fits,
+    fits=lambda file: _is_list(file.head(HEAD)),
     label_source="state of the database after the run, compared by the harness",
     marks={},
     options={

@@ -247,7 +247,10 @@ class EndpointJudge:
             unscored=dict(sorted(unscored.items())),
             answers=len(replies),
             unparsed_answers=len(unparsed),
-            same_votes=sum(map(_same_votes, by_row)) if asking.mode == "vote" else 0,
+            same_votes=sum(
+                asking.mode == "vote" and len(said) > 1 and len({reply.text for reply in said}) == 1
+                for said in by_row
+            ),
             requests=answers.requests,
             retries=answers.retries,
             cache_hits=answers.cache_hits,
@@ -276,10 +279,6 @@ def _unparsed(asking: Asking, reply: Reply) -> bool:
     if asking.mode == "cot":
         return stated_probability(reply.text, cut=reply.cut) is None
     return read_vote(reply, asking.preset) is None
-
-
-def _same_votes(replies: list[Reply]) -> bool:
-    return len(replies) > 1 and len({reply.text for reply in replies}) == 1
 
 
 @dataclass(frozen=True, eq=False)

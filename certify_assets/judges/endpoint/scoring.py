@@ -481,14 +481,10 @@ async def _settled(client: Client, journal: AnswerJournal, asked: EndpointSetup)
         except (RefusedError, MisshapenError) as error:
             said = str(error).rstrip(".")
             continue
-        if read == "top" or _exact(reply):
+        # a server that does not know the field leaves it out of account and returns other tokens
+        if read == "top" or reply.reason != "missing":
             return replace(asked, read=read)
     raise InputError(
         f"{asked.server.plain_url} gives no log-probabilities of verdicts ({said}); check URL and "
         "model, or choose mode cot or vote."
     )
-
-
-def _exact(reply: Reply) -> bool:
-    # a server that does not know the field leaves it out of account and returns other tokens
-    return reply.reason != "missing"

@@ -16,17 +16,6 @@ from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.reading import COMPACT, WHOLE, JudgeInput
 
-__all__ = [
-    "COMMIT",
-    "SMOLLM2",
-    "KnownModel",
-    "is_folder",
-    "known_model",
-    "load_model",
-    "placed",
-    "require_commit",
-]
-
 #: a commit of a hub repository
 COMMIT = "[0-9a-f]{40}"
 

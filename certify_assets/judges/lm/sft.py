@@ -471,13 +471,16 @@ def fine_tuned(
         objective=recipe.objective,
         seed=seed,
     )
+    hardware = Hardware.of(judge.language.model)
     trained = train_sft(
         judge.language,
         rows,
         folder,
         config=config,
         checkpoint_steps=recipe.checkpoint_steps,
-        packed=not known.exact and _packs(judge.language),
+        # rows are packed on a CPU too: only verdicts go through the head, which of a large
+        # vocabulary costs as much as some layers
+        packed=not known.exact and not hardware.distributed and packable(judge.language.model),
         progress=lambda step, steps, loss: report(Advance("sft", step, steps, loss)),
     )
     return judge.with_adapter(trained.folder), trained
@@ -527,12 +530,6 @@ def training_run(judge: JudgedCorpus, name: str) -> str:
         return name
     about = {"judge": spec.registration(), "reading": spec.reading.to_dict(), "seed": spec.seed}
     return f"{name}_{sha256_bytes(canonical_json(about))[:12]}"
-
-
-def _packs(base: LanguageModel) -> bool:
-    """Whether rows of a training are packed, on a CPU too: only verdicts go through the head."""
-    # of a large vocabulary, where the head costs as much as some layers
-    return not Hardware.of(base.model).distributed and packable(base.model)
 
 
 def _trainer(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,13 +62,13 @@ def train_trl(
         trainer.add_callback(_watcher(config.evaluate_at, evaluate, progress))
         trainer.train(resume_from_checkpoint=None if last is None else str(last))
     language.model.eval()
-    history = (entry for entry in trainer.state.log_history if "loss" in entry)
-    return TrlRun(sha256, [_without_seconds(entry) for entry in history])
-
-
-def _without_seconds(entry: Mapping[str, float]) -> dict[str, float]:
     # a log that was read from a checkpoint has its names in order
-    return {name: value for name, value in sorted(entry.items()) if name != "step_time"}
+    history = [
+        {name: value for name, value in sorted(entry.items()) if name != "step_time"}
+        for entry in trainer.state.log_history
+        if "loss" in entry
+    ]
+    return TrlRun(sha256, history)
 
 
 def make_trainer(
