@@ -2,20 +2,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 
 from certify_assets.certificates import certify, diagnose, observe, threshold_curve
 from certify_assets.certificates.bootstrap import resample_errors
 from certify_assets_tests.populations import paper_process
-
-
-def test_auroc_with_ties() -> None:
-    rng = np.random.default_rng(0)
-    scores, outcomes = rng.integers(0, 9, 300).astype(float), rng.integers(0, 2, 300)
-    assert observe(scores, outcomes, np.arange(300)).auroc == pytest.approx(
-        roc_auc_score(outcomes, scores)
-    )
-    assert observe(scores, np.ones(300), np.arange(300)).auroc is None
 
 
 def test_a_blind_judge_is_named() -> None:

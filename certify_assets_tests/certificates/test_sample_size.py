@@ -94,26 +94,6 @@ def test_a_plan_below_twenty_tasks_says_that_nothing_was_validated_there(
     assert any("Below 20 tasks" in note for note in found.notes) == noted
 
 
-def test_a_judge_that_ranks_nothing_certifies_at_no_size() -> None:
-    found = plan_sample_size(CorpusFacts(success_rate=0.5, auroc=0.5, icc=0.3), Settings())
-    document = found.to_dict()
-    assert (
-        document["tasks_needed"],
-        document["success_probability"],
-        document["predicted_coverage"],
-    ) == (None, None, 0.0)
-    assert "ranks too weakly" in document["reason"] and document["reason"] in document["sentence"]
-    assert [gate["passed"] for gate in document["gates"]] == [False, None, None]
-
-
-def test_the_largest_size_considered_is_named() -> None:
-    found = plan_sample_size(
-        CorpusFacts(success_rate=0.5, auroc=0.85, icc=0.3), Settings(), most_tasks=20
-    )
-    assert found.sizing.tasks is None
-    assert "With 20 tasks, the largest number considered" in str(found.reason)
-
-
 def test_the_same_question_has_the_same_answer() -> None:
     asked = (CorpusFacts(success_rate=0.5, auroc=0.85, icc=0.3, tasks=10), Settings(seed=3))
     one, again = (plan_sample_size(*asked, most_tasks=40).to_dict() for _ in range(2))

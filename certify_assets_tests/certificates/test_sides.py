@@ -61,18 +61,6 @@ def test_of_each_side_the_strictest_budget_that_certifies_is_taken() -> None:
     assert not nothing.certified and nothing.decided == 0 and nothing.human == 1
 
 
-def test_one_table_serves_every_side_and_procedure() -> None:
-    data = sample(tasks=60)
-    found = certify_sides(*data, procedures=("taskboot", "one_per_task"), alpha=0.2)
-    assert [(item.procedure, item.side) for item in found.certificates] == [
-        (name, side) for name in ("taskboot", "one_per_task") for side in ("reject", "release")
-    ]
-    for item in found.certificates:
-        assert item == certify(*data, procedure=item.procedure, side=item.side, alpha=0.2)
-    assert found.sides is not None and found.sides.certificates == found.certificates[:2]
-    assert CertificateSet(found.certificates[:1]).sides is None
-
-
 def halves(rng: np.random.Generator, rows: int = 400) -> Sample:
     """Runs of their own tasks: .2, then .6 of them succeed.
 
