@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Draft, Reading, contents, corpus_format
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
-from certify_assets.corpora.formats.records import begins_json, json_value
+from certify_assets.corpora.formats.records import Record, begins_json, json_value
 from certify_assets.corpora.formats.texts import (
     Turn,
     is_list_of_objects,
@@ -139,7 +139,7 @@ def _summaries(files: FileSet, reading: Reading) -> dict[str, _Summary]:
 
 
 def _summary(file: SourceFile, summary: Any, keep_errors: bool) -> _Summary:
-    if not isinstance(summary, Mapping):
+    if not isinstance(summary, dict):
         words = summary if isinstance(summary, str) else "it is not an object"
         return _Summary(None, "unreadable_record", f"{file.name} cannot be used: {words}.")
     if PurePosixPath(_folder(file)).name.startswith("_"):
@@ -188,9 +188,9 @@ def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Iterat
     )
 
 
-def _infos(file: SourceFile) -> list[Mapping[str, Any]]:
+def _infos(file: SourceFile) -> list[Record]:
     infos = json_value(file.read())
-    if isinstance(infos, Mapping):
+    if isinstance(infos, dict):
         raise ValueError(
             "it holds one step, as the harness's option save_json leaves it, not the list of "
             f"all; {_EXPORT}"
@@ -205,7 +205,7 @@ def _infos(file: SourceFile) -> list[Mapping[str, Any]]:
     return objects(infos)
 
 
-def _turn(info: Mapping[str, Any]) -> Turn:
+def _turn(info: Record) -> Turn:
     seen = mapping(info.get("obs"))
     trees = (text_of(seen.get(name)) for name in ("axtree_txt", "pruned_html", "dom_txt"))
     tree = next(filter(None, trees), "") or _tree_text(seen.get("axtree_object"))
@@ -214,7 +214,7 @@ def _turn(info: Mapping[str, Any]) -> Turn:
     return Turn(page, thought, text_of(info.get("action")))
 
 
-def _goal(info: Mapping[str, Any]) -> str:
+def _goal(info: Record) -> str:
     observed = mapping(info.get("obs"))
     return text_of(observed.get("goal")) or message_text(observed.get("goal_object"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from certify_assets.corpora.formats.base import (
     words,
 )
 from certify_assets.corpora.formats.files import FileSet, SourceFile
+from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.texts import (
     Conversation,
     arguments_text,
@@ -54,7 +55,7 @@ class _Trial:
     identity: str | None
     task: str
     agent: str
-    rewards: Mapping[str, Any]
+    rewards: Record
     exceptions: tuple[str, ...]
     steps: tuple[str, ...]
 
@@ -214,7 +215,7 @@ def _take(file: SourceFile, document: Any, trials: dict[str, _Trial], reading: R
     )
 
 
-def _agent(info: Mapping[str, Any]) -> str:
+def _agent(info: Record) -> str:
     model = mapping(info.get("model_info"))
     full = "/".join(filter(None, (text_of(model.get(key)) for key in ("provider", "name"))))
     return " ".join(filter(None, map(name_of, (info.get("name"), full)))) or "unknown"
@@ -227,9 +228,7 @@ def is_atif(document: Any) -> bool:
     return is_version and isinstance(record.get("steps"), list)
 
 
-def run_of_documents(
-    documents: Sequence[Mapping[str, Any]], reading: Reading
-) -> tuple[str, tuple[Step, ...]]:
+def run_of_documents(documents: Sequence[Record], reading: Reading) -> tuple[str, tuple[Step, ...]]:
     """Return the instruction and the steps of a run, which may continue in further files."""
     asked: list[str] = []
     run = Conversation()
@@ -244,20 +243,18 @@ def run_of_documents(
     return "\n".join(filter(None, asked)), run.steps()
 
 
-def _entries(
-    documents: Iterable[Mapping[str, Any]], reading: Reading
-) -> Iterator[Mapping[str, Any]]:
+def _entries(documents: Iterable[Record], reading: Reading) -> Iterator[Record]:
     for document in documents:
         if subagents := listed(document.get("subagent_trajectories")):
             reading.notes["runs of subagents left out"] += len(subagents)
         for entry in document["steps"]:
-            if not isinstance(entry, Mapping):
+            if not isinstance(entry, dict):
                 reading.notes["steps that are not objects left out"] += 1
             elif not entry.get("is_copied_context"):
                 yield entry
 
 
-def _action(entry: Mapping[str, Any], said: str) -> str:
+def _action(entry: Record, said: str) -> str:
     calls = [
         f"{name}({arguments_text(call.get('arguments'))})"
         for call in objects(entry.get("tool_calls"))
@@ -266,6 +263,6 @@ def _action(entry: Mapping[str, Any], said: str) -> str:
     return "\n".join(filter(None, (text_of(entry.get("reasoning_content")), said, *calls)))
 
 
-def _observations(entry: Mapping[str, Any]) -> list[str]:
+def _observations(entry: Record) -> list[str]:
     results = objects(mapping(entry.get("observation")).get("results"))
     return [text for result in results if (text := message_text(result.get("content")))]

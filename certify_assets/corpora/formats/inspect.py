@@ -321,7 +321,7 @@ def _draft(record: Record | str, where: str, row: int, about: _About, log: _Log)
     )
 
 
-def _problem(sample: Mapping[str, Any]) -> str | None:
+def _problem(sample: Record) -> str | None:
     if not is_id(identity := sample.get("id")):
         return f"its id is {str(identity)[:40]!r}"
     if not isinstance(sample.get("epoch"), int):
@@ -329,7 +329,7 @@ def _problem(sample: Mapping[str, Any]) -> str | None:
     return None
 
 
-def run_of_sample(sample: Mapping[str, Any], reading: Reading) -> tuple[str, tuple[Step, ...]]:
+def run_of_sample(sample: Record, reading: Reading) -> tuple[str, tuple[Step, ...]]:
     """Return what the sample asked and the steps of the run."""
     asked = _asked(sample.get("input"), sample.get("choices"))
     messages = [_message(message) for message in objects(sample.get("messages"))]
@@ -352,7 +352,7 @@ def _asked(asked: Any, choices: Any) -> str:
     return "\n".join([text_of(asked), *lettered])
 
 
-def _message(record: Mapping[str, Any]) -> Message:
+def _message(record: Record) -> Message:
     content = record.get("content")
     text = "\n".join(map(_part, content)) if isinstance(content, list) else text_of(content)
     error = text_of(mapping(record.get("error")).get("message"))
@@ -385,17 +385,17 @@ def _answer(output: Any) -> list[Message]:
     return [_message(first)._replace(role="assistant")] if first else []
 
 
-def _score(scores: Mapping[str, Any], where: str, reading: Reading) -> tuple[str, Any]:
+def _score(scores: Record, where: str, reading: Reading) -> tuple[str, Any]:
     """Return the name and the value of the score that counts."""
     scorer, key = (reading.options.get(option) for option in ("scorer", "value_key"))
     name = _only(scores, scorer, "scorer", where)
     value = mapping(scores.get(name)).get("value")
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         value = value.get(_only(value, key, "value_key", where))
     return name, value
 
 
-def _only(values: Mapping[str, Any], name: str | None, option: str, where: str) -> str:
+def _only(values: Record, name: str | None, option: str, where: str) -> str:
     """Return the name that an option gives, or the only one."""
     if name is None and len(values) > 1:
         raise InputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format, words
@@ -188,7 +188,7 @@ def _parent(found: _Found) -> str:
     return str(found.record.get("parent_observation_id") or "")
 
 
-def _attributes(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _attributes(record: Record) -> Record:
     """Return what describes a trace; columns of scores in a table hold lists of one value."""
     values = {key: parsed(value) for key, value in record.items() if key not in _TEXTS}
     return {

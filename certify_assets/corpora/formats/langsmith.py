@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format, words
@@ -204,7 +204,7 @@ def _span(node: _Node, parent_id: str) -> Span:
     )
 
 
-def _attributes(record: Record, extra: Mapping[str, Any], *, root: bool) -> Mapping[str, Any]:
+def _attributes(record: Record, extra: Record, *, root: bool) -> Record:
     fields = ("name", "session_name", "session_id", "reference_example_id", "inputs", "thread_id")
     found = {key: record.get(key) for key in fields if root} | {"extra": extra}
     return found | {"metadata": extra.get("metadata") or parsed(record.get("metadata")) or {}}
@@ -216,7 +216,7 @@ def _only(value: Any, key: str) -> Any:
     if list(inner) != [key]:
         return value
     said = inner[key]
-    if not isinstance(said, Mapping):
+    if not isinstance(said, dict):
         return said
     messages = messages_of(said, "tool")
     return "\n".join(message.text for message in messages) if messages else said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from certify_assets.corpora.formats.base import (
@@ -119,10 +119,10 @@ def _records(files: FileSet, reading: Reading) -> Iterator[tuple[Origin, Record]
                     yield reading.origin(file, row), record
 
 
-def _trace(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _trace(record: Record) -> Record:
     """Bring a trace, a row of search_traces or an artifact of spans alone to one shape."""
     whole = parsed(record.get("trace"))
-    if isinstance(whole, Mapping):
+    if isinstance(whole, dict):
         return whole
     if "info" in record:
         return record
@@ -140,14 +140,14 @@ def _paired(items: list[Any]) -> Record:
     return {text_of(name): value for name, value in pairs if text_of(name)}
 
 
-def _trace_id(info: Mapping[str, Any], spans: list[Mapping[str, Any]]) -> str:
+def _trace_id(info: Record, spans: list[Record]) -> str:
     named = text_of(info.get("trace_id") or info.get("request_id"))
     if named or not spans:
         return named
     return text_of(_decoded(mapping(spans[0].get("attributes"))).get(_REQUEST_ID))
 
 
-def _span(record: Mapping[str, Any], trace_id: str, origin: Origin) -> Span:
+def _span(record: Record, trace_id: str, origin: Origin) -> Span:
     context = mapping(record.get("context"))
     status = record.get("status")
     code = mapping(status).get("code") or status or record.get("status_code")
@@ -178,7 +178,7 @@ def _span_id(value: Any) -> str:
         return said
 
 
-def _decoded(attributes: Mapping[str, Any]) -> Record:
+def _decoded(attributes: Record) -> Record:
     """Return attributes as they were set; MLflow stores each as JSON."""
     found: Record = {}
     for name, value in attributes.items():
@@ -192,7 +192,7 @@ def _decoded(attributes: Mapping[str, Any]) -> Record:
     return found
 
 
-def _assessments(info: Mapping[str, Any], trace_id: str, reading: Reading) -> Iterator[Assessment]:
+def _assessments(info: Record, trace_id: str, reading: Reading) -> Iterator[Assessment]:
     for record in objects(listed(parsed(info.get("assessments")))):
         source = mapping(record.get("source"))
         kind = text_of(source.get("source_type")).lower()

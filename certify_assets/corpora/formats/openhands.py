@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Set
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -209,7 +209,7 @@ def _draft(record: Record | str, origin: Origin, outcomes: ReportedOutcomes) -> 
     )
 
 
-def _outcome(record: Mapping[str, Any]) -> Any:
+def _outcome(record: Record) -> Any:
     for report in (
         mapping(record.get("report")),
         mapping(mapping(record.get("test_result")).get("report")),
@@ -224,26 +224,26 @@ def _outcome(record: Mapping[str, Any]) -> Any:
     return None
 
 
-def _agent(record: Mapping[str, Any]) -> str:
+def _agent(record: Record) -> str:
     metadata = mapping(record.get("metadata"))
     models = (mapping(metadata.get(key)).get("model") for key in ("llm_config", "llm"))
     names = (metadata.get("agent_class"), next(filter(None, models), None))
     return " ".join(name for name in names if isinstance(name, str))
 
 
-def _issue(record: Mapping[str, Any]) -> str:
+def _issue(record: Record) -> str:
     statement = text_of(mapping(record.get("instance")).get("problem_statement"))
     return statement.strip() or issue_text(text_of(record.get("instruction")))
 
 
-def _events(history: Any) -> list[Mapping[str, Any]] | None:
+def _events(history: Any) -> list[Record] | None:
     if not isinstance(history, list):
         return None
     flat = [event for item in history for event in (item if isinstance(item, list) else [item])]
     return flat if is_list_of_objects(flat) else None
 
 
-def _conversation(events: list[Mapping[str, Any]]) -> tuple[str, tuple[Step, ...]]:
+def _conversation(events: list[Record]) -> tuple[str, tuple[Step, ...]]:
     instruction, run = "", Conversation()
     for event in events:
         by_agent, text = _said(event)
@@ -258,7 +258,7 @@ def _conversation(events: list[Mapping[str, Any]]) -> tuple[str, tuple[Step, ...
     return instruction, run.steps()
 
 
-def _said(event: Mapping[str, Any]) -> tuple[bool, str]:
+def _said(event: Record) -> tuple[bool, str]:
     """Return whether an event is an action of the agent, and its text."""
     if "kind" in event and not (
         {"action", "observation"} & event.keys() and isinstance(event.get("action"), str)
@@ -274,7 +274,7 @@ def _said(event: Mapping[str, Any]) -> tuple[bool, str]:
     return True, _joined(message_text(arguments.get("thought")), name, arguments)
 
 
-def _said_to_sdk(event: Mapping[str, Any]) -> tuple[bool, str]:
+def _said_to_sdk(event: Record) -> tuple[bool, str]:
     """Read the events of OpenHands 1, which name their class as kind."""
     kind, by_agent = event.get("kind"), event.get("source") == "agent"
     if kind == "ActionEvent":
@@ -291,7 +291,7 @@ def _said_to_sdk(event: Mapping[str, Any]) -> tuple[bool, str]:
     return False, message_text(event.get("error")) if kind == "AgentErrorEvent" else ""
 
 
-def _joined(thought: str, name: str, arguments: Mapping[str, Any]) -> str:
+def _joined(thought: str, name: str, arguments: Record) -> str:
     kept = {
         key: value
         for key, value in arguments.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from certify_assets.corpora.formats.base import (
     Draft,
@@ -102,7 +101,7 @@ def _span(row: Record, origin: Origin, reading: Reading) -> Span | None:
 
 def _annotate(
     traces: TraceRecords,
-    row: Mapping[str, Any],
+    row: Record,
     of_span: Mapping[str, str],
     origin: Origin,
     reading: Reading,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from certify_assets.corpora.formats.base import (
@@ -94,31 +94,31 @@ def _logs(files: FileSet) -> dict[tuple[str, str], list[SpanEvent]]:
     return events
 
 
-def _spans(request: Record) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def _spans(request: Record) -> Iterator[tuple[Record, Record]]:
     for resource in objects(_field(request, "resourceSpans")):
         for span in _inner(resource, "scopeSpans", "spans"):
             yield _attributes(mapping(resource.get("resource"))), span
 
 
-def _inner(record: Mapping[str, Any], *names: str) -> Iterator[Mapping[str, Any]]:
+def _inner(record: Record, *names: str) -> Iterator[Record]:
     found = [record]
     for name in names:
         found = [inner for outer in found for inner in objects(_field(outer, name))]
     yield from found
 
 
-def _ids(record: Mapping[str, Any]) -> tuple[str, str]:
+def _ids(record: Record) -> tuple[str, str]:
     return text_of(_field(record, "traceId")), text_of(_field(record, "spanId"))
 
 
-def _events(record: Mapping[str, Any]) -> list[SpanEvent]:
+def _events(record: Record) -> list[SpanEvent]:
     ordered = sorted(
         objects(record.get("events")), key=lambda event: nanoseconds(_field(event, "timeUnixNano"))
     )
     return [SpanEvent(text_of(event.get("name")), _attributes(event)) for event in ordered]
 
 
-def _span(record: Mapping[str, Any], events: list[SpanEvent], origin: Origin) -> Span:
+def _span(record: Record, events: list[SpanEvent], origin: Origin) -> Span:
     trace_id, span_id = _ids(record)
     status = mapping(record.get("status"))
     return span_of(
@@ -136,14 +136,14 @@ def _span(record: Mapping[str, Any], events: list[SpanEvent], origin: Origin) ->
     )
 
 
-def _field(record: Mapping[str, Any], name: str) -> Any:
+def _field(record: Record, name: str) -> Any:
     """Return a field, also under the name that it has in protocol buffers."""
     if name in record:
         return record[name]
     return record.get(_CAPITAL.sub(lambda match: f"_{match[0].lower()}", name))
 
 
-def _attributes(record: Mapping[str, Any]) -> Record:
+def _attributes(record: Record) -> Record:
     return {
         text_of(pair.get("key")): _value(pair.get("value"))
         for pair in objects(record.get("attributes"))

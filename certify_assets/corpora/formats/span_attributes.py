@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.labelling import Assessment
@@ -45,13 +45,13 @@ class SpanEvent(NamedTuple):
     """An event of a span, or a record of a log that names the span."""
 
     name: str
-    attributes: Mapping[str, Any]
+    attributes: Record
     body: Any = None
 
 
 def span_of(
     name: str,
-    attributes: Mapping[str, Any],
+    attributes: Record,
     events: Sequence[SpanEvent],
     *,
     failed: bool,
@@ -114,7 +114,7 @@ def evaluations(
             )
 
 
-def nested(attributes: Mapping[str, Any], prefix: str) -> Any:
+def nested(attributes: Record, prefix: str) -> Any:
     """Return what is below a prefix as objects and lists: `prefix.0.message.role` and the like."""
     if prefix in attributes:
         return attributes[prefix]
@@ -133,7 +133,7 @@ def undotted(value: Any, depth: int = 0) -> Any:
         return value
     if isinstance(value, list | tuple):
         return [undotted(item, depth + 1) for item in value]
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return value
     found: Record = {}
     for key, item in value.items():
@@ -156,13 +156,11 @@ def _listed(tree: Any) -> Any:
     return {key: _listed(value) for key, value in tree.items()}
 
 
-def _first(attributes: Mapping[str, Any], names: Iterable[str]) -> Any:
+def _first(attributes: Record, names: Iterable[str]) -> Any:
     return next((attributes[name] for name in names if attributes.get(name) is not None), None)
 
 
-def _messages(
-    attributes: Mapping[str, Any], names: Iterable[str], role: str
-) -> tuple[Message, ...]:
+def _messages(attributes: Record, names: Iterable[str], role: str) -> tuple[Message, ...]:
     for name in names:
         value = nested(attributes, name)
         value = parsed(value)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from certify_assets.corpora.formats.base import (
     Draft,
@@ -14,6 +14,7 @@ from certify_assets.corpora.formats.base import (
     parquet_records,
 )
 from certify_assets.corpora.formats.files import FileSet, SourceFile
+from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.swe_reports import issue_text, task_of
 from certify_assets.corpora.formats.texts import (
     Message,
@@ -133,9 +134,7 @@ def _read_table(
             yield from _draft(values, schema, origin, reading)
 
 
-def _draft(
-    values: Mapping[str, Any], schema: _Schema, origin: Origin, reading: Reading
-) -> Iterator[Draft]:
+def _draft(values: Record, schema: _Schema, origin: Origin, reading: Reading) -> Iterator[Draft]:
     messages = [_message(message) for message in objects(values["trajectory"])]
     steps = steps_of_messages(from_first(messages, "assistant"), reading)
     if not steps:
@@ -157,7 +156,7 @@ def _draft(
         )
 
 
-def _message(record: Mapping[str, Any]) -> Message:
+def _message(record: Record) -> Message:
     role, content = text_of(record.get("role")), record.get("content")
     return Message(
         "assistant" if role == "ai" else role,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Draft, Reading, contents, words
 from certify_assets.corpora.formats.files import FileSet, SourceFile
-from certify_assets.corpora.formats.records import decode, is_object_with, one_object
+from certify_assets.corpora.formats.records import Record, decode, is_object_with, one_object
 from certify_assets.corpora.schema import Step
 
 _NEW_ID = re.compile(r"([^/\s]+?)(?:/|__)([^/\s]+?)(?::pr-|_pr-)(\d+)")
@@ -241,7 +241,7 @@ def _reports(files: FileSet, reading: Reading) -> Iterator[Report]:
             yield report
 
 
-def _report(name: str, document: Mapping[str, Any]) -> Report | None:
+def _report(name: str, document: Record) -> Report | None:
     found = [_ids(document, key) for key in ("resolved", "resolved_ids")]
     resolved = next((ids for ids in found if ids is not None), None)
     if resolved is None:
@@ -263,7 +263,7 @@ def _report(name: str, document: Mapping[str, Any]) -> Report | None:
     )
 
 
-def _ids(document: Mapping[str, Any], key: str) -> frozenset[str] | None:
+def _ids(document: Record, key: str) -> frozenset[str] | None:
     values = document.get(key)
     return (
         frozenset(task_of(value) for value in values if isinstance(value, str))

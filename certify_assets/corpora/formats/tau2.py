@@ -240,7 +240,7 @@ def _drafts(
     )
 
 
-def _problem(record: Mapping[str, Any], header: _Header) -> str | None:
+def _problem(record: Record, header: _Header) -> str | None:
     if not header.domain:
         return f"{header.file} does not name its domain"
     for key in sorted(_SIMULATION):
@@ -265,7 +265,7 @@ def _count_missing(header: _Header, seen: set[str], reading: Reading) -> None:
         )
 
 
-def chat_messages(simulation: Mapping[str, Any]) -> Iterator[Message]:
+def chat_messages(simulation: Record) -> Iterator[Message]:
     """Go through the messages of a simulation, or what its ticks say where it has none."""
     names: dict[str, str] = {}
     for message in _flat(simulation.get("messages") or _spoken(simulation.get("ticks") or ())):
@@ -288,21 +288,21 @@ def chat_messages(simulation: Mapping[str, Any]) -> Iterator[Message]:
             yield Message(role, message_text(_unwrapped(content)), calls_text(calls))
 
 
-def instruction_text(task: Mapping[str, Any]) -> str:
+def instruction_text(task: Record) -> str:
     """What the simulated user wants, or the ticket where there is no user."""
     instructions = mapping(task.get("user_scenario")).get("instructions")
-    if isinstance(instructions, Mapping):
+    if isinstance(instructions, dict):
         texts = (instructions.get(key) for key in _SCENARIO)
         return "\n".join(text for text in texts if isinstance(text, str))
     return text_of(instructions) or text_of(task.get("ticket"))
 
 
-def _flat(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _flat(messages: Iterable[Record]) -> Iterator[Record]:
     for message in messages:
         yield from objects(message.get("tool_messages")) or (message,)
 
 
-def _spoken(ticks: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
+def _spoken(ticks: Iterable[Record]) -> Iterator[Record]:
     said = {"assistant": "", "user": ""}
     for tick in ticks:
         for role, who in _TICK:
@@ -339,7 +339,7 @@ class Criteria:
     assertions: tuple[str, ...]
 
 
-def criteria_of(task: Mapping[str, Any]) -> Criteria:
+def criteria_of(task: Record) -> Criteria:
     """Return what a task checks."""
     criteria = mapping(task.get("evaluation_criteria"))
     texts = [*listed(criteria.get("nl_assertions")), *listed(criteria.get("communicate_info"))]
@@ -347,7 +347,7 @@ def criteria_of(task: Mapping[str, Any]) -> Criteria:
 
 
 def renumbered(
-    simulations: Iterable[tuple[int, Mapping[str, Any]]], tasks: Mapping[str, Criteria]
+    simulations: Iterable[tuple[int, Record]], tasks: Mapping[str, Criteria]
 ) -> dict[int, str | None]:
     """Find the runs whose checks are those of another task than the one they name."""
     found: dict[int, str | None] = {}
@@ -382,7 +382,7 @@ def _only(tasks: list[str]) -> str | None:
     return tasks[0] if len(tasks) == 1 else None
 
 
-def _checked(record: Mapping[str, Any]) -> Criteria:
+def _checked(record: Record) -> Criteria:
     info = mapping(record.get("reward_info"))
     actions = [mapping(check).get("action") for check in listed(info.get("action_checks"))]
     asserted = [mapping(check).get("nl_assertion") for check in listed(info.get("nl_assertions"))]

@@ -18,6 +18,7 @@ from certify_assets.corpora.formats.base import (
     json_document,
 )
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
+from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.texts import Conversation, mapping, name_of, text_of
 from certify_assets.corpora.schema import Step
 
@@ -268,7 +269,7 @@ def _trial(file: SourceFile, row: int, record: Any, reading: Reading) -> _Trial 
     )
 
 
-def _named(metadata: Mapping[str, Any]) -> str:
+def _named(metadata: Record) -> str:
     parts = (text_of(metadata.get(key)) for key in ("agent_name", "model_name"))
     return "_".join(part.replace("/", "-") for part in parts if part)
 
