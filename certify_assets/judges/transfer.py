@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 from collections import Counter
@@ -21,7 +20,7 @@ from certify_assets.corpora.splits import SplitManifest
 from certify_assets.errors import CertifyError, InputError, IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lm.recipe import draw_in_turn
+from certify_assets.judges.lm.recipe import draw_in_turn, place_of
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.storage.store import Store
 
@@ -306,13 +305,9 @@ def _manifest_key(corpus: str) -> str:
 
 def _draw(rows: pd.DataFrame, number: int, seed: int) -> pd.DataFrame:
     """Draw whole tasks in the order of SHA-256(seed, corpus, task); the last may be cut."""
-
-    def order(*parts: str) -> bytes:
-        return hashlib.sha256("\0".join((str(seed), *parts)).encode()).digest()
-
     identities = list(zip(rows["corpus"], rows["task_id"], rows["trajectory_id"], strict=True))
     keys = [
-        (order(corpus, task), task, order(corpus, task, run), run)
+        (place_of(seed, corpus, task), task, place_of(seed, corpus, task, run), run)
         for corpus, task, run in identities
     ]
     chosen = sorted(range(len(keys)), key=keys.__getitem__)[:number]

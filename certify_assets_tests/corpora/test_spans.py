@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from certify_assets.corpora.formats.base import Draft, Origin, Reading
 from certify_assets.corpora.formats.files import Tally
-from certify_assets.corpora.formats.labelling import Assessment
-from certify_assets.corpora.formats.outcomes import Outcomes
+from certify_assets.corpora.formats.outcomes import Assessment, Outcomes
 from certify_assets.corpora.formats.span_messages import messages_of
 from certify_assets.corpora.formats.span_tree import Span, TraceRecords, tool_messages
 from certify_assets.corpora.formats.spans import drafts_of_traces

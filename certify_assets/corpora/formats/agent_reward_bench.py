@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Reading, corpus_format, usable
+from certify_assets.corpora.formats.base import Draft, Drafts, Reading, corpus_format, usable
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
 from certify_assets.corpora.formats.records import HEAD, Record, is_object_with, json_value
 from certify_assets.corpora.formats.table import csv_rows
@@ -98,7 +98,7 @@ def _explain(file: SourceFile) -> str | None:
         ),
     },
 )
-def agent_reward_bench(files: FileSet, reading: Reading) -> Iterator[Draft]:
+def agent_reward_bench(files: FileSet, reading: Reading) -> Drafts:
     """Read cleaned runs and the labels of their annotators."""
     labels_only = switch(reading.options, "labels_only")
     labels = _Labels(read_annotations(files, reading))
@@ -118,7 +118,7 @@ def agent_reward_bench(files: FileSet, reading: Reading) -> Iterator[Draft]:
 
 # Annotations are published apart from the runs: without runs there is nothing to judge, and only
 # the option labels_only makes a corpus (of tasks and outcomes, for a profile) of them.
-def _labels_alone(annotations: Annotations, reading: Reading) -> Iterator[Draft]:
+def _labels_alone(annotations: Annotations, reading: Reading) -> Drafts:
     reading.label_facts["labels_only"] = 1
     for run, (file, row) in annotations.places.items():
         outcome = annotations.outcome(run)
@@ -158,7 +158,7 @@ def _count_without_trajectory(labels: _Labels, reading: Reading) -> None:
         reading.drop("no_trajectory", sentence)
 
 
-def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Iterator[Draft]:
+def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Drafts:
     try:
         record = json_value(file.read())
     except BrokenFileError as error:

@@ -7,12 +7,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile, Tally
 from certify_assets.corpora.formats.records import (
     HEAD,
     Record,
+    begins_json,
     is_object_with,
     json_value,
     parquet_names,
@@ -148,7 +150,8 @@ class Reading:
         return Origin(file.name, self.sha256(file), row)
 
 
-Reader = Callable[[FileSet, Reading], Iterator[Draft]]
+Drafts = Iterator[Draft]
+Reader = Callable[[FileSet, Reading], Drafts]
 #: option of formats that use `Reading.agent_in_name`
 AGENT_OPTION = {"agent": "agent of runs that name none; taken from the file name otherwise"}
 
@@ -225,6 +228,14 @@ def contents(files: Iterable[SourceFile], reading: Reading) -> Iterator[tuple[So
 def begins_with(*marks: re.Pattern[bytes]) -> Callable[[SourceFile], bool]:
     """Make a test for files that begin a JSON object with those marks."""
     return lambda file: is_object_with(file.head(HEAD), marks)
+
+
+def is_json_named(file: SourceFile, name: str, keys: Iterable[bytes]) -> bool:
+    """Whether a file of that name begins a JSON object with those keys."""
+    if PurePosixPath(file.plain_name).name != name:
+        return False
+    head = file.head(HEAD)
+    return begins_json(head, b"{") and all(key in head for key in keys)
 
 
 def usable(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Reading, contents, corpus_format
+from certify_assets.corpora.formats.base import Draft, Drafts, Reading, contents, corpus_format
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
 from certify_assets.corpora.formats.records import Record, begins_json, json_value
 from certify_assets.corpora.formats.texts import (
@@ -102,7 +101,7 @@ def _folder(file: SourceFile) -> str:
         ),
     },
 )
-def browsergym(files: FileSet, reading: Reading) -> Iterator[Draft]:
+def browsergym(files: FileSet, reading: Reading) -> Drafts:
     """Read the run folders that hold a summary and steps."""
     summaries = _summaries(files, reading)
     found: set[str] = set()
@@ -151,7 +150,7 @@ def _summary(file: SourceFile, summary: Any, keep_errors: bool) -> _Summary:
     return _Summary(summary.get("cum_reward"))
 
 
-def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Iterator[Draft]:
+def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Drafts:
     named = _FOLDER.fullmatch(PurePosixPath(_folder(file)).name.removeprefix("_"))
     reason, why, infos = "unreadable_record", "", []
     try:

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import (
     Draft,
+    Drafts,
     Reading,
     contents,
     corpus_format,
+    is_json_named,
     json_document,
     words,
 )
@@ -32,7 +34,6 @@ from certify_assets.corpora.formats.texts import (
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
-_HEAD = 1 << 14
 _RESULT_KEYS = (b'"task_name"', b'"trial_name"', b'"trial_uri"')
 _PATTERNS = ("*/agent/trajectory.json*", "*/agent/trajectory.cont-*.json*")
 _PART_NAME = re.compile(
@@ -69,22 +70,15 @@ class _Part(NamedTuple):
     document: Any
 
 
-def _fits(file: SourceFile) -> bool:
-    if PurePosixPath(file.plain_name).name != "result.json":
-        return False
-    head = file.head(_HEAD)
-    return head.lstrip().startswith(b"{") and all(key in head for key in _RESULT_KEYS)
-
-
 @corpus_format(
     title="Harbor jobs, such as Terminal-Bench 2 (result.json of trials with ATIF trajectories)",
     suffixes=(".json",),
-    fits=_fits,
+    fits=lambda file: is_json_named(file, "result.json", _RESULT_KEYS),
     label_source="verifier of the task, run by the harness in the container after the agent",
     marks={},
     options={"reward": "name of the reward that counts, where a verifier gives several"},
 )
-def harbor(files: FileSet, reading: Reading) -> Iterator[Draft]:
+def harbor(files: FileSet, reading: Reading) -> Drafts:
     """Read the trials of jobs with their trajectories."""
     trials = _trials(files, reading)
     parts = Counter(
@@ -123,9 +117,7 @@ def _document(file: SourceFile, data: bytes, reading: Reading) -> Any:
     return document
 
 
-def _run(
-    folder: str, trial: _Trial | None, parts: list[_Part], reading: Reading
-) -> Iterator[Draft]:
+def _run(folder: str, trial: _Trial | None, parts: list[_Part], reading: Reading) -> Drafts:
     first = parts[0].file
     if any(part.document is None for part in parts):
         return

@@ -15,6 +15,7 @@ from typing import Any
 
 from certify_assets.corpora.formats.base import (
     Draft,
+    Drafts,
     Reading,
     corpus_format,
     json_document,
@@ -154,7 +155,7 @@ def _members(file: SourceFile) -> list[str]:
         "agent": "agent of all runs; model and solver of the log where it is not given",
     },
 )
-def inspect(files: FileSet, reading: Reading) -> Iterator[Draft]:
+def inspect(files: FileSet, reading: Reading) -> Drafts:
     """Read the samples of evaluation logs."""
     library = _library()
     with tempfile.TemporaryDirectory(prefix="certify-inspect-") as folder:
@@ -177,7 +178,7 @@ def _library() -> Any:
     return log
 
 
-def _read_archive(library: Any, log: _Log) -> Iterator[Draft]:
+def _read_archive(library: Any, log: _Log) -> Drafts:
     file = log.file
     names = _members(file)
     if _HEADERS.isdisjoint(names):
@@ -239,7 +240,7 @@ def _problem_of(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(lines[:3])}"[:_PROBLEM]
 
 
-def _read_json(library: Any, log: _Log) -> Iterator[Draft]:
+def _read_json(library: Any, log: _Log) -> Drafts:
     document = json_document(log.file, log.file.read(), log.reading)
     if document is None:
         return
@@ -260,7 +261,7 @@ def _read_json(library: Any, log: _Log) -> Iterator[Draft]:
     )
 
 
-def _drafts(log: _Log, header: Any, samples: Iterable[tuple[str, Record | str]]) -> Iterator[Draft]:
+def _drafts(log: _Log, header: Any, samples: Iterable[tuple[str, Record | str]]) -> Drafts:
     file, reading, spec = log.file, log.reading, header.eval
     if note := _UNFINISHED.get(header.status):
         reading.notes[note] += 1
@@ -284,7 +285,7 @@ def _setting(name: str, value: Any) -> str:
     return json.dumps(f"{name}={text}")[1:-1][:_SETTING]
 
 
-def _draft(record: Record | str, where: str, row: int, about: _About, log: _Log) -> Iterator[Draft]:
+def _draft(record: Record | str, where: str, row: int, about: _About, log: _Log) -> Drafts:
     reading = log.reading
     sample = usable(record, where, reading, _problem)
     if sample is None:

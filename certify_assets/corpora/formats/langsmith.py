@@ -13,7 +13,7 @@ from certify_assets.corpora.formats.export_records import (
     has_fields,
 )
 from certify_assets.corpora.formats.files import FileSet
-from certify_assets.corpora.formats.labelling import Assessment
+from certify_assets.corpora.formats.outcomes import Assessment
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.span_messages import messages_of, parsed
 from certify_assets.corpora.formats.span_tree import (

@@ -20,7 +20,7 @@ from certify_assets.corpora.formats.base import (
     words,
 )
 from certify_assets.corpora.formats.files import FileSet, SourceFile
-from certify_assets.corpora.formats.labelling import Assessment
+from certify_assets.corpora.formats.outcomes import Assessment
 from certify_assets.corpora.formats.records import (
     HEAD,
     Record,

@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format, words
+from certify_assets.corpora.formats.base import Draft, Drafts, Origin, Reading, corpus_format, words
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
 from certify_assets.corpora.formats.records import Record, iter_lines
 from certify_assets.corpora.formats.swe_reports import (
@@ -65,7 +65,7 @@ def _first_keys(file: SourceFile) -> Iterator[Set[str]]:
                 yield record.keys()
 
 
-def _read_output(file: SourceFile, outcomes: ReportedOutcomes, reading: Reading) -> Iterator[Draft]:
+def _read_output(file: SourceFile, outcomes: ReportedOutcomes, reading: Reading) -> Drafts:
     """Read the runs of one output.jsonl."""
     reading.sha256(file)
     try:
@@ -94,7 +94,7 @@ def _explain(file: SourceFile) -> str | None:
     explain=_explain,
     label_source="tests of the instance, run by the SWE-bench harness on the agent's patch",
 )
-def openhands(files: FileSet, reading: Reading) -> Iterator[Draft]:
+def openhands(files: FileSet, reading: Reading) -> Drafts:
     """Read the runs of every output file, with outcomes from reports."""
     final = {file.plain_name for file in files}
     outcomes = collect_outcomes(files, reading, _named_tasks(files, final))

@@ -14,7 +14,7 @@ from certify_assets.corpora.formats.base import (
     words,
 )
 from certify_assets.corpora.formats.files import FileSet, SourceFile
-from certify_assets.corpora.formats.labelling import Assessment
+from certify_assets.corpora.formats.outcomes import Assessment
 from certify_assets.corpora.formats.records import Record, parquet_names
 from certify_assets.corpora.formats.span_attributes import SpanEvent, span_of, undotted
 from certify_assets.corpora.formats.span_messages import parsed

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.labelling import Assessment
+from certify_assets.corpora.formats.outcomes import Assessment
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.span_messages import messages_of, parsed
 from certify_assets.corpora.formats.span_tree import Span, span_kind, tool_messages

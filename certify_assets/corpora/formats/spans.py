@@ -4,7 +4,7 @@ A format of traces is one module that turns the records of its tool into `Span` 
 and hands them to `drafts_of_traces`; `messages_of` reads chat messages in the shapes of all tools::
 
     @corpus_format(title=..., suffixes=..., fits=..., options=TRACE_OPTIONS, label_source=...)
-    def some_tool(files: FileSet, reading: Reading) -> Iterator[Draft]:
+    def some_tool(files: FileSet, reading: Reading) -> Drafts:
         traces = TraceRecords()
         for record, origin in ...:
             traces.add(Span(trace_id=..., asked=messages_of(record["input"]), origin=origin, ...))
@@ -18,12 +18,12 @@ and hands them to `drafts_of_traces`; `messages_of` reads chat messages in the s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-from certify_assets.corpora.formats.base import Draft, Reading
-from certify_assets.corpora.formats.labelling import Labelling
+from certify_assets.corpora.formats.base import Draft, Drafts, Reading
+from certify_assets.corpora.formats.outcomes import Labelling
 from certify_assets.corpora.formats.span_transcript import transcript
 from certify_assets.corpora.formats.span_tree import SpanTree
 from certify_assets.corpora.formats.texts import (
@@ -69,7 +69,7 @@ class TraceDefaults:
 
 def drafts_of_traces(
     trees: Iterable[SpanTree], reading: Reading, defaults: TraceDefaults | None = None
-) -> Iterator[Draft]:
+) -> Drafts:
     """Turn traces into runs; what cannot be used is counted in the reading's tally."""
     defaults = defaults or TraceDefaults()
     labelling = Labelling.of(reading.options, defaults.label_sources)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
-from certify_assets.corpora.formats.base import Draft, Reading, contents, corpus_format
+from certify_assets.corpora.formats.base import Drafts, Reading, contents, corpus_format
 from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.records import Record, decode, one_object
 from certify_assets.corpora.formats.swe_reports import (
@@ -49,7 +49,7 @@ def _explain(file: SourceFile) -> str | None:
     explain=_explain,
     label_source="tests of the instance, run by the SWE-bench harness on the submitted patch",
 )
-def swe_agent(files: FileSet, reading: Reading) -> Iterator[Draft]:
+def swe_agent(files: FileSet, reading: Reading) -> Drafts:
     """Read trajectories, with outcomes from harness reports."""
     outcomes, models = _outcomes(files, reading), _models(files, reading)
     for file in files:
@@ -78,7 +78,7 @@ def _models(files: FileSet, reading: Reading) -> dict[str, str]:
 
 def _read(
     file: SourceFile, outcomes: ReportedOutcomes, models: Mapping[str, str], reading: Reading
-) -> Iterator[Draft]:
+) -> Drafts:
     for _, data in contents([file], reading):
         run, names = _run(data), (_task(file), _agent(file, models))
         yield from draft_of(file, run, *names, outcomes=outcomes, reading=reading)

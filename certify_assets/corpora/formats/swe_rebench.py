@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from certify_assets.corpora.formats.base import (
     Draft,
+    Drafts,
     Origin,
     Reading,
     corpus_format,
@@ -109,7 +109,7 @@ def _other(file: SourceFile) -> str:
     explain=_explain,
     label_source="tests of the instance, run on the agent's patch",
 )
-def swe_rebench(files: FileSet, reading: Reading) -> Iterator[Draft]:
+def swe_rebench(files: FileSet, reading: Reading) -> Drafts:
     """Read the rows of trajectory tables."""
     for file in files:
         leaves = _leaves(file)
@@ -122,9 +122,7 @@ def swe_rebench(files: FileSet, reading: Reading) -> Iterator[Draft]:
             yield from _read_table(file, _wanted(leaves, schema), schema, reading)
 
 
-def _read_table(
-    file: SourceFile, columns: list[str], schema: _Schema, reading: Reading
-) -> Iterator[Draft]:
+def _read_table(file: SourceFile, columns: list[str], schema: _Schema, reading: Reading) -> Drafts:
     reading.sha256(file)
     for origin, values in parquet_records(file, columns, reading, batch_rows=_BATCH_ROWS):
         task, messages = values.get("instance_id"), values.get("trajectory")
@@ -134,7 +132,7 @@ def _read_table(
             yield from _draft(values, schema, origin, reading)
 
 
-def _draft(values: Record, schema: _Schema, origin: Origin, reading: Reading) -> Iterator[Draft]:
+def _draft(values: Record, schema: _Schema, origin: Origin, reading: Reading) -> Drafts:
     messages = [_message(message) for message in objects(values["trajectory"])]
     steps = steps_of_messages(from_first(messages, "assistant"), reading)
     if not steps:

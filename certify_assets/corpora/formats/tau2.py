@@ -13,6 +13,7 @@ from typing import Any
 from certify_assets.corpora.formats.base import (
     AGENT_OPTION,
     Draft,
+    Drafts,
     Origin,
     Reading,
     begins_with,
@@ -103,7 +104,7 @@ class _Found:
         **AGENT_OPTION,
     },
 )
-def tau2(files: FileSet, reading: Reading) -> Iterator[Draft]:
+def tau2(files: FileSet, reading: Reading) -> Drafts:
     """Read result files and folders of simulations."""
     headers, found = _folder_headers(files, reading), _Found()
     for file, data in contents(files, reading):
@@ -157,9 +158,7 @@ def _header(file: SourceFile, document: Record, reading: Reading) -> _Header:
     )
 
 
-def _read_results(
-    file: SourceFile, data: bytes, found: _Found, reading: Reading
-) -> Iterator[Draft]:
+def _read_results(file: SourceFile, data: bytes, found: _Found, reading: Reading) -> Drafts:
     document = json_document(file, data, reading)
     if document is None:
         return
@@ -195,7 +194,7 @@ def _read_results(
 
 def _read_simulation(
     file: SourceFile, text: str, header: _Header, found: _Found, reading: Reading
-) -> Iterator[Draft]:
+) -> Drafts:
     record = one_object(text)
     folder = str(PurePosixPath(header.file).parent)
     # a broken file is counted as such and not as missing too
@@ -212,7 +211,7 @@ def _drafts(
     origin: Origin,
     found: _Found,
     reading: Reading,
-) -> Iterator[Draft]:
+) -> Drafts:
     record = usable(found_record, str(origin), reading, lambda record: _problem(record, header))
     if record is None:
         return

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
 from certify_assets.corpora.formats.base import (
     AGENT_OPTION,
     Draft,
+    Drafts,
     Reading,
     contents,
     corpus_format,
@@ -68,7 +68,7 @@ def _is_list(head: bytes) -> bool:
         **AGENT_OPTION,
     },
 )
-def taubench_v1(files: FileSet, reading: Reading) -> Iterator[Draft]:
+def taubench_v1(files: FileSet, reading: Reading) -> Drafts:
     """Read the runs of every result list."""
     for file, data in contents(files, reading):
         if not _is_list(data[:HEAD]):
@@ -77,7 +77,7 @@ def taubench_v1(files: FileSet, reading: Reading) -> Iterator[Draft]:
             yield from _read_file(file, data, runs, reading)
 
 
-def _read_file(file: SourceFile, data: bytes, runs: list[Any], reading: Reading) -> Iterator[Draft]:
+def _read_file(file: SourceFile, data: bytes, runs: list[Any], reading: Reading) -> Drafts:
     domain = reading.options.get("domain") or _domain(file, data)
     agent = reading.agent_in_name(file, _agent(file.name, domain))
     reading.sha256(file)

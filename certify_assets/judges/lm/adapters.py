@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,20 @@ _DOCUMENT = "provenance.json"
 def inner_model(model: Any) -> Any:
     """Return the causal language model inside a PEFT model, its active adapters in its layers."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def head_logits(model: Any, hidden: Any, tokens: Sequence[int] | None = None) -> Any:
+    """Return the logits of hidden states in float32, of some tokens alone where they are named."""
+    import torch
+
+    head = model.get_output_embeddings()
+    weight, bias = head.weight, head.bias
+    if tokens is not None:
+        weight, bias = weight[tokens], None if bias is None else bias[tokens]
+    with torch.autocast(device_type=weight.device.type, enabled=False):
+        return torch.nn.functional.linear(
+            hidden.float(), weight.float(), None if bias is None else bias.float()
+        )
 
 
 def linear_targets(model: Any) -> tuple[str, ...]:

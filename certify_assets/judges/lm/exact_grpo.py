@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.adapters import inner_model, native_inputs
+from certify_assets.judges.lm.adapters import head_logits, inner_model, native_inputs
 from certify_assets.judges.lm.checkpoint import (
     checkpoint_run,
     load_checkpoint,
@@ -68,17 +68,14 @@ def verdict_log_probs(
 
     success, fail = single_tokens(language.verdicts)
     inner = inner_model(language.model)
-    head = inner.get_output_embeddings()
-    device = head.weight.device
+    device = inner.device
     with Hardware.of(inner).autocast():
         if packed:
             rows = pack([prompt.ids for prompt in prompts], device.type)
             hidden = rows.states(inner.base_model)[rows.last]
         else:
             hidden = _padded_hidden(inner, prompts, device)
-    with torch.autocast(device_type=device.type, enabled=False):
-        bias = None if head.bias is None else head.bias.float()
-        logits = torch.nn.functional.linear(hidden.float(), head.weight.float(), bias)
+    logits = head_logits(inner, hidden)
     verdicts = logits[:, [success, fail]]
     # 1 − p_S − p_F would lose every digit of a small rest
     others = logits.index_fill(

@@ -57,19 +57,20 @@ class Recipe:
         return rows if self.runs is None else draw_in_turn(rows, self.runs, seed)
 
 
+def place_of(seed: int, *parts: str) -> bytes:
+    """Return what names are ordered by in a draw: SHA-256 of the seed and the names."""
+    return hashlib.sha256("\0".join((str(seed), *parts)).encode()).digest()
+
+
 def draw_in_turn(rows: pd.DataFrame, number: int, seed: int) -> pd.DataFrame:
     """Return at most so many rows: one of every task, then a second of every task."""
     if len(rows) <= number:
         return rows
-
-    def order(*parts: str) -> bytes:
-        return hashlib.sha256("\0".join((str(seed), *parts)).encode()).digest()
-
     seen: dict[tuple[str, str], int] = {}
     keys = []
     runs = zip(rows["corpus"], rows["task_id"], rows["trajectory_id"], strict=True)
-    shuffled = sorted(enumerate(runs), key=lambda run: order(*run[1]))
+    shuffled = sorted(enumerate(runs), key=lambda run: place_of(seed, *run[1]))
     for place, (corpus, task, _) in shuffled:
         turn = seen[corpus, task] = seen.get((corpus, task), -1) + 1
-        keys.append((turn, order(corpus, task), place))
+        keys.append((turn, place_of(seed, corpus, task), place))
     return rows.iloc[sorted(place for *_, place in sorted(keys)[:number])]

@@ -23,6 +23,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.adapters import (
     ADAPTER_SCHEMA,
     attach_lora,
+    head_logits,
     inner_model,
     linear_targets,
     native_inputs,
@@ -194,17 +195,13 @@ def packed_loss(model: Any, inputs: _TrainingBatch, tokens: Any = None) -> Any:
     # only the positions before a label go through the head
     import torch
 
-    head = model.get_output_embeddings()
     with Hardware.of(model).autocast():
         hidden = _packed(inputs).states(model.get_decoder())
     # no row begins with a label, so the token before a label is of its row
     places = (inputs["labels"][0] != IGNORED).nonzero()[:, 0]
-    with torch.autocast(device_type=head.weight.device.type, enabled=False):
-        bias = None if head.bias is None else head.bias.float()
-        logits = torch.nn.functional.linear(hidden[places - 1].float(), head.weight.float(), bias)
-        losses = torch.nn.functional.cross_entropy(
-            logits, inputs["labels"][0, places], reduction="none"
-        )
+    losses = torch.nn.functional.cross_entropy(
+        head_logits(model, hidden[places - 1]), inputs["labels"][0, places], reduction="none"
+    )
     return losses.sum() / (len(places) if tokens is None else tokens)
 
 
@@ -217,7 +214,6 @@ def pair_loss(model: Any, inputs: _TrainingBatch, verdicts: tuple[int, int]) -> 
     """
     import torch
 
-    head = model.get_output_embeddings()
     with Hardware.of(model).autocast():
         if "bounds" in inputs:
             hidden = _packed(inputs).states(model.get_decoder())[None]
@@ -229,13 +225,10 @@ def pair_loss(model: Any, inputs: _TrainingBatch, verdicts: tuple[int, int]) -> 
             ).last_hidden_state
     row, place = (inputs["labels"] != IGNORED).nonzero(as_tuple=True)
     success = inputs["labels"][row, place] == verdicts[0]
-    with torch.autocast(device_type=head.weight.device.type, enabled=False):
-        weight = head.weight[list(verdicts)].float()
-        bias = None if head.bias is None else head.bias[list(verdicts)].float()
-        logits = torch.nn.functional.linear(hidden[row, place - 1].float(), weight, bias)
-        odds = logits[:, 0] - logits[:, 1]
-        apart = odds[success][:, None] - odds[~success][None, :]
-        return torch.nn.functional.softplus(-apart).square().mean()
+    logits = head_logits(model, hidden[row, place - 1], list(verdicts))
+    odds = logits[:, 0] - logits[:, 1]
+    apart = odds[success][:, None] - odds[~success][None, :]
+    return torch.nn.functional.softplus(-apart).square().mean()
 
 
 def sft_arguments(
