@@ -15,11 +15,8 @@ from certify_assets.errors import InputError
         ({"name": "c", "budget": 3}, "unknown key 'budget'; known keys are name, format, paths"),
         ({}, "no key 'name'; add"),
         ({"name": "c", "seed": "7"}, "seed of corpus.json is '7'"),
-        ({"name": "c", "rl": 1}, "rl of corpus.json is 1"),
         ({"name": "c", "paths": "runs"}, "paths of corpus.json is 'runs'"),
-        ({"name": "c", "leak_thresholds": [1]}, 'map a control such as "length" to an AUROC'),
         ({"name": "c", "leak_thresholds": {"size": 0.9}}, "names the control 'size'"),
-        ({"name": "c", "leak_thresholds": {"steps": 0.5}}, "threshold of steps is 0.5; give"),
         ({"name": "c", "domain": "The Web"}, "cannot name a domain; use"),
     ],
 )

@@ -158,16 +158,15 @@ def test_intervals_are_over_tasks() -> None:
     for name, bound in once.intervals.items():
         assert again.intervals[name] == pytest.approx(bound)
     for name, value in (("length", once.length_auroc), ("agent", once.agent_auroc)):
-        bound = once.intervals[name]
-        assert bound is not None and bound[0] < value < bound[1]
+        low, high = once.intervals[name] or (1, 0)
+        assert low < value < high
     assert check_leaks(frame).to_dict() == once.to_dict()
-    wide, narrow = (
-        check_leaks(corpus(tasks=15, attempts=4)).intervals["length"],
-        check_leaks(corpus(tasks=240, attempts=4)).intervals["length"],
-    )
-    assert wide is not None
-    assert narrow is not None
-    assert wide[1] - wide[0] > 2 * (narrow[1] - narrow[0])
+
+    def width(tasks: int) -> float:
+        low, high = check_leaks(corpus(tasks=tasks, attempts=4)).intervals["length"] or (1, 0)
+        return high - low
+
+    assert width(15) > 2 * width(240)
 
 
 def test_the_evidence_shows_spreads_agents_and_places() -> None:

@@ -16,12 +16,12 @@ from certify_assets_tests.corpora.builders import (
     from_frame,
     reader,
     tau_record,
+    write_json,
     write_lines,
     write_tar,
 )
 from certify_assets_tests.paths import shared_data
 
-FIXTURES = Path(__file__).parent / "fixtures"
 TABLE = "task_id,outcome,text,agent\na,1,went well,x\na,0,went badly,y\nb,1,fine,x\n"
 
 read = reader()
@@ -171,8 +171,9 @@ def test_tasks_with_one_instruction_are_merged_when_asked(tmp_path: Path) -> Non
     assert merged.notes == {"runs moved to a task with the same instruction": 1}
 
 
-def test_two_formats_make_one_corpus_when_asked() -> None:
-    both = [FIXTURES / "agent-x-retail.json", FIXTURES / "runs.csv"]
+def test_two_formats_make_one_corpus_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text(TABLE, "utf-8")
+    both = [write_json(tmp_path / "x-retail.json", [tau_record()]), tmp_path / "runs.csv"]
     assert [detect_format([path]) for path in both] == ["taubench_v1", "table"]
     with pytest.raises(
         InputError, match=r"more than one format fits .*table .*taubench_v1 .*--format"
@@ -181,8 +182,8 @@ def test_two_formats_make_one_corpus_when_asked() -> None:
     parts = [import_corpus(both, format=name, name="c") for name in ("table", "taubench_v1")]
     assert parts[0].dropped == {"file_other_format": 1}
     joined = import_corpus(both, format="table+taubench_v1", name="c")
-    assert len(joined.frame) == sum(len(part.frame) for part in parts)
-    assert "file_other_format" not in joined.dropped and joined.format == "table+taubench_v1"
+    assert len(joined.frame) == 4 and joined.format == "table+taubench_v1"
+    assert "file_other_format" not in joined.dropped
     assert joined.label_source == "; ".join(part.label_source for part in parts)
 
 
@@ -219,18 +220,17 @@ def test_a_file_that_is_no_table_is_diagnosed(
     ("arguments", "words"),
     [
         ({"paths": "none.csv"}, "does not exist"),
-        ({"paths": []}, "no path"),
         ({"name": " "}, "no name"),
         ({"format": "xml"}, "no format 'xml'"),
         ({"options": {"domian": "retail"}}, "no option 'domian'"),
         ({"options": {"strict": "perhaps"}}, "give true or false"),
         ({"options": {"max_file_mb": "many"}}, "whole number of megabytes"),
-        ({"options": {"columns": "task"}}, "give an object"),
     ],
 )
-def test_what_cannot_be_asked_for(arguments: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_asked_for(tmp_path: Path, arguments: dict[str, Any], words: str) -> None:
+    (tmp_path / "runs.csv").write_text(TABLE, "utf-8")
     with pytest.raises(InputError, match=words):
-        import_corpus(**({"paths": FIXTURES / "runs.csv", "name": "c"} | arguments))
+        import_corpus(**({"paths": tmp_path, "name": "c"} | arguments))
 
 
 def test_archives_are_read_in_place_and_safely(tmp_path: Path) -> None:

@@ -85,14 +85,6 @@ def test_a_run_of_which_little_was_submitted_is_rejected(tmp_path: Path) -> None
     assert "mini/results/results.json reports on 1 of 3 runs; " in imported.examples["run_rejected"]
 
 
-def test_a_report_cannot_judge_two_runs_of_one_instance(tmp_path: Path) -> None:
-    runs(tmp_path / "a", 1, 2)
-    runs(tmp_path / "b", 1)
-    write_json(tmp_path / "all.json", report(["org__name-1"], others=["org__name-2"]))
-    imported = read(tmp_path)
-    assert outcomes(imported) == {"org__name-2": 0} and imported.dropped == {"ambiguous_label": 2}
-
-
 def test_folders_of_one_agent_are_its_attempts(tmp_path: Path) -> None:
     for attempt in (1, 2):
         folder = tmp_path / f"cost_{attempt}"

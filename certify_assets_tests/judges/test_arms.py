@@ -17,7 +17,7 @@ from certify_assets.judges.reinforced import Candidate, candidates
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.storage.progress import Advance
 from certify_assets.storage.store import Store
-from certify_assets_tests.arms_builders import CORPUS, TINY, chosen_arm, small_corpus, start_judge
+from certify_assets_tests.arms_builders import CORPUS, TINY, chosen_arm, start_judge
 from certify_assets_tests.builders import judged
 
 CANDIDATES = ["start", *(f"{arm}_1" for arm in ARMS)]
@@ -149,25 +149,3 @@ def test_the_arm_that_certifies_most_is_chosen_and_paid_for(tmp_path: Path) -> N
         counted = certify(*columns(cal), alpha=0.2, candidates=5)
         assert coverage[name] == counted.coverage
     assert coverage[record.details["chosen"]] == max(coverage.values()) > 0
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.(is_)?gradient_checkpointing. is deprecated:FutureWarning")
-def test_an_arm_is_trained_by_trl(tmp_path: Path) -> None:
-    # three RL runs, of which six prompts a step are taken in turn
-    arms_store = small_corpus(tmp_path, tasks=40)
-    start_judge(arms_store, epochs=30.0)
-    spec = TINY.model_copy(update={"name": "cut", "optimiser": "trl", "steps": (1, 3)})
-    steps: list[int] = []
-    found = arms.train_arm(grpo(arms_store, spec), "reject_5", report=noting(steps))
-    assert (
-        steps == [1, 2, 3]
-        and found.inputs["optimiser"] == "trl"
-        and len(set(found.steps.values())) == 2
-    )
-    exact = arms.train_arm(
-        grpo(arms_store, spec.model_copy(update={"name": "whole", "optimiser": "exact"})),
-        "reject_5",
-    )
-    assert exact.key != found.key and exact.steps != found.steps
-    assert arms.train_arm(grpo(arms_store, spec), "reject_5") == found

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora.config import CorpusConfig, load_config, save_config
+from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.defs.judges.checks import talked_to
-from certify_assets.errors import InputError
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.certification import certify_judge
 from certify_assets.evaluation.comparison import compare
@@ -86,9 +85,7 @@ def test_check_page_and_comparison_show_the_lift(corpora: Store, report: CanaryR
     assert not found.passed and "known words" in str(found.description)
     above = " The largest is above 0.25, the canary_lift of the corpus."
     assert judge_page.talked_to(judge) == report.sentence() + above
-    assert "A warning above 0.25" in str(found.description)
-    config = replace(load_config(corpora, "one"), canary_lift=1.0)
-    save_config(corpora, config)
+    save_config(corpora, replace(load_config(corpora, "one"), canary_lift=1.0))
     assert talked_to(judged(corpora, "one")).passed
     assert judge_page.talked_to(judged(corpora, "one")) == report.sentence()
     document = compare(judged(corpora, "one").corpus)
@@ -97,12 +94,9 @@ def test_check_page_and_comparison_show_the_lift(corpora: Store, report: CanaryR
     assert lifts["length_only"] is None
     table = ranking_table([document])
     assert table.columns[-1] == "lift" and table.rows[0][-1].endswith("%")
-    with pytest.raises(InputError, match="canary_lift"):
-        CorpusConfig(name="c", canary_lift=1.5)
     audit_judge(judged(corpora, "one"))
     page = Path(judge_page.write_page(judged(corpora, "one"))).read_text("utf-8")
     assert "Talked to." in page and "known words" in page
-    assert "6,000 characters of a run, 1,200 of a step" in page
 
 
 def test_a_text_comes_last_and_in_pieces_where_a_judge_would_cut_it(corpora: Store) -> None:

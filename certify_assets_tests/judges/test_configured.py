@@ -84,11 +84,9 @@ def test_only_what_the_scores_depend_on_is_in_the_hash(tmp_path: Path) -> None:
         ({"api_key": SECRET}, "no setting 'api_key'"),
         ({"key_variable": SECRET}, "give the variable's name, not the key"),
         ({"asking": "guess"}, "choose logprob, cot, sc_5 or sc_10"),
-        ({"preset": "paper"}, "preset paper asks for words, and asking is logprob"),
         ({"concurrency": "many"}, "concurrency: input should be a valid integer"),
         ({"form": "tokens"}, "form tokens needs the model's tokenizer"),
         ({"name": "lexical"}, "is taken"),
-        ({"name": "Mine"}, "no name of small letters"),
         ({"url": None}, "it has no url"),
     ],
 )

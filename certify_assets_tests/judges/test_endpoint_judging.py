@@ -116,25 +116,23 @@ def scored(
 
 @pytest.mark.slow
 def test_a_served_model_certifies_as_the_same_model_here(store: Store, local: Local) -> None:
-    judged(store, NAME, "base").train()
-    base = judged(store, NAME, "base").score()
+    here = judged(store, NAME, "base")
+    here.train()
+    base = here.score()
     with scored(store, local) as server:
         asked = sum(server.answered.values())
     # the server is gone: what follows needs it no more
-    table = store.read_table(f"judges/served/{NAME}/scores.parquet")
+    served = judged(store, NAME, "served")
+    table, bill = store.read_table(served.key("scores.parquet")), served.bill
     np.testing.assert_allclose(table["score"], base["score"], atol=1e-5)
-    bill = judged(store, NAME, "served").bill
-    assert bill is not None
-    assert bill["scored"] == len(table)
-    assert bill["parse_rate"] == 1.0
-    assert bill["completion_tokens"] == len(table)
+    assert bill is not None and asked <= len(table) + 1
+    assert bill["scored"] == bill["completion_tokens"] == len(table) and bill["parse_rate"] == 1.0
     assert bill["cost"] == pytest.approx((2 * bill["prompt_tokens"] + 10 * len(table)) / 1e6)
-    assert asked <= len(table) + 1
-    certificates = certification.certify_judge(judged(store, NAME, "served"))
-    again = certification.certify_judge(judged(store, NAME, "base"))
-    assert [(item.certified, item.coverage) for item in certificates] == [
-        (item.certified, item.coverage) for item in again
-    ]
+    found, expected = (
+        [(item.certified, item.coverage) for item in certification.certify_judge(judge)]
+        for judge in (served, here)
+    )
+    assert found == expected
     assert certification.verify_stored(judged(store, NAME, "served")) == []
     kinds = [entry.kind for entry in ledger_entries(Corpus(store, NAME))]
     assert [kind for kind in kinds if kind != "pool"] == ["registration", "registration"]
@@ -157,22 +155,14 @@ def test_a_second_scoring_asks_nothing_and_gives_the_same_bytes(store: Store, lo
 
 @pytest.mark.slow
 def test_a_changed_setting_makes_scores_and_certificates_stale(store: Store, local: Local) -> None:
+    load, certify = certification.load_certificates, certification.certify_judge
     with scored(store, local) as server:
-        certification.certify_judge(judged(store, NAME, "served"))
+        certify(judged(store, NAME, "served"))
         configure(store, server, prices={"prompt": 7.0}, concurrency=1)
-        certification.load_certificates(judged(store, NAME, "served"))
-        for change in (
-            {"revision": "other"},
-            {"budget_tokens": 700},
-            {"prompt": {"opening": "The run:\n"}},
-            {"temperature": 0.3},
-        ):
+        load(judged(store, NAME, "served"))
+        for change in ({"revision": "other"}, {"budget_tokens": 700}, {"temperature": 0.3}):
             configure(store, server, **change)
-            for step in (
-                JudgedCorpus.score,
-                certification.load_certificates,
-                certification.certify_judge,
-            ):
+            for step in (JudgedCorpus.score, load, certify):
                 with pytest.raises(
                     StaleCertificateError, match="served was registered with another"
                 ):

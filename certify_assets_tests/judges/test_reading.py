@@ -6,6 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -40,21 +41,16 @@ def short(store: Store) -> JudgedCorpus:
 
 def test_a_configured_judge_reads_what_it_says(corpora: Store) -> None:
     configure(corpora.root, SHORT)
-    judge = short(corpora)
+    judge, reads = short(corpora), {"chars": 400, "step_chars": 40}
     record = judge.train()
-    assert record.reads == {"chars": 400, "step_chars": 40} and judge.renderer == Renderer(
-        400, 40, 40
-    )
+    assert record.reads == reads and judge.renderer == Renderer(400, 40, 40)
     assert record.renderer_sha256 == Renderer(400, 40, 40).sha256
     judge.score()
     document = judge.read("scores.json")
-    frames = [judge.corpus.split(split) for split in ("rl", "cal", "test")]
-    whole = [run.cut_chars == 0 for frame in frames for run in render_frame(frame, judge.renderer)]
-    assert 0 < document["cut"] == len(whole) - sum(whole) < document["rows"]
-    assert judge.registration == {
-        "judge": judge.spec.registration(),
-        "reading": {"chars": 400, "step_chars": 40},
-    }
+    runs = pd.concat([judge.corpus.split(split) for split in ("rl", "cal", "test")])
+    cut = sum(run.cut_chars > 0 for run in render_frame(runs, judge.renderer))
+    assert 0 < document["cut"] == cut < document["rows"]
+    assert judge.registration == {"judge": judge.spec.registration(), "reading": reads}
     certify_judge(judge)
     assert verify_stored(judge) == []
     facts = reading_facts(judge, record)
@@ -92,17 +88,13 @@ def test_what_was_trained_keeps_what_it_reads_until_it_is_trained_again(corpora:
     [
         ({"family": "forest"}, "name lexical, combined, base, sft, grpo, transfer or endpoint"),
         ({"family": "grpo"}, "has the model and the prompt of the judge that it starts from"),
-        ({"family": "harvest"}, "its family is 'harvest'; name lexical, combined, base"),
         ({"chars": 10}, "chars: input should be greater than or equal to 400"),
         ({"tokens": 512}, "a lexical judge reads words of the run alone"),
         ({"runs": 9}, "it has runs, which a judge of the family lexical has no use for"),
         ({"family": "sft", "learning_rate": "2e-4"}, "with an exponent a point and a sign: 2.0e-4"),
-        ({"family": "sft", "epochs": 1e30}, "epochs: input should be less than or equal to 1000"),
         ({"family": "sft", "budget": 3}, "objective, prompt, revision, runs, seed, step_chars"),
         ({"family": "base", "prompt": {"success": True}}, "the words yes and no, and texts"),
         ({"family": "base", "prompt": {"fail": " SUCCESS"}}, "give two words"),
-        ({"family": "base", "prompt": {"system_role": "agent"}}, "choose system or user"),
-        ({"family": "base", "prompt": {"verdict": "x"}}, "prompt has no setting 'verdict'"),
         ({"family": "sft", "model": "models/mine"}, "models/mine is no folder next to judges.yaml"),
         (
             {"family": "base", "model": "me/tiny", "revision": "main"},
@@ -209,15 +201,16 @@ def test_a_relative_folder_is_next_to_the_document(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
     for place in ("root", "elsewhere"):
-        shutil.copytree(compact_model_path(), tmp_path / place / "models" / "mine")
-    root = configure(str(tmp_path / "root"), {"name": "mine", "family": "base", "model": written})
+        shutil.copytree(compact_model_path(), tmp_path / place / "models/mine")
+    root, folder = str(tmp_path / "root"), str(tmp_path / "root/models/mine")
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert judge_spec("mine", root).model == str(tmp_path / "root" / "models" / "mine")
-    server = {"name": "far", "url": "http://127.0.0.1:9/v1", "model": "models/mine"}
-    near = {"tokenizer": "models/mine", "form": "tokens"}
-    far = judge_spec("far", configure(root, {**server, **near}))
-    assert isinstance(far, EndpointSpec) and far.model == "models/mine"
-    assert far.endpoint.tokenizer == str(tmp_path / "root" / "models" / "mine")
+    near = {"name": "near", "family": "base", "model": written}
+    far = {"name": "far", "url": "http://127.0.0.1:9/v1", "model": written}
+    configure(root, near, {**far, "tokenizer": written, "form": "tokens"})
+    assert judge_spec("near", root).model == folder
+    served = judge_spec("far", root)
+    assert isinstance(served, EndpointSpec) and served.model == written
+    assert served.endpoint.tokenizer == folder
 
 
 def test_runs_of_one_outcome_train_no_language_model(corpora: Store) -> None:

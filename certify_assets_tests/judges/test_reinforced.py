@@ -67,9 +67,7 @@ def test_rewards_steps_and_samples_are_configuration(tmp_path: Path) -> None:
         ({"optimiser": "ppo"}, "is 'ppo'; give one of exact, trl"),
         ({"steps": [3, 2]}, "give whole numbers from 1, each once and in order"),
         ({"samples": 1}, "samples of GRPO is 1; give a whole number of at least 2"),
-        ({"learning_rate": 0}, "learning_rate of GRPO must be above 0"),
         ({"rewards": [{"mu": 3}, {"mu": 3}]}, "each pair of lambda and mu once"),
-        ({"rewards": [{"mu": -1}]}, "give a finite number that is not negative"),
         ({"rewards": [{"cost": 3}]}, "rewards has no setting 'cost'; it has lambda, mu"),
         ({"model": "compact"}, "take model out, or write it there"),
     ],
@@ -107,19 +105,17 @@ def test_a_record_of_other_settings_is_stale_and_names_its_optimiser(arms_store:
 def test_words_of_several_tokens_are_refused_before_the_start_is_trained(corpora: Store) -> None:
     # they share their first tokens, and neither begins the other
     alike = {**TUNED, "prompt": {"success": " zq1", "fail": " zq2"}}
-    root = Path(_write(Path(corpora.root), alike, SAMPLED))
+    _write(Path(corpora.root), alike, SAMPLED)
     said = r"the verdicts are the tokens \(.*GRPO reads one token each, so choose words that are"
-    with pytest.raises(InputError, match=said):
-        judged(corpora, "three", "sampled").train()
-    with pytest.raises(InputError, match=f"sampled is to start from tuned, and {said}"):
-        judged(corpora, "three", "tuned").train()
+    for name in ("sampled", "tuned"):
+        with pytest.raises(InputError, match=said):
+            judged(corpora, "three", name).train()
     assert not corpora.names(judged(corpora, "three", "tuned").key())
     # as they come they are read by all of their tokens
-    _write(root, {**alike, "family": "base"})
+    _write(Path(corpora.root), {**alike, "family": "base"})
     judge = judged(corpora, "three", "tuned")
     judge.train()
-    runs = judge.corpus.split("cal").head(3)
-    assert judge.score_runs(runs)[0]["score"].abs().gt(0).all()
+    assert judge.score_runs(judge.corpus.split("cal").head(3))[0]["score"].abs().gt(0).all()
 
 
 def test_a_start_that_is_not_trained_is_named_with_its_command(corpora: Store) -> None:

@@ -36,26 +36,24 @@ def files(store: Store) -> dict[str, str]:
 def test_every_training_task_is_scored_by_a_judge_that_never_saw_it(operated: Store) -> None:
     judge = judged(operated)
     runs = judge.corpus.trajectories
-    found = score_unseen(judge, runs)
-    folds = train_task_folds(judge)
-    assert sorted(task for fold in folds for task in fold.tasks) == sorted(training_tasks(judge))
-    assert training_tasks(judge) == set(judge.corpus.manifest.tasks["sft"])
-    of_sft = runs["task_id"].isin(training_tasks(judge)).to_numpy()
-    assert np.array_equal(found.seen, of_sft) and found.reason == ""
-    assert np.array_equal(np.array([bool(name) for name in found.adapters]), of_sft)
+    found, folds = score_unseen(judge, runs), train_task_folds(judge)
+    tasks = training_tasks(judge)
+    assert tasks == set(judge.corpus.manifest.tasks["sft"]) and found.reason == ""
+    assert sorted(task for fold in folds for task in fold.tasks) == sorted(tasks)
+    of_sft = runs["task_id"].isin(tasks).to_numpy()
+    assert np.array_equal(found.seen, of_sft)
+    assert np.array_equal([bool(name) for name in found.adapters], of_sft)
     # the same training by hand
     fold = folds[2]
-    sft = runs[of_sft & runs["outcome"].notna().to_numpy()]
-    others = sft[~sft["task_id"].isin(fold.tasks)]
+    mine = runs["task_id"].isin(fold.tasks).to_numpy()
+    others = runs[of_sft & ~mine & runs["outcome"].notna().to_numpy()]
     again = train_lexical(others, success_weight=1.0, seed=judge.spec.seed)
     assert again.adapter_sha256 == fold.adapter_sha256 and fold.runs == len(others)
-    mine = runs["task_id"].isin(fold.tasks).to_numpy()
     assert {found.adapters[place] for place in np.flatnonzero(mine)} == {fold.adapter_sha256}
     table, _ = judge.score_runs(runs)
     used = found.for_batch(table)
-    assert np.array_equal(
-        used["score"].to_numpy()[mine], again.score(texts(runs[mine], judge.renderer)).score
-    )
+    expected = again.score(texts(runs[mine], judge.renderer)).score
+    assert np.array_equal(used["score"].to_numpy()[mine], expected)
     assert used[~of_sft].equals(table[~of_sft]), "the deployed judge scores what it never saw"
     assert judge_auroc(used[of_sft]) < judge_auroc(table[of_sft]), "and remembers what it saw"
 

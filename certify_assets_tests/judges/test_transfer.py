@@ -4,9 +4,9 @@ An equal share of every other corpus, and nothing that the target's CAL or TEST 
 """
 
 import shutil
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -104,30 +104,28 @@ def test_a_pool_is_read_once_unless_epochs_are_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "edit"),
+    ("reason", "old", "new"),
     [
-        ("shared_task", lambda text: text.replace("twin-", "HOME-")),
-        (
-            "shared_instruction",
-            lambda text: text.replace("Put twin things in order,", "  PUT Home\\nthings in-order"),
-        ),
+        ("shared_task", "twin-", "HOME-"),
+        ("shared_instruction", "Put twin things in order,", "  PUT Home\\nthings in-order"),
     ],
 )
 def test_rows_that_share_a_task_or_an_instruction_with_cal_or_test_are_left_out_and_counted(
-    store: Store, reason: str, edit: Callable[[str], str]
+    store: Store, reason: str, old: str, new: str
 ) -> None:
-    add_corpus(store, "twin", tasks=60, attempts=3, seed=9, domain="web", edit=edit)
+    twin: dict[str, Any] = {"tasks": 60, "attempts": 3, "seed": 9, "domain": "web"}
+    add_corpus(store, "twin", **twin, edit=lambda text: text.replace(old, new))
     resplit(store, "twin", 7)
     sft = Corpus(store, "twin").split("sft")
-    assignment = Corpus(store, "home").manifest.assignment
-    shared = sft["task_id"].map(lambda task: assignment[f"home-{task[-3:]}"] in ("cal", "test"))
-    assert 0 < shared.sum() < len(sft)
+    home_split = Corpus(store, "home").manifest.assignment
+    splits = sft["task_id"].map(lambda task: home_split[f"home-{task[-3:]}"])
+    kept = sft[~splits.isin(["cal", "test"])]
+    assert 0 < len(kept) < len(sft)
     pool = gather_pool(Corpus(store, "home"))
-    twin = next(source for source in pool.record.sources if source.corpus == "twin")
-    assert twin.dropped == {reason: shared.sum()} and twin.rows == len(sft) - shared.sum()
-    assert set(pool.frame.loc[pool.frame["corpus"] == "twin", "trajectory_id"]) == set(
-        sft.loc[~shared, "trajectory_id"]
-    )
+    source = next(source for source in pool.record.sources if source.corpus == "twin")
+    assert source.dropped == {reason: len(sft) - len(kept)} and source.rows == len(kept)
+    drawn = pool.frame.loc[pool.frame["corpus"] == "twin", "trajectory_id"]
+    assert set(drawn) == set(kept["trajectory_id"])
 
 
 def test_a_strict_pool_leaves_out_the_domain_of_the_target_and_what_is_of_none(
@@ -197,18 +195,17 @@ def test_a_transfer_judge_is_stale_when_a_source_is_split_anew_and_not_when_one_
 def test_a_transfer_judge_is_stale_when_the_target_holds_other_texts_or_a_domain_changed(
     store: Store,
 ) -> None:
-    home(store, "lexical_transfer").train()
-    home(store, "lexical_transfer_strict").train()
+    for name in ("lexical_transfer", "lexical_transfer_strict"):
+        home(store, name).train()
     save_config(store, replace(load_config(store, "far"), domain="web"))
     _ = home(store, "lexical_transfer").artifact
     with pytest.raises(StaleCertificateError, match="trained on far, and now its domain is web"):
         _ = home(store, "lexical_transfer_strict").artifact
-    path = Path(load_config(store, "home").paths[0])
+    config = load_config(store, "home")
+    text = Path(config.paths[0]).read_text("utf-8")
     changed = store.local_path("home.jsonl")
-    changed.write_text(
-        path.read_text("utf-8").replace("in order, number", "into another order, number"), "utf-8"
-    )
-    save_config(store, replace(load_config(store, "home"), paths=(str(changed),)))
+    changed.write_text(text.replace("in order, number", "into another order, number"), "utf-8")
+    save_config(store, replace(config, paths=(str(changed),)))
     Corpus(store, "home").import_trajectories()
     with pytest.raises(StaleCertificateError, match="other tasks or instructions"):
         _ = home(store, "lexical_transfer").artifact

@@ -44,10 +44,8 @@ def _run(
     [
         pytest.param(Action({"error": {"message": "slow down"}}, status=429), id="429"),
         pytest.param(Action(raw=b"<html>Bad gateway</html>", status=502), id="502"),
-        pytest.param(Action({"error": "overloaded"}, status=529), id="529"),
         pytest.param(Action(GOOD.body, cut=True), id="cut"),
         pytest.param(Action(raw=b"\xff\xfe{not json"), id="garbage"),
-        pytest.param(Action(raw=b"[1, 2]"), id="list"),
         pytest.param(Action(raw=b'{"choices": [], "choices": []}'), id="twice"),
         pytest.param(Action(raw=b"[" * 100_000), id="deep"),
         pytest.param(Action({"error": {"message": "upstream failed"}}), id="error-200"),
@@ -66,10 +64,8 @@ def test_what_may_pass_is_asked_again(fault: Action) -> None:
     "fault",
     [
         pytest.param(Action(status=500, body={"error": "broken"}), id="500"),
-        pytest.param(Action(raw=b"nothing"), id="garbage"),
         pytest.param(Action({"choices": [3]}), id="shape"),
         pytest.param(Action({"choices": [{"message": {"content": "SUCCESS"}}]}), id="no-logprobs"),
-        pytest.param(Action({"choices": [{"logprobs": {"content": []}}]}), id="no-tokens"),
         pytest.param(Action({**GOOD.body, "filler": "x" * 200_000}), id="long"),
     ],
 )
@@ -95,7 +91,6 @@ def _only(text: str, action: Action) -> Callable[[dict[str, Any], int], Action]:
     [
         ({"SUCCESS": float("nan"), "FAIL": -1.0}, "not_finite"),
         ({"SUCCESS": 0.4, "FAIL": -1.0}, "not_finite"),
-        ({"SUCCESS": "-1", "FAIL": -1.0}, "not_finite"),
         ({"SUCCESS": True, "FAIL": -1.0}, "not_finite"),
         ({"SUCCESS": -0.1, " FAIL": -1.0}, "missing"),
         ({"SUCCESS": -0.1, "FAIL": -9999.0}, "missing"),

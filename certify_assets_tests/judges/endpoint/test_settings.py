@@ -55,10 +55,8 @@ def test_the_key_comes_from_the_environment_alone(monkeypatch: pytest.MonkeyPatc
     [
         (Server, {"model": ""}, "name of a model"),
         (Server, {"concurrency": 0}, "concurrency"),
-        (Server, {"requests_per_minute": 0}, "requests_per_minute"),
         (Server, {"timeout_seconds": float("nan")}, "timeout_seconds"),
         (Asking, {"read": "mind"}, "token_ids"),
-        (Asking, {"votes": 0}, "votes"),
         (Asking, {"top": 21}, "2 to 20"),
         (Asking, {"words": ("A", "A")}, "two different words"),
         (Prices, {"prompt": -1}, "prices"),

@@ -18,9 +18,7 @@ from certify_assets.evaluation.score_table import read_score_table
 from certify_assets.files import read_json
 from certify_assets.judges.families.harvest import harvest_violations
 from certify_assets.judges.harvest.gate import Splits
-from certify_assets.judges.harvest.loop import language_learner
 from certify_assets.judges.lm.judge import CausalJudge
-from certify_assets.judges.specs import HARVEST_JUDGES
 from certify_assets.reports.harvest_table import control_rows, loop_rows
 from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
 from certify_assets.storage.store import Store
@@ -74,22 +72,21 @@ def test_a_round_trains_on_source_and_harvest_and_is_certified_on_half_b(store: 
 
 
 def test_the_stored_scores_verify_the_certificates_as_the_page_says(store: Store) -> None:
-    table = read_score_table(store.local_path(f"judges/{FIRST}/c/scores.parquet")).choose_split(
-        "cal"
-    )
-    certificates = certification.load_certificates(judged(store, "c", FIRST))
-    stored = load_pool(judged(store, "c", FIRST), certificates)
+    judge = judged(store, "c", FIRST)
+    path = store.local_path(judge.key("scores.parquet"))
+    table = read_score_table(path).choose_split("cal")
+    certificates = certification.load_certificates(judge)
+    stored = load_pool(judge, certificates)
     assert stored is not None
     for item in certificates:
         pool = stored.pool if "pool" in item.inputs else None
         data = (table.scores, table.labels, table.tasks)
         assert verify_certificate(item, *data, pool=pool, named=True) is None
-    splits = store.read_table(f"judges/{FIRST}/c/scores.parquet")["split"]
-    assert (splits == "cal_half_a").sum() > 0 and set(splits) == {"rl", "cal", "cal_half_a", "test"}
-    whole = judged(store, "c", FIRST).scores[0]
-    assert (whole["split"] == "cal").sum() == splits.isin(["cal", "cal_half_a"]).sum(), (
-        "the gate of the next round takes its half of all of CAL"
-    )
+    splits = store.read_table(judge.key("scores.parquet"))["split"]
+    assert set(splits) == {"rl", "cal", "cal_half_a", "test"}
+    # the gate of the next round takes its half of all of CAL
+    whole = judge.scores[0]["split"]
+    assert (whole == "cal").sum() == splits.isin(["cal", "cal_half_a"]).sum()
 
 
 def test_a_second_round_goes_on_from_the_first_and_starts_from_the_base(store: Store) -> None:
@@ -132,20 +129,6 @@ def test_a_smuggled_pseudo_label_is_found(store: Store) -> None:
     assert found[0] == "1 harvested runs are rows of CAL."
     assert "in CAL" in found[1]
     assert "not the one that its adapter was trained on" in found[2]
-
-
-def test_a_closed_gate_makes_no_judge_and_says_why(tmp_path: Path) -> None:
-    small = prepared(tmp_path, tasks=40)
-    made(small, "lexical")
-    with pytest.raises(
-        GateClosedError,
-        match="harvests nothing from c: too few CAL tasks: 8 of 20 needed in half A",
-    ):
-        judged(small, "c", FIRST).train()
-    assert not small.read_json(f"judges/{FIRST}/c/harvest.json")["open"]
-    assert not small.exists(f"judges/{FIRST}/c/adapter.json")
-    assert GateClosedError.exit_code == 3
-    assert set(HARVEST_JUDGES) >= {FIRST, "harvest_1", "harvest_2"}
 
 
 def test_a_gate_that_closes_takes_the_judge_of_an_earlier_opening_away(store: Store) -> None:
@@ -194,18 +177,6 @@ def test_a_structural_leak_stops_a_study(store: Store) -> None:
     store.write_json("corpora/c/controls.json", {**controls, "passed": False, "over": ["length"]})
     with pytest.raises(LeakError):
         run_harvests(Corpus(store, "c"))
-
-
-@pytest.mark.slow
-def test_rounds_of_two_gates_keep_their_checkpoints_apart(store: Store, tmp_path: Path) -> None:
-    corpus = Corpus(store, "c")
-    sft = corpus.split("sft").head(16)
-    learner = language_learner(sft, corpus.manifest, tmp_path / "checkpoints")
-    first, second = (
-        learner.train(rows, "round_1").provenance().sha256 for rows in (sft.head(8), sft)
-    )
-    assert first != second
-    assert learner.train(sft.head(8), "round_1").provenance().sha256 == first
 
 
 @pytest.mark.slow

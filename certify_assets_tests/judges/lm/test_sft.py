@@ -133,25 +133,6 @@ def test_training_learns_and_leaves_the_base_as_it_was(
     assert document["trainable_parameters"] == 2 * 4 * sides
 
 
-@pytest.mark.slow
-def test_a_hybrid_model_trains_on_its_linear_attention_too(tmp_path: Path) -> None:
-    import safetensors.numpy
-
-    base, rows = models.judge(models.tiny_qwen3_5()), _rows(8)
-    before = score_prompts(base, [row.prompt for row in rows]).scores.score
-    trained = train_sft(base, rows, tmp_path, config=SMALL)
-    assert trained is not None and "in_proj_qkv" in trained.inputs.targets
-    assert np.array_equal(score_prompts(base, [row.prompt for row in rows]).scores.score, before)
-    moved = {
-        name.split(".")[-3]
-        for name, value in safetensors.numpy.load_file(
-            tmp_path / "adapter_model.safetensors"
-        ).items()
-        if "lora_B" in name and value.any()
-    }
-    assert moved == set(trained.inputs.targets)
-
-
 def _train(folder: Path, objective: str = OBJECTIVES[0], **keywords: Any) -> TrainedAdapter:
     return train_sft(
         models.judge(models.tiny_qwen3()),

@@ -1,7 +1,6 @@
 """Packed rows: the numbers of padded ones, and no token of a row seen by another."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from certify_assets.judges.lm.contract import Encoded, LanguageModel
 from certify_assets.judges.lm.exact_grpo import train_exact
 from certify_assets.judges.lm.grpo_config import ARMS, GrpoConfig
 from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
-from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
 from certify_assets.judges.lm.varlen import ATTENTION, packable
 from certify_assets_tests.judges.lm import models
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
@@ -80,20 +78,3 @@ def test_exact_grpo_on_packed_rows() -> None:
     for padded, joined in zip(*(run.history for run in runs), strict=True):
         assert joined.loss == pytest.approx(padded.loss, abs=1e-5)
         assert joined.grad_norm == pytest.approx(padded.grad_norm, rel=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("recomputed", [False, True])
-def test_fine_tuning_on_packed_rows(tmp_path: Path, recomputed: bool) -> None:
-    rows = [SftRow(prompt, place % 2) for place, prompt in enumerate(models.prompts(6, longest=30))]
-    config = SftConfig(rank=4, alpha=8, learning_rate=5e-3, batch_size=2, accumulation=2)
-    config = replace(config, gradient_checkpointing=recomputed)
-    curves = []
-    for packed in (False, True):
-        base = models.judge(models.tiny_qwen3())
-        trained = train_sft(base, rows, tmp_path / str(packed), config=config, packed=packed)
-        assert trained is not None and trained.inputs.packed is packed
-        assert base.model.config._attn_implementation == "sdpa"
-        curves.append([(step["loss"], step["grad_norm"]) for step in trained.loss_curve])
-    assert len(curves[0]) == 2
-    np.testing.assert_allclose(curves[1], curves[0], rtol=1e-3)

@@ -40,8 +40,6 @@ def tiny_judge(
         "num_hidden_layers": 2,
         "num_attention_heads": 2,
         "num_key_value_heads": 1,
-    }
-    small |= {
         "head_dim": 16,
         "max_position_embeddings": 128,
         "pad_token_id": 0,
