@@ -54,12 +54,6 @@ def test_wrong_decisions_are_marked_by_a_cross_and_counted_by_task() -> None:
     assert "released, succeeded" not in drawn.markup
 
 
-def test_long_names_are_shortened_with_the_whole_name_in_the_title() -> None:
-    name = "shopping/checkout-with-a-very-long-name-0012"
-    drawn = draw([name], [0], [1], ["human"])
-    assert f"<title>{name}</title>shopping/c…name-0012</text>" in drawn.markup
-
-
 def test_two_thousand_runs_stay_small_and_huge_corpora_are_sampled() -> None:
     tasks = np.repeat(np.arange(250), 8)
     small = draw(tasks.tolist(), np.zeros(2000), np.tile([0, 1], 1000), ["human"] * 2000)

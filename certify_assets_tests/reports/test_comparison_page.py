@@ -1,5 +1,6 @@
 """Page, figures and exported tables of a comparison, with names that would break each of them."""
 
+import copy
 import csv
 import io
 from pathlib import Path
@@ -7,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.evaluation.audit import audit_judge
+from certify_assets.evaluation.comparison import compare
 from certify_assets.reports.comparison_page import (
     comparison_markdown,
     comparison_metrics,
@@ -18,7 +22,10 @@ from certify_assets.reports.comparison_page import (
     write_main_exports,
 )
 from certify_assets.reports.figures import auroc_figure
+from certify_assets.reports.wording import percent
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
+from certify_assets_tests.conftest import copy_world
 from certify_assets_tests.pages import assert_stands_alone, text_of
 
 HOSTILE = (
@@ -29,103 +36,61 @@ HOSTILE = (
 )
 
 
-def area(value: float | None) -> dict[str, Any]:
-    return {
-        "value": value,
-        "low": value and value - 0.1,
-        "high": value and value + 0.1,
-        "pairs": 10,
-    }
-
-
-def row(judge: str, family: str, value: float | None, coverage: float = 0.0) -> dict[str, Any]:
-    nothing = {"certified": False, "coverage": 0.0, "audit": None}
-    found = {"certified": True, "coverage": coverage, "audit": "PASS"}
-    found |= {"test_error": 0.05, "test_coverage": coverage}
-    cells = [
-        {"side": side, "alpha": alpha, **(found if coverage and side == "reject" else nothing)}
-        for side in ("reject", "release")
-        for alpha in (0.1, 0.2)
-    ]
-    stage = {"cpu_seconds": 12.0, "peak_mib": 600.0, "rows": 100, "continued": family == "sft"}
-    paid = family == "endpoint"
-    cost = {
-        "train": stage,
-        "score": stage,
-        "cpu_seconds_per_trajectory": 0.12,
-        "tokens_per_decision": 120.0 if paid else None,
-        "money_per_decision": 0.0015 if paid else None,
-        "currency": "USD",
-        "at_least": False,
-        "parse_rate": None,
-    }
-    areas = {"rl": area(value), "cal": area(value), "test": None}
-    return {
-        "judge": judge,
-        "family": family,
-        "auroc": areas,
-        "within_task": areas,
-        "trained_on_rl": family == "grpo",
-        "candidates": 1,
-        "certified": [] if family == "control" else cells,
-        "certified_on": None,
-        "lift": None,
-        "cost": cost,
-    }
+@pytest.fixture(scope="module")
+def lexical(_small_corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The comparison of a certified and audited judge with the controls, as it is stored."""
+    store = copy_world(_small_corpora, tmp_path_factory.mktemp("compared"))
+    audit_judge(judged(store, "one"))
+    return dict(compare(Corpus(store, "one")))
 
 
 @pytest.fixture
-def document() -> dict[str, Any]:
-    folds = [
-        {"agents": [name], "sft_runs": 5, "cal_runs": 4, "auroc": 0.6, "auroc_trained_on_all": None}
-        for name in HOSTILE
-    ]
-    unseen = {"auroc": area(0.6), "within_agent": area(0.55)}
+def document(lexical: dict[str, Any]) -> dict[str, Any]:
+    """That comparison with judges of other families, what is missing, and names of agents."""
+    found = copy.deepcopy(lexical)
+    first = found["rows"][0]
+    nothing = {"certified": False, "coverage": 0.0, "audit": None}
+    continued = {**first["cost"]["train"], "continued": True}
+    paid = {"tokens_per_decision": 120.0, "money_per_decision": 0.0015, "currency": "USD"}
+    unseen = {"rl": None, "cal": None, "test": None}
+    for judge, change in {
+        "sft": {
+            "cost": {**first["cost"], "train": continued},
+            "certified": [{**cell, **nothing} for cell in first["certified"]],
+        },
+        "grpo": {"trained_on_rl": True},
+        "paid": {"cost": {**first["cost"], **paid}, "auroc": unseen, "within_task": unseen},
+    }.items():
+        found["rows"].append({**first, "judge": judge, **change})
+    found["missing"].append({"judge": "base", "what": "scores", "reason": HOSTILE[0]})
+    found["findings"].append({"code": "not_above_floor", "message": HOSTILE[0]})
+    areas = dict.fromkeys(("auroc", "within_agent"), first["auroc"]["cal"])
+    fold = {"sft_runs": 5, "cal_runs": 4, "auroc": 0.6, "auroc_trained_on_all": None}
     agents = {
         "judge": "lexical",
         "rows": 20,
-        "folds": folds,
-        "disjoint": unseen,
-        "trained_on_all": unseen,
+        "folds": [{"agents": [name], **fold} for name in HOSTILE],
+        "disjoint": areas,
+        "trained_on_all": areas,
         "difference": {"auroc": {"value": 0.05, "low": -0.01, "high": 0.1}},
         "sentence": "lexical is not shown to lose.",
     }
-    nothing = {"judge": None, "value": None, "next": None}
-    best = {"judge": "lexical", "value": 0.8, "next": {"judge": "grpo", "value": 0.7}}
-    return {
-        "corpus": "mine",
-        "alphas": [0.1, 0.2],
-        "cal": {"trajectories": 400, "tasks": 50, "success_rate": 0.3},
-        "rows": [
-            row("lexical", "lexical", 0.8, 0.4),
-            row("sft", "sft", 0.6),
-            row("grpo", "grpo", 0.7, 0.2),
-            row("paid", "endpoint", None),
-            row("length_only", "control", 0.55),
-        ],
-        "missing": [{"judge": "base", "what": "scores", "reason": f"not scored: {HOSTILE[0]}"}],
-        "differences": [],
-        "best": [
-            {"what": "AUROC on CAL", **best},
-            {"what": "certified reject coverage at 0.1", **nothing},
-        ],
-        "findings": [{"code": "not_above_floor", "message": f"sft does not help {HOSTILE[0]}"}],
-        "agent_disjoint": [agents],
-    }
+    return {**found, "agent_disjoint": [agents]}
 
 
 def test_the_page_holds_every_name_as_text_and_runs_nothing(document: dict[str, Any]) -> None:
     page = render_comparison([document], [{"corpus": "other", "reason": HOSTILE[0]}])
     assert_stands_alone(page)
     text = text_of(page)
-    for name in (*HOSTILE, "Judges on mine"):
+    for name in (*HOSTILE, "Judges on one"):
         assert " ".join(name.split()) in text
     assert page == render_comparison([document], [{"corpus": "other", "reason": HOSTILE[0]}])
 
 
 def test_figures_say_in_words_what_they_show(document: dict[str, Any]) -> None:
     drawn = auroc_figure(document["rows"], "auroc")
-    assert "lexical 0.800" in drawn and "one outcome only" in drawn
+    area = document["rows"][0]["auroc"]["cal"]["value"]
+    assert f"lexical {area:.3f}" in drawn and "one outcome only" in drawn
 
 
 def test_a_csv_of_the_comparison_runs_no_name_of_an_agent(
@@ -142,15 +107,20 @@ def test_a_csv_of_the_comparison_runs_no_name_of_an_agent(
 
 
 def test_tables_say_what_was_not_measured_and_what_continues(document: dict[str, Any]) -> None:
-    document["rows"][0]["cost"] |= {"train": None, "cpu_seconds_per_trajectory": None}
+    first = document["rows"][0]
+    first["cost"] |= {"train": None, "cpu_seconds_per_trajectory": None}
     ranking, certified, cost, _ = (
         {line[1]: line for line in table.rows} for table in comparison_tables([document])
     )
     assert any("trained on" in cell for cell in ranking["grpo"])
-    assert "40" in certified["lexical"][2] and "PASS" in certified["lexical"][2]
+    (cell,) = (one for one in first["certified"] if (one["side"], one["alpha"]) == ("reject", 0.1))
+    assert cell["certified"]
+    assert certified["lexical"][2].startswith(percent(cell["coverage"]))
+    assert certified["lexical"][2].endswith(f"{cell['audit']})")
     assert certified["sft"][2] == "nothing" and "length_only" not in certified
-    assert cost["lexical"][2] == "not measured" and cost["lexical"][4] == "12.0"
-    assert cost["sft"][2].startswith("≥ ") and cost["paid"][-2] == "0.0015 USD"
+    assert cost["lexical"][2] == "not measured" and cost["sft"][2].startswith("≥ ")
+    assert cost["lexical"][4] == f"{first['cost']['score']['cpu_seconds']:.1f}"
+    assert cost["paid"][-2] == "0.0015 USD"
 
 
 def test_blocks_for_the_asset_page_are_short_and_name_no_agent(document: dict[str, Any]) -> None:
@@ -160,10 +130,11 @@ def test_blocks_for_the_asset_page_are_short_and_name_no_agent(document: dict[st
         table_markdown([document] * 60),
     ):
         assert len(block) < 1000 and "script" not in block
+    first = document["rows"][0]
     metrics = comparison_metrics(document)
-    assert metrics["auroc_lexical"] == 0.8 and metrics["coverage_lexical"] == 0.4
-    assert "auroc_paid" not in metrics
-    others = [{**document["rows"][0], "judge": f"judge_{number}"} for number in range(9)]
+    assert metrics["auroc_lexical"] == first["auroc"]["cal"]["value"]
+    assert 0 < metrics["coverage_lexical"] < 1 and "auroc_paid" not in metrics
+    others = [{**first, "judge": f"judge_{number}"} for number in range(9)]
     shown = plotted(comparison_metrics({**document, "rows": others + document["rows"]}))
     # coverage is not crowded out by controls
     assert len(shown) == 12 and {"auroc_judge_5", "coverage_judge_5"} <= set(shown)
