@@ -122,16 +122,13 @@ def test_a_reader_that_has_gone_is_no_error_to_speak_of(tmp_path: Path) -> None:
 def test_a_table_that_would_break_words_is_printed_row_by_row(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    columns = ["judge", *(f"measurement {number}" for number in range(9))]
-    rows = [["lexical_weighted", *["0.12345678"] * 9], ["base", *["–"] * 9]]
-    monkeypatch.setenv("COLUMNS", "80")
-    show_table("Figures", columns, rows)
-    narrow = capsys.readouterr().out
-    assert "judge lexical_weighted\n" in narrow
-    assert "┃" not in narrow
-    assert max(map(len, narrow.splitlines())) <= 80
-    assert narrow.count("0.12345678") == 9 and "measurement 8 0.12345678" in narrow
-    monkeypatch.setenv("COLUMNS", "200")
-    show_table("Figures", columns, rows)
-    wide = capsys.readouterr().out
-    assert "┃" in wide and wide.count("0.12345678") == 9
+    def shown(width: int) -> str:
+        monkeypatch.setenv("COLUMNS", str(width))
+        columns = ["judge", *(f"measurement {number}" for number in range(9))]
+        show_table("Figures", columns, [["lexical_weighted", *["0.12345678"] * 9]])
+        return capsys.readouterr().out
+
+    narrow, wide = shown(80), shown(200)
+    assert "judge lexical_weighted\n" in narrow and "measurement 8 0.12345678" in narrow
+    assert "┃" not in narrow and max(map(len, narrow.splitlines())) <= 80
+    assert "┃" in wide and narrow.count("0.12345678") == wide.count("0.12345678") == 9

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import subprocess
 import sys
 import tarfile
@@ -37,17 +38,16 @@ def test_steps_are_counted_once_somebody_waits(
     with steps("report", 3) as advance:
         advance(3)
     assert capsys.readouterr().err == "", "it was over before anybody waited"
-    score_rows(tasks=100, attempts=4).to_csv(scores := tmp_path / "s.csv", index=False)
-    assert call(f"certificate {scores} --alpha .2 --out {tmp_path}/c.json --json").code == 0
+    scores, later, kept = (tmp_path / name for name in ("s.csv", "l.csv", "c.json"))
+    score_rows(tasks=100, attempts=4).to_csv(scores, index=False)
+    new = score_rows(tasks=100, attempts=4, seed=9)
+    new.assign(task_id="later-" + new["task_id"]).to_csv(later, index=False)
+    assert call(f"certificate {scores} --alpha .2 --out {kept} --json").code == 0
     monkeypatch.setattr(module, "PATIENCE_S", 0.01)
-    later = score_rows(tasks=100, attempts=4, seed=9)
-    later.assign(task_id="later-" + later["task_id"].astype(str)).to_csv(tmp_path / "l.csv")
-    for command, page, table in (("report", "--out", "s.csv"), ("monitor", "--html", "l.csv")):
-        said = call(f"{command} {tmp_path}/c.json {tmp_path}/{table} {page} {tmp_path}/p.html").err
-        lines = [line for line in said.splitlines() if line.startswith(f"{command}: ")]
-        counted = [line for line in lines if " of " in line]
-        done, total = counted[-1].removeprefix(f"{command}: ").split(" of ")
-        assert done == total, f"it comes to its end: {said}"
+    for line in (f"report {kept} {scores} --out", f"monitor {kept} {later} --html"):
+        said = call(f"{line} {tmp_path}/p.html").err
+        counted = re.findall(rf"^{line.split()[0]}: (\d+) of (\d+)", said, re.MULTILINE)
+        assert counted and counted[-1][0] == counted[-1][1], f"it comes to its end: {said}"
 
 
 _AT_ONCE = (

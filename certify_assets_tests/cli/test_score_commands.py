@@ -92,18 +92,16 @@ def test_decide_counts_and_writes_the_queue(
 ) -> None:
     frame = pd.read_csv(scores).drop(columns="outcome")
     frame.loc[0, "score"] = None
-    frame.to_csv(tmp_path / "new.csv", index=False)
-    answer = call(
-        f"decide {certificate} {tmp_path}/new.csv --queue {tmp_path}/q.csv "
-        f"--decisions {tmp_path}/d.parquet --json"
-    )
-    assert answer.code == 0
-    document = answer.json
-    assert document["reject"] + document["release"] + document["human"] == len(frame)
-    assert document["reasons"]["unscored"] == 1
-    queue, every = pd.read_csv(tmp_path / "q.csv"), pd.read_parquet(tmp_path / "d.parquet")
-    assert len(queue) == document["human"] and set(queue["decision"]) == {"human"}
-    assert set(every["certificate_sha256"]) == {document["certificate_sha256"]}
+    new, queue, decisions = (tmp_path / name for name in ("new.csv", "q.csv", "d.parquet"))
+    frame.to_csv(new, index=False)
+    asked = f"decide {certificate} {new} --queue {queue} --decisions {decisions} --json"
+    answer = call(asked)
+    found = answer.json
+    assert answer.code == 0 and found["reject"] + found["release"] + found["human"] == len(frame)
+    assert found["reasons"]["unscored"] == 1
+    left, every = pd.read_csv(queue), pd.read_parquet(decisions)
+    assert len(left) == found["human"] and set(left["decision"]) == {"human"}
+    assert set(every["certificate_sha256"]) == {found["certificate_sha256"]}
     threshold = json.loads(certificate.read_text("utf-8"))["threshold"]
     assert (every.loc[every["decision"] == "reject", "score"] <= threshold).all()
 
@@ -111,17 +109,15 @@ def test_decide_counts_and_writes_the_queue(
 def test_report_draws_what_verifies_and_nothing_else(
     call: Call, scores: Path, certificate: Path, tmp_path: Path
 ) -> None:
-    answer = call(
-        f"report {certificate} {scores} --out {tmp_path}/page.html "
-        "--title '<script>x</script>' --json"
-    )
-    assert answer.code == 0 and answer.json["audited"]
-    page = (tmp_path / "page.html").read_text("utf-8")
-    assert "<script" not in page and "&lt;script&gt;" in page
+    page, forged = tmp_path / "page.html", tmp_path / "forged.json"
+    drawn = call(f"report {certificate} {scores} --out {page} --title '<script>x</script>' --json")
+    assert drawn.code == 0 and drawn.json["audited"]
+    html = page.read_text("utf-8")
+    assert "<script" not in html and "&lt;script&gt;" in html
+    page.unlink()
     document = json.loads(certificate.read_text("utf-8"))
-    (tmp_path / "forged.json").write_text(json.dumps({**document, "coverage": 0.99}), "utf-8")
-    forged = call(f"report {tmp_path}/forged.json {scores} --out {tmp_path}/no.html")
-    assert forged.code in {2, 3} and not (tmp_path / "no.html").exists()
+    forged.write_text(json.dumps({**document, "coverage": 0.99}), "utf-8")
+    assert call(f"report {forged} {scores} --out {page}").code in {2, 3} and not page.exists()
 
 
 @pytest.mark.parametrize(
