@@ -242,7 +242,6 @@ def _spans(
             name=name,
             kind=kind,
             start=nanoseconds(record.get("start_time")),
-            end=nanoseconds(record.get("end_time")),
             asked=into,
             answered=out,
             attributes=_attributes(record),

@@ -196,7 +196,6 @@ def _span(node: _Node, parent_id: str) -> Span:
         name=name,
         kind=kind,
         start=node.start,
-        end=nanoseconds(record.get("end_time")),
         asked=into,
         answered=out,
         attributes=_attributes(record, extra, root=not node.above),

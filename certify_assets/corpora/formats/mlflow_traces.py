@@ -164,7 +164,6 @@ def _span(record: Record, trace_id: str, origin: Origin) -> Span:
         span_id=_span_id(record.get("span_id") or context.get("span_id")),
         parent_id=_span_id(record.get("parent_span_id") or record.get("parent_id")),
         start=nanoseconds(record.get("start_time_unix_nano") or record.get("start_time")),
-        end=nanoseconds(record.get("end_time_unix_nano") or record.get("end_time")),
         origin=origin,
     )
 

@@ -94,7 +94,6 @@ def _span(row: Record, origin: Origin, reading: Reading) -> Span | None:
         span_id=span_id,
         parent_id=text_of(row.get("parent_id")),
         start=nanoseconds(row.get("start_time")),
-        end=nanoseconds(row.get("end_time")),
         origin=origin,
     )
 

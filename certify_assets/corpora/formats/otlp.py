@@ -131,7 +131,6 @@ def _span(record: Record, events: list[SpanEvent], origin: Origin) -> Span:
         span_id=span_id,
         parent_id=text_of(_field(record, "parentSpanId")),
         start=nanoseconds(_field(record, "startTimeUnixNano")),
-        end=nanoseconds(_field(record, "endTimeUnixNano")),
         origin=origin,
     )
 

@@ -43,7 +43,7 @@ class Span:
         Name of the operation, for a tool the tool's.
     kind : str
         Kind of operation as `span_kind` returns it: "llm", "tool", "agent", "chain", ...
-    start, end : int
+    start : int
         Nanoseconds; siblings are ordered by start, then as they were read.
     asked, answered : tuple of Message
         What went in and came out, as `messages_of` reads it; for a tool as `tool_messages` does.
@@ -62,7 +62,6 @@ class Span:
     name: str = ""
     kind: str = ""
     start: int = 0
-    end: int = 0
     asked: tuple[Message, ...] = ()
     answered: tuple[Message, ...] = ()
     attributes: Record = field(default_factory=dict)

@@ -55,9 +55,6 @@ class EndpointReport:
     # answers read, and those in which no verdict was found; with k votes a text has k
     answers: int
     unparsed_answers: int
-    # texts whose votes, two or more, are word for word the same: where that is most of them, the
-    # server does not sample
-    same_votes: int
     # sent now (those sent again included), sent again, and answers that the journal had
     requests: int
     retries: int
@@ -75,7 +72,6 @@ class EndpointReport:
     journal_sha256: str
     # of the first answer without a verdict, its beginning
     first_unparsed: str = ""
-    cut_texts: int = 0
 
     @property
     def parse_rate(self) -> float:
@@ -162,7 +158,7 @@ class EndpointJudge:
                 asking,
                 prompt,
                 asking.read,
-                asking.verdict_ids,
+                None,
                 {},
                 max_failed,
                 budget_tokens,
@@ -247,10 +243,6 @@ class EndpointJudge:
             unscored=dict(sorted(unscored.items())),
             answers=len(replies),
             unparsed_answers=len(unparsed),
-            same_votes=sum(
-                asking.mode == "vote" and len(said) > 1 and len({reply.text for reply in said}) == 1
-                for said in by_row
-            ),
             requests=answers.requests,
             retries=answers.retries,
             cache_hits=answers.cache_hits,
@@ -267,7 +259,6 @@ class EndpointJudge:
             fingerprints=_names(reply.fingerprint for reply in replies),
             journal_sha256=answers.head,
             first_unparsed=unparsed[0].text[:_SHOWN] if unparsed else "",
-            cut_texts=len(answers.cut),
         )
         scores = Scores(logs[:, 0].copy(), logs[:, 1].copy())
         return EndpointRun(scores, report, tuple(reasons))

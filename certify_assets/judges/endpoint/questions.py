@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Protocol, TypeGuard
 
@@ -51,11 +51,10 @@ class EndpointPrompt(Protocol):
         """Return messages, or a text or token ids that end where the verdict begins."""
 
 
-def auditor_prompt(mode: str, preset: str = "", **texts: str) -> AuditorPrompt:
+def auditor_prompt(mode: str, preset: str = "") -> AuditorPrompt:
     """Return the prompt of all judges, with the question of a mode at its end."""
     known = _PAPER_CLOSINGS if preset == PAPER else _CLOSINGS
-    closing = {"closing": known[mode]} if mode in known else {}
-    return replace(AuditorPrompt(), **{**closing, **texts})
+    return AuditorPrompt(closing=known[mode]) if mode in known else AuditorPrompt()
 
 
 def _safe(text: str, marker: str) -> str:
@@ -389,7 +388,7 @@ def request(
     if ids is None:
         raise InputError(
             f"reading verdicts by {read} needs their token ids and the server has no /tokenize; "
-            "give verdict_ids."
+            "choose read: top."
         )
     if read == "token_ids":
         fields["logprobs"] = True if chat else 1

@@ -141,7 +141,6 @@ class Asking:
     # follow a marker
     words: tuple[str, str] = ("SUCCESS", "FAIL")
     marker: str = ""  # what the prompt ends with in completion mode; empty in chat
-    verdict_ids: tuple[int, int] | None = None
     # "auto", or one of token_ids (exact, vLLM), scoring (vLLM's /generative_scoring), top (the 20
     # likeliest tokens)
     read: str = "auto"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from certify_assets.errors import CertifyError, InputError, IntegrityError
+from certify_assets.judges.endpoint import scoring
 from certify_assets.judges.endpoint.client import UnavailableError
 from certify_assets.judges.endpoint.judge import EndpointJudge, EndpointRun
 from certify_assets.judges.endpoint.questions import ChatPrompt, auditor_prompt
@@ -199,15 +200,20 @@ def test_a_model_that_changes_on_the_way_is_refused() -> None:
         _run(server)
 
 
-def test_auto_falls_back_to_the_likeliest_tokens() -> None:
+def test_auto_falls_back_to_the_likeliest_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ids(*_: Any) -> tuple[int, int]:
+        return 5, 6
+
     refusal = Action({"error": {"message": "unknown field"}}, status=400)
     for by_ids in (refusal, GOOD):
+        monkeypatch.setattr(scoring, "_verdict_ids", ids)
         with faulty_server(
             lambda payload, times, by_ids=by_ids: by_ids if "logprob_token_ids" in payload else GOOD
         ) as server:
-            judge = _connect(server.url, Asking(verdict_ids=(5, 6)))
+            judge = _connect(server.url, Asking())
             assert judge.provenance().settings["read"] == "top"
             np.testing.assert_array_equal(judge.score(TEXTS).score, [1.5, 1.5, 1.5])
+        monkeypatch.undo()
     with (
         faulty_server(lambda payload, times: Action(chat_body("SUCCESS"))) as server,
         pytest.raises(CertifyError, match="choose mode cot or vote"),
