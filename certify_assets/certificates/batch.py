@@ -250,6 +250,12 @@ class Batch:
     def __len__(self) -> int:
         return len(self.trajectories)
 
+    @property
+    def runs(self) -> list[tuple[str, str, float | None]]:
+        """Id, task and score of every run, as hashes hold them."""
+        scores = [None if math.isnan(score) else score for score in self.scores.tolist()]
+        return list(zip(self.trajectories, self.tasks, scores, strict=True))
+
     def decided(self, side: str, threshold: float) -> NDArray[np.bool_]:
         """Return which runs a threshold decides."""
         return covers(side, threshold, self.scores)
@@ -446,13 +452,8 @@ class BatchDraw:
     @cached_property
     def batch_sha256(self) -> str:
         """Hash of the plan and of every run with its score."""
-        rows = [
-            [name, task, None if math.isnan(score) else score]
-            for name, task, score in zip(
-                self.batch.trajectories, self.batch.tasks, self.batch.scores.tolist(), strict=True
-            )
-        ]
-        return sha256_bytes(canonical_json({"plan": self.plan.to_dict(), "runs": rows}))
+        document = {"plan": self.plan.to_dict(), "runs": self.batch.runs}
+        return sha256_bytes(canonical_json(document))
 
     @cached_property
     def levels(self) -> NDArray[np.int64]:

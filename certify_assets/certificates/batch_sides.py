@@ -222,12 +222,6 @@ def settled(plan: BatchPlan, now: BatchCertificate, drawn: int) -> bool:
 
 def sides_sha256(plan: SidesPlan, batch: Batch) -> str:
     """Return the hash of plans and runs, which a batch is frozen by before its seed is drawn."""
-    rows = [
-        [name, task, None if math.isnan(score) else score]
-        for name, task, score in zip(
-            batch.trajectories, batch.tasks, batch.scores.tolist(), strict=True
-        )
-    ]
     if len(set(batch.trajectories)) != len(batch):
         raise InputError("A run is twice in the batch; give every run once.")
-    return sha256_bytes(canonical_json({**plan.to_dict(), "runs": rows}))
+    return sha256_bytes(canonical_json({**plan.to_dict(), "runs": batch.runs}))

@@ -19,8 +19,6 @@ TellingCounts = tuple[_Floats, _Floats, _Floats]
 _CELLS = 1 << 16
 _RADIX = 1 << 16
 _COARSE = 40
-#: tasks a row from which on a threshold's rows are added one by one
-_SPARSE = 4
 _SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
 
 
@@ -54,11 +52,6 @@ def count_rows(
             added = np.diff(ends[first:last], prepend=begin)
             cells = np.repeat(np.arange(last - first) * tasks, added) + cells
         for counts, counted in ((covered, cells), (errors, cells[wrong[rows]])):
-            if last - first == 1 and first and _SPARSE * counted.size < tasks:
-                counts[first] = counts[first - 1]
-                # numpy is quick where no type has to be changed
-                np.add.at(counts[first], counted.astype(np.intp), np.int32(1))
-                continue
             found = np.bincount(counted, minlength=(last - first) * tasks).reshape(
                 last - first, tasks
             )

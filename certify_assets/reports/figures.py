@@ -51,7 +51,7 @@ def canvas(width: int, height: int, legend_rows: int = 2, *, left: int = 52) -> 
 def _percent_axes(axes: Axes, *, x: bool = False, y: bool = False) -> None:
     from matplotlib.ticker import FuncFormatter
 
-    formatter = FuncFormatter(lambda value, _: percent(round(float(value), 6)))
+    formatter = FuncFormatter(lambda value, _: percent(round(abs(float(value)), 6)))
     if x:
         axes.xaxis.set_major_formatter(formatter)
     if y:
@@ -340,7 +340,7 @@ def outcome_histogram(spread: Spread, quantity: str, *, name: str) -> str:
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_minor_formatter("")
         axes.xaxis.set_major_formatter(lambda value, _: compact(float(value)))
-        axes.yaxis.set_major_formatter(lambda value, _: percent(round(abs(float(value)), 6)))
+        _percent_axes(axes, y=True)
         legend(axes, 2)
         label = (
             f"Histogram of {quantity} by outcome: half of the successes are below about "
@@ -471,7 +471,7 @@ def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
         axes.plot(at, error, color=svg.INK, lw=1.6, marker="o", ms=3, label="realised error")
         _level_line(axes, alpha, f"budget α = {percent(alpha)}")
         axes.set(ylim=(0, top), ylabel="error among decided runs")
-        axes.yaxis.set_major_formatter(lambda value, _: percent(round(float(value), 6)))
+        _percent_axes(axes, y=True)
         _finish_monitor(axes, int(at[-1]))
         label = (
             f"Interval for the error: {percent(low[-1])} to {percent(high[-1])} after "
