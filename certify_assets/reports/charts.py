@@ -34,26 +34,16 @@ _GAP = 26.0
 _MOST_CELLS = 9000
 _MOST_TASKS = 640
 _LEGEND = 26.0
-# (decision, outcome) → fill of the cell, colour of its mark, shape of its mark
-_LOOKS: dict[tuple[str, int], tuple[str, str, str]] = {
-    ("human", 0): (svg.HUMAN_SOFT, "", ""),
-    ("human", 1): (svg.HUMAN_SOFT, svg.HUMAN, "dot"),
-    ("reject", 0): (svg.SHARE_SOFT, "", ""),
-    ("reject", 1): (svg.WRONG, svg.PAPER, "cross"),
-    ("release", 1): ("url(#map-hatch)", svg.INK, "dot"),
-    ("release", 0): (svg.WRONG, svg.PAPER, "bar"),
-    ("run", 0): (svg.HUMAN_SOFT, "", ""),
-    ("run", 1): (svg.SHARE, svg.PAPER, "dot"),
-}
-_WORDS: dict[tuple[str, int], str] = {
-    ("reject", 0): "rejected, failed",
-    ("reject", 1): "rejected, but succeeded (error)",
-    ("human", 0): "reviewed, failed",
-    ("human", 1): "reviewed, succeeded",
-    ("release", 1): "released, succeeded",
-    ("release", 0): "released, but failed (error)",
-    ("run", 0): "failed",
-    ("run", 1): "succeeded",
+# (decision, outcome) → words of the legend, fill of the cell, colour and shape of its mark
+_LOOKS: dict[tuple[str, int], tuple[str, str, str, str]] = {
+    ("reject", 0): ("rejected, failed", svg.SHARE_SOFT, "", ""),
+    ("reject", 1): ("rejected, but succeeded (error)", svg.WRONG, svg.PAPER, "cross"),
+    ("human", 0): ("reviewed, failed", svg.HUMAN_SOFT, "", ""),
+    ("human", 1): ("reviewed, succeeded", svg.HUMAN_SOFT, svg.HUMAN, "dot"),
+    ("release", 1): ("released, succeeded", "url(#map-hatch)", svg.INK, "dot"),
+    ("release", 0): ("released, but failed (error)", svg.WRONG, svg.PAPER, "bar"),
+    ("run", 0): ("failed", svg.HUMAN_SOFT, "", ""),
+    ("run", 1): ("succeeded", svg.SHARE, svg.PAPER, "dot"),
 }
 _HATCH = (
     '<defs><pattern id="map-hatch" width="4" height="4" patternUnits="userSpaceOnUse" '
@@ -226,7 +216,7 @@ def _draw_map(
             _map_cell(parts, every[index], (x + column * layout.cell, y), layout)
     height = _LEGEND + layout.rows * layout.pitch + 4
     present = set(every)
-    kinds = [kind for kind in _WORDS if kind in present]
+    kinds = [kind for kind in _LOOKS if kind in present]
     drawn = _HATCH + _map_legend(kinds) + _paths(parts)
     body = drawn + f'<g class="rows">{"".join(labels)}</g>'
     return Heatmap(
@@ -275,7 +265,7 @@ def _map_cell(
 ) -> None:
     x, y = corner
     width, height = max(0.8, layout.cell - 1), layout.pitch - 1
-    fill, ink, shape = _LOOKS[kind]
+    _, fill, ink, shape = _LOOKS[kind]
     parts[f'fill="{fill}"'].append(f"M{x:.4g} {y:.5g}h{width:.3g}v{height:.3g}h-{width:.3g}z")
     middle, centre = x + width / 2, y + height / 2
     if shape == "dot":
@@ -317,10 +307,10 @@ def _map_legend(kinds: list[tuple[str, int]]) -> str:
     for kind in kinds:
         parts: dict[str, list[str]] = defaultdict(list)
         _map_cell(parts, kind, (x, 2), _MapLayout(1, 1, 13, 13, 0))
-        pieces.append(
-            f'{_paths(parts)}<text class="key" x="{x + 18:g}" y="12">{escape(_WORDS[kind])}</text>'
-        )
-        x += 34 + 6.1 * len(_WORDS[kind])
+        words = _LOOKS[kind][0]
+        place = f'class="key" x="{x + 18:g}" y="12"'
+        pieces.append(f"{_paths(parts)}<text {place}>{escape(words)}</text>")
+        x += 34 + 6.1 * len(words)
     return "".join(pieces)
 
 

@@ -3,16 +3,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from certify_assets.certificates import (
-    audit_certificate,
-    certify,
-    count_at,
-    lower_error_bound,
-    n_min,
-    observe,
-    resample_audit,
-)
+from certify_assets.certificates import audit_certificate, certify, n_min, observe, resample_audit
+from certify_assets.certificates.audit import lower_error_bound
 from certify_assets.certificates.bootstrap import resample_errors
+from certify_assets.certificates.counts import count_at
 from certify_assets.certificates.populations import Sample
 from certify_assets_tests.populations import fooled, paper_process
 

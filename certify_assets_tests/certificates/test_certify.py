@@ -14,12 +14,12 @@ from certify_assets.certificates import (
     Settings,
     certify,
     evaluate,
-    joint_promise,
     observe,
     verify_certificate,
 )
 from certify_assets.certificates.bootstrap import draws_needed
 from certify_assets.certificates.populations import Sample
+from certify_assets.certificates.sides import joint_promise
 from certify_assets.errors import InputError
 from certify_assets_tests.builders import CERTIFICATE_KEYS
 from certify_assets_tests.populations import fooled, paper_process

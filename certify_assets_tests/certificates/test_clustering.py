@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.certificates import (
+from certify_assets.certificates import n_min
+from certify_assets.certificates.clustering import (
     anova_icc,
-    clopper_pearson_upper,
     design_effect,
     kish_effective_tasks,
-    n_min,
     summarise_clusters,
 )
+from certify_assets.certificates.procedures import clopper_pearson_upper
 
 
 @pytest.mark.parametrize(

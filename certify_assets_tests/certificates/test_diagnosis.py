@@ -83,7 +83,7 @@ def test_curve(side: str, procedure: str) -> None:
 def test_bootstrap_upper_is_the_quantile_of_many_resamples() -> None:
     data = paper_process(60, 0.5, np.random.default_rng(4))
     curve = threshold_curve(*data, procedure="guarded_taskboot", delta=0.4)
-    from certify_assets.certificates import count_at
+    from certify_assets.certificates.counts import count_at
 
     place = 30
     counts = count_at(observe(*data), "reject", curve.thresholds[place : place + 1])

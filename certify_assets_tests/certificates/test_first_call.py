@@ -27,7 +27,8 @@ for side in ("reject", "release"):
 """
 COMPILED = f"""{TABLE}
 from numba.core import event
-from certify_assets.certificates import certify, resample_audit, weighted_test
+from certify_assets.certificates import certify, resample_audit
+from certify_assets.certificates.batch import weighted_test
 with event.install_recorder("numba:compile") as seen:
     certify(scores, outcomes, tasks, procedure="guarded_taskboot", engine="montecarlo")
     resample_audit(scores, outcomes, tasks, threshold=0.0, draws=500)

@@ -13,21 +13,17 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import beta
 
-from certify_assets.certificates import (
-    Certificate,
-    TaskStream,
-    certify,
-    monitor_certificate,
-    task_stream,
-)
+from certify_assets.certificates import Certificate, certify, monitor_certificate
 from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice
 from certify_assets.certificates.monitor import (
     _DOWNWARD,
     _UPWARD,
+    TaskStream,
     alarm_process,
     certification_process,
     error_interval,
     shiryaev_roberts,
+    task_stream,
 )
 from certify_assets.certificates.populations import Sample
 from certify_assets.errors import InputError

@@ -16,12 +16,12 @@ from certify_assets.certificates import (
     certify_sides,
     decide,
     evaluate,
-    joint_deltas,
     observe,
     verify_set,
 )
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.populations import Sample
+from certify_assets.certificates.sides import joint_deltas
 from certify_assets_tests.populations import paper_process
 
 DELTA, TRIALS, SEED = 0.05, 1000, 20261122
