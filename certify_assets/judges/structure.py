@@ -19,7 +19,6 @@ from certify_assets.judges.trees import BoostedTrees
 
 if TYPE_CHECKING:
     import pandas as pd
-    from sklearn.ensemble import GradientBoostingClassifier
 
 _SCHEMA = "certify_assets/structure_judge/1"
 _DOCUMENT, _TREES = "structure.json", "trees.safetensors"
@@ -149,14 +148,9 @@ def largest(found: Iterable[tuple[str, float]]) -> list[Reason]:
 def _fitted(
     features: NDArray[np.float32], labels: NDArray[np.int64], settings: StructureSettings
 ) -> BoostedTrees:
-    return BoostedTrees.fitted(booster(settings).fit(features, labels))
-
-
-def booster(settings: StructureSettings) -> GradientBoostingClassifier:
-    """Return the classifier of these settings, not fitted."""
     from sklearn.ensemble import GradientBoostingClassifier
 
-    return GradientBoostingClassifier(
+    model = GradientBoostingClassifier(
         n_estimators=settings.trees,
         max_depth=settings.depth,
         learning_rate=settings.learning_rate,
@@ -165,3 +159,4 @@ def booster(settings: StructureSettings) -> GradientBoostingClassifier:
         min_samples_leaf=settings.fewest_runs,
         random_state=settings.seed,
     )
+    return BoostedTrees.fitted(model.fit(features, labels))

@@ -8,15 +8,14 @@ certificate, which assumes nothing of scores, and for the task sizes of a pool: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.errors import IntegrityError
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, sha256_bytes, stored_as
 from certify_assets.judges.base import JUDGED_COLUMNS, score_table
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import save_files
@@ -44,20 +43,6 @@ class TaskFold:
     adapter_sha256: str
     #: why there is none
     reason: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document as it is stored."""
-        return {**asdict(self), "tasks": list(self.tasks)}
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> TaskFold:
-        """Read a stored document; refuse one with other fields."""
-        try:
-            return cls(**{**document, "tasks": tuple(document["tasks"])})
-        except (KeyError, TypeError):
-            raise IntegrityError(
-                "the document of a fold is not as stored; delete it, and it is made again."
-            ) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,12 +120,12 @@ def train_task_folds(judge: JudgedCorpus, *, report: Report = silent) -> list[Ta
     for number, tasks in enumerate(dealt):
         key = judge.key("folds", f"{number}.json")
         if judge.store.exists(key):
-            stored = TaskFold.from_dict(judge.store.read_json(key))
+            stored = stored_as(TaskFold, judge.store.read_json(key))
             if stored.bound_sha256 == bound:
                 folds.append(stored)
                 continue
         fold = _trained(judge, known[~known["task_id"].isin(tasks)], number, tasks, bound)
-        judge.store.write_json(key, fold.to_dict())
+        judge.store.write_json(key, asdict(fold))
         report(Advance("training without some tasks", number + 1, len(dealt)))
         folds.append(fold)
     return folds

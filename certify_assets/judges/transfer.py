@@ -17,8 +17,8 @@ from certify_assets.corpora.config import corpus_file, registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import SplitManifest
-from certify_assets.errors import CertifyError, InputError, IntegrityError, StaleCertificateError
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.errors import CertifyError, InputError, StaleCertificateError
+from certify_assets.files import canonical_json, sha256_bytes, stored_as
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.recipe import draw_in_turn, place_of
 from certify_assets.judges.record import JudgeRecord
@@ -81,15 +81,7 @@ class PoolRecord:
     @classmethod
     def of(cls, record: JudgeRecord) -> PoolRecord:
         """Return that of a trained judge."""
-        try:
-            document = dict(record.detail("transfer"))
-            sources = [Source(**item) for item in document.pop("sources")]
-            return cls(**document, sources=sources)
-        except (TypeError, KeyError):
-            raise IntegrityError(
-                f"the record of {record.judge} on {record.corpus} does not say what it was trained "
-                "on; train the judge again."
-            ) from None
+        return stored_as(cls, record.detail("transfer"))
 
 
 @dataclass(frozen=True, eq=False)

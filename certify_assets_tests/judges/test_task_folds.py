@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import IntegrityError
+from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.base import JUDGED_COLUMNS, judge_auroc
 from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.judged import JudgedCorpus
@@ -84,7 +84,7 @@ def test_altered_files_of_a_fold_are_refused(operated: Store) -> None:
     with pytest.raises(IntegrityError, match="holds adapter"):
         score_unseen(judged(operated), mine)
     operated.write_json(judge.key("folds/0.json"), {"schema": 1, "number": 0})
-    with pytest.raises(IntegrityError, match="not as stored"):
+    with pytest.raises(InputError, match="document of a TaskFold cannot be read"):
         score_unseen(judged(operated), mine)
 
 

@@ -317,20 +317,16 @@ class _Walk:
 
     def _guarded(self, label: str, members: Iterator[SourceFile]) -> Iterator[SourceFile]:
         count = 0
-        while True:
-            try:
-                member = next(members)
-            except StopIteration:
-                return
-            except DAMAGE as error:
-                reason = str(error) or type(error).__name__
-                self.tally.drop(
-                    "file_broken_archive",
-                    f"{label} is broken after {count} files ({reason}); fetch it again.",
-                )
-                return
-            count += 1
-            yield member
+        try:
+            for member in members:
+                count += 1
+                yield member
+        except DAMAGE as error:
+            reason = str(error) or type(error).__name__
+            self.tally.drop(
+                "file_broken_archive",
+                f"{label} is broken after {count} files ({reason}); fetch it again.",
+            )
 
     def _tar(self, label: str, path: Path) -> Iterator[SourceFile]:
         total = count = 0

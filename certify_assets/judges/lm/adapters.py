@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -118,7 +119,7 @@ def write_weights(model: Any, folder: Path, *, source: str = "") -> str:
         metadata={"format": "pt"},
     )
     config = canonical_json(
-        _plain(model.peft_config["default"].to_dict())
+        json.loads(json.dumps(model.peft_config["default"].to_dict(), default=_plain))
         | {"base_model_name_or_path": source, "inference_mode": True}
     )
     write_atomic(folder / _WEIGHTS, weights)
@@ -233,14 +234,5 @@ def _hash(weights: str, config: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, set | frozenset):
-        return sorted(value)
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return (
-        value
-        if value is None or isinstance(value, bool | int | float)
-        else str(getattr(value, "value", value))
-    )
+    """Return what JSON has no word for: a set as a list, anything else as text."""
+    return sorted(value) if isinstance(value, set | frozenset) else str(value)

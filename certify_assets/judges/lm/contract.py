@@ -130,6 +130,15 @@ class LanguageModel:
     revision: str
 
 
+def is_folder(name: str) -> bool:
+    """Whether a name is a folder's."""
+    try:
+        return Path(name).is_dir()
+    except (OSError, ValueError):
+        # too long for a path, or with a null character
+        return False
+
+
 def verdict_tokens(tokenizer: Any, marker: str, words: Sequence[str]) -> VerdictTokens:
     """Return the tokens of two words as they follow the marker."""
     control = set(tokenizer.all_special_ids)
@@ -183,15 +192,10 @@ def load_language_model(
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    folder = Path(source)
-    try:
-        local, there = folder.is_dir(), folder.exists()
-    except OSError:
-        # a name longer than a file system's
-        local = there = False
+    folder, local = Path(source), is_folder(str(source))
     if local:
         _require_weights(folder)
-    elif there or folder.is_absolute():
+    elif folder.is_absolute():
         raise InputError(
             f"{quoted(str(source))} is no folder; give the folder of a model with config.json, "
             "tokenizer.json and .safetensors, or a hub name with its commit."

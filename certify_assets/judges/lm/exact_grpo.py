@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -197,8 +197,11 @@ class _Trainer:
         # dropout stays off, so that nothing is drawn
         self.language.model.eval()
         rows = self.config.batch(len(self.prompts), step)
-        with self._ready():
-            sums = [self._backward(part, len(rows)) for part in self._parts(rows)]
+        model = self.language.model
+        attention = packed_attention(inner_model(model)) if self.packed else nullcontext()
+        with attention, native_inputs(model):
+            parts = _micro_batches(self.prompts, rows, self.config.micro_tokens, packed=self.packed)
+            sums = [self._backward(part, len(rows)) for part in parts]
         loss, reward, unparsed = (sum(values) / len(rows) for values in zip(*sums, strict=True))
         norm = torch.nn.utils.clip_grad_norm_(self.weights, self.config.max_grad_norm or math.inf)
         if not (math.isfinite(loss) and math.isfinite(float(norm))):
@@ -223,16 +226,6 @@ class _Trainer:
         seen = log_probs.detach()
         rewards = expected_reward(seen, outcomes, self.arm)
         return float(losses.detach().sum()), float(rewards.sum()), float(seen[:, 2].exp().sum())
-
-    @contextmanager
-    def _ready(self) -> Iterator[None]:
-        model = self.language.model
-        attention = packed_attention(inner_model(model)) if self.packed else nullcontext()
-        with attention, native_inputs(model):
-            yield
-
-    def _parts(self, rows: Sequence[int]) -> Iterator[list[int]]:
-        return _micro_batches(self.prompts, rows, self.config.micro_tokens, packed=self.packed)
 
 
 def _micro_batches(
