@@ -60,8 +60,9 @@ def test_the_folder_names_agent_task_and_seed(
     tmp_path: Path, folder: str, task: str, agent: str
 ) -> None:
     write_run(tmp_path, folder, summary(), infos())
-    assert read(tmp_path).frame[["task_id", "agent"]].to_numpy().tolist() == [[task, agent]]
-    assert read(tmp_path / folder).frame["task_id"].tolist() == [task]
+    for path in (tmp_path, tmp_path / folder):
+        (run,) = from_frame(read(path).frame)
+        assert (run.task_id, run.agent) == (task, agent)
 
 
 def test_the_threshold_is_an_option(tmp_path: Path) -> None:
@@ -126,18 +127,9 @@ def test_pickles_are_never_opened(tmp_path: Path) -> None:
 
 
 def test_webarena_verified_is_refused_with_the_reason(tmp_path: Path) -> None:
-    verdict = {
-        "task_id": 1,
-        "status": "success",
-        "score": 1.0,
-        "evaluators_results": [],
-        "webarena_verified_version": "1",
-    }
-    write_json(tmp_path / "1" / "eval_result.json", verdict)
-    write_json(tmp_path / "1" / "network.har", {"log": {"entries": []}})
-    with pytest.raises(
-        InputError,
-        match=r"eval_result\.json is a verdict of WebArena Verified.*without the "
-        r"instruction.*AgentLab",
-    ):
+    verdict = {"task_id": 1, "status": "success", "score": 1.0, "evaluators_results": []}
+    write_json(tmp_path / "eval_result.json", verdict | {"webarena_verified_version": "1"})
+    write_json(tmp_path / "network.har", {"log": {"entries": []}})
+    said = r"eval_result\.json is a verdict of WebArena Verified.*without the instruction.*AgentLab"
+    with pytest.raises(InputError, match=said):
         import_corpus(tmp_path, name="wav")

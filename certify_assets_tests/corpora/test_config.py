@@ -1,8 +1,5 @@
 """The configuration of a corpus: what is wrong is a sentence."""
 
-import json
-from dataclasses import asdict
-
 import pytest
 
 from certify_assets.corpora.config import CorpusConfig
@@ -26,8 +23,3 @@ def test_what_is_wrong_names_the_key_and_the_remedy(
     with pytest.raises(InputError) as error:
         CorpusConfig.from_dict(document)
     assert sentence in str(error.value) and str(error.value).endswith(".")
-
-
-def test_a_configuration_reads_back_what_it_writes() -> None:
-    config = CorpusConfig("c", paths=("a", "b"), leak_thresholds={"length": 0.9}, seed=3)
-    assert CorpusConfig.from_dict(json.loads(json.dumps(asdict(config)))) == config

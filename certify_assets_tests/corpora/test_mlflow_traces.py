@@ -69,13 +69,9 @@ def test_the_source_of_a_label_is_chosen(tmp_path: Path) -> None:
 def test_overridden_failed_and_expected_values_are_no_labels(tmp_path: Path) -> None:
     expected = feedback("gold", None) | {"expectation": {"value": "yes"}}
     del expected["feedback"]
-    path = with_labels(
-        tmp_path / "t.json",
-        feedback("ok", False, valid=False),
-        feedback("ok", None) | {"feedback": {"value": None, "error": {"error_code": "X"}}},
-        feedback("ok", True),
-        expected,
-    )
+    broken = {"value": None, "error": {"error_code": "X"}}
+    labels = feedback("ok", False, valid=False), feedback("ok", None) | {"feedback": broken}
+    path = with_labels(tmp_path / "t.json", *labels, feedback("ok", True), expected)
     imported = read(path)
     assert from_frame(imported.frame)[0].outcome == 1
     assert imported.notes["assessments that others replace"] == 1

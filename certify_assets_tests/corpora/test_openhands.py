@@ -52,15 +52,6 @@ def test_events_of_the_sdk_become_steps(tmp_path: Path) -> None:
     assert run.steps == (Step("I look.\nterminal: ls", "sums.py\nno such tool"), Step("Fixed.", ""))
 
 
-def test_the_user_speaks_again(tmp_path: Path) -> None:
-    history = openhands("x")["history"] + [
-        {"source": "user", "action": "message", "args": {"content": "Go on."}},
-        {"source": "agent", "action": "message", "args": {"content": "Done."}},
-    ]
-    (run,) = from_frame(read_lines(tmp_path, openhands("org__name-1", history=history)).frame)
-    assert run.steps[1].observation == "Go on." and run.steps[2] == Step("Done.", "")
-
-
 @pytest.mark.parametrize(
     ("changes", "outcome", "reason"),
     [

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from certify_assets.corpora.formats import import_corpus
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import from_frame, reader
@@ -77,18 +76,6 @@ def test_an_error_and_a_retriever(tmp_path: Path) -> None:
     (run,) = from_frame(read(path, keep_unlabelled=True).frame)
     seen = [("search(tea)", "tool search: green"), ("pay()", "tool pay: error: timeout"), ("a", "")]
     assert (run.instruction, run.steps) == ("q", tuple(Step(*step) for step in seen))
-
-
-def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
-    lost = [span(1, **{"context.trace_id": None}), span(2, **{"context.span_id": ""})]
-    write(tmp_path / "spans.parquet", span(0, **LLM), *lost)
-    note = {"annotator_kind": "HUMAN", "label": "pass"}
-    said = [("s0", "ok"), ("s9", "ok"), ("s0", None)]
-    notes = [note | {"span_id": place, "name": name} for place, name in said]
-    write(tmp_path / "notes.parquet", *notes)
-    imported = import_corpus(tmp_path, format="openinference", name="c")
-    assert len(imported.frame) == 1
-    assert imported.dropped == {"label_without_trace": 2, "unreadable_record": 2}
 
 
 @pytest.mark.slow

@@ -85,12 +85,11 @@ def test_a_leak_field_fails() -> None:
 
 def test_a_task_in_two_stored_splits_fails() -> None:
     splits = stored()
-    splits["cal"] = pd.concat([splits["cal"], splits["test"].head(1)])
-    results = by_name(FRAME, MANIFEST, splits=splits)
-    shared = splits["test"]["task_id"].iloc[0]
-    assert not results["disjoint_tasks"].passed
-    assert "1 tasks are in both cal and test" in results["disjoint_tasks"].detail
-    assert repr(shared) in results["disjoint_tasks"].detail
+    twice = splits["test"].head(1)
+    results = by_name(FRAME, MANIFEST, splits=splits | {"cal": pd.concat([splits["cal"], twice])})
+    disjoint, shared = results["disjoint_tasks"], repr(twice["task_id"].iloc[0])
+    assert not disjoint.passed and shared in disjoint.detail
+    assert "1 tasks are in both cal and test" in disjoint.detail
     assert not results["manifest"].passed and "stored cal split" in results["manifest"].detail
 
 

@@ -119,27 +119,23 @@ def test_a_file_that_does_not_name_its_domain_asks_for_it(tmp_path: Path) -> Non
 
 
 def test_runs_that_were_numbered_anew_go_back_to_their_task(tmp_path: Path) -> None:
-    tasks = [task(str(number)) for number in range(3)] + [
-        task(name, evaluation_criteria={"nl_assertions": [name]}) for name in ("3", "4")
-    ]
-    moved = [
+    tasks = [task(str(number)) for number in range(3)]
+    tasks += [task(name, evaluation_criteria={"nl_assertions": [name]}) for name in "34"]
+    runs = [
         simulation(f"s{named}", of) | {"task_id": named}
         for named, of in (("0", "1"), ("1", "0"), ("2", "2"))
     ]
-    said = simulation(
-        "s4", reward_info={"reward": 1.0, "nl_assertions": [{"nl_assertion": "3"}]}, task_id="4"
-    )
-    mute = simulation("s3", reward_info={"reward": 0.0}, task_id="3")
-    imported = read(write_json(tmp_path / "x.json", results([*moved, said, mute], tasks)))
-    assert dict(zip(imported.frame["trajectory_id"], imported.frame["task_id"], strict=True)) == {
-        "s0": "shop/1",
-        "s1": "shop/0",
-        "s2": "shop/2",
-        "s4": "shop/3",
-    }
+    said = {"reward": 1.0, "nl_assertions": [{"nl_assertion": "3"}]}
+    runs += [simulation("s4", reward_info=said, task_id="4")]
+    runs += [simulation("s3", reward_info={"reward": 0.0}, task_id="3")]
+    imported = read(write_json(tmp_path / "x.json", results(runs, tasks)))
+    found = {run.trajectory_id: run for run in from_frame(imported.frame)}
+    assert {name: run.task_id for name, run in found.items()} == {
+        "s0": "shop/1", "s1": "shop/0", "s2": "shop/2", "s4": "shop/3",
+    }  # fmt: skip
     assert imported.notes == {"runs whose task was corrected to the one that was checked": 3}
     assert imported.dropped == {"unknown_task": 1}
-    assert imported.frame["instruction"][1].startswith("You want to move order 1.")
+    assert found["s0"].instruction.startswith("You want to move order 1.")
 
 
 def test_a_run_that_broke_off_stays_with_its_task(tmp_path: Path) -> None:

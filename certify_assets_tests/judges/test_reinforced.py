@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.grpo_config import ARMS, arm_of
 from certify_assets.judges.reinforced import GrpoSpec, grpo_config
 from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec, judges
@@ -82,24 +83,21 @@ def test_what_cannot_be_trained_is_a_sentence(
 
 
 def test_a_record_of_other_settings_is_stale_and_names_its_optimiser(arms_store: Store) -> None:
+    def own(**change: Any) -> JudgedCorpus:
+        _write(Path(arms_store.root), {"name": "own", "family": "grpo", "steps": [1], **change})
+        return judged(arms_store, CORPUS, "own")
+
     # the platform's judge under another name, as if this document had asked for it
-    entry = {"name": "own", "family": "grpo", "steps": [1]}
-    own = judge_spec("own", _write(Path(arms_store.root), entry))
     document = arms_store.read_json(f"judges/grpo/{CORPUS}/adapter.json")
-    document["registered"] = own.registered
-    arms_store.write_json(f"judges/own/{CORPUS}/adapter.json", document)
-    record = judged(arms_store, CORPUS, "own").artifact
+    judge = own()
+    document["registered"] = judge.spec.registered
+    arms_store.write_json(judge.key("adapter.json"), document)
     words = "exact GRPO, the expectation over 8 samples a prompt"
-    family = judged(arms_store, CORPUS, "own").family
-    assert words in family.describe(record) and family.provenance(record) == {"optimiser": words}
-    for change, named in (
-        ({"optimiser": "trl"}, "optimiser"),
-        ({"steps": [1, 2]}, "steps"),
-        ({"rewards": [{"mu": 3}]}, "rewards"),
-    ):
-        _write(Path(arms_store.root), {**entry, **change})
-        with pytest.raises(StaleCertificateError, match=f"another {named} than judges.yaml"):
-            _ = judged(arms_store, CORPUS, "own").artifact
+    assert words in judge.family.describe(judge.artifact)
+    assert judge.family.provenance(judge.artifact) == {"optimiser": words}
+    for name, value in {"optimiser": "trl", "steps": [1, 2], "rewards": [{"mu": 3}]}.items():
+        with pytest.raises(StaleCertificateError, match=f"another {name} than judges.yaml"):
+            _ = own(**{name: value}).artifact
 
 
 def test_words_of_several_tokens_are_refused_before_the_start_is_trained(corpora: Store) -> None:

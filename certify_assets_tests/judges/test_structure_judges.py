@@ -29,7 +29,6 @@ from certify_assets.judges.structure import StructureJudge
 from certify_assets.judges.trees import BoostedTrees
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.layout import first_decisions_of
-from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.operations.rollout import deploy
 from certify_assets.reports.review_page import Reviewer, render_message
@@ -222,9 +221,6 @@ def test_a_judge_goes_from_training_to_decisions(
     rows = first_decisions_of(judged(store, "c", name).corpus, batch)
     assert made.judge == name and np.isfinite(rows["score"]).all()
     assert (rows["decision"] == "reject").any()
-    run = str(rows["trajectory_id"].iloc[0])
-    (found,) = find(store, run, "c")
-    assert not [link.name for link in walk(store, found).walk() if link.broken]
     # a reviewer sees the reasons after the label, of the score that decided and of no other
     session = ReviewSession(store, "c")
     shown = session.shown("ann")

@@ -64,15 +64,15 @@ def test_a_pool_is_of_the_other_corpora_in_equal_shares_of_whole_tasks(built: St
 
 
 def test_the_draw_depends_on_the_seed_and_on_nothing_else(built: Store) -> None:
-    first, again, other = (
-        gather_pool(Corpus(built, "home"), limit=30, seed=seed) for seed in (42, 42, 43)
+    first, again, other, more = (
+        gather_pool(Corpus(built, "home"), limit=limit, seed=seed)
+        for limit, seed in ((30, 42), (30, 42), (30, 43), (40, 42))
     )
     assert first.record == again.record and first.frame.equals(again.frame)
-    assert set(first.frame["trajectory_id"]) != set(other.frame["trajectory_id"])
-    more = gather_pool(Corpus(built, "home"), limit=40)
-    assert set(first.frame["trajectory_id"]) < set(more.frame["trajectory_id"]), (
-        "a larger share adds rows and takes none away"
-    )
+    ids = set(first.frame["trajectory_id"])
+    assert ids != set(other.frame["trajectory_id"])
+    # a larger share adds rows and takes none away
+    assert ids < set(more.frame["trajectory_id"])
 
 
 def test_a_small_training_reads_a_run_of_every_task_before_a_second(built: Store) -> None:
@@ -178,18 +178,13 @@ def test_a_transfer_judge_is_stale_when_a_source_is_split_anew_and_not_when_one_
     home(store, "lexical_transfer").train()
     add_corpus(store, "new", tasks=20, domain="shell")
     shutil.rmtree(Path(store.root) / "corpora/near")
-    assert home(store, "lexical_transfer").artifact.details["transfer"]["sources"]
+    _ = home(store, "lexical_transfer").artifact
     resplit(store, "far", 43)
-    with pytest.raises(
-        StaleCertificateError,
-        match="the splits of far, on which lexical_transfer for home was trained",
-    ):
+    said = "the splits of far, on which lexical_transfer for home was trained"
+    with pytest.raises(StaleCertificateError, match=said):
         _ = home(store, "lexical_transfer").artifact
-    home(store, "lexical_transfer").train()
-    assert {
-        item["corpus"]
-        for item in home(store, "lexical_transfer").artifact.details["transfer"]["sources"]
-    } == {"far", "new"}
+    sources = home(store, "lexical_transfer").train().details["transfer"]["sources"]
+    assert {item["corpus"] for item in sources} == {"far", "new"}
 
 
 def test_a_transfer_judge_is_stale_when_the_target_holds_other_texts_or_a_domain_changed(

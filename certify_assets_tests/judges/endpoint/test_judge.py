@@ -49,22 +49,19 @@ def _judge(url: str, asking: Asking, journal: Path | None = None, **settings: An
 
 
 @pytest.mark.slow
-def test_scores_come_in_the_order_of_the_texts_and_within_the_bound() -> None:
+@pytest.mark.parametrize("concurrency", [1, 4, 16])
+def test_scores_come_in_the_order_of_the_texts_and_within_the_bound(concurrency: int) -> None:
     def slow(payload: dict[str, Any], times: int) -> Action:
-        return Action(
-            chat_body(logs=_logs(payload)), delay=0.02 * (int(text_of(payload).split()[1]) % 3)
-        )
+        number = int(text_of(payload).split()[1])
+        return Action(chat_body(logs=_logs(payload)), delay=0.02 * (number % 3))
 
-    texts = [f"run {number}" for number in range(40)]
-    for concurrency in (1, 4, 16):
-        with faulty_server(slow) as server:
-            judge = _judge(server.url, Asking(read="top"), concurrency=concurrency)
-            found = judge.run(texts)
-        np.testing.assert_allclose(
-            found.scores.log_p_success, [-0.01 * (1 + number) for number in range(40)]
-        )
-        assert server.most <= concurrency and (concurrency == 1 or server.most > concurrency // 2)
-        assert found.report.requests == sum(server.arrived.values()) == 40
+    with faulty_server(slow) as server:
+        judge = _judge(server.url, Asking(read="top"), concurrency=concurrency)
+        found = judge.run([f"run {number}" for number in range(40)])
+    expected = [-0.01 * (1 + number) for number in range(40)]
+    np.testing.assert_allclose(found.scores.log_p_success, expected)
+    assert server.most <= concurrency and (concurrency == 1 or server.most > concurrency // 2)
+    assert found.report.requests == sum(server.arrived.values()) == 40
     assert isinstance(judge, Judge) and len(judge.provenance().adapter_sha256) == 64
 
 

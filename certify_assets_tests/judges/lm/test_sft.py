@@ -55,18 +55,6 @@ def test_the_loss_of_the_first_step_by_hand(tmp_path: Path) -> None:
     assert trained.loss_curve[0]["loss"] == pytest.approx(-float(right.mean()), rel=1e-4)
 
 
-def test_a_step_of_pairs_has_as_many_successes_as_failures() -> None:
-    rows, config = _rows(21), replace(SMALL, objective="pairs", epochs=3.0)
-    outcomes = [row.outcome for row in rows]
-    drawn = in_pairs(training_rows(rows, VERDICTS), outcomes, config)
-    labels = [row["labels"][-1] for row in drawn]
-    # ceil(3 · 21 / 4) steps
-    assert labels == [models.SUCCESS, models.SUCCESS, models.FAIL, models.FAIL] * 16
-    for label, count in ((models.SUCCESS, sum(outcomes)), (models.FAIL, 21 - sum(outcomes))):
-        read = [id(row) for row in drawn if row["labels"][-1] == label]
-        assert len(set(read[:count])) == count, "every run is read before any is read again"
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_loss_of_the_first_step_of_pairs_by_hand(tmp_path: Path, packed: bool) -> None:
     base, rows = models.judge(models.tiny_qwen3()), _rows(8)
