@@ -119,7 +119,6 @@ def score(path: Path) -> Callable[[], int]:
 
 def certify(path: Path) -> Callable[[], int]:
     from certify_assets.certificates import certify as issue
-    from certify_assets.certificates.compiled import compile_all
     from certify_assets.evaluation.score_table import read_score_table
 
     def run() -> int:
@@ -128,8 +127,6 @@ def certify(path: Path) -> Callable[[], int]:
         assert found.certified
         return found.trajectories
 
-    # the labels of large tables alone take a compiled loop
-    compile_all()
     return run
 
 
@@ -178,7 +175,7 @@ STEPS = {
 
 
 def measure(name: str, path: Path) -> None:
-    # what is imported late and compiled costs the same at any size
+    # what is imported late costs the same at any size
     STEPS[name](path.with_name(f"small-{path.name}"))()
     run = STEPS[name](path)
     cpu = time.process_time()

@@ -38,7 +38,7 @@ from gpu_bench.sections import about, finite, measured, release, show
 from certify_assets.files import canonical_json, write_atomic
 from certify_assets.judges.lm.adapters import attach_lora, quiet
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
-from certify_assets.judges.lm.parity import engine_parity
+from certify_assets.judges.lm.judge import engine_parity
 from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
 
 #: share of the measured peak, and times as fast
@@ -174,7 +174,7 @@ def sft_steps(bench: Bench, *, recomputed: bool) -> dict[str, Any]:
     from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
 
     steps, tokens, a_step = (2 if bench.quick else 4), bench.shape.tokens, 8
-    config = SftConfig(rank=16, max_tokens=tokens, gradient_checkpointing=recomputed)
+    config = SftConfig(rank=16, gradient_checkpointing=recomputed)
     rows = [
         SftRow(prompt, place % 2)
         for place, prompt in enumerate(bench.prompts([tokens - 1] * (a_step * (steps + 1))))
@@ -238,16 +238,14 @@ def grpo_settings(bench: Bench, **settings: Any) -> tuple[tuple[list[Encoded], l
     from certify_assets.judges.lm.grpo_config import GrpoConfig
 
     prompts = bench.prompts([bench.shape.tokens - 48] * 6)
-    config = GrpoConfig(
-        save_every=0, micro_tokens=2 * bench.shape.tokens, completions_per_device=1, **settings
-    )
+    config = GrpoConfig(save_every=0, micro_tokens=2 * bench.shape.tokens, **settings)
     return (prompts, [place % 2 for place in range(6)]), config
 
 
 def grpo_exact(bench: Bench) -> dict[str, Any]:
     """Seconds a prompt of exact GRPO."""
     from certify_assets.judges.lm.exact_grpo import train_exact
-    from certify_assets.judges.lm.rewards import ARMS
+    from certify_assets.judges.lm.grpo_config import ARMS
 
     rows, config = grpo_settings(bench, steps=3 if bench.quick else 5)
     marks: list[float] = []
@@ -283,7 +281,7 @@ def grpo_sampled(bench: Bench) -> dict[str, Any]:
 def sampled_seconds(bench: Bench, most: int) -> float:
     from transformers import TrainerCallback
 
-    from certify_assets.judges.lm.rewards import ARMS
+    from certify_assets.judges.lm.grpo_config import ARMS
     from certify_assets.judges.lm.trl_grpo import make_trainer
 
     rows, config = grpo_settings(

@@ -103,13 +103,12 @@ def show_engines(tasks: int) -> None:
         return bootstrap_tails(error_lattice(counts.covered, counts.errors, BUDGET), LEVEL, engine)
 
     exact, saddle = tails("exact"), tails("saddlepoint")
-    exceedance_shares(counts, BUDGET, 10, 42, 1)
     inside = exact > 1e-6
     worst = np.abs(saddle[inside] / exact[inside] - 1).max(initial=0)
     base = seconds(lambda: tails("saddlepoint"), 9)
     others = {
         "exact": seconds(lambda: tails("exact")),
-        "montecarlo": seconds(lambda: exceedance_shares(counts, BUDGET, DRAWS, 42, 1)),
+        "montecarlo": seconds(lambda: exceedance_shares(counts, BUDGET, DRAWS, 42)),
         "loops": seconds(lambda: loops(counts, LOOPED), 1) * DRAWS / LOOPED,
     }
     cells = "".join(f"  {name} {taken / base:,.1f}" for name, taken in others.items())

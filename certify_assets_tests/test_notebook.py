@@ -61,8 +61,6 @@ def test_arrays_give_the_certificate_that_they_gave(runs: pd.DataFrame, plain: C
     assert copied == found and copied.explain() == found.explain()
     with pytest.raises(InputError, match="changed copy, without its table"):
         replace(found, seed=1).decide([0.5])
-    with pytest.raises(InputError, match="scores without outcomes or tasks"):
-        certify(runs["score"])
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "categories", "enumerated", "arrow"])
@@ -75,12 +73,10 @@ def test_a_frame_is_certified_and_decided_as_the_kind_that_it_is(
     decided = found.decide(frame)
     assert type(decided) is type(frame)
     expected = core.decide(plain, runs["score"])
-    assert list(decided["decision"].to_numpy()) == expected.decisions.tolist()
-    assert list(decided["reason"].to_numpy()) == expected.reasons.tolist()
-    # columns of an earlier decision are replaced, and a frame of scores alone is enough
-    again = found.decide(decided)
-    assert list(again["decision"].to_numpy()) == expected.decisions.tolist()
-    assert found.decide(runs["score"]).tolist() == expected.decisions.tolist()
+    # columns of an earlier decision are replaced
+    for table in (decided, found.decide(decided)):
+        assert list(table["decision"].to_numpy()) == expected.decisions.tolist()
+        assert list(table["reason"].to_numpy()) == expected.reasons.tolist()
 
 
 def test_columns_are_read_as_those_of_score_tables(runs: pd.DataFrame, plain: Certificate) -> None:
@@ -93,15 +89,10 @@ def test_columns_are_read_as_those_of_score_tables(runs: pd.DataFrame, plain: Ce
             "split": "cal",
         }
     )
+    columns = {"task": "instance", "score": "p", "outcome": "verdict"}
     extra = odd.head(3).assign(split="test", verdict=None)
     both = pd.concat([odd, extra], ignore_index=True)
-    found = certify(
-        both,
-        alpha=0.2,
-        columns={"task": "instance", "score": "p", "outcome": "verdict"},
-        success="good",
-        side="reject",
-    )
+    found = certify(both, alpha=0.2, columns=columns, success="good", side="reject")
     said = {"success": "good", "columns": "task=instance,score=p,outcome=verdict"}
     assert found == replace(plain, provenance=said)
     card = found._repr_html_()
@@ -112,14 +103,13 @@ def test_columns_are_read_as_those_of_score_tables(runs: pd.DataFrame, plain: Ce
     said = str(refused.value)
     assert "no column 'task_id'" in said and "columns={'task': NAME}" in said
     assert "--" not in said and "try: certify(table, columns={'task': 'Instance'" in said
-    with pytest.raises(InputError, match=r"'good' is not an outcome.* success=VALUE"):
-        certify(odd, columns={"task": "instance", "score": "p", "outcome": "verdict"})
-    with pytest.raises(InputError, match=r"no outcome column.*columns=\{'outcome': NAME\}"):
-        certify(runs.drop(columns="outcome"))
-    with pytest.raises(InputError, match="two columns called 'score'"):
-        certify(pd.concat([runs, runs[["score"]]], axis=1))
-    with pytest.raises(InputError, match="give the table alone"):
-        certify(runs, runs["outcome"], runs["task_id"])
+    for table, more, words in (
+        (odd, {"columns": columns}, r"'good' is not an outcome.* success=VALUE"),
+        (runs.drop(columns="outcome"), {}, r"no outcome column.*columns=\{'outcome': NAME\}"),
+        (pd.concat([runs, runs[["score"]]], axis=1), {}, "two columns called 'score'"),
+    ):
+        with pytest.raises(InputError, match=words):
+            certify(table, **more)
 
 
 def test_scores_that_fall_or_are_percentages_are_certified_and_decided_alike(
@@ -128,74 +118,62 @@ def test_scores_that_fall_or_are_percentages_are_certified_and_decided_alike(
     decided = core.decide(plain, runs["score"]).decisions.tolist()
     falling = runs.assign(score=-runs["score"])
     found = certify(falling, alpha=0.2, lower_is_better=True, side="reject")
-    assert found.provenance == {"lower_is_better": "true"}
-    assert replace(found, provenance={}) == plain
+    assert found == replace(plain, provenance={"lower_is_better": "true"})
     assert found.decide(falling)["decision"].tolist() == decided
     assert found.decide(falling["score"]).tolist() == decided
     columns = (falling["score"], runs["outcome"], runs["task_id"])
     assert certify(*columns, alpha=0.2, lower_is_better=True, side="reject") == found
-
-    percent = (100 / (1 + np.exp(-runs["score"]))).round(6)
-    found = certify(runs.assign(score=percent), alpha=0.2, score_scale="probability", side="reject")
+    unit = runs.assign(score=(1 / (1 + np.exp(-runs["score"]))).round(8))
+    percent = unit.assign(score=100 * unit["score"])
+    found = certify(percent, alpha=0.2, score_scale="probability", side="reject")
     assert found.provenance == {"score_scale": "percent"}
-    unit = certify(runs.assign(score=percent / 100), alpha=0.2, side="reject")
-    assert replace(found, provenance={}) == unit
-    with pytest.raises(
-        InputError, match=r"scores from 4.* the certificate was issued on scores from 0\.04"
-    ):
-        unit.decide(runs.assign(score=percent))
-    assert found.decide(runs.assign(score=percent))["decision"].tolist() == decided
+    assert found.decide(percent)["decision"].tolist() == decided
+    with pytest.raises(InputError, match="the certificate was issued on scores from"):
+        certify(unit, alpha=0.2, side="reject").decide(percent)
     with pytest.raises(InputError, match=r"column .score.: .* leave score_scale= out"):
         certify(falling, score_scale="probability")
     with pytest.raises(InputError, match="score_scale is of the column of a table"):
         certify(*columns, score_scale="probability")
 
 
-def test_columns_in_another_order_are_refused(runs: pd.DataFrame) -> None:
-    with pytest.raises(InputError, match="different indexes"):
-        certify(runs["score"], runs["outcome"].iloc[::-1], runs["task_id"])
-
-
-def test_a_lazy_table_is_to_be_collected(runs: pd.DataFrame) -> None:
+def test_tables_that_cannot_be_meant_are_refused(runs: pd.DataFrame) -> None:
     polars = pytest.importorskip("polars")
-    with pytest.raises(InputError, match=r"table\.collect\(\)"):
-        certify(polars.from_pandas(runs).lazy())
+    for table, words in (
+        ((runs["score"], runs["outcome"].iloc[::-1], runs["task_id"]), "different indexes"),
+        ((runs, runs["outcome"], runs["task_id"]), "give the table alone"),
+        ((polars.from_pandas(runs).lazy(),), r"table\.collect\(\)"),
+        ((runs["score"],), "scores without outcomes or tasks"),
+    ):
+        with pytest.raises(InputError, match=words):
+            certify(*table)
 
 
 def test_both_sides_are_a_pair_with_the_document_of_the_command(runs: pd.DataFrame) -> None:
     pair = certify(runs, alpha=0.2, joint=True)
-    expected = core.certify_sides(
-        runs["score"], runs["outcome"], runs["task_id"], alpha=0.2, joint=True
-    )
-    assert pair.to_dict() == expected.to_dict()
+    columns = (runs["score"], runs["outcome"], runs["task_id"])
+    expected = core.certify_sides(*columns, alpha=0.2, joint=True)
+    document = expected.to_dict()
+    assert pair.to_dict() == document
     assert [pair.reject.side, pair.release.side] == ["reject", "release"]
-    assert (pair.decided, pair.human) == (
-        expected.to_dict()["decided"],
-        expected.to_dict()["human"],
-    )
+    assert (pair.decided, pair.human) == (document["decided"], document["human"])
     decisions = core.decide(expected.certificates, runs["score"]).decisions
     assert pair.decide(runs)["decision"].tolist() == decisions.tolist()
-    assert pair.promise in (expected.promise,) and "Both hold" in pair.promise
+    assert pair.promise == expected.promise and "Both hold" in pair.promise
 
 
 def test_a_card_is_a_bar_and_a_curve_that_follow_the_page(runs: pd.DataFrame) -> None:
     pair = certify(runs, alpha=0.2)
     card = pair._repr_html_()
     bar, curve = (ElementTree.fromstring(part) for part in re.findall(r"<svg.*?</svg>", card))
-    shares = [float(part.get("width", 0)) / 520 for part in bar.findall("rect")[:3]]
-    assert shares == pytest.approx(
-        [*(list(_shares(pair))), pair._sides.shares["release"]], abs=1e-3
-    )
+    widths = [float(part.get("width", 0)) / 520 for part in bar.findall("rect")[:3]]
+    shares = pair._sides.shares
+    expected = [shares["reject"], pair.human, shares["release"]]
+    assert widths == pytest.approx(expected, abs=1e-3)
     assert len(curve.findall("polyline")) == len(curve.findall("circle")) == 2
     # text takes the colour of the page, light or dark
-    assert {part.get("fill") for part in [*bar.findall("text"), *curve.findall("text")]} == {
-        "currentColor"
-    }
+    texts = [*bar.findall("text"), *curve.findall("text")]
+    assert {part.get("fill") for part in texts} == {"currentColor"}
     assert "<script" not in card and pair.certificates[0].promise in card
-
-
-def _shares(pair: Any) -> tuple[float, float]:
-    return pair._sides.shares["reject"], pair.human
 
 
 def test_an_account_says_why_and_what_would_widen(runs: pd.DataFrame) -> None:

@@ -152,14 +152,15 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def load_schema(name: str) -> dict[str, Any]:
-    """Return a shipped schema, or that of the component."""
+    """Return the schema that `certify schema` prints, or that of the component."""
     if name == "component":
         from certify_assets.components import Corpora
 
         model = cast("Any", Corpora.model())
         return cast("dict[str, Any]", model.model_json_schema())
-    path = REPOSITORY / "certify_assets" / "schemas" / f"{name}.json"
-    return cast("dict[str, Any]", json.loads(path.read_text("utf-8")))
+    from certify_assets.cli.schema import schema_of
+
+    return schema_of(name)
 
 
 def schema_tables(name: str) -> str:

@@ -52,10 +52,8 @@ class AgentError:
     tail : float or None
         Probability of as large an error, or a larger one, were the true one α: binomial, with
         Kish's number of the agent's covered tasks.
-    own_covered : int
-        Runs that the certificate itself decides.
     own_error : float or None
-        Share of those that is decided wrongly.
+        Share of the runs that the certificate itself decides and decides wrongly.
     unseen : bool
         Whether the threshold and the error are of a judge that was trained without the agent.
     """
@@ -68,7 +66,6 @@ class AgentError:
     low: float | None
     high: float | None
     tail: float | None
-    own_covered: int
     own_error: float | None
     unseen: bool
 
@@ -119,13 +116,11 @@ def leave_one_agent_out(
         evaluation = evaluate(observe(used[rest], labels[rest], groups[rest]), settings)
         if evaluation.lacks_pilot:
             return []
-        chosen = evaluation.chosen
-        threshold = None if chosen is None else float(evaluation.counts.thresholds[chosen])
         own, left_out = (
             None
             if at is None
             else _counts(certificate, at, scored[mine], labels[mine], groups[mine])
-            for at, scored in ((certificate.threshold, values), (threshold, used))
+            for at, scored in ((certificate.threshold, values), (evaluation.threshold, used))
         )
         error = low = high = tail = None
         if left_out is not None:
@@ -139,13 +134,12 @@ def leave_one_agent_out(
             AgentError(
                 agent=agent,
                 runs=int(mine.sum()),
-                threshold=threshold,
-                covered=_covered(left_out),
+                threshold=evaluation.threshold,
+                covered=0 if left_out is None else int(left_out.covered_trajectories[0]),
                 error=error,
                 low=low,
                 high=high,
                 tail=tail,
-                own_covered=_covered(own),
                 own_error=None if own is None else _error(own),
                 unseen=unseen is not None and agent in unseen,
             )
@@ -157,10 +151,6 @@ def _counts(certificate: Certificate, threshold: float, *table: NDArray[Any]) ->
     """Return the counts of one threshold; None where it decides nothing."""
     counts = count_at(observe(*table), certificate.side, np.array([threshold]))
     return counts if counts.covered_trajectories[0] else None
-
-
-def _covered(counts: TaskCounts | None) -> int:
-    return 0 if counts is None else int(counts.covered_trajectories[0])
 
 
 def _error(counts: TaskCounts) -> float:

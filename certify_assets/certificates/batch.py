@@ -40,11 +40,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.certificates.counts import SIDES, covers
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 
 SCHEMA: Final = "certify_assets/batch_plan/2"
-SIDES: Final = ("reject", "release")
 #: weight of the prior in draws
 STRENGTH: Final = 20.0
 _LARGEST_LOG = math.log(1e15)
@@ -250,11 +250,15 @@ class Batch:
     def __len__(self) -> int:
         return len(self.trajectories)
 
+    @property
+    def runs(self) -> list[tuple[str, str, float | None]]:
+        """Id, task and score of every run, as hashes hold them."""
+        scores = [None if math.isnan(score) else score for score in self.scores.tolist()]
+        return list(zip(self.trajectories, self.tasks, scores, strict=True))
+
     def decided(self, side: str, threshold: float) -> NDArray[np.bool_]:
         """Return which runs a threshold decides."""
-        with np.errstate(invalid="ignore"):
-            inside = self.scores <= threshold if side == "reject" else self.scores >= threshold
-        return np.asarray(inside, dtype=bool)
+        return covers(side, threshold, self.scores)
 
 
 @dataclass(frozen=True)
@@ -448,13 +452,8 @@ class BatchDraw:
     @cached_property
     def batch_sha256(self) -> str:
         """Hash of the plan and of every run with its score."""
-        rows = [
-            [name, task, None if math.isnan(score) else score]
-            for name, task, score in zip(
-                self.batch.trajectories, self.batch.tasks, self.batch.scores.tolist(), strict=True
-            )
-        ]
-        return sha256_bytes(canonical_json({"plan": self.plan.to_dict(), "runs": rows}))
+        document = {"plan": self.plan.to_dict(), "runs": self.batch.runs}
+        return sha256_bytes(canonical_json(document))
 
     @cached_property
     def levels(self) -> NDArray[np.int64]:

@@ -19,7 +19,6 @@ from typing import Any, Final
 import numpy as np
 
 from certify_assets.certificates.batch import (
-    SIDES,
     Batch,
     BatchCertificate,
     BatchDraw,
@@ -27,6 +26,7 @@ from certify_assets.certificates.batch import (
     RiskCurve,
 )
 from certify_assets.certificates.batch_planning import History, plan_batch
+from certify_assets.certificates.counts import SIDES
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 
@@ -227,12 +227,6 @@ def settled(plan: BatchPlan, now: BatchCertificate, drawn: int) -> bool:
 
 def sides_sha256(plan: SidesPlan, batch: Batch) -> str:
     """Return the hash of plans and runs, which a batch is frozen by before its seed is drawn."""
-    rows = [
-        [name, task, None if math.isnan(score) else score]
-        for name, task, score in zip(
-            batch.trajectories, batch.tasks, batch.scores.tolist(), strict=True
-        )
-    ]
     if len(set(batch.trajectories)) != len(batch):
         raise InputError("A run is twice in the batch; give every run once.")
-    return sha256_bytes(canonical_json({**plan.to_dict(), "runs": rows}))
+    return sha256_bytes(canonical_json({**plan.to_dict(), "runs": batch.runs}))

@@ -3,7 +3,7 @@
 With α = num/den the integer v_g = den·k_g − num·n_g is positive for a task whose error exceeds α. A
 bootstrap resample of G tasks has selective error above α exactly when the sum of its G draws of v
 is positive, so the limit of infinitely many resamples needs only the histogram of v over tasks.
-Monte-Carlo resamples, as the paper draws them, are the same whatever the number of threads.
+Monte-Carlo resamples are drawn as the paper draws them.
 
 References
 ----------
@@ -20,9 +20,6 @@ Phipson and Smyth (2010), Permutation p-values should never be zero.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -176,72 +173,29 @@ def _window(
     )
 
 
-#: places drawn, about a millisecond, and resamples of one call of the kernel at most
-_PLACES, _DRAWS = 1 << 20, 512
+#: places drawn at once, which stay in the cache
+_PLACES = 1 << 17
 
 
-def resample_sums(
-    values: NDArray[np.int64], draws: int, seed: int, threads: int | None = None
-) -> NDArray[np.int64]:
+def resample_sums(values: NDArray[np.int64], draws: int, seed: int) -> NDArray[np.int64]:
     """Sum the rows of ``values`` over tasks drawn with replacement."""
-    pieces = _pieces(values, draws, seed, threads, np.asarray)
-    return np.concatenate(pieces) if pieces else np.zeros((0, values.shape[1]), dtype=np.int64)
-
-
-def _pieces(
-    values: NDArray[np.int64],
-    draws: int,
-    seed: int,
-    threads: int | None,
-    reduce: Callable[[NDArray[np.int64]], NDArray[np.int64]],
-) -> list[NDArray[np.int64]]:
-    """Reduce the sums of a few resamples at a time, in order, so that they stay in the cache."""
-    from certify_assets.certificates import compiled
-
     tasks, columns = values.shape
-    lowest = values.min(axis=0) if tasks else np.zeros(columns, dtype=np.int64)
-    above = np.subtract(values, lowest, dtype=np.int64).view(np.uint64)
-    digits = max(1, -(-int(above.max(initial=0)).bit_length() // 8))
-    table, key = _byte_table(above, digits), np.uint64(seed % 2**64)
-    piece = min(_DRAWS, -(-_PLACES // max(1, tasks * table.shape[0])))
-
-    def part(first: int) -> NDArray[np.int64]:
-        sums = compiled.task_sums(table, min(piece, draws - first), key, first)
-        whole = sums[:, :columns]
-        whole += tasks * lowest
-        for digit in range(1, digits):
-            whole += sums[:, digit * columns : (digit + 1) * columns] << np.int64(8 * digit)
-        return reduce(whole)
-
-    firsts = range(0, draws, piece)
-    # a few small resamples are cheaper than starting threads
-    if threads == 1 or draws * tasks * table.shape[0] <= _PLACES:
-        return [part(first) for first in counted("resampling", firsts)]
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        return list(counted("resampling", pool.map(part, firsts), len(firsts)))
+    wide, key = values.astype(np.float64), np.uint64(seed % 2**64)
+    sums = np.zeros((draws, columns), dtype=np.int64)
+    piece = max(1, _PLACES // max(1, tasks))
+    for first in counted("resampling", range(0, draws, piece)):
+        often = _times_drawn(tasks, min(piece, draws - first), key, first)
+        # whole numbers below 2^53 are exact, in whatever order they are added
+        sums[first : first + piece] = often.astype(np.float64) @ wide
+    return sums
 
 
-def _byte_table(above: NDArray[np.uint64], digits: int) -> NDArray[np.uint8]:
-    """Base-256 digits of a table, lowest first, in blocks of as many columns as the kernel adds."""
-    from certify_assets.certificates.compiled import LANES, NARROW, STRIDE
-
-    tasks, columns = above.shape
-    narrow = columns * digits <= NARROW
-    lanes, width = (NARROW, NARROW) if narrow else (LANES, STRIDE)
-    blocks = max(1, -(-columns * digits // lanes))
-    # a row within one cache line is read at once: the table starts at a multiple of the line
-    memory = np.zeros(blocks * tasks * width + STRIDE, dtype=np.uint8)
-    start = -memory.ctypes.data % STRIDE
-    table = memory[start : start + blocks * tasks * width].reshape(blocks, tasks, width)
-    for digit in range(digits):
-        column = digit * columns
-        values = (above >> np.uint64(8 * digit)).astype(np.uint8)
-        while values.size:
-            block, lane = divmod(column, lanes)
-            taken = min(lanes - lane, values.shape[1])
-            table[block, :, lane : lane + taken] = values[:, :taken]
-            column, values = column + taken, values[:, taken:]
-    return table
+def _times_drawn(tasks: int, draws: int, key: np.uint64, first: int) -> NDArray[np.int64]:
+    """How often each task is in each resample from one on, shape (draws, tasks)."""
+    numbers = kernels.task_draws(key, draws * tasks, first * tasks)
+    places = ((numbers * np.uint64(tasks)) >> np.uint64(32)).astype(np.int64)
+    cells = places.reshape(draws, tasks) + tasks * np.arange(draws)[:, None]
+    return np.bincount(cells.ravel(), minlength=draws * tasks).reshape(draws, tasks)
 
 
 def draws_needed(level: float) -> int:
@@ -254,13 +208,13 @@ def draws_needed(level: float) -> int:
 
 
 def montecarlo_tails(
-    counts: TaskCounts, budget: Fraction, draws: int, seed: int, threads: int | None = None
+    counts: TaskCounts, budget: Fraction, draws: int, seed: int
 ) -> NDArray[np.float64]:
     """Estimate P*(resampled error > budget) by (k + 1)/(B + 1), k of B resamples exceeding it."""
     # The share k/B is 0 when no resample happens to exceed, so that a single draw would certify
     # noise. (k + 1)/(B + 1) supposes one more resample that exceeds: it lies above the exact tail p
     # by (1 − p)/(B + 1) on average (5e-4 at 2,000 draws), which errs on the side of not certifying.
-    return tail_estimate(exceedance_shares(counts, budget, draws, seed, threads), draws)
+    return tail_estimate(exceedance_shares(counts, budget, draws, seed), draws)
 
 
 def tail_estimate(shares: NDArray[np.float64], draws: int) -> NDArray[np.float64]:
@@ -269,18 +223,14 @@ def tail_estimate(shares: NDArray[np.float64], draws: int) -> NDArray[np.float64
 
 
 def exceedance_shares(
-    counts: TaskCounts, budget: Fraction, draws: int, seed: int, threads: int | None = None
+    counts: TaskCounts, budget: Fraction, draws: int, seed: int
 ) -> NDArray[np.float64]:
     """Share of the resamples whose error exceeds the budget, on the same resamples for all."""
     excess = budget.denominator * counts.errors.astype(
         np.int64
     ) - budget.numerator * counts.covered.astype(np.int64)
-    return np.asarray(np.sum(_pieces(excess.T, draws, seed, threads, _positive), axis=0) / draws)
-
-
-def _positive(sums: NDArray[np.int64]) -> NDArray[np.int64]:
-    # twice as fast as count_nonzero along the first axis, and as exact: a piece has few rows
-    return np.asarray((np.ones(sums.shape[0], np.float32) @ (sums > 0)).astype(np.int64))
+    sums = resample_sums(excess.T, draws, seed)
+    return np.asarray(np.count_nonzero(sums > 0, axis=0) / draws)
 
 
 def resample_errors(

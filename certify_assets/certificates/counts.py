@@ -148,6 +148,11 @@ def grid_places(scored: int, side: str, grid: int) -> NDArray[np.int64]:
     return np.ceil(places).astype(np.int64)[::-1]
 
 
+def covers(side: str, threshold: float, scores: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which scores a threshold decides; an unscored run is never decided."""
+    return np.asarray(scores <= threshold if side == "reject" else scores >= threshold)
+
+
 def covered_rows(
     scores: NDArray[np.float64], side: str, thresholds: NDArray[np.float64]
 ) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.certificate import Certificate
+from certify_assets.certificates.counts import covers
 from certify_assets.errors import InputError
 
 #: what happens to a row, and why, by the code of :func:`decision_codes`
@@ -83,22 +84,13 @@ def decision_codes(
     # a row in one region has its number, a row in both their sum
     codes = np.zeros(values.size, dtype=np.uint8)
     for certificate in given:
-        codes += _region(certificate, values).view(np.uint8) * np.uint8(_REGIONS[certificate.side])
+        if certificate.threshold is not None:
+            inside = covers(certificate.side, certificate.threshold, values)
+            codes += inside.view(np.uint8) * np.uint8(_REGIONS[certificate.side])
     if not any(certificate.certified for certificate in given):
         codes[:] = _NOT_CERTIFIED
     codes[np.isnan(values)] = _UNSCORED
     return codes
-
-
-def _region(certificate: Certificate, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    if certificate.threshold is None:
-        return np.zeros(values.size, dtype=bool)
-    inside: NDArray[np.bool_] = (
-        values <= certificate.threshold
-        if certificate.side == "reject"
-        else values >= certificate.threshold
-    )
-    return inside
 
 
 def _scores(scores: ArrayLike) -> NDArray[np.float64]:

@@ -21,7 +21,6 @@ _MOST_TASKS = 1_000_000
 _NOISE = 2
 _AT_ONCE = 32
 _GOLDEN = (math.sqrt(5) - 1) / 2
-_NO_TAIL, _ABOVE_1 = 1e-300, math.nextafter(1.0, 2.0)
 LACKS_PILOT = (
     "betting fixes thresholds, start and bets on a pilot table of other tasks and had none, so "
     "nothing was tested; give one (--pilot)."
@@ -49,9 +48,6 @@ class Diagnosis:
         Order of magnitude of the tasks like these that would certify something; None when no number
         would (or a million would not). From the size given about every second sample passes.
     success_rate, auroc : float or None
-    lowest_error : float or None
-        Smallest observed error over the thresholds, with its coverage in ``lowest_error_coverage``.
-    lowest_error_coverage : float or None
     cause : str
         A sentence on what stopped it.
     coverage_then : float or None
@@ -67,8 +63,6 @@ class Diagnosis:
     tasks_needed: int | None
     success_rate: float | None
     auroc: float | None
-    lowest_error: float | None
-    lowest_error_coverage: float | None
     cause: str
     coverage_then: float | None = None
     corpus_tasks: int | None = None
@@ -153,7 +147,7 @@ def diagnose_evaluation(
     counts = evaluation.counts
     if not counts.thresholds.size:
         cause = "No row has a score; score the trajectories first."
-        return Diagnosis(False, "no_scores", 0, None, None, None, None, None, cause)
+        return Diagnosis(False, "no_scores", 0, None, None, None, cause)
     errors = counts.selective_error
     best = int(np.flatnonzero(errors == errors.min())[-1])
     rate = int(counts.successes.sum()) / counts.trajectories
@@ -164,9 +158,7 @@ def diagnose_evaluation(
     area = observations.auroc
     lowest, at = float(errors[best]), float(counts.coverage[best])
     cause = _cause(stopped, evaluation, settings, (rate, area, lowest, at))
-    return Diagnosis(
-        stopped is None, stopped, counts.tasks, needed, rate, area, lowest, at, cause, then
-    )
+    return Diagnosis(stopped is None, stopped, counts.tasks, needed, rate, area, cause, then)
 
 
 def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
@@ -213,7 +205,7 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | Non
             break
         left = left[left.index(place) + 1 :]
         fewest, narrowest = (
-            _least(_excess(evaluation, settings, place), guards[place], most),
+            _least(_passes(evaluation, settings, place), guards[place], most),
             place,
         )
     if fewest is None or narrowest is None:
@@ -253,42 +245,22 @@ def _first_passing(
     return None
 
 
-def _least(excess: Callable[[int], float], low: int, most: int) -> int:
-    """Smallest size from ``low`` on whose excess is not above 0, as that of ``most`` is not."""
-    if low == most or (over := excess(low)) <= 0.0:
-        return low
-    # the logarithm of a tail falls nearly in proportion to the tasks: a line through two sizes
-    # meets 0 close to the least; every third size halves what is left, however the tail falls
-    failing, passing = (low, over), (most, math.nan)
-    last, tried = (0, excess(0)), 0
-    while passing[0] - failing[0] > 1:
-        left, right = failing, passing
-        if math.isnan(passing[1]):
-            left, right = last, failing
-        fall = left[1] - right[1]
-        reach = left[0] + (right[0] - left[0]) * left[1] / fall if fall > 0.0 else math.inf
-        tried += 1
-        if tried % 3 == 0 and not math.isnan(passing[1]):
-            reach = (failing[0] + passing[0]) / 2
-        size = max(failing[0] + 1, math.ceil(min(reach, 8 * failing[0], passing[0] - 1)))
-        if (over := excess(size)) > 0.0:
-            last, failing = failing, (size, over)
-        else:
-            passing = (size, over)
-    return passing[0]
+def _least(passes: Callable[[int], bool], low: int, most: int) -> int:
+    """Smallest size from ``low`` on that passes, as ``most`` does: by doubling, then by halves."""
+    failing, size = low - 1, low
+    while size < most and not passes(size):
+        failing, size = size, min(2 * size, most)
+    while size - failing > 1:
+        middle = (failing + size) // 2
+        failing, size = (failing, middle) if passes(middle) else (middle, size)
+    return size
 
 
-def _excess(evaluation: Evaluation, settings: Settings, place: int) -> Callable[[int], float]:
-    """Return how far a threshold's tail with so many tasks is above its level, in logarithms."""
+def _passes(evaluation: Evaluation, settings: Settings, place: int) -> Callable[[int], bool]:
+    """Return whether a threshold would pass with so many tasks like these."""
     # once for all sizes: what the counts of a threshold sum to is kept with them
     test, tested = evaluation.test.at(place), evaluation.tested.at(place)
-
-    def excess(tasks: int) -> float:
-        tail = float(settings.method.tails(tested, test, tasks)[0]) if tasks else 1.0
-        ratio, passes = tail / settings.level, tail <= settings.level
-        return math.log(max(ratio, _NO_TAIL) if passes else max(ratio, _ABOVE_1))
-
-    return excess
+    return lambda tasks: bool(settings.method.tails(tested, test, tasks)[0] <= settings.level)
 
 
 def _cause(stopped: str | None, evaluation: Evaluation, settings: Settings, facts: _Facts) -> str:

@@ -249,18 +249,13 @@ def pseudo_task(
     counts: TaskCounts,
     settings: Settings,
     pool: Pool | None,
-    *,
-    charge: bool = True,
 ) -> PseudoTask:
-    """Return the size of the pseudo-task, from the table, a pool and what is declared.
-
-    A pool of `POOL_TASKS` tasks charges sizes; tests leave that out to compare.
-    """
+    """Return the size of the pseudo-task, from the table, a pool and what is declared."""
     tables: tuple[SizedScores, ...] = (observations,) if pool is None else (observations, pool)
     least = np.full(
         counts.thresholds.size, max(1.0, float(settings.size_ratio), observed_ratio(counts))
     )
-    charged = charge and pool is not None and pool.scored_tasks >= POOL_TASKS
+    charged = pool is not None and pool.scored_tasks >= POOL_TASKS
     return PseudoTask(
         error_icc(observations, counts.side),
         np.maximum(least, covered_ratios(counts, tables, settings.budget)),

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,19 +113,21 @@ class GuardTest:
 
 def error_icc_bound(covered: NDArray[np.int32], errors: NDArray[np.int32]) -> float:
     """One-sided 95 % upper bound of the beta-binomial correlation of errors within tasks."""
+    found = telling_counts(covered, errors)
+    return 1.0 if found is None else kernels.icc_upper_end(*found, _DROP)
+
+
+def telling_counts(
+    covered: NDArray[np.integer[Any]], errors: NDArray[np.integer[Any]]
+) -> tuple[kernels.TellingCounts, float] | None:
+    """What `kernels.icc_likelihood` takes; None where no errors tell how they correlate."""
     inside = covered > 0
     n, k = covered[inside].astype(np.int64), errors[inside].astype(np.int64)
     if not n.size or not k.any() or (k == n).all() or n.max() == 1:
-        return 1.0
+        return None
     width = int(n.max())
-    _, upper = kernels.icc_profile(
-        exceeding(k, width),
-        exceeding(n - k, width),
-        exceeding(n, width),
-        float(np.count_nonzero((k > 0) & (k < n))),
-        _DROP,
-    )
-    return upper
+    counts = exceeding(k, width), exceeding(n - k, width), exceeding(n, width)
+    return counts, float(np.count_nonzero((k > 0) & (k < n)))
 
 
 def exceeding(values: NDArray[np.int64], width: int) -> NDArray[np.float64]:

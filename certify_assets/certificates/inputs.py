@@ -24,8 +24,6 @@ from certify_assets.files import name_digest, significant
 from certify_assets.names import folded_names, folding
 from certify_assets.work import WorkStage, under_way
 
-# below, a dictionary of all rows is as fast
-_MANY = 50_000
 #: of the quantiles of scores that a certificate keeps
 LEVELS: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
 #: of the digests of tasks that a certificate keeps
@@ -427,10 +425,7 @@ def _factorise(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], ND
         found, codes = _integer_codes(array)
         named = [str(value) for value in found]
     else:
-        if array is not None and array.dtype.kind == "U" and array.size >= _MANY and array.itemsize:
-            found, codes = _text_codes(array)
-        else:
-            found, codes = _object_codes(tasks if array is None else array)
+        found, codes = _object_codes(tasks if array is None else array)
         named = [
             value if type(value) is str and value else _label(value, place, codes)
             for place, value in enumerate(found)
@@ -455,37 +450,15 @@ def _integer_codes(array: NDArray[Any]) -> tuple[list[int], NDArray[np.int64]]:
 
 def _object_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
     listed = tasks.tolist() if hasattr(tasks, "tolist") else list(tasks)
-    objects, places = _distinct_objects(listed) if len(listed) >= _MANY else (listed, None)
     index: dict[Any, int] = defaultdict(count().__next__)
     try:
-        codes = np.fromiter(map(index.__getitem__, objects), dtype=np.int64, count=len(objects))
+        codes = np.fromiter(map(index.__getitem__, listed), dtype=np.int64, count=len(listed))
     except TypeError:
         raise InputError(
             "A task label is a list or another value that cannot name a task; give text or whole "
             "numbers."
         ) from None
-    return list(index), codes if places is None else codes[places]
-
-
-def _distinct_objects(listed: list[Any]) -> tuple[list[Any], NDArray[np.int64] | None]:
-    """Return each object once, with the rows' places among them; all where few are shared."""
-    # Readers of files give equal labels as one object. Looking every row's label up by its content
-    # would visit objects all over the memory.
-    from certify_assets.certificates import compiled
-
-    addresses = np.fromiter(map(id, listed), dtype=np.int64, count=len(listed))
-    first, places = compiled.distinct_rows(addresses.view(np.uint32).reshape(addresses.size, 2))
-    if 2 * first.size > addresses.size:
-        return listed, None
-    return [listed[row] for row in first.tolist()], places.astype(np.int64, copy=False)
-
-
-def _text_codes(array: NDArray[np.str_]) -> tuple[list[str], NDArray[np.int64]]:
-    from certify_assets.certificates import compiled
-
-    rows = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
-    first, codes = compiled.distinct_rows(rows.view(np.uint32).reshape(rows.size, -1))
-    return rows[first].tolist(), codes
+    return list(index), codes
 
 
 def _label(value: Any, place: int, codes: NDArray[np.int64]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -157,7 +157,8 @@ def issue(
 ) -> Certificate:
     """Certify a table that is observed already; see :func:`certify`."""
     evaluation = evaluate(observations, settings, pilot, pool)
-    counts = evaluation.counts
+    counts, place = evaluation.counts, evaluation.chosen
+    found = None if place is None else counts.at(place)
     clusters = summarise_clusters(counts.sizes, counts.successes)
     method = settings.method
     if selection is None and settings.candidates > 1:
@@ -167,7 +168,18 @@ def issue(
         side=settings.side,
         alpha=float(settings.alpha),
         delta=float(settings.delta),
-        **_outcome(evaluation, settings),
+        certified=found is not None,
+        threshold=evaluation.threshold,
+        coverage=significant(evaluation.chosen_coverage),
+        selective_error=None if found is None else significant(float(found.selective_error[0])),
+        tail=None if place is None else significant(float(evaluation.tails[place])),
+        level=significant(settings.level),
+        covered_trajectories=0 if found is None else int(found.covered_trajectories[0]),
+        covered_tasks=0 if found is None else int(found.covered_tasks[0]),
+        errors=0 if found is None else int(found.error_totals[0]),
+        effective_tasks=0.0
+        if found is None
+        else significant(kish_effective_tasks(found.covered[0])),
         trajectories=clusters.trajectories,
         tasks=clusters.tasks,
         success_rate=significant(clusters.success_rate),
@@ -208,48 +220,6 @@ def issue(
 def _inputs(observations: Observations, pool: Pool | None) -> Inputs:
     found = observations.fingerprint
     return found if pool is None else {**found, "pool": pool.fingerprint}
-
-
-class _Outcome(TypedDict):
-    certified: bool
-    threshold: float | None
-    coverage: float
-    selective_error: float | None
-    tail: float | None
-    level: float
-    covered_trajectories: int
-    covered_tasks: int
-    errors: int
-    effective_tasks: float
-
-
-def _outcome(evaluation: Evaluation, settings: Settings) -> _Outcome:
-    counts, place = evaluation.counts, evaluation.chosen
-    if place is None:
-        return {
-            "certified": False,
-            "threshold": None,
-            "coverage": 0.0,
-            "selective_error": None,
-            "tail": None,
-            "level": significant(settings.level),
-            "covered_trajectories": 0,
-            "covered_tasks": 0,
-            "errors": 0,
-            "effective_tasks": 0.0,
-        }
-    return {
-        "certified": True,
-        "threshold": float(counts.thresholds[place]),
-        "coverage": significant(float(counts.coverage[place])),
-        "selective_error": significant(float(counts.selective_error[place])),
-        "tail": significant(float(evaluation.tails[place])),
-        "level": significant(settings.level),
-        "covered_trajectories": int(counts.covered_trajectories[place]),
-        "covered_tasks": int(counts.covered_tasks[place]),
-        "errors": int(counts.error_totals[place]),
-        "effective_tasks": significant(kish_effective_tasks(counts.covered[place])),
-    }
 
 
 def _parameters(settings: Settings, pilot: Observations | None) -> Parameters:

@@ -6,22 +6,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 _Integers = NDArray[np.int64]
 _Floats = NDArray[np.float64]
+#: tasks with more than i errors, right decisions, covered rows, i from 0
+TellingCounts = tuple[_Floats, _Floats, _Floats]
 
 #: cells of the matrices (thresholds by tasks) that are handled at once
 _CELLS = 1 << 16
 _RADIX = 1 << 16
 _COARSE = 40
-#: tasks a row from which on a threshold's rows are added one by one
-_SPARSE = 4
-#: tasks a pair of counts from which on pairs are counted first
-_PAIRS = 4
 _SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
 
 
@@ -55,11 +52,6 @@ def count_rows(
             added = np.diff(ends[first:last], prepend=begin)
             cells = np.repeat(np.arange(last - first) * tasks, added) + cells
         for counts, counted in ((covered, cells), (errors, cells[wrong[rows]])):
-            if last - first == 1 and first and _SPARSE * counted.size < tasks:
-                counts[first] = counts[first - 1]
-                # numpy is quick where no type has to be changed
-                np.add.at(counts[first], counted.astype(np.intp), np.int32(1))
-                continue
             found = np.bincount(counted, minlength=(last - first) * tasks).reshape(
                 last - first, tasks
             )
@@ -83,51 +75,18 @@ def lattice_histogram(
     thresholds, tasks = covered.shape
     numerators = np.full((thresholds, 1), np.reshape(numerator, (-1, 1)))
     block = max(1, _CELLS // max(tasks, 1))
-    width = int(errors.max(initial=0)) + 1
-    cells = width * (int(covered.max(initial=0)) + 1)
-    parts = (
-        list(_pair_histograms(covered, errors, numerators[:, 0], denominator, (width, cells)))
-        if block == 1 and _PAIRS * cells <= tasks
-        else [
-            _histograms(
-                np.multiply(denominator, errors[first : first + block], dtype=np.int64)
-                - np.multiply(numerators[first : first + block], covered[first : first + block])
-            )
-            for first in range(0, thresholds, block)
-        ]
-    )
+    parts = [
+        _histograms(
+            np.multiply(denominator, errors[first : first + block], dtype=np.int64)
+            - np.multiply(numerators[first : first + block], covered[first : first + block])
+        )
+        for first in range(0, thresholds, block)
+    ]
     values, counts, lengths = (
         np.concatenate([part[place] for part in parts]) if parts else np.zeros(0, np.int64)
         for place in range(3)
     )
     return values, counts, np.concatenate([[0], np.cumsum(lengths)])
-
-
-def _pair_histograms(
-    covered: NDArray[np.int32],
-    errors: NDArray[np.int32],
-    numerators: _Integers,
-    denominator: int,
-    shape: tuple[int, int],
-) -> Iterator[tuple[_Integers, _Integers, _Integers]]:
-    """Histogram of each threshold by the pairs of counts, where these are few next to the tasks."""
-    width, cells = shape
-    often = np.zeros(cells, np.int64)
-    for place, numerator in enumerate(numerators):
-        n, k = covered[place], errors[place]
-        if place:
-            # few tasks change from one threshold to the next
-            before = covered[place - 1], errors[place - 1]
-            changed = np.flatnonzero((n != before[0]) | (k != before[1]))
-            often -= np.bincount(before[0][changed] * width + before[1][changed], minlength=cells)
-            n, k = n[changed], k[changed]
-        often += np.bincount(n * width + k, minlength=cells)
-        pairs = np.flatnonzero(often)
-        values = denominator * (pairs % width) - numerator * (pairs // width)
-        found, places = np.unique(values, return_inverse=True)
-        sums = np.zeros(found.size, np.int64)
-        np.add.at(sums, places, often[pairs])
-        yield found, sums, np.array([found.size])
 
 
 def _histograms(table: _Integers) -> tuple[_Integers, _Integers, _Integers]:
@@ -276,9 +235,9 @@ def pseudo_task_tails(
     return tails
 
 
-def task_draws(seed: np.uint64, tasks: int) -> NDArray[np.uint64]:
-    """One 32-bit random number a task (splitmix64; Steele, Lea and Flood, 2014)."""
-    z = np.arange(1, tasks + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+def task_draws(seed: np.uint64, number: int, first: int = 0) -> NDArray[np.uint64]:
+    """32-bit random numbers of a seed (splitmix64; Steele, Lea and Flood, 2014)."""
+    z = np.arange(first + 1, first + number + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     z += seed
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -286,11 +245,10 @@ def task_draws(seed: np.uint64, tasks: int) -> NDArray[np.uint64]:
 
 
 def icc_likelihood(
-    counts: tuple[_Floats, _Floats, _Floats], mixed: float, rho: _Floats, p: float | None = None
+    counts: TellingCounts, mixed: float, rho: _Floats, p: float | None = None
 ) -> tuple[_Floats, _Floats]:
     """Beta-binomial log-likelihood at correlations, maximised over the mean p, and that mean.
 
-    ``counts`` are the tasks with more than i errors, right decisions, covered rows, i from 0;
     ``mixed`` counts tasks with both errors and right decisions; Newton's steps start at ``p``.
     """
     errors, right, sizes = counts
@@ -321,30 +279,12 @@ def icc_likelihood(
     return values, means
 
 
-def icc_grid_bound(
-    errors: _Floats, right: _Floats, sizes: _Floats, mixed: float, drop: float
-) -> float:
-    """Upper end of the profile interval on a grid of correlations, linear in between."""
-    grid = np.arange(_COARSE + 1) / _COARSE
-    values, _ = icc_likelihood((errors, right, sizes), mixed, grid)
-    least = values.max() - drop
-    place = int(np.flatnonzero(values >= least)[-1])
-    if place == _COARSE:
-        return 1.0
-    share = (values[place] - least) / (values[place] - values[place + 1])
-    return float((place + share) / _COARSE)
-
-
 #: steps of a grid of correlations, and of the finer ones around what is looked for
 _STEPS, _PEAK_ROUNDS = 64, 2
 
 
-def icc_profile(
-    errors: _Floats, right: _Floats, sizes: _Floats, mixed: float, drop: float
-) -> tuple[float, float]:
-    """Most likely intra-task correlation of errors, and the upper end of its profile interval."""
-    # the counts are those of icc_likelihood; the interval holds what is within drop of the maximum
-    counts = (errors, right, sizes)
+def icc_upper_end(counts: TellingCounts, mixed: float, drop: float) -> float:
+    """Upper end of the interval of correlations whose likelihood is within drop of the maximum."""
     grid = np.arange(_STEPS + 1) / _STEPS
     values, means = icc_likelihood(counts, mixed, grid)
     fine, at = grid, values
@@ -355,11 +295,23 @@ def icc_profile(
     best = int(np.argmax(at))
     estimate, least = float(fine[best]), float(at[best]) - drop
     if values[-1] >= least:
-        return estimate, 1.0
+        return 1.0
     inside = np.flatnonzero((grid <= estimate) | (values >= least))[-1]
     fine = np.linspace(max(estimate, grid[inside]), grid[inside + 1], _STEPS + 1)
     at, _ = icc_likelihood(counts, mixed, fine, float(means[best]))
     place = max(int(np.count_nonzero(at[:-1] >= least)) - 1, 0)
     # the likelihood is a straight line from one of these to the next
     share = (at[place] - least) / (at[place] - at[place + 1])
-    return estimate, float(fine[place] + share * (fine[place + 1] - fine[place]))
+    return float(fine[place] + share * (fine[place + 1] - fine[place]))
+
+
+def icc_grid_bound(counts: TellingCounts, mixed: float, drop: float) -> float:
+    """The same on a coarse grid of correlations, linear in between."""
+    grid = np.arange(_COARSE + 1) / _COARSE
+    values, _ = icc_likelihood(counts, mixed, grid)
+    least = values.max() - drop
+    place = int(np.flatnonzero(values >= least)[-1])
+    if place == _COARSE:
+        return 1.0
+    share = (values[place] - least) / (values[place] - values[place + 1])
+    return float((place + share) / _COARSE)

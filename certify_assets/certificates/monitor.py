@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.certificate import Certificate
+from certify_assets.certificates.counts import covers
 from certify_assets.certificates.inputs import (
     KnownTasks,
     Observations,
@@ -346,9 +347,8 @@ def task_stream(
         )
     labels, codes = task_codes(tasks)
     values, right = np.asarray(scores, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
-    reject = certificate.side == "reject"
-    decided = values <= certificate.threshold if reject else values >= certificate.threshold
-    wrong = decided & (right == (1 if reject else 0))
+    decided = covers(certificate.side, certificate.threshold, values)
+    wrong = decided & (right == (certificate.side == "reject"))
     found, first = np.unique(codes, return_index=True)
     order = found[np.argsort(first, kind="stable")]
     covered, errors, sizes = (

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from certify_assets.certificates import kernels
 from certify_assets.certificates.bootstrap import error_lattice
 from certify_assets.certificates.counts import TaskCounts, covered_rows, grid_places
-from certify_assets.certificates.guard import exceeding
+from certify_assets.certificates.guard import telling_counts
 from certify_assets.certificates.inputs import Observations
 
 #: the whole-task tail spends a third of δ, the clustered one a quarter
@@ -265,18 +265,8 @@ def _telling(
 
 def icc_upper(covered: NDArray[np.integer[Any]], errors: NDArray[np.integer[Any]]) -> float:
     """One-sided 80 % profile bound of the beta-binomial error correlation, 1 if unidentified."""
-    inside = covered > 0
-    n, k = covered[inside].astype(np.int64), errors[inside].astype(np.int64)
-    if not n.size or not k.any() or (k == n).all() or n.max() == 1:
-        return 1.0
-    width = int(n.max())
-    return kernels.icc_grid_bound(
-        exceeding(k, width),
-        exceeding(n - k, width),
-        exceeding(n, width),
-        float(np.count_nonzero((k > 0) & (k < n))),
-        _DROP,
-    )
+    found = telling_counts(covered, errors)
+    return 1.0 if found is None else kernels.icc_grid_bound(*found, _DROP)
 
 
 def observed_ratio(counts: TaskCounts) -> float:

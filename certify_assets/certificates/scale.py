@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.certificate import Certificate
+from certify_assets.certificates.counts import covers
 from certify_assets.certificates.inputs import LEVELS, ScoreRange, task_codes
 
 #: what is less likely than this says of scores surely, or perhaps, that they are of another scale
@@ -112,8 +113,7 @@ def share_doubt(
     scored = np.isfinite(scores)
     if certificate.threshold is None or not scored.any():
         return None
-    reject = certificate.side == "reject"
-    inside = (scores <= certificate.threshold) if reject else (scores >= certificate.threshold)
+    inside = covers(certificate.side, certificate.threshold, scores)
     codes = task_codes(tasks)[1][scored]
     sizes = np.bincount(codes)
     of_task = np.bincount(codes, weights=inside[scored])

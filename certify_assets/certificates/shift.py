@@ -10,6 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.certificates.counts import covers
+
 #: chance of a finding on runs of tasks like those of CAL over the life of a deployment
 LIFE_LEVEL: Final = 0.02
 #: tasks of new runs, and of CAL, from which on they are compared
@@ -109,7 +111,7 @@ def compare_tasks(
         TaskTest("distribution", *middle, distance_p_value(before, after), _DISTRIBUTION),
     ]
     for side, threshold in thresholds.items():
-        shares = [part.means(_decided(part.scores, side, threshold)) for part in (cal, new)]
+        shares = [part.means(covers(side, threshold, part.scores)) for part in (cal, new)]
         shares[0] = shares[0][chosen]
         every = (float(shares[0].mean()), float(shares[1].mean()))
         found.append(TaskTest(side, *every, sum_p_value(*shares), _DECIDED / len(thresholds)))
@@ -184,10 +186,6 @@ def distance_p_value(before: NDArray[np.float64], after: NDArray[np.float64]) ->
             beyond += float(inside[far].sum())
             inside[far] = 0.0
     return min(1.0, beyond)
-
-
-def _decided(scores: NDArray[np.float64], side: str, threshold: float) -> NDArray[np.bool_]:
-    return np.asarray(scores <= threshold if side == "reject" else scores >= threshold)
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -29,7 +29,9 @@ from certify_assets.cli.options import (
     PATH,
     SIDE,
     Finite,
+    certificate_argument,
     column_options,
+    scores_argument,
     split_option,
 )
 from certify_assets.cli.output import (
@@ -115,8 +117,8 @@ def batch() -> None:
 
 
 @batch.command()
-@click.argument("certificate", type=PATH)
-@click.argument("scores", type=PATH)
+@certificate_argument
+@scores_argument
 @click.option("--out", type=PATH, help="Write the plan here; draw and close take it.")
 @_batch_options
 def plan(
@@ -174,8 +176,8 @@ def _shown(plan: BatchPlan) -> dict[str, Any]:
 
 
 @batch.command()
-@click.argument("certificate", type=PATH)
-@click.argument("scores", type=PATH)
+@certificate_argument
+@scores_argument
 @click.option(
     "--seed",
     type=NATURAL,
@@ -237,8 +239,8 @@ def draw(
 
 
 @batch.command()
-@click.argument("certificate", type=PATH)
-@click.argument("scores", type=PATH)
+@certificate_argument
+@scores_argument
 @click.argument("drawn", metavar="DRAW", type=PATH)
 @click.argument("labels", type=PATH)
 @_batch_options

@@ -20,15 +20,20 @@ from certify_assets.cli.gate import (
 )
 from certify_assets.cli.options import (
     DEFAULT_PROCEDURE,
-    OPEN_SHARE,
     PATH,
     ReadingOptions,
+    alpha_option,
     column_options,
+    delta_option,
+    grid_option,
+    guard_option,
     labelled,
+    out_option,
     read_pilot,
     read_pool,
     read_scores,
     refuse_inapplicable,
+    scores_argument,
 )
 from certify_assets.cli.output import (
     NOTHING,
@@ -63,7 +68,7 @@ _PROCEDURE_HELP = (
 
 
 @click.command()
-@click.argument("scores", type=PATH)
+@scores_argument
 @click.option(
     "--side",
     type=click.Choice(["reject", "release", "both"]),
@@ -71,28 +76,17 @@ _PROCEDURE_HELP = (
     show_default=True,
     help="Which decision to certify.",
 )
-@click.option(
-    "--alpha", type=OPEN_SHARE, default=0.1, help="Error budget among auto-decided trajectories."
-)
-@click.option("--delta", type=OPEN_SHARE, default=0.05, help="One minus the confidence.")
+@alpha_option
+@delta_option
 @click.option("--procedure", default=DEFAULT_PROCEDURE, show_default=True, help=_PROCEDURE_HELP)
-@click.option(
-    "--guard",
-    type=click.Choice(["floor", "none"]),
-    default="floor",
-    help="Guard on top of guarded_taskboot.",
-)
+@guard_option
 @click.option(
     "--size-ratio",
     type=float,
     default=1.0,
     help="Declared limit of how much larger wrong tasks are than others.",
 )
-@click.option(
-    "--grid",
-    type=int,
-    help="Number of candidate thresholds. [default: 160 for pseudo_task, else 40]",
-)
+@grid_option
 @click.option(
     "--engine",
     type=click.Choice(["auto", "exact", "saddlepoint", "montecarlo"]),
@@ -129,7 +123,7 @@ _PROCEDURE_HELP = (
     help="Both sides together at 1−δ: δ/2 a side, and what a side's certified thresholds no longer "
     "need goes to the other.",
 )
-@click.option("--out", type=PATH, help="Also write the document to this file.")
+@out_option
 @min_coverage_option
 @column_options
 @verbose_option

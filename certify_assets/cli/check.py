@@ -27,12 +27,14 @@ from certify_assets.cli.options import (
     SIDE,
     Finite,
     ReadingOptions,
+    certificate_argument,
     column_options,
     labelled,
     pilot_option,
     pool_option,
     read_pilot,
     read_scores,
+    scores_argument,
     split_option,
 )
 from certify_assets.cli.output import (
@@ -75,8 +77,8 @@ _AUDITED = (
 
 
 @click.command()
-@click.argument("certificate", type=PATH)
-@click.argument("scores", type=PATH)
+@certificate_argument
+@scores_argument
 @choice_options
 @column_options
 @verbose_option
@@ -152,7 +154,7 @@ def _worst(certificates: list[Certificate], audits: list[Audit]) -> str:
 
 
 @click.command()
-@click.argument("scores", type=PATH)
+@scores_argument
 @click.option("--threshold", type=float, required=True, help="The threshold to audit.")
 @click.option("--side", type=SIDE, default="reject", help="Which decision it makes.")
 @click.option("--alpha", type=OPEN_SHARE, default=0.1, help="Error budget.")
@@ -204,8 +206,8 @@ _QUEUE_HELP = (
 
 
 @click.command()
-@click.argument("certificate", type=PATH)
-@click.argument("scores", type=PATH)
+@certificate_argument
+@scores_argument
 @click.option("--queue", type=PATH, help=_QUEUE_HELP)
 @click.option("--decisions", type=PATH, help="Write every row with its decision and reason here.")
 @click.option(
@@ -336,8 +338,8 @@ def _harmless(
 
 
 @click.command()
-@click.argument("certificate", type=PATH)
-@click.argument("scores", type=PATH)
+@certificate_argument
+@scores_argument
 @click.option(
     "--audit",
     "audit_path",

@@ -99,19 +99,9 @@ class Choice:
     alpha: float | None = None
     procedure: str | None = None
 
-    def fits(self, certificate: Certificate) -> bool:
-        """Whether a certificate is one of those."""
-        wanted = (
-            (self.side, certificate.side),
-            (self.alpha, certificate.alpha),
-            (self.procedure, certificate.procedure),
-        )
-        return all(asked is None or asked == found for asked, found in wanted)
-
     def names(self, document: Any) -> bool:
         """Whether a JSON object, which need not be a certificate, says that it is one of those."""
-        wanted = {"side": self.side, "alpha": self.alpha, "procedure": self.procedure}
-        asked = {name: value for name, value in wanted.items() if value is not None}
+        asked = {name: value for name, value in vars(self).items() if value is not None}
         return not asked or (
             isinstance(document, dict)
             and all(document.get(name) == value for name, value in asked.items())
@@ -154,9 +144,7 @@ def load_certificates(path: Path, choice: Choice | None = None) -> list[Certific
         given.certificate_set(certificates)
     except ForgedCertificateError as error:
         raise InputError(f"{path} does not hold a certificate: {error}") from None
-    chosen = (
-        certificates if choice is None else [item for item in certificates if choice.fits(item)]
-    )
+    chosen = [item for item in certificates if (choice or Choice()).names(vars(item))]
     if not chosen:
         raise InputError(
             f"{path} holds no certificate of that side, budget and procedure; it holds "

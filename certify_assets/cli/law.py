@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import OPEN_SHARE, PATH, SHARE, Finite, store_option
+from certify_assets.cli.options import OPEN_SHARE, PATH, SHARE, Finite, out_option, store_option
 from certify_assets.cli.output import (
     NOTHING,
     emit_json,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     help="Effective trajectories of the new corpus, if known.",
 )
 @click.option("--alpha", type=OPEN_SHARE, default=0.1, help="Budget of the coverages.")
-@click.option("--out", type=PATH, help="Write the document that --json prints here.")
+@out_option
 @store_option
 @json_option
 @click.pass_context
@@ -106,10 +106,7 @@ def _fit(points: Path | None, store: Store, *, paper: bool) -> tuple[Law | None,
         "findings": [{"code": code, "message": message} for code, message in law_findings(fitted)],
     }
     if paper:
-        document["published"] = {
-            name: dict(zip(("r2", "loocv_r2", "mae"), row, strict=True))
-            for name, row in law_forms().items()
-        }
+        document["published"] = law_forms()
         document["facts"] = list(law_facts())
     return fitted, document
 
@@ -189,7 +186,7 @@ def _show_forms(fitted: Law, *, paper: bool) -> None:
         numbers = [
             short(value) for value in (fit.slope, fit.intercept, fit.r2, fit.loocv_r2, fit.mae)
         ]
-        printed = " ".join(short(value) for value in law_forms().get(fit.form, ()))
+        printed = " ".join(short(value) for value in law_forms().get(fit.form, {}).values())
         rows.append([words, *numbers, *([printed or "–"] if paper else [])])
     columns = ["form", "a", "b", "R²", "LOOCV R²", "MAE", *(["paper"] if paper else [])]
     show_table(

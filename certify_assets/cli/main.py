@@ -69,7 +69,10 @@ _SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "Run the study, the certifiability law, the simulation and harvests.",
         )
     },
-    "Interface": {"ui": ("ui:ui", "Start the Dagster UI and the MLflow UI.")},
+    "Interface": {
+        "ui": ("ui:ui", "Start the Dagster UI and the MLflow UI."),
+        "schema": ("schema:schema", "Print the JSON schema of a document for editors."),
+    },
 }
 _COMMANDS: Final = {name: found for part in _SECTIONS.values() for name, found in part.items()}
 

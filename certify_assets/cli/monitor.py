@@ -13,6 +13,7 @@ from certify_assets.cli.figures import show_figures, verbose_option
 from certify_assets.cli.options import (
     PATH,
     ReadingOptions,
+    certificate_argument,
     column_options,
     labelled,
     read_scores,
@@ -48,7 +49,7 @@ _MONITORED = (
 
 
 @click.command()
-@click.argument("certificate", type=PATH)
+@certificate_argument
 @click.argument("labels", type=PATH)
 @click.option(
     "--detector",

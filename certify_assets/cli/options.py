@@ -92,6 +92,26 @@ DEFAULT_PROCEDURE = "pseudo_task"
 NATURAL = click.IntRange(min=0)
 COUNT = click.IntRange(min=1)
 
+certificate_argument = click.argument("certificate", type=PATH)
+scores_argument = click.argument("scores", type=PATH)
+alpha_option = click.option(
+    "--alpha", type=OPEN_SHARE, default=0.1, help="Error budget among auto-decided trajectories."
+)
+delta_option = click.option(
+    "--delta", type=OPEN_SHARE, default=0.05, help="One minus the confidence."
+)
+guard_option = click.option(
+    "--guard",
+    type=click.Choice(["floor", "none"]),
+    default="floor",
+    help="Guard on top of guarded_taskboot.",
+)
+grid_option = click.option(
+    "--grid",
+    type=int,
+    help="Number of candidate thresholds. [default: 160 for pseudo_task, else 40]",
+)
+out_option = click.option("--out", type=PATH, help="Also write the document to this file.")
 split_option = click.option(
     "--split", help="Rows to use, by the table's split column. [default: all]"
 )

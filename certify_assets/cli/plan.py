@@ -15,8 +15,13 @@ from certify_assets.cli.options import (
     SHARE,
     SIDE,
     ReadingOptions,
+    alpha_option,
     column_options,
+    delta_option,
+    grid_option,
+    guard_option,
     labelled,
+    out_option,
     read_scores,
     refuse_inapplicable,
 )
@@ -41,10 +46,8 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
 
 @click.command()
 @click.argument("scores", type=PATH, required=False)
-@click.option(
-    "--alpha", type=OPEN_SHARE, default=0.1, help="Error budget among auto-decided trajectories."
-)
-@click.option("--delta", type=OPEN_SHARE, default=0.05, help="One minus the confidence.")
+@alpha_option
+@delta_option
 @click.option("--success-rate", type=OPEN_SHARE, help="Share of successes π.")
 @click.option("--auroc", type=SHARE, help="AUROC A0 of the judge.")
 @click.option(
@@ -77,17 +80,8 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
     show_default=True,
     help="As for certificate; one that needs no --pilot.",
 )
-@click.option(
-    "--guard",
-    type=click.Choice(["floor", "none"]),
-    default="floor",
-    help="Guard on top of guarded_taskboot.",
-)
-@click.option(
-    "--grid",
-    type=int,
-    help="Number of candidate thresholds. [default: 160 for pseudo_task, else 40]",
-)
+@guard_option
+@grid_option
 @click.option("--sft-auroc", type=SHARE, help="AUROC of the fine-tuned judge, for the second gate.")
 @click.option(
     "--trials",
@@ -107,7 +101,7 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
     help="Compare other numbers of attempts a task.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=42, help="Seed of all draws.")
-@click.option("--out", type=PATH, help="Also write the document to this file.")
+@out_option
 @column_options
 @json_option
 @click.pass_context
@@ -186,11 +180,11 @@ def _facts(
 
 
 def _show(found: SamplePlan) -> None:
-    from certify_assets.reports.gates import gate_mark
+    from certify_assets.reports.gates import gate_sentence
 
     show_line(found.answer)
     for gate in found.gates:
-        show_line(str(gate_mark(gate)))
+        show_line(gate_sentence(gate))
     facts, needed = found.facts, found.sizing.tasks
     check = found.sizing.checks[-1] if found.sizing.checks else None
     figures = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import OPEN_SHARE, PATH, SIDE, Finite
+from certify_assets.cli.options import OPEN_SHARE, SIDE, Finite, out_option
 from certify_assets.cli.output import (
     console,
     emit_json,
@@ -79,7 +79,7 @@ class _Several(click.Command):
     default=1,
     help="Processes; results do not depend on it.",
 )
-@click.option("--out", type=PATH, help="Write the document that --json prints here.")
+@out_option
 @json_option
 def simulate(
     tasks: tuple[int, ...],

@@ -19,8 +19,8 @@ from certify_assets.cli.documents import (
 )
 from certify_assets.cli.gate import Case, CiResult, gated, report
 from certify_assets.cli.options import (
-    PATH,
     ReadingOptions,
+    certificate_argument,
     column_options,
     labelled,
     pilot_option,
@@ -28,6 +28,7 @@ from certify_assets.cli.options import (
     read_pilot,
     read_pool,
     read_scores,
+    scores_argument,
     stored_pool,
 )
 from certify_assets.cli.output import NOTHING, complain, emit_json, json_option, show_line
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("certificate", type=PATH)
-@click.argument("scores", type=PATH)
+@certificate_argument
+@scores_argument
 @pilot_option
 @pool_option
 @choice_options

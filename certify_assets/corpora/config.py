@@ -257,7 +257,7 @@ def _sentence(found: Any) -> str:
 
 
 def corpus_schema() -> dict[str, Any]:
-    """Return the JSON schema of a corpus's configuration, as ``schemas/corpus.json`` ships it."""
+    """Return the JSON schema of a corpus's configuration."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **pydantic.TypeAdapter(CorpusConfig).json_schema(),

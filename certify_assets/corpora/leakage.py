@@ -58,6 +58,7 @@ VERDICT_PHRASES: Mapping[str, str] = {
     "test_summary": r"\b\d+ (?:passed|failed)\b(?:, \d+ \w+)*",
     "verdict_word": r"\bverdict\s*[:=]\s*\w+",
 }
+_PHRASES = {name: re.compile(text, re.IGNORECASE) for name, text in VERDICT_PHRASES.items()}
 # a key as JSON and Python write it, also where the record is quoted in a text itself
 _KEY = re.compile(r"""["'](\w{1,64})\\*["']\s*:""")
 # what a phrase says: its number where it ends in one, else no where it has one of these words, else
@@ -185,7 +186,6 @@ def check_leaks(
     agent = _AgentControl(rows["agent"].tolist(), rows["task_id"].tolist(), outcomes)
     values = {name: found.auroc for name, found in measured.items()}
     values["agent"] = float(agent(np.ones((1, agent.tasks)))[0])
-    patterns = {name: re.compile(VERDICT_PHRASES[name], re.IGNORECASE) for name in phrases}
     return LeakChecks(
         length_auroc=values["length"],
         longer_succeeds=measured["length"].upwards,
@@ -199,7 +199,7 @@ def check_leaks(
         thresholds=limits,
         over=tuple(name for name, value in values.items() if value >= limits[_limit(name)]),
         accepted=accept_structural_leak,
-        evidence=leak_evidence(rows, lengths, steps, outcomes, patterns),
+        evidence=leak_evidence(rows, lengths, steps, outcomes, list(phrases)),
     )
 
 
@@ -325,8 +325,7 @@ def _phrases(frame: pd.DataFrame) -> dict[str, tuple[_Floats, _Floats]]:
         for instruction, steps in zip(frame["instruction"], frame["steps"], strict=True)
     ]
     marks: dict[str, tuple[_Floats, _Floats]] = {}
-    for name, phrase in VERDICT_PHRASES.items():
-        pattern = re.compile(phrase, re.IGNORECASE)
+    for name, pattern in _PHRASES.items():
         said = np.array([_said(pattern, text) for text in texts], dtype=np.float64)
         present = ~np.isnan(said)
         if present.any():
@@ -392,7 +391,7 @@ def leak_evidence(
     lengths: _Floats,
     steps: _Floats,
     outcomes: _Ints,
-    phrases: Mapping[str, re.Pattern[str]],
+    phrases: Sequence[str],
 ) -> LeakEvidence:
     """Gather the evidence of labelled trajectories and the phrases that occur in them."""
     grouped = rows.assign(outcome=outcomes).groupby("agent")
@@ -406,7 +405,7 @@ def leak_evidence(
         length=_spread(lengths, outcomes),
         steps=_spread(steps, outcomes),
         agents=tuple(agents),
-        phrases=tuple(_phrase(name, pattern, rows, outcomes) for name, pattern in phrases.items()),
+        phrases=tuple(_phrase(name, rows, outcomes) for name in phrases),
     )
 
 
@@ -427,10 +426,10 @@ def _spread(values: _Floats, outcomes: _Ints) -> Spread:
     return Spread(tuple(float(edge) for edge in edges), *(tuple(side) for side in counts))
 
 
-def _phrase(
-    name: str, pattern: re.Pattern[str], rows: pd.DataFrame, outcomes: _Ints
-) -> PhraseEvidence:
-    places = [_last(pattern, *run) for run in zip(rows["instruction"], rows["steps"], strict=True)]
+def _phrase(name: str, rows: pd.DataFrame, outcomes: _Ints) -> PhraseEvidence:
+    places = [
+        _last(_PHRASES[name], *run) for run in zip(rows["instruction"], rows["steps"], strict=True)
+    ]
     marks = np.array([place is not None for place in places], dtype=np.bool_)
     rates = [float(outcomes[side].mean()) if side.any() else None for side in (marks, ~marks)]
     # one of each outcome says more than two alike

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -116,12 +116,6 @@ class Trajectory:
             raise self._error(f"attempt is {self.attempt!r}; number attempts with integers from 0.")
         if isinstance(self.outcome, bool) or self.outcome not in (None, 0, 1):
             raise self._error(f"outcome is {self.outcome!r}; give 1, 0 or nothing.")
-        if not isinstance(self.steps, tuple) or not all(
-            isinstance(step, Step) for step in self.steps
-        ):
-            raise self._error(
-                "steps is not a tuple of Step; wrap each exchange in Step(action, observation)."
-            )
 
     def _error(self, what: str) -> InputError:
         return InputError(f"trajectory {self.trajectory_id!r} of task {self.task_id!r}: {what}")
@@ -152,21 +146,12 @@ def _plain_columns(items: Sequence[Trajectory]) -> dict[str, pa.Array]:
     }
 
 
-def from_frame(frame: pd.DataFrame) -> list[Trajectory]:
-    """Turn a table of trajectories into objects, in the order of its rows."""
-    return _from_arrow(_frame_to_arrow(frame))
-
-
-def validate_frame(frame: pd.DataFrame) -> None:
-    """Refuse a table that is not one of trajectories, naming the first row at fault."""
-    for _ in _validated(frame):
-        pass
-
-
 def write_trajectories(path: Path, frame: pd.DataFrame) -> bytes:
     """Write a table as Parquet, atomically: the same rows in any order give the same bytes."""
     sink = io.BytesIO()
-    write_tables(sink, _validated(_ordered(frame)))
+    ordered = frame.sort_values(["task_id", "trajectory_id"])
+    groups = list(row_groups(run_chars(ordered))) or [(0, 0)]
+    write_tables(sink, (_frame_to_arrow(ordered.iloc[start:end]) for start, end in groups))
     data = sink.getvalue()
     write_atomic(path, data)
     return data
@@ -202,17 +187,21 @@ def read_trajectories(
     """
     parts: list[pa.Table] = []
     steps: list[tuple[dict[str, str], ...]] = []
-    plain = True
     for table in read_groups(path):
         if tasks is not None:
             names = table.column("task_id").to_pylist()
             table = table.filter(pa.array([name in tasks for name in names], pa.bool_()))
+        if strict and not _plainly_valid(table):
+            # only objects say which row is at fault and why
+            _validate(table)
         parts.append(table.select(SMALL_COLUMNS))
         steps += [tuple(row or ()) for row in table.column("steps").to_pylist()]
-        plain = plain and strict and _plainly_valid(table)
     frame = _to_frame(pa.concat_tables([_schema(SMALL_COLUMNS).empty_table(), *parts]), steps)
-    if strict and not (plain and frame["trajectory_id"].is_unique):
-        validate_frame(frame)
+    if strict and not (ids := frame["trajectory_id"]).is_unique:
+        raise InputError(
+            f"trajectory_id {ids[ids.duplicated()].iloc[0]!r} occurs more than once; give every "
+            "trajectory its own id."
+        )
     return frame
 
 
@@ -256,55 +245,18 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
-def _from_arrow(table: pa.Table) -> list[Trajectory]:
-    return [Trajectory(**(row | {"steps": _steps(row["steps"])})) for row in table.to_pylist()]
-
-
-def _steps(pairs: Iterable[Mapping[str, str | None]]) -> tuple[Step, ...]:
-    return tuple(Step(pair["action"] or "", pair["observation"] or "") for pair in pairs)
-
-
-def _validated(frame: pd.DataFrame) -> Iterator[pa.Table]:
-    if (
-        repeated := frame["trajectory_id"][frame["trajectory_id"].duplicated()].tolist()
-        if "trajectory_id" in frame
-        else []
-    ):
-        raise InputError(
-            f"trajectory_id {repeated[0]!r} occurs more than once; give every trajectory its "
-            "own id."
-        )
-    for start, end in list(row_groups(run_chars(frame))) or [(0, 0)]:
-        table = _frame_to_arrow(frame.iloc[start:end], start)
-        if not _plainly_valid(table):
-            # only objects say which row is at fault and why
-            _from_arrow(table)
-        yield table
+def _validate(table: pa.Table) -> None:
+    for row in table.to_pylist():
+        steps = [Step(step["action"] or "", step["observation"] or "") for step in row["steps"]]
+        Trajectory(**{**row, "steps": tuple(steps)})
 
 
 def run_chars(frame: pd.DataFrame) -> list[int]:
     """Return the characters of each run: instruction, actions and observations."""
-    if not {"instruction", "steps"} <= set(frame.columns):
-        return [0] * len(frame)
-    try:
-        return [
-            len(instruction) + sum(len(step["action"]) + len(step["observation"]) for step in steps)
-            for instruction, steps in zip(
-                frame["instruction"].tolist(), frame["steps"].tolist(), strict=True
-            )
-        ]
-    except (TypeError, KeyError):
-        return [0] * len(frame)
-
-
-def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
-    if not {"task_id", "trajectory_id"} <= set(frame.columns):
-        return frame
-    keys = list(zip(frame["task_id"].tolist(), frame["trajectory_id"].tolist(), strict=True))
-    if not all(isinstance(part, str) for key in keys for part in key):
-        return frame
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    return frame if order == list(range(len(keys))) else frame.iloc[order]
+    return [
+        len(instruction) + sum(len(step["action"]) + len(step["observation"]) for step in steps)
+        for instruction, steps in zip(frame["instruction"], frame["steps"], strict=True)
+    ]
 
 
 def _plainly_valid(table: pa.Table) -> bool:
@@ -342,31 +294,11 @@ def _to_frame(plain: pa.Table, steps: list[tuple[dict[str, str], ...]]) -> pd.Da
     return frame[list(COLUMNS)]
 
 
-def _frame_to_arrow(frame: pd.DataFrame, first: int = 0) -> pa.Table:
-    if missing := [name for name in COLUMNS if name not in frame.columns]:
-        raise InputError(
-            f"the table lacks the columns {', '.join(missing)}; give a table of trajectories."
-        )
-    columns: list[pa.Array] = []
-    for field in ARROW_SCHEMA:
-        column = frame[field.name]
-        values = [
-            None if absent else value
-            for value, absent in zip(column.tolist(), column.isna().tolist(), strict=True)
-        ]
-        try:
-            columns.append(pa.array(values, type=field.type))
-        except (pa.ArrowException, TypeError, UnicodeEncodeError) as error:
-            raise InputError(
-                f"column {field.name} is not {field.type} throughout ({_first_line(error)}); "
-                "correct its values."
-            ) from None
-        if not field.nullable and columns[-1].null_count:
-            row = columns[-1].is_null().to_pylist().index(True)
-            raise InputError(
-                f"column {field.name} is missing in row {first + row}; give every trajectory "
-                f"its {field.name}."
-            )
+def _frame_to_arrow(frame: pd.DataFrame) -> pa.Table:
+    columns = [
+        pa.array(frame[field.name].tolist(), type=field.type, from_pandas=True)
+        for field in ARROW_SCHEMA
+    ]
     return pa.Table.from_arrays(columns, schema=ARROW_SCHEMA)
 
 

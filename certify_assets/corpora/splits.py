@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from itertools import count
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pydantic
@@ -23,13 +22,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SPLITS: tuple[str, ...] = ("sft", "rl", "cal", "test")
-PROFILES: Mapping[str, Mapping[str, int]] = MappingProxyType(
-    {
-        "paper": MappingProxyType({"sft": 40, "rl": 30, "cal": 15, "test": 15}),
-        "paper_miniwob": MappingProxyType({"sft": 40, "rl": 20, "cal": 15, "test": 25}),
-        "certify": MappingProxyType({"sft": 25, "rl": 10, "cal": 40, "test": 25}),
-    }
-)
+PROFILES: Mapping[str, Mapping[str, int]] = {
+    "paper": {"sft": 40, "rl": 30, "cal": 15, "test": 15},
+    "paper_miniwob": {"sft": 40, "rl": 20, "cal": 15, "test": 25},
+    "certify": {"sft": 25, "rl": 10, "cal": 40, "test": 25},
+}
 
 _SCHEMA = "certify_assets/split_manifest/1"
 _SCHEMA_OF_DELIVERIES = "certify_assets/split_manifest/2"
@@ -134,7 +131,6 @@ def make_manifest(
     corpus: str,
     profile: str = "certify",
     seed: int = 42,
-    pinned_sft: Iterable[str] | None = None,
     *,
     train_rl: bool = True,
     universe: Iterable[str] = (),
@@ -148,24 +144,12 @@ def make_manifest(
     others = _tasks(universe) - own
     # pinned tasks count towards the share of SFT; they are recorded where the seed alone would not
     # keep them there
-    pinned = (
-        _tasks(pretraining_tasks(corpus)) & (own | others)
-        if pinned_sft is None
-        else _tasks(pinned_sft)
-    )
-    if profile not in PROFILES:
-        raise InputError(
-            f"there is no split profile {profile!r}; choose one of {', '.join(sorted(PROFILES))}."
-        )
+    pinned = set(pretraining_tasks(corpus)) & (own | others)
     wanted = dict(PROFILES[profile])
     floor = _CAL_TASKS if profile == "certify" else 0
-    if unknown := pinned - own - others:
-        raise InputError(
-            f"corpus {corpus} has no task {min(unknown)!r} to pin to SFT; pin tasks that it has."
-        )
     plan = _Plan(wanted, train_rl, floor)
     assignment = _assign(own | others, pinned, seed, plan)
-    if pinned_sft is None and pinned and assignment == _assign(own | others, set(), seed, plan):
+    if pinned and assignment == _assign(own | others, set(), seed, plan):
         pinned = set()
     manifest = SplitManifest(
         corpus=corpus,

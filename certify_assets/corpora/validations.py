@@ -81,16 +81,14 @@ class Validation:
     @classmethod
     def parse(cls, table: str, document: Mapping[str, Any]) -> Validation:
         """Read a validation result as Great Expectations gives it."""
-        results = sorted(document["results"], key=_position)
+        results = sorted(
+            document["results"], key=lambda item: item["expectation_config"]["meta"]["position"]
+        )
         return cls(
             table=table,
             rows=next(filter(None, map(_rows, results)), None),
             expectations=tuple(map(Expectation.parse, results)),
         )
-
-
-def _position(item: Mapping[str, Any]) -> int:
-    return int(item["expectation_config"]["meta"]["position"])
 
 
 def _sentence(text: str, facts: Mapping[str, str]) -> str:

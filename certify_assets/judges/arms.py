@@ -21,8 +21,7 @@ from certify_assets.errors import InputError, IntegrityError, StaleCertificateEr
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_json_atomic
 from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus, Progress
-from certify_assets.judges.lm.grpo_config import GrpoConfig
-from certify_assets.judges.lm.rewards import arm_named
+from certify_assets.judges.lm.grpo_config import GrpoConfig, arm_named
 from certify_assets.judges.record import CandidateScore, columns, texts
 from certify_assets.judges.reinforced import (
     START,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.rendering import Rendered, Renderer, render_frame
-from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.errors import StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 
 if TYPE_CHECKING:
@@ -30,19 +30,6 @@ class Scores:
     # natural logarithms, at most 0; NaN in both where the judge gave no verdict
     log_p_success: NDArray[np.float64]
     log_p_fail: NDArray[np.float64]
-
-    def __post_init__(self) -> None:
-        success, fail = self.log_p_success, self.log_p_fail
-        if success.ndim != 1 or success.shape != fail.shape:
-            raise InputError(
-                f"the judge gave {success.shape} and {fail.shape} log-probabilities; it owes one "
-                "of each a text."
-            )
-        if (success > 0).any() or (fail > 0).any() or (np.isnan(success) != np.isnan(fail)).any():
-            raise InputError(
-                "the judge gave a positive log-probability or only one of two; it owes both, or "
-                "NaN for both."
-            )
 
     @property
     def score(self) -> NDArray[np.float64]:
@@ -70,33 +57,8 @@ class JudgeProvenance:
         return sha256_bytes(canonical_json(asdict(self)))
 
 
-class Bill(TypedDict):
-    """What the scores of a server cost; `EndpointReport` says what each figure counts."""
-
-    decisions: int
-    scored: int
-    unscored: dict[str, int]
-    answers: int
-    unparsed_answers: int
-    same_votes: int
-    requests: int
-    retries: int
-    cache_hits: int
-    prompt_tokens: int
-    completion_tokens: int
-    uncounted_answers: int
-    cost: float
-    cost_now: float
-    currency: str
-    seconds: float
-    models: list[str]
-    fingerprints: list[str]
-    journal_sha256: str
-    first_unparsed: str
-    cut_texts: int
-    # null where nothing can be divided
-    parse_rate: float | None
-    cost_per_decision: float | None
+#: what the scores of a server cost: the document of an `EndpointReport`
+Bill = dict[str, Any]
 
 
 class _Named(Protocol):

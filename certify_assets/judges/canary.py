@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -48,8 +48,6 @@ _ENOUGH = 500
 class CanaryReport:
     """How far texts that speak to a judge lift failed runs."""
 
-    SCHEMA: ClassVar[int] = 1
-
     #: of the score table that the median is of, and of the file of texts
     scores_sha256: str
     texts_sha256: str
@@ -79,15 +77,12 @@ class CanaryReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as it is stored."""
-        return {"schema": self.SCHEMA, **asdict(self)}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> CanaryReport:
-        """Read a stored document; a `KeyError` or `TypeError` says that it is none."""
-        values = dict(document)
-        if values.pop("schema") != cls.SCHEMA:
-            raise TypeError("another schema")
-        return cls(**values)
+        """Read a stored document; a `TypeError` says that it is none."""
+        return cls(**document)
 
 
 @cache

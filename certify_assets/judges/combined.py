@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,17 +10,10 @@ from typing import TYPE_CHECKING, Self
 
 from numpy.typing import ArrayLike
 
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json
 from certify_assets.judges.base import JudgeProvenance, Reason, Scores, scores_from_log_odds
-from certify_assets.judges.crossfit import Scale, task_folds
 from certify_assets.judges.lexical import LexicalJudge, LexicalSettings
-from certify_assets.judges.model_files import (
-    FileJudge,
-    damaged,
-    read_document,
-    read_scale,
-    training_labels,
-)
+from certify_assets.judges.model_files import FileJudge, Scale, task_folds, training_labels
 from certify_assets.judges.structure import StructureJudge, StructureSettings, largest
 
 if TYPE_CHECKING:
@@ -47,11 +41,6 @@ class CombinedJudge(FileJudge):
         """Name of the judge: combined."""
         return "combined"
 
-    @property
-    def importance(self) -> Mapping[str, float]:
-        """What features of the structure are worth to that part of the judge."""
-        return self.structure.importance
-
     @classmethod
     def train(
         cls,
@@ -61,16 +50,15 @@ class CombinedJudge(FileJudge):
         *,
         seed: int = 42,
         renderer_sha256: str = "",
-        explained: bool = True,
     ) -> CombinedJudge:
         """Train both judges on labelled runs and their texts, and measure their scales there."""
-        labels, tasks = training_labels(len(runs), outcomes), runs["task_id"].to_numpy(object)
+        labels, tasks = training_labels(outcomes), runs["task_id"].to_numpy(object)
         folds = task_folds(tasks, labels, seed)
         words, of_words = LexicalJudge.crossfit(
             texts, labels, folds, LexicalSettings(seed=seed), renderer_sha256
         )
         steps, of_steps = StructureJudge.crossfit(
-            runs, labels, folds, StructureSettings(seed=seed), renderer_sha256, explained=explained
+            runs, labels, folds, StructureSettings(seed=seed), renderer_sha256
         )
         return cls(
             words,
@@ -115,22 +103,14 @@ class CombinedJudge(FileJudge):
             "schema": _SCHEMA,
             "lexical_scale": asdict(self.lexical_scale),
             "structure_scale": asdict(self.structure_scale),
-            "files": {name: sha256_bytes(data) for name, data in parts.items()},
         }
         return {**parts, _DOCUMENT: canonical_json(document)}
 
     @classmethod
     def parsed(cls, folder: Path, files: Mapping[str, bytes]) -> Self:
         """Read both judges, and the document that joins them."""
-        path = folder / _DOCUMENT
-        kinds = {"lexical_scale": dict, "structure_scale": dict, "files": dict}
-        document = read_document(path, files[_DOCUMENT], "a combined judge", _SCHEMA, kinds)
-        parts = {name: sha256_bytes(data) for name, data in files.items() if name != _DOCUMENT}
-        if document["files"] != parts:
-            raise damaged(path, "joins other files than those next to it")
+        document = json.loads(files[_DOCUMENT])
         words = LexicalJudge.parsed(folder, files)
         steps = StructureJudge.parsed(folder, files)
-        if words.renderer_sha256 != steps.renderer_sha256:
-            raise damaged(path, "joins judges of different renderings")
-        scales = (read_scale(path, document[f"{name}_scale"]) for name in ("lexical", "structure"))
+        scales = (Scale(**document[f"{name}_scale"]) for name in ("lexical", "structure"))
         return cls(words, steps, *scales)

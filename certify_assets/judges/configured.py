@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from certify_assets.corpora.rendering import LEAST_CHARS, LEAST_STEP_CHARS
 from certify_assets.errors import InputError
+from certify_assets.judges.lm.grpo_config import arm_of
 from certify_assets.judges.lm.models import COMMIT, known_model, require_commit
 from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.lm.recipe import RECIPE_SETTINGS, Recipe
-from certify_assets.judges.lm.rewards import arm_of
 from certify_assets.judges.reading import LEXICAL, JudgeInput
 
 _USELESS: Mapping[str, tuple[str, ...]] = {"sft": ("strict",), "transfer": ()}

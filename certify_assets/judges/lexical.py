@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -11,17 +12,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.errors import InputError, require_positive, require_whole
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.errors import InputError
+from certify_assets.files import canonical_json
 from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
-from certify_assets.judges.crossfit import Fold
-from certify_assets.judges.model_files import (
-    FileJudge,
-    damaged,
-    read_arrays,
-    read_document,
-    training_labels,
-)
+from certify_assets.judges.model_files import FileJudge, Fold, training_labels
 
 _SCHEMA = "certify_assets/lexical_judge/1"
 _DOCUMENT = "judge.json"
@@ -45,13 +39,6 @@ class LexicalSettings:
     max_features: int = 50_000
     # recorded; the training itself draws no random number
     seed: int = 42
-
-    def __post_init__(self) -> None:
-        words = "the judge's {name}"
-        require_positive(self, words, "success_weight", "inverse_regularization")
-        require_whole(self, words, longest_ngram=1, min_documents=1, max_features=1)
-        if type(self.seed) is not int:
-            raise InputError(f"the judge's seed is {self.seed!r}; give a whole number.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,10 +77,9 @@ class LexicalJudge(FileJudge):
         success_weight: float = 1.0,
         seed: int = 42,
         renderer_sha256: str = "",
-        settings: LexicalSettings | None = None,
     ) -> LexicalJudge:
         """Train on rendered trajectories of the SFT split."""
-        settings = settings or LexicalSettings(success_weight=success_weight, seed=seed)
+        settings = LexicalSettings(success_weight=success_weight, seed=seed)
         return cls.crossfit(texts, outcomes, (), settings, renderer_sha256)[0]
 
     @classmethod
@@ -109,7 +95,7 @@ class LexicalJudge(FileJudge):
 
         Words and their idf are those of all texts: labels have no part in them.
         """
-        labels = training_labels(len(texts), outcomes)
+        labels = training_labels(outcomes)
         vocabulary, counts = _vocabulary(texts, settings)
         idf = 1.0 + np.log((1 + len(texts)) / (1 + counts.getnnz(axis=0)))
         features = _weigh(counts, idf)
@@ -174,7 +160,6 @@ class LexicalJudge(FileJudge):
             "settings": asdict(self.settings),
             "renderer_sha256": self.renderer_sha256,
             "training": dict(self.training),
-            "weights_sha256": sha256_bytes(weights),
             "vocabulary": list(self.vocabulary),
         }
         return {_WEIGHTS: weights, _DOCUMENT: canonical_json(document)}
@@ -182,30 +167,12 @@ class LexicalJudge(FileJudge):
     @classmethod
     def parsed(cls, folder: Path, files: Mapping[str, bytes]) -> Self:
         """Read the judge from its files."""
-        path, weights = folder / _DOCUMENT, folder / _WEIGHTS
-        kinds = {
-            "settings": dict,
-            "renderer_sha256": str,
-            "training": dict,
-            "weights_sha256": str,
-            "vocabulary": list,
-        }
-        document = read_document(path, files[_DOCUMENT], "a lexical judge", _SCHEMA, kinds)
-        vocabulary = document["vocabulary"]
-        if (
-            not all(isinstance(word, str) for word in vocabulary)
-            or sorted(set(vocabulary)) != vocabulary
-            or not vocabulary
-        ):
-            raise damaged(path, "has values of the wrong type or a vocabulary out of order")
-        if document["settings"].keys() != asdict(LexicalSettings()).keys():
-            raise damaged(path, "has other settings than a lexical judge")
-        if document["weights_sha256"] != sha256_bytes(files[_WEIGHTS]):
-            raise damaged(weights, f"is not the file that {_DOCUMENT} names")
-        arrays = _arrays(weights, files[_WEIGHTS], len(vocabulary))
+        from safetensors.numpy import load
+
+        document, arrays = json.loads(files[_DOCUMENT]), load(files[_WEIGHTS])
         return cls(
             settings=LexicalSettings(**document["settings"]),
-            vocabulary=tuple(vocabulary),
+            vocabulary=tuple(document["vocabulary"]),
             idf=arrays["idf"],
             coefficients=arrays["coefficients"],
             intercept=float(arrays["intercept"][0]),
@@ -284,13 +251,3 @@ def _weigh(counts: Any, idf: NDArray[np.float64]) -> Any:
     lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
     weighted.data /= np.repeat(np.where(lengths > 0, lengths, 1.0), np.diff(weighted.indptr))
     return weighted
-
-
-def _arrays(path: Path, data: bytes, features: int) -> dict[str, NDArray[np.float64]]:
-    arrays = read_arrays(path, data)
-    shapes = {"idf": (features,), "coefficients": (features,), "intercept": (1,)}
-    if {name: array.shape for name, array in arrays.items()} != shapes:
-        raise damaged(path, f"has arrays of other names or shapes than its {features} features")
-    if any(array.dtype != np.float64 or not np.isfinite(array).all() for array in arrays.values()):
-        raise damaged(path, "has values that are not finite float64")
-    return arrays

@@ -2,27 +2,67 @@
 
 from __future__ import annotations
 
-import json
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance
-from certify_assets.judges.crossfit import Scale
+
+_FOLDS, _SALT = 3, 0x5F0D
+_Places = NDArray[np.int64]
+
+
+class Fold(NamedTuple):
+    """Rows of a training table: those of most tasks, and those of the tasks held out."""
+
+    known: _Places
+    held: _Places
+
+
+def task_folds(tasks: NDArray[Any], labels: NDArray[np.int64], seed: int) -> list[Fold]:
+    """Deal the tasks into folds; without those whose other runs have one outcome."""
+    names, code = np.unique(tasks, return_inverse=True)
+    dealt = np.random.default_rng([_SALT, seed, names.size]).permutation(names.size) % _FOLDS
+    held = [dealt[code] == number for number in range(min(_FOLDS, names.size))]
+    folds = [Fold(np.flatnonzero(~rows), np.flatnonzero(rows)) for rows in held]
+    return [fold for fold in folds if np.unique(labels[fold.known]).size == 2]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Mean and standard deviation of a judge's scores."""
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, scores: NDArray[np.float64]) -> Scale:
+        """Measure it; scores that are all equal keep their unit."""
+        return cls(float(scores.mean()), float(scores.std()) or 1.0)
+
+    @classmethod
+    def held_out(cls, parts: Sequence[NDArray[np.float64]], fitted: NDArray[np.float64]) -> Scale:
+        """Measure it on the scores of folds; where there is none, on those of the training."""
+        # a judge spreads the runs that it was fitted to more than others, and a flexible one more
+        # so, which would give it less weight in a mean than it deserves
+        return cls.of(np.concatenate(parts) if len(parts) else fitted)
+
+    def __call__(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Standardise scores."""
+        return (scores - self.mean) / self.deviation
 
 
 class FileJudge(ABC):
     """A judge that is its files: what they hold decides every score."""
 
-    #: the document that names the hashes of the others is last: a folder without it is no judge
     FILES: ClassVar[tuple[str, ...]]
     ENGINE: ClassVar[str]
 
@@ -38,7 +78,7 @@ class FileJudge(ABC):
     @classmethod
     @abstractmethod
     def parsed(cls, folder: Path, files: Mapping[str, bytes]) -> Self:
-        """Read the judge from its files; the folder is named where one of them is damaged."""
+        """Read the judge from files whose hash was compared."""
 
     def made(self, renderer_sha256: str, settings: Mapping[str, Any]) -> JudgeProvenance:
         """Return the provenance of a judge with these settings."""
@@ -63,7 +103,7 @@ class FileJudge(ABC):
         return self.adapter_sha256
 
     @classmethod
-    def load(cls, folder: Path, *, expected_sha256: str | None = None) -> Self:
+    def load(cls, folder: Path, *, expected_sha256: str) -> Self:
         """Read a judge that `save` wrote; refuse another than the expected one."""
         files = {}
         for name in cls.FILES:
@@ -74,7 +114,7 @@ class FileJudge(ABC):
                 )
             files[name] = path.read_bytes()
         found = _hash(files)
-        if expected_sha256 is not None and found != expected_sha256:
+        if found != expected_sha256:
             raise IntegrityError(
                 f"{folder} holds adapter {found[:12]}, not {expected_sha256[:12]}; use the "
                 "judge that was certified."
@@ -92,58 +132,12 @@ def damaged(path: Path, what: str) -> IntegrityError:
     return IntegrityError(f"{path} {what}; train the judge again.")
 
 
-def read_document(
-    path: Path, data: bytes, what: str, schema: str, kinds: Mapping[str, type]
-) -> dict[str, Any]:
-    """Read the document of a judge: its schema, and keys of these kinds alone."""
-    try:
-        document = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError):
-        raise damaged(path, "is not a JSON document") from None
-    if (
-        not isinstance(document, dict)
-        or document.get("schema") != schema
-        or document.keys() != {"schema", *kinds}
-    ):
-        raise damaged(path, f"is not {what} ({schema})")
-    if not all(isinstance(document[key], kind) for key, kind in kinds.items()):
-        raise damaged(path, "has values of the wrong type")
-    return document
-
-
-def read_arrays(path: Path, data: bytes) -> dict[str, NDArray[Any]]:
-    """Read the arrays of a safetensors file."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    try:
-        arrays: dict[str, NDArray[Any]] = load(data)
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise damaged(path, f"is not a safetensors file of numbers ({error})") from None
-    return arrays
-
-
-def training_labels(rows: int, outcomes: Any) -> NDArray[np.int64]:
-    """Return the outcomes of training runs; refuse others than 0 and 1, and those of one kind."""
-    labels = np.asarray(outcomes, dtype=np.float64)
-    if labels.shape != (rows,):
-        raise InputError(
-            f"there are {rows} texts and {labels.shape} outcomes; give one outcome a text."
-        )
-    if not np.isin(labels, (0.0, 1.0)).all():
-        raise InputError("an outcome is neither 0 nor 1; train on labelled trajectories.")
+def training_labels(outcomes: ArrayLike) -> NDArray[np.int64]:
+    """Return the outcomes of training runs; refuse those of one kind."""
+    labels = np.asarray(outcomes, dtype=np.int64)
     if np.unique(labels).size < 2:
         raise InputError(
-            f"all {rows} training runs have one outcome; a judge needs successes and "
+            f"all {labels.size} training runs have one outcome; a judge needs successes and "
             "failures to learn from."
         )
-    return labels.astype(np.int64)
-
-
-def read_scale(path: Path, stored: Mapping[str, object]) -> Scale:
-    """Read the scale of a document."""
-    values = [stored.get(name) for name in ("mean", "deviation")]
-    known = [float(value) for value in values if isinstance(value, int | float)]
-    if len(stored) != 2 or len(known) != 2 or not all(map(math.isfinite, known)) or known[1] <= 0:
-        raise damaged(path, "has a scale that is not a mean and a positive deviation")
-    return Scale(known[0], known[1])
+    return labels

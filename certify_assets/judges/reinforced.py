@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.grpo_config import GrpoConfig
-from certify_assets.judges.lm.rewards import ARMS, Arm
+from certify_assets.judges.lm.grpo_config import ARMS, Arm, GrpoConfig
 from certify_assets.judges.specs import CausalSpec, JudgeSpec
 
 #: name of the judge that every arm starts from, which is a candidate itself
@@ -139,7 +138,6 @@ def grpo_config(spec: GrpoSpec) -> GrpoConfig:
         evaluate_at=steps,
         prompts_per_step=spec.prompts_per_step,
         samples=spec.samples,
-        completions_per_device=spec.samples,
         save_every=min(often, steps[-1]),
         seed=spec.seed,
     )

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates import issue, observe
-from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Settings
@@ -58,12 +57,6 @@ def select(
     """Choose one of several judges by certified coverage on CAL; the baseline on a tie."""
     labels, right = list(tasks), np.asarray(outcomes)
     given = {name: np.asarray(scores, dtype=np.float64) for name, scores in candidates.items()}
-    for name, scores in given.items():
-        if scores.shape != (len(labels),) or right.shape != (len(labels),):
-            raise InputError(
-                f"the candidate {name!r} has {scores.size} scores for {len(labels)} rows of CAL; "
-                "give one score a row."
-            )
     counted = replace(settings, candidates=len(given))
     rows = []
     for name, scores in given.items():

@@ -54,7 +54,6 @@ _TAKEN = (
     "operation",
 )
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_GROUPS = {"LANGUAGE_JUDGES": "lm", "TRANSFER_JUDGES": "transfer", "HARVEST_JUDGES": "harvest"}
 
 
 class JudgeSpec(BaseModel):
@@ -280,10 +279,6 @@ def platform_judges() -> dict[str, JudgeSpec]:
 JUDGES: dict[str, JudgeSpec]
 #: judges that need seconds: what every corpus gets
 QUICK_JUDGES: tuple[str, ...]
-#: judges that train or read a language model: minutes on two cores where the others need seconds
-LANGUAGE_JUDGES: tuple[str, ...]
-#: judges that need other corpora in the data root
-TRANSFER_JUDGES: tuple[str, ...]
 #: rounds of CertHarvest: jobs of their own
 HARVEST_JUDGES: tuple[str, ...]
 
@@ -295,10 +290,8 @@ def __getattr__(name: str) -> Any:
     if name == "QUICK_JUDGES":
         known = platform_judges().items()
         return tuple(judge for judge, spec in known if spec.quick and spec.everywhere)
-    if name in _GROUPS:
-        return tuple(
-            judge for judge, spec in platform_judges().items() if spec.group == _GROUPS[name]
-        )
+    if name == "HARVEST_JUDGES":
+        return tuple(judge for judge, spec in platform_judges().items() if spec.gated)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

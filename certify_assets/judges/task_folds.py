@@ -8,15 +8,14 @@ certificate, which assumes nothing of scores, and for the task sizes of a pool: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.errors import IntegrityError
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, sha256_bytes, stored_as
 from certify_assets.judges.base import JUDGED_COLUMNS, score_table
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import save_files
@@ -32,8 +31,6 @@ _SALT: Final = 0x7F01D
 @dataclass(frozen=True, kw_only=True)
 class TaskFold:
     """The document of one fold, stored after the files of its judge."""
-
-    SCHEMA: ClassVar[int] = 1
 
     number: int
     #: hash of all that the folds depend on: the judge, its record, splits, texts and runs
@@ -51,23 +48,6 @@ class TaskFold:
     def place(self) -> str:
         """Where the files of its judge are stored, below those of the judge."""
         return _place(self.bound_sha256, self.number)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document as it is stored."""
-        return {"schema": self.SCHEMA, **asdict(self), "tasks": list(self.tasks)}
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> TaskFold:
-        """Read a stored document; refuse one of another schema."""
-        values = dict(document)
-        try:
-            if values.pop("schema") != cls.SCHEMA:
-                raise TypeError("another schema")
-            return cls(**{**values, "tasks": tuple(values["tasks"])})
-        except (KeyError, TypeError):
-            raise IntegrityError(
-                "the document of a fold is not as stored; delete it, and it is made again."
-            ) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,10 +125,10 @@ def train_task_folds(judge: JudgedCorpus, *, report: Report = silent) -> list[Ta
     for number, tasks in enumerate(dealt):
         key = judge.key(f"{_place(bound, number)}.json")
         if judge.store.exists(key):
-            folds.append(TaskFold.from_dict(judge.store.read_json(key)))
+            folds.append(stored_as(TaskFold, judge.store.read_json(key)))
             continue
         fold = _trained(judge, known[~known["task_id"].isin(tasks)], number, tasks, bound)
-        judge.store.write_json(key, fold.to_dict())
+        judge.store.write_json(key, asdict(fold))
         report(Advance("training without some tasks", number + 1, len(dealt)))
         folds.append(fold)
     return folds

@@ -6,22 +6,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from certify_assets.corpora.config import corpus_file, registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.corpora.splits import SplitManifest
-from certify_assets.errors import CertifyError, InputError, IntegrityError, StaleCertificateError
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.errors import CertifyError, InputError, StaleCertificateError
+from certify_assets.files import canonical_json, sha256_bytes, stored_as
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lm.recipe import draw_in_turn
+from certify_assets.judges.lm.recipe import draw_in_turn, place_of
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.storage.store import Store
 
@@ -54,7 +53,7 @@ class Source:
 
 @dataclass(frozen=True)
 class PoolRecord:
-    """Where the rows of a pool come from."""
+    """Where the rows of a pool come from, as the record of a transfer judge holds it."""
 
     # the target
     corpus: str
@@ -68,6 +67,8 @@ class PoolRecord:
     # corpora that give nothing, with the reason
     left_out: dict[str, str]
     sources: list[Source]
+    # what limits the claim of transfer
+    limits: list[str] = field(default_factory=list)
 
     def describe(self) -> str:
         """Name the sources in one line: rows, tasks and manifest of each."""
@@ -77,26 +78,10 @@ class PoolRecord:
             for item in self.sources
         )
 
-
-@dataclass(frozen=True)
-class TransferRecord(PoolRecord):
-    """What the record of a transfer judge holds of its training."""
-
-    # what limits the claim of transfer
-    limits: list[str]
-
     @classmethod
-    def of(cls, record: JudgeRecord) -> TransferRecord:
+    def of(cls, record: JudgeRecord) -> PoolRecord:
         """Return that of a trained judge."""
-        try:
-            document = dict(record.detail("transfer"))
-            sources = [Source(**item) for item in document.pop("sources")]
-            return cls(**document, sources=sources)
-        except (TypeError, KeyError):
-            raise IntegrityError(
-                f"the record of {record.judge} on {record.corpus} does not say what it was trained "
-                "on; train the judge again."
-            ) from None
+        return stored_as(cls, record.detail("transfer"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,11 +130,6 @@ def gather_pool(
     # appendix "Leave-one-corpus-out transfer" of the paper: a balanced sample, equal per source, of
     # the pooled SFT splits. It balances sources, not outcomes. Where a source has fewer rows than
     # its share, the others share what it leaves.
-    if type(limit) is not int or limit < 1:
-        raise InputError(
-            f"the pool of a transfer judge is limited to {limit!r} rows; give a whole number of "
-            "at least 1."
-        )
     draw, limit = (_draw, limit) if runs is None or runs >= limit else (draw_in_turn, runs)
     domain = _target_domain(corpus, strict=strict)
     held_out = _HeldOut.of(corpus.trajectories, corpus.manifest)
@@ -191,7 +171,7 @@ def share_rows(available: Mapping[str, int], limit: int) -> dict[str, int]:
     return {name: shares[name] for name in available}
 
 
-def require_sources(judge: JudgedCorpus, record: TransferRecord) -> None:
+def require_sources(judge: JudgedCorpus, record: PoolRecord) -> None:
     """Refuse a transfer judge that would be trained on other rows now."""
     # a source that was removed does not make it stale, nor does a new corpus: the judge is still
     # what its record says
@@ -317,13 +297,9 @@ def _manifest_key(corpus: str) -> str:
 
 def _draw(rows: pd.DataFrame, number: int, seed: int) -> pd.DataFrame:
     """Draw whole tasks in the order of SHA-256(seed, corpus, task); the last may be cut."""
-
-    def order(*parts: str) -> bytes:
-        return hashlib.sha256("\0".join((str(seed), *parts)).encode()).digest()
-
     identities = list(zip(rows["corpus"], rows["task_id"], rows["trajectory_id"], strict=True))
     keys = [
-        (order(corpus, task), task, order(corpus, task, run), run)
+        (place_of(seed, corpus, task), task, place_of(seed, corpus, task, run), run)
         for corpus, task, run in identities
     ]
     chosen = sorted(range(len(keys)), key=keys.__getitem__)[:number]

@@ -10,21 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.errors import InputError
-
 _Floats = NDArray[np.float64]
 _Features = NDArray[np.float32]
-#: splits of a tree at most in sequence; every shape is 2 to this power
-MOST_DEPTH = 8
-_MOST_TREES = 10_000
 
 
 @dataclass(frozen=True, eq=False)
 class BoostedTrees:
     """Complete binary trees of one depth d: the children of node i are 2i + 1 and 2i + 2.
 
-    Places follow from arithmetic, so no file can hold a cycle or a child outside of its tree. A
-    branch that ends early goes on to the left, with equal values.
+    A branch that ends early goes on to the left, with equal values.
 
     Attributes
     ----------
@@ -137,25 +131,7 @@ class BoostedTrees:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], features: int) -> BoostedTrees:
-        """Read stored arrays; an `InputError` says in a few words what is wrong with them."""
-        kinds = {"base": "<f8", "feature": "<i4", "threshold": "<f8", "value": "<f8"}
-        if {name: array.dtype.str for name, array in arrays.items()} != kinds:
-            raise InputError("has arrays of other names or kinds than boosted trees")
-        base, feature, threshold, value = (arrays[name] for name in kinds)
-        trees, inner = feature.shape if feature.ndim == 2 else (0, 0)
-        depths = {2**depth - 1 for depth in range(1, MOST_DEPTH + 1)}
-        if (
-            not 0 < trees <= _MOST_TREES
-            or inner not in depths
-            or base.shape != (1,)
-            or threshold.shape != (trees, inner)
-            or value.shape != (trees, 2 * inner + 1)
-        ):
-            raise InputError("has arrays of shapes that are no complete trees")
-        if feature.min() < 0 or feature.max() >= features:
-            raise InputError(f"has a split on another feature than its {features}")
-        # a branch that ended early has the threshold inf
-        if np.isnan(threshold).any() or not (np.isfinite(base).all() and np.isfinite(value).all()):
-            raise InputError("has thresholds or values that are no numbers")
-        return cls(float(base[0]), feature, threshold, value)
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> BoostedTrees:
+        """Read stored arrays."""
+        fields = ("feature", "threshold", "value")
+        return cls(float(arrays["base"][0]), *(arrays[name] for name in fields))

@@ -204,10 +204,9 @@ def load_monitor(judge: JudgedCorpus) -> MonitorRecord:
     record = MonitorRecord.load(judge)
     then = record.operation
     now = stream_source(judge.corpus) if _is_deployed(judge) else None
-    if (
-        (then and (then.labels, then.batches)) != (now and (now.labels, now.batches))
-        or not _is_of_now(record, judge)
-    ):
+    if (then and (then.labels, then.batches)) != (
+        now and (now.labels, now.batches)
+    ) or not _is_of_now(record, judge):
         raise StaleCertificateError(
             f"the monitor of {judge} on {judge.corpus} is of other certificates or labels than "
             f"those stored now; materialize judges/{judge}/monitor again."

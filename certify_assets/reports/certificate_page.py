@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from certify_assets.certificates.counts import covers
 from certify_assets.certificates.evaluation import CALIBRATED
 from certify_assets.reports.certificate_source import PageScores, PageSource
 from certify_assets.reports.certificate_text import (
@@ -47,7 +48,6 @@ from certify_assets.reports.wording import (
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
     from certify_assets.certificates import Audit, Certificate, ThresholdCurve
     from certify_assets.certificates.pool import GivenPool
@@ -202,11 +202,6 @@ def _curve_of(certificate: Certificate, source: PageSource) -> ThresholdCurve:
     return threshold_curve(table.scores, table.outcomes, table.tasks, pool=pool, **settings)
 
 
-def covered_by(scores: NDArray[np.float64], threshold: float, side: str) -> NDArray[np.bool_]:
-    """Return which scores a threshold decides; an unscored run is never decided."""
-    return scores <= threshold if side == "reject" else scores >= threshold
-
-
 def build_panels(source: PageSource) -> list[Panel]:
     """Draw every figure of the page, in reading order."""
     panels: list[Panel] = []
@@ -351,13 +346,14 @@ def _histogram_panel(certificate: Certificate, table: PageScores, *, name: str) 
         delta=certificate.delta,
         draws="exact",
     )
-    observed = _observed(table, threshold, certificate.side)
+    covered = covers(certificate.side, threshold, table.scores)
+    wrong = table.outcomes[covered] == (certificate.side == "reject")
     above = float(np.mean(errors > certificate.alpha))
     markup = error_histogram(
         errors,
         alpha=certificate.alpha,
         side=certificate.side,
-        observed=observed,
+        observed=float(wrong.mean()) if wrong.size else None,
         name=name,
     )
     caption = (
@@ -367,14 +363,6 @@ def _histogram_panel(certificate: Certificate, table: PageScores, *, name: str) 
         "These tasks had no part in choosing the threshold: this is the independent check."
     )
     return Panel(name, f"TEST resampled by task, {certificate.side} side", markup, caption)
-
-
-def _observed(table: PageScores, threshold: float, side: str) -> float | None:
-    covered = covered_by(table.scores, threshold, side)
-    if not covered.any():
-        return None
-    success = float(table.outcomes[covered].mean())
-    return success if side == "reject" else 1 - success
 
 
 def _heatmap_panel(source: PageSource) -> Panel:

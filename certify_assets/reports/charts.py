@@ -1,10 +1,10 @@
-"""Charts written by hand as SVG: histogram by outcome, sparkline, task-by-attempt map."""
+"""Charts written by hand as SVG: sparkline, task-by-attempt map."""
 
 from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,6 @@ import numpy as np
 
 from certify_assets.reports import svg
 from certify_assets.reports.wording import (
-    compact,
     count,
     counted,
     inline_block,
@@ -29,34 +28,22 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Sides, TaskCounts
 
-_BARS_WIDTH, _HALF, _MARGIN, _TOP, _BOTTOM = 460.0, 78.0, 8.0, 22.0, 34.0
-_TICKS = 5
 _POINTS = 12
 _MAP_WIDTH = 1000.0
 _GAP = 26.0
 _MOST_CELLS = 9000
 _MOST_TASKS = 640
 _LEGEND = 26.0
-# (decision, outcome) → fill of the cell, colour of its mark, shape of its mark
-_LOOKS: dict[tuple[str, int], tuple[str, str, str]] = {
-    ("human", 0): (svg.HUMAN_SOFT, "", ""),
-    ("human", 1): (svg.HUMAN_SOFT, svg.HUMAN, "dot"),
-    ("reject", 0): (svg.SHARE_SOFT, "", ""),
-    ("reject", 1): (svg.WRONG, svg.PAPER, "cross"),
-    ("release", 1): ("url(#map-hatch)", svg.INK, "dot"),
-    ("release", 0): (svg.WRONG, svg.PAPER, "bar"),
-    ("run", 0): (svg.HUMAN_SOFT, "", ""),
-    ("run", 1): (svg.SHARE, svg.PAPER, "dot"),
-}
-_WORDS: dict[tuple[str, int], str] = {
-    ("reject", 0): "rejected, failed",
-    ("reject", 1): "rejected, but succeeded (error)",
-    ("human", 0): "reviewed, failed",
-    ("human", 1): "reviewed, succeeded",
-    ("release", 1): "released, succeeded",
-    ("release", 0): "released, but failed (error)",
-    ("run", 0): "failed",
-    ("run", 1): "succeeded",
+# (decision, outcome) → words of the legend, fill of the cell, colour and shape of its mark
+_LOOKS: dict[tuple[str, int], tuple[str, str, str, str]] = {
+    ("reject", 0): ("rejected, failed", svg.SHARE_SOFT, "", ""),
+    ("reject", 1): ("rejected, but succeeded (error)", svg.WRONG, svg.PAPER, "cross"),
+    ("human", 0): ("reviewed, failed", svg.HUMAN_SOFT, "", ""),
+    ("human", 1): ("reviewed, succeeded", svg.HUMAN_SOFT, svg.HUMAN, "dot"),
+    ("release", 1): ("released, succeeded", "url(#map-hatch)", svg.INK, "dot"),
+    ("release", 0): ("released, but failed (error)", svg.WRONG, svg.PAPER, "bar"),
+    ("run", 0): ("failed", svg.HUMAN_SOFT, "", ""),
+    ("run", 1): ("succeeded", svg.SHARE, svg.PAPER, "dot"),
 }
 _HATCH = (
     '<defs><pattern id="map-hatch" width="4" height="4" patternUnits="userSpaceOnUse" '
@@ -64,100 +51,6 @@ _HATCH = (
     f'<rect width="4" height="4" fill="{svg.PASS_SOFT}"/><path d="M0 0v4" stroke="{svg.PASS}" '
     'stroke-width="2"/></pattern></defs>'
 )
-
-
-def outcome_histogram(spread: Mapping[str, Sequence[float]], quantity: str, *, name: str) -> str:
-    """Draw a spread of `certify_assets.corpora.leakage`, each outcome in shares of its own runs."""
-    sides = [_shares(spread["successes"]), _shares(spread["failures"])]
-    top = max([*sides[0], *sides[1], 1e-9])
-    width = (_BARS_WIDTH - 2 * _MARGIN) / max(1, len(sides[0]))
-    middle = _TOP + _HALF
-    paths = ["", ""]
-    for side, shares in enumerate(sides):
-        for place, share in enumerate(shares):
-            if share:
-                height = share / top * _HALF
-                y = middle - height if side == 0 else middle
-                paths[side] += (
-                    f"M{_MARGIN + place * width:.2f} "
-                    f"{y:.2f}h{width - 1:.2f}v{height:.2f}h-{width - 1:.2f}z"
-                )
-    body = _pattern(name) + (
-        f'<path fill="{svg.SHARE}" d="{paths[0]}"/><path fill="url(#{name}-hatch)" d="{paths[1]}"/>'
-    )
-    body += (
-        f'<path stroke="{svg.INK}" stroke-width="1" d="M{_MARGIN:g} '
-        f'{middle:g}H{_BARS_WIDTH - _MARGIN:g}"/>'
-    )
-    body += _bars_text(
-        _MARGIN, 13, "successes up, failures down, each in shares of its own"
-    ) + _bars_axis(spread["edges"], quantity, len(sides[0]), width)
-    return svg.inline_svg(
-        body,
-        f"0 0 {_BARS_WIDTH:g} {middle + _HALF + _BOTTOM:g}",
-        _bars_label(spread, quantity),
-        classes="plot",
-    )
-
-
-def _shares(counts: Sequence[float]) -> list[float]:
-    total = sum(counts)
-    return [count / total if total else 0.0 for count in counts]
-
-
-def _pattern(name: str) -> str:
-    return (
-        f'<defs><pattern id="{name}-hatch" width="5" height="5" patternUnits="userSpaceOnUse" '
-        'patternTransform="rotate(45)">'
-        f'<rect width="5" height="5" fill="{svg.HUMAN_SOFT}"/>'
-        f'<path d="M0 0v5" stroke="{svg.HUMAN}" stroke-width="2.4"/></pattern></defs>'
-    )
-
-
-def _bars_axis(edges: Sequence[float], quantity: str, bins: int, width: float) -> str:
-    below = _TOP + 2 * _HALF
-    step = max(1, -(-bins // _TICKS))
-    # bins of whole numbers are named by the number in their middle, others by their edges
-    whole = all(edge % 1 == 0.5 for edge in edges)
-    ticks = []
-    for place in range(0, bins + (0 if whole else 1), step):
-        value, x = (edges[place] + 0.5, place + 0.5) if whole else (edges[place], float(place))
-        anchor = "start" if place == 0 else "end" if place == bins else "middle"
-        ticks.append(
-            _bars_text(
-                _MARGIN + x * width,
-                below + 14,
-                f"{round(value):,}" if value >= 10 else f"{value:.2g}",
-                anchor,
-            )
-        )
-    return "".join(ticks) + _bars_text(_BARS_WIDTH / 2, below + 30, quantity, "middle")
-
-
-def _bars_text(x: float, y: float, text: str, anchor: str = "start") -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="11" fill="{svg.MUTED}" '
-        f'text-anchor="{anchor}">{escape(text)}</text>'
-    )
-
-
-def _bars_label(spread: Mapping[str, Any], quantity: str) -> str:
-    up, down = (
-        compact(_bars_median(spread["edges"], spread[side])) for side in ("successes", "failures")
-    )
-    return (
-        f"Histogram of {quantity} by outcome: half of the successes are below about {up}, half of "
-        f"the failures below about {down}."
-    )
-
-
-def _bars_median(edges: Sequence[float], counts: Sequence[float]) -> float | None:
-    seen, total = 0.0, sum(counts)
-    for place, number in enumerate(counts):
-        seen += number
-        if total and 2 * seen >= total:
-            return edges[place + 1]
-    return None
 
 
 def sparkline_svg(
@@ -323,7 +216,7 @@ def _draw_map(
             _map_cell(parts, every[index], (x + column * layout.cell, y), layout)
     height = _LEGEND + layout.rows * layout.pitch + 4
     present = set(every)
-    kinds = [kind for kind in _WORDS if kind in present]
+    kinds = [kind for kind in _LOOKS if kind in present]
     drawn = _HATCH + _map_legend(kinds) + _paths(parts)
     body = drawn + f'<g class="rows">{"".join(labels)}</g>'
     return Heatmap(
@@ -372,7 +265,7 @@ def _map_cell(
 ) -> None:
     x, y = corner
     width, height = max(0.8, layout.cell - 1), layout.pitch - 1
-    fill, ink, shape = _LOOKS[kind]
+    _, fill, ink, shape = _LOOKS[kind]
     parts[f'fill="{fill}"'].append(f"M{x:.4g} {y:.5g}h{width:.3g}v{height:.3g}h-{width:.3g}z")
     middle, centre = x + width / 2, y + height / 2
     if shape == "dot":
@@ -414,10 +307,10 @@ def _map_legend(kinds: list[tuple[str, int]]) -> str:
     for kind in kinds:
         parts: dict[str, list[str]] = defaultdict(list)
         _map_cell(parts, kind, (x, 2), _MapLayout(1, 1, 13, 13, 0))
-        pieces.append(
-            f'{_paths(parts)}<text class="key" x="{x + 18:g}" y="12">{escape(_WORDS[kind])}</text>'
-        )
-        x += 34 + 6.1 * len(_WORDS[kind])
+        words = _LOOKS[kind][0]
+        place = f'class="key" x="{x + 18:g}" y="12"'
+        pieces.append(f"{_paths(parts)}<text {place}>{escape(words)}</text>")
+        x += 34 + 6.1 * len(words)
     return "".join(pieces)
 
 

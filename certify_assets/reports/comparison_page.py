@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.evaluation.comparison import comparison_key
 from certify_assets.judges.harvest.gate import HALF_B
-from certify_assets.reports import svg
+from certify_assets.reports.figures import auroc_figure
 from certify_assets.reports.wording import (
     DASH,
     INLINE,
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 _NOT_MEASURED = "not measured"
 _CERTIFIED_ON = {"cal": "", HALF_B: " (half B)"}
-_WIDTH, _LEFT, _RIGHT, _STEP, _TOP = 720, 150, 96, 30, 26
-_SPAN = _WIDTH - _LEFT - _RIGHT
 _FLOATS = 12
 _MAIN_TABLE_PAGE = "study/main_table.html"
 
@@ -281,111 +278,6 @@ def table_csv(table: Table) -> str:
     return csv_text([defused(name) for name in table.columns], list(zip(*rows, strict=True)))
 
 
-def auroc_figure(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Draw AUROC on CAL with its 95 % interval; controls are open, within-task is a diamond."""
-    lowest = min([0.5, *(value for row in rows for value in _extremes(row))])
-    low = max(0.0, int(lowest * 10) / 10)
-    ticks = [round(low + 0.1 * step, 1) for step in range(round((1 - low) * 10) + 1)]
-    parts = _frame(
-        len(rows),
-        [(f"{tick:.1f}", (tick - low) / (1 - low)) for tick in ticks],
-        strong=(0.5 - low) / (1 - low),
-    )
-    said = []
-    for number, row in enumerate(rows):
-        y = _TOP + _STEP * number + _STEP / 2
-        area, within = row["auroc"]["cal"] or {}, row["within_task"]["cal"] or {}
-        parts.append(_label(row["judge"], y))
-        if area.get("value") is None:
-            parts.append(_note("one outcome only", y))
-            continue
-        places = {
-            name: _place((area[name] - low) / (1 - low))
-            for name in ("value", "low", "high")
-            if area[name] is not None
-        }
-        parts.append(_dot(places, y, own=row["family"] != "control"))
-        if within.get("value") is not None:
-            parts.append(_diamond(_place((within["value"] - low) / (1 - low)), y))
-        parts.append(_note(rate(area["value"]), y))
-        said.append(f"{row['judge']} {rate(area['value'])}")
-    label = f"AUROC on CAL with 95 % intervals: {'; '.join(said) or 'none measured'}."
-    return svg.inline_svg(
-        "".join(parts), f"0 0 {_WIDTH} {_height(len(rows))}", label, classes="plot"
-    )
-
-
-def _extremes(row: Mapping[str, Any]) -> list[float]:
-    areas = [row["auroc"]["cal"] or {}, row["within_task"]["cal"] or {}]
-    return [
-        area[name]
-        for area in areas
-        for name in ("value", "low")
-        if area.get(name) is not None and (name == "value" or area is areas[0])
-    ]
-
-
-def _height(rows: int) -> int:
-    return _TOP + _STEP * max(1, rows) + 8
-
-
-def _place(share: float) -> float:
-    return _LEFT + _SPAN * min(1.0, max(0.0, share))
-
-
-def _frame(rows: int, ticks: Sequence[tuple[str, float]], strong: float | None = None) -> list[str]:
-    bottom = _height(rows) - 6
-    lines = [
-        f'<path d="M{_place(share):.1f} {_TOP - 4}V{bottom}" stroke="{svg.GRID}"/>'
-        f'<text x="{_place(share):.1f}" y="{_TOP - 10}" font-size="11" text-anchor="middle" '
-        f'fill="{svg.MUTED}">{escape(words)}</text>'
-        for words, share in ticks
-    ]
-    if strong is not None:
-        lines.append(
-            f'<path d="M{_place(strong):.1f} {_TOP - 4}V{bottom}" stroke="{svg.BUDGET}" '
-            'stroke-dasharray="5 3"/>'
-        )
-    return lines
-
-
-def _label(name: str, y: float) -> str:
-    text = name if len(name) <= 20 else f"{name[:19]}…"
-    return (
-        f'<text x="{_LEFT - 12}" y="{y + 4:.1f}" font-size="13" text-anchor="end" '
-        f'fill="{svg.INK}">{escape(text)}</text>'
-    )
-
-
-def _note(words: str, y: float) -> str:
-    return (
-        f'<text x="{_LEFT + _SPAN + 10}" y="{y + 4:.1f}" font-size="12" '
-        f'fill="{svg.INK}">{escape(words)}</text>'
-    )
-
-
-def _dot(places: Mapping[str, float], y: float, *, own: bool) -> str:
-    line = ""
-    if "low" in places and "high" in places:
-        line = (
-            f'<path d="M{places["low"]:.1f} {y:.1f}H{places["high"]:.1f}" '
-            f'stroke="{svg.SHARE if own else svg.HUMAN}" stroke-width="2"/>'
-        )
-    look = (
-        f'fill="{svg.SHARE}"'
-        if own
-        else f'fill="{svg.PAPER}" stroke="{svg.HUMAN}" stroke-width="2"'
-    )
-    return f'{line}<circle cx="{places["value"]:.1f}" cy="{y:.1f}" r="5" {look}/>'
-
-
-def _diamond(x: float, y: float) -> str:
-    return (
-        f'<path d="M{x:.1f} {y - 6:.1f}l4.5 6l-4.5 6l-4.5-6z" fill="none" '
-        f'stroke="{svg.BUDGET}" stroke-width="1.6"/>'
-    )
-
-
 def write_comparison_page(store: Store, page: str, corpus: str | None = None) -> str:
     """Store a page, of one corpus or of the main table; return where it is."""
     return store_page(store, _page_key(corpus), page)
@@ -423,7 +315,10 @@ def render_comparison(
             f"{count(len(names))} {'corpus' if len(names) == 1 else 'corpora'}: "
             f"{', '.join(names) or 'none'}"
         ),
-        corpora=[(document, auroc_figure(document["rows"])) for document in documents],
+        corpora=[
+            (document, auroc_figure(document["rows"], f"auroc{place}"))
+            for place, document in enumerate(documents)
+        ],
         tables=[table for table in comparison_tables(documents) if table.rows],
         left_out=left_out,
         numeric=_is_number,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from certify_assets.corpora.config import corpus_file
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.validations import TABLES
-from certify_assets.reports.charts import outcome_heatmap, outcome_histogram
+from certify_assets.reports.charts import outcome_heatmap
+from certify_assets.reports.figures import outcome_histogram
 from certify_assets.reports.wording import (
     DASH,
     count,
@@ -272,9 +273,7 @@ def _figures(controls: LeakChecks) -> list[tuple[str, str, str]]:
     return [
         (
             "Text length by outcome",
-            outcome_histogram(
-                asdict(evidence.length), "characters of the uncut text", name="length"
-            ),
+            outcome_histogram(evidence.length, "characters of the uncut text", name="length"),
             _direction(
                 "length",
                 controls.measured["length"],
@@ -283,7 +282,7 @@ def _figures(controls: LeakChecks) -> list[tuple[str, str, str]]:
         ),
         (
             "Number of steps by outcome",
-            outcome_histogram(asdict(evidence.steps), "steps", name="steps"),
+            outcome_histogram(evidence.steps, "steps", name="steps"),
             _direction(
                 "steps",
                 controls.measured["steps"],

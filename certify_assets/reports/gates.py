@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,22 +15,9 @@ _NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class GateMark:
-    """One gate for a reader."""
-
-    symbol: str
-    words: str
-    name: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.symbol} {self.words}: {self.name}. {self.reason}"
-
-
-def gate_mark(gate: GateResult) -> GateMark:
-    """Return a gate in words."""
-    return GateMark(*_look(gate.passed), _NAMES[gate.name], gate.reason)
+def gate_sentence(gate: GateResult) -> str:
+    """Return a gate in words: a symbol, whether it passed, its name and the reason."""
+    return f"{_look(gate.passed)}: {_NAMES[gate.name]}. {gate.reason}"
 
 
 def gates_markdown(certificate: Certificate, scores: Any, outcomes: Any, tasks: Any) -> str:
@@ -48,20 +34,18 @@ def gates_markdown(certificate: Certificate, scores: Any, outcomes: Any, tasks: 
         grid=round(certificate.delta / certificate.level),
         seed=certificate.seed,
     )
-    return "\n".join(f"- {gate_mark(gate)}" for gate in gates)
+    return "\n".join(f"- {gate_sentence(gate)}" for gate in gates)
 
 
 def profile_markdown(gates: Sequence[Mapping[str, Any]]) -> str:
     """Return the gates of a corpus profile, which knows no judge, as a Markdown list."""
     lines = []
     for gate in gates:
-        symbol, words = _look(bool(gate["possible"]) and bool(gate["enough_samples"]))
-        lines.append(f"- {symbol} {words}: α = {gate['alpha']:g}. {gate['reason']}")
+        look = _look(bool(gate["possible"]) and bool(gate["enough_samples"]))
+        lines.append(f"- {look}: α = {gate['alpha']:g}. {gate['reason']}")
     return "\n".join(lines)
 
 
-def _look(passed: bool | None) -> tuple[str, str]:
-    """Symbol and words."""
-    if passed is None:
-        return "?", "unknown"
-    return ("●", "passed") if passed else ("○", "not passed")
+def _look(passed: bool | None) -> str:
+    """A symbol and words."""
+    return {None: "? unknown", True: "● passed", False: "○ not passed"}[passed]

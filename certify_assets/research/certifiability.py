@@ -136,10 +136,7 @@ class Certifiability:
             "findings": [{"code": code, "message": message} for code, message in self.findings],
             "paper": {
                 **rounded(self.paper.to_dict()),
-                "published": {
-                    name: dict(zip(("r2", "loocv_r2", "mae"), row, strict=True))
-                    for name, row in paper.law_forms().items()
-                },
+                "published": paper.law_forms(),
                 "facts": list(paper.law_facts()),
             },
         }

@@ -181,7 +181,7 @@ def harvest_rounds(loop: Loop) -> LoopRow:
         "alpha": loop.settings.alpha,
         "gate": loop.settings.procedure,
         "halves": {
-            "seed": loop.seed,
+            "seed": HALVES_SEED,
             "tasks_a": _tasks(parts.half_a),
             "tasks_b": _tasks(parts.half_b),
         },
@@ -327,7 +327,7 @@ def _loops(
     learner = make(splits)
     for alpha, side, gate in product(plan.alphas, plan.sides, plan.gates):
         settings = Settings(alpha=alpha, delta=DELTA, side=side, procedure=gate, seed=HALVES_SEED)
-        yield Loop(splits, learner, settings, plan.rounds, HALVES_SEED, say=say)
+        yield Loop(splits, learner, settings, plan.rounds, say=say)
 
 
 def _announced(corpus: Corpus, plan: HarvestPlan, manifest: SplitManifest) -> LedgerEntry:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.findings import FEW_TASKS
 from certify_assets.errors import InputError, quoted
+from certify_assets.tables.cells import number_of
 from certify_assets.tables.table_files import read_rows
 
 
@@ -488,7 +489,6 @@ def law_findings(law: Law) -> tuple[tuple[str, str], ...]:
 
 _NEEDED = ("corpus", "success_rate", "auroc", "coverage")
 _OPTIONAL = ("n_eff", "tasks")
-_MISSING = {"", "nan", "na", "null", "none"}
 
 
 def read_points(path: Path) -> list[LawPoint]:
@@ -511,39 +511,26 @@ def _point(where: str, record: Mapping[str, Any]) -> LawPoint:
     corpus = record["corpus"]
     if not isinstance(corpus, str) or not corpus.strip():
         raise InputError(f"{where}, column 'corpus' is {quoted(corpus)}; give the corpus a name.")
-    numbers = {name: _number(where, name, record[name]) for name in _NEEDED[1:]}
-    n_eff, tasks = (
-        None if _is_missing(record.get(name)) else _number(where, name, record[name])
-        for name in _OPTIONAL
-    )
-    if tasks is not None and not tasks.is_integer():
+    rates = [_number(where, name, record[name]) for name in _NEEDED[1:]]
+    n_eff, tasks = (_number(where, name, record.get(name)) for name in _OPTIONAL)
+    if not math.isnan(tasks) and not tasks.is_integer():
         raise InputError(f"{where}, column 'tasks' is {tasks:g}; give a whole number.")
     try:
         return LawPoint(
             corpus=corpus.strip(),
-            success_rate=numbers["success_rate"],
-            auroc=numbers["auroc"],
-            coverage=numbers["coverage"],
-            n_eff=n_eff,
-            tasks=None if tasks is None else int(tasks),
+            success_rate=rates[0],
+            auroc=rates[1],
+            coverage=rates[2],
+            n_eff=None if math.isnan(n_eff) else n_eff,
+            tasks=None if math.isnan(tasks) else int(tasks),
         )
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 
 
-def _number(where: str, name: str, value: Any) -> float:
-    try:
-        if isinstance(value, bool):
-            raise ValueError
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{where}, column {name!r} is {quoted(value)}; give a number.") from None
+def _number(where: str, name: str, value: object) -> float:
+    """A cell as a number, NaN where it is empty."""
+    number = number_of(value)
+    if number is None:
+        raise InputError(f"{where}, column {name!r} is {quoted(value)}; give a number.")
     return number
-
-
-def _is_missing(value: Any) -> bool:
-    return (
-        value is None
-        or value != value
-        or (isinstance(value, str) and value.strip().lower() in _MISSING)
-    )

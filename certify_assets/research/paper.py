@@ -67,9 +67,10 @@ def law_points() -> tuple[LawPoint, ...]:
 
 
 @cache
-def law_forms() -> dict[str, tuple[float, float, float]]:
+def law_forms() -> dict[str, dict[str, float]]:
     """Return in-sample R², LOOCV R² and LOOCV MAE by form of the law."""
-    return {name: (r2, loocv, mae) for name, r2, loocv, mae in table("law_forms")}
+    names = ("r2", "loocv_r2", "mae")
+    return {form: dict(zip(names, row, strict=True)) for form, *row in table("law_forms")}
 
 
 def law_facts() -> tuple[str, ...]:

@@ -101,7 +101,6 @@ class JudgeScores:
     """Every procedure on the scores of one judge."""
 
     judge: str
-    auroc_cal: float | None
     auroc_test: float | None
     cells: tuple[ScoreCell, ...]
     naive_audit: tuple[NaiveAudit, ...]
@@ -275,7 +274,6 @@ def _tables(judge: JudgedCorpus) -> _Tables:
 def _judge(name: str, tables: _Tables) -> JudgeScores:
     return JudgeScores(
         judge=name,
-        auroc_cal=judge_auroc(tables.cal),
         auroc_test=judge_auroc(tables.test),
         cells=tuple(_cells(tables)),
         naive_audit=tuple(_naive(tables.test, alpha) for alpha in ALPHAS),

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable
 
 from certify_assets.judges.specs import PROCEDURES
-from certify_assets.research.designs import (
-    EXCESSES,
-    FAILURES,
-    GROUPS,
-    TruthCheck,
-    check_truth,
-    study_designs,
-)
+from certify_assets.research.designs import EXCESSES, FAILURES, GROUPS, study_designs
 from certify_assets.research.populations import Design
 from certify_assets.research.simulation import STUDY_PROCEDURES, Cell, Rates, Simulation, simulate
 from certify_assets.storage.store import Store
@@ -39,28 +31,23 @@ def run_study(
     seed: int = 42,
     workers: int = 1,
     progress: Callable[[Cell, int, int], None] = lambda *_: None,
-) -> tuple[Simulation, list[TruthCheck]]:
-    """Run the study, check the truth, and store the document."""
-    designs = kept_designs()
+) -> Simulation:
+    """Run the study and store the document."""
     simulation = simulate(
-        designs,
+        kept_designs(),
         procedures=(*STUDY_PROCEDURES, "betting"),
         trials=trials,
         seed=seed,
         workers=workers,
         progress=progress,
     )
-    truth = check_truth(designs)
-    store.write_json(
-        SIMULATION_KEY, {**simulation.to_dict(), "truth": [asdict(found) for found in truth]}
-    )
-    return simulation, truth
+    store.write_json(SIMULATION_KEY, simulation.to_dict())
+    return simulation
 
 
-def load_study(store: Store) -> tuple[Simulation, list[TruthCheck]]:
+def load_study(store: Store) -> Simulation:
     """Return the stored study."""
-    document = store.read_json(SIMULATION_KEY)
-    return Simulation.from_dict(document), [TruthCheck(**found) for found in document["truth"]]
+    return Simulation.from_dict(store.read_json(SIMULATION_KEY))
 
 
 def beyond_delta(simulation: Simulation, *, proved: bool = True) -> list[tuple[Cell, Rates]]:
@@ -97,13 +84,10 @@ def is_exception(cell: Cell, rates: Rates) -> bool:
     return (cell.design, cell.tasks, cell.rho, rates.procedure) == EXCEPTION
 
 
-def study_metrics(simulation: Simulation, truth: Sequence[TruthCheck]) -> dict[str, float | None]:
+def study_metrics(simulation: Simulation) -> dict[str, float | None]:
     """Return the numbers that the asset's history shows."""
     plain = [cell for cell in simulation.cells if not cell.fooled]
-    metrics: dict[str, float | None] = {
-        "trials": float(simulation.trials),
-        "largest_truth_distance": max((found.distance for found in truth), default=0.0),
-    }
+    metrics: dict[str, float | None] = {"trials": float(simulation.trials)}
     for procedure in ("taskboot", "guarded_taskboot", PROCEDURES[0]):
         for group, cells in (
             ("", plain),

@@ -12,13 +12,6 @@ def group_order(keys: _Integers, buckets: int) -> _Integers:
     return np.argsort(keys, kind="stable")
 
 
-def distinct_rows(words: NDArray[np.uint32]) -> tuple[_Integers, _Integers]:
-    """Number distinct rows in order of first appearance."""
-    seen: dict[tuple[int, ...], int] = {}
-    codes = [seen.setdefault(tuple(row), len(seen)) for row in words.tolist()]
-    return np.array([codes.index(code) for code in range(len(seen))]), np.array(codes)
-
-
 def count_rows(
     codes: NDArray[np.int32], wrong: NDArray[np.bool_], ends: _Integers, tasks: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

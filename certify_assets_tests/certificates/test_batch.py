@@ -18,7 +18,7 @@ from certify_assets.certificates.batch import (
     uniform_test,
     weighted_test,
 )
-from certify_assets.certificates.batch_planning import History, _looks, plan_batch
+from certify_assets.certificates.batch_planning import History, plan_batch
 from certify_assets.certificates.compiled import weighted_wealth
 from certify_assets.errors import InputError
 
@@ -189,11 +189,6 @@ def test_agents_that_differ_make_a_plan_expect_less(batch: Batch) -> None:
     assert expected[1] < expected[0]
 
 
-def test_a_plan_has_few_sets() -> None:
-    with pytest.raises(InputError, match="at most 8"):
-        plan_of(*np.linspace(0.1, 0.9, 9).tolist())
-
-
 def test_labels_out_of_order_or_of_other_runs_are_refused(batch: Batch) -> None:
     draw = BatchDraw(plan_of(0.5), batch, 7)
     with pytest.raises(InputError, match="was not drawn"):
@@ -236,25 +231,3 @@ def test_a_plan_chooses_by_what_it_saves_and_survives_its_file(batch: Batch) -> 
 def test_unscored_runs_are_in_no_set() -> None:
     batch = Batch.of(["a", "b", "c"], ["t", "t", "t"], [0.1, math.nan, 0.9])
     assert BatchDraw(plan_of(0.5), batch, 1).order.tolist() == [0]
-
-
-def test_a_large_batch_is_simulated_at_fewer_looks_to_its_end() -> None:
-    assert _looks(700).tolist() == list(range(700))
-    looks = _looks(100_000)
-    assert looks[:2000].tolist() == list(range(2000)) and looks[-1] == 99_999
-    steps = np.diff(looks)
-    assert (steps > 0).all() and (steps <= 2 + 0.006 * looks[1:]).all() and looks.size < 3000
-
-
-def test_a_large_set_is_drawn_uniformly(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    past = rng.random(600)
-    # few runs carry most of the risk, which is where weights save labels
-    errors = (rng.random(600) < np.where(past > 0.36, 0.4, 0.002)).astype(np.int64)
-    history = History(past, errors, [f"t{run // 8}" for run in range(600)])
-    names = [f"r{run}" for run in range(200)]
-    batch = Batch.of(names, names, rng.random(200))
-    asked = {"side": "reject", "alpha": 0.1, "delta": 0.05, "threshold": 0.4, "history": history}
-    assert plan_batch(batch, **asked).risk is not None
-    monkeypatch.setattr("certify_assets.certificates.batch_planning._MOST_WEIGHTED", 50)
-    assert plan_batch(batch, **asked).risk is None

@@ -1,5 +1,5 @@
 import json
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -8,19 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certify_assets.certificates import (
-    EVERY_PROCEDURE,
     PROCEDURES,
     Certificate,
     CertificateSet,
     Settings,
     certify,
     evaluate,
-    joint_promise,
     observe,
     verify_certificate,
 )
 from certify_assets.certificates.bootstrap import draws_needed
 from certify_assets.certificates.populations import Sample
+from certify_assets.certificates.sides import joint_promise
 from certify_assets.errors import InputError
 from certify_assets_tests.builders import CERTIFICATE_KEYS
 from certify_assets_tests.populations import fooled, paper_process
@@ -145,19 +144,6 @@ def test_task_names_change_nothing_but_the_hash(procedure: str, seed: int) -> No
     assert replace(other, inputs=one.inputs) == one
 
 
-def test_whole_copies_of_tasks_act_as_more_tasks() -> None:
-    scores, outcomes, tasks = sample(2, tasks=40)
-    twice = certify(
-        np.tile(scores, 2),
-        np.tile(outcomes, 2),
-        np.concatenate([tasks, tasks + 40]),
-        procedure="taskboot",
-    )
-    once = certify(scores, outcomes, tasks, procedure="taskboot")
-    assert twice.tasks == 80 and twice.trajectories == 2 * once.trajectories
-    assert twice.coverage >= once.coverage - 0.03
-
-
 def test_attempts_copied_within_their_task_change_no_decision_of_the_bootstrap() -> None:
     scores, outcomes, tasks = sample(2, tasks=40)
     once = certify(scores, outcomes, tasks, procedure="taskboot", grid=39)
@@ -195,16 +181,17 @@ def test_findings_of_the_method() -> None:
     for name in ("pseudo_task", "guarded_taskboot", "taskboot", "naive"):
         assert codes(certify(*data, procedure=name)) == []
     guarded = partial(certify, *data, procedure="guarded_taskboot")
-    rare = "without a guard they can be missed"
-    assert rare in " ".join(guarded(guard="none").assumptions)
-    assert rare in " ".join(certify(*data, procedure="taskboot").assumptions)
-    for item in (guarded(), certify(*data)):
-        assert rare not in " ".join(item.assumptions)
-    assert "no finite-sample theorem" in " ".join(guarded().assumptions)
-    assert "no guard covers larger ones" in " ".join(guarded().assumptions)
-    assert "Calibrated by simulation, not proved" in " ".join(certify(*data).assumptions)
-    assert "no guard covers" not in " ".join(guarded(size_ratio=1.5).assumptions)
     assert "coarse_draws" in codes(guarded(engine="montecarlo", draws=700))
+    rare, larger = "without a guard they can be missed", "no guard covers larger ones"
+    for certificate, said, unsaid in (
+        (guarded(), ("no finite-sample theorem", "Guard:", larger), rare),
+        (guarded(guard="none"), (rare,), "Guard:"),
+        (guarded(size_ratio=1.5), ("Rank invariance",), "no guard covers"),
+        (certify(*data, procedure="taskboot"), (rare,), "Guard:"),
+        (certify(*data), ("Calibrated by simulation, not proved", "Rank invariance"), rare),
+    ):
+        words = " ".join(certificate.assumptions)
+        assert all(part in words for part in said) and unsaid not in words
 
 
 def test_a_certificate_that_any_judge_would_get_says_so() -> None:
@@ -227,8 +214,6 @@ def test_scores_that_rank_the_wrong_way_round_are_told_from_chance() -> None:
         found = certify(-data.scores, data.outcomes, data.tasks, side=side)
         assert "scores_look_reversed" in codes(found) and not found.certified
         assert "scores_look_reversed" not in codes(certify(*data, side=side))
-    area, spread = observe(*data).clustered_auroc
-    assert area == pytest.approx(observe(*data).auroc) and 0 < spread < 0.05
     # scores and outcomes that have only their task in common: one-sided 1 % at most, standard
     # error .006 of 300 tables
     for number in (10, 40):
@@ -243,12 +228,12 @@ def test_scores_that_rank_the_wrong_way_round_are_told_from_chance() -> None:
         assert wrong / 300 <= 0.01 + 2 * 0.006
 
 
-@pytest.mark.parametrize(("number", "told"), [(1, False), (2, False), (9, False), (10, True)])
+@pytest.mark.parametrize(("number", "told"), [(1, False), (9, False), (10, True)])
 def test_few_tasks_cannot_show_that_scores_are_reversed(number: int, told: bool) -> None:
-    tasks = np.repeat(np.arange(number), 8)
-    outcomes = np.tile([0, 1], tasks.size // 2)
-    scores = np.random.default_rng(0).normal(size=tasks.size) - 2 * outcomes
-    assert ("scores_look_reversed" in codes(certify(scores, outcomes, tasks))) is told
+    outcomes = np.tile([0, 1], 4 * number)
+    scores = np.random.default_rng(0).normal(size=8 * number) - 2 * outcomes
+    found = certify(scores, outcomes, np.repeat(np.arange(number), 8))
+    assert ("scores_look_reversed" in codes(found)) is told
 
 
 def test_rows_that_are_there_twice_are_counted() -> None:
@@ -261,11 +246,10 @@ def test_rows_that_are_there_twice_are_counted() -> None:
     assert codes(certify(*twice, named=True)) == []
     assert "findings" in str(verify_certificate(found, *twice, named=True))
     # stripped of the finding, and with the digest of what is left
-    for form in (lambda item: item, Certificate.to_dict, Certificate.to_json):
-        said = verify_certificate(form(replace(found, findings=())), *twice)
-        assert "lacks the finding duplicate_rows" in str(said)
+    said = verify_certificate(replace(found, findings=()).to_json(), *twice)
+    assert "lacks the finding duplicate_rows" in str(said)
     # another agent is another run
-    agents = np.concatenate([np.repeat("one", len(data.scores)), np.repeat("two", 11)])
+    agents = np.repeat(["one", "two"], [len(data.scores), 11])
     assert codes(certify(*twice, agents=agents)) == []
 
 
@@ -293,7 +277,6 @@ def test_nothing_certified() -> None:
 
 @pytest.mark.parametrize("procedure", sorted(PROCEDURES))
 @pytest.mark.parametrize("side", ["reject", "release"])
-@pytest.mark.parametrize("engine", ["auto", "exact", "montecarlo"])
 @pytest.mark.parametrize(
     "columns",
     [
@@ -306,45 +289,13 @@ def test_nothing_certified() -> None:
     ],
 )
 def test_small_and_odd_tables(
-    columns: tuple[list[float], list[int], list[str]], procedure: str, side: str, engine: str
+    columns: tuple[list[float], list[int], list[str]], procedure: str, side: str
 ) -> None:
-    if engine == "montecarlo" and PROCEDURES[procedure].calibrated:
-        with pytest.raises(InputError, match=f"does not apply to {procedure}"):
-            Settings(procedure=procedure, engine=engine)
-        return
-    found = certify(*columns, procedure=procedure, side=side, engine=engine, draws=100)
-    assert Certificate.from_json(found.to_json()) == found
-    missing = {"nothing_passes", "pilot_missing"}
-    assert found.certified or missing & set(codes(found))
-
-
-def test_error_free_data_certify_with_enough_tasks_only() -> None:
-    # a wrong task of the size of the others: δ/3 for the default, δ/8 for the guard
-    for procedure, tasks, certified in (
-        ("pseudo_task", 38, False),
-        ("pseudo_task", 39, True),
-        ("guarded_taskboot", 48, False),
-        ("guarded_taskboot", 49, True),
-    ):
-        owner = np.repeat(np.arange(tasks), 8)
-        # the narrowest thresholds cover few tasks, the widest nearly all: spread the scores over
-        # tasks evenly
-        scores = np.tile(np.arange(8), tasks) + owner / 1000
-        found = certify(scores, np.zeros(owner.size), owner, procedure=procedure)
-        assert found.certified is certified
-        assert certify(scores, np.zeros(owner.size), owner, procedure="taskboot").certified
-
-
-def test_one_huge_task() -> None:
-    rng = np.random.default_rng(0)
-    tasks = np.concatenate([np.zeros(50_000, int), np.arange(1, 40)])
-    found = certify(rng.normal(size=tasks.size), (rng.random(tasks.size) < 0.02).astype(int), tasks)
-    assert found.effective_tasks < 2 or not found.certified
-
-
-def test_grid_of_one() -> None:
-    found = certify(*sample(), grid=1, procedure="naive")
-    assert found.level == 0.05 and found.parameters["grid"] == 1
+    engines = ("auto", "exact") if PROCEDURES[procedure].calibrated else ("auto", "montecarlo")
+    for engine in engines:
+        found = certify(*columns, procedure=procedure, side=side, engine=engine, draws=100)
+        assert Certificate.from_json(found.to_json()) == found
+        assert found.certified or {"nothing_passes", "pilot_missing"} & set(codes(found))
 
 
 def test_candidates_divide_the_level_and_the_guard() -> None:
@@ -358,21 +309,16 @@ def test_candidates_divide_the_level_and_the_guard() -> None:
 @pytest.mark.parametrize(
     ("keywords", "words"),
     [
-        ({"alpha": 0}, "alpha is 0"),
         ({"alpha": 0.12345}, "four decimals"),
-        ({"delta": 1.0}, "delta is 1.0"),
         ({"delta": float("nan")}, "delta is nan"),
         ({"side": "both"}, "reject, release"),
         ({"procedure": "wager"}, "guarded_taskboot, taskboot, naive"),
-        ({"procedure": ["naive"]}, "not available"),
         ({"guard": "kish"}, "floor, none"),
         ({"engine": "fast"}, "auto, exact"),
         ({"grid": 0}, "grid is 0"),
-        ({"grid": True}, "grid is True"),
         ({"draws": 10**9}, "draws is"),
         ({"candidates": 1.5}, "candidates is 1.5"),
         ({"seed": -1}, "seed is -1"),
-        ({"size_ratio": 0.5}, "size_ratio is 0.5"),
         ({"provenance": {"judge": 3}}, "text"),
     ],
 )
@@ -381,30 +327,17 @@ def test_settings_are_checked(keywords: dict[str, object], words: str) -> None:
         certify(*sample(tasks=5), **keywords)  # type: ignore[arg-type]
 
 
-def test_settings_are_frozen() -> None:
-    with pytest.raises(FrozenInstanceError):
-        Settings().alpha = 0.2  # type: ignore[misc]
-
-
 def test_promise_states_its_numbers() -> None:
     found = certify(*sample(), alpha=0.2)
-    for word in (
-        "95 %",
-        "20 %",
-        f"{found.threshold:.6g}",
-        f"{100 * found.coverage:.1f} %",
-        "by simulation",
-    ):
+    numbers = (f"{found.threshold:.6g}", f"{100 * found.coverage:.1f} %")
+    for word in ("95 %", "20 %", *numbers, "by simulation"):
         assert word in found.promise
-    assert (
-        "about 95 % confidence"
-        in certify(*sample(), alpha=0.2, procedure="guarded_taskboot").promise
-    )
+    guarded = certify(*sample(), alpha=0.2, procedure="guarded_taskboot")
+    assert "about 95 % confidence" in guarded.promise
 
 
 def test_joint_promise_adds_the_deltas_of_sides_that_certify() -> None:
     reject, release = (certify(*sample(), side=side, alpha=0.3) for side in ("reject", "release"))
-    assert reject.certified and release.certified
     assert "Both hold together with 90 % confidence by" in joint_promise([reject, release])
     assert joint_promise([reject]) == reject.promise
     nothing = certify(np.zeros(6), [0, 1] * 3, np.arange(6), side="release")
@@ -414,21 +347,18 @@ def test_joint_promise_adds_the_deltas_of_sides_that_certify() -> None:
 
 def test_the_joint_promise_names_the_scores_that_lie_in_both_regions() -> None:
     data = sample(tasks=80)
-    wide, narrow = (
-        [
+    for alpha, overlap in ((0.4, True), (0.03, False)):
+        reject, release = pair = [
             certify(*data, side=side, alpha=alpha, procedure="taskboot")
             for side in ("reject", "release")
         ]
-        for alpha in (0.4, 0.03)
-    )
-    assert wide[0].threshold > wide[1].threshold and sum(item.coverage for item in wide) > 1
-    inside = np.mean((data.scores <= wide[0].threshold) & (data.scores >= wide[1].threshold))
-    words = (
-        f"Scores from {wide[1].threshold:.6g} to {wide[0].threshold:.6g} ({100 * inside:.1f} % of the "
-        "rows) lie in both regions"
-    )
-    assert words in joint_promise(wide)
-    assert narrow[0].threshold < narrow[1].threshold and "both regions" not in joint_promise(narrow)
+        low, high = release.threshold, reject.threshold
+        assert (high > low) is overlap
+        inside = np.mean((data.scores <= high) & (data.scores >= low))
+        words = (
+            f"Scores from {low:.6g} to {high:.6g} ({100 * inside:.1f} % of the rows) lie in both"
+        )
+        assert (words in joint_promise(pair)) == ("lie in both" in joint_promise(pair)) == overlap
 
 
 def test_the_promise_of_a_document_needs_one_pair_a_procedure() -> None:
@@ -436,43 +366,32 @@ def test_the_promise_of_a_document_needs_one_pair_a_procedure() -> None:
         name: [certify(*sample(), side=side, procedure=name) for side in ("reject", "release")]
         for name in ("taskboot", "naive")
     }
-
-    def document_promise(certificates: list[Certificate]) -> str | None:
-        return CertificateSet(tuple(certificates)).promise
-
-    assert document_promise(pairs["naive"]) == joint_promise(pairs["naive"])
-    both = document_promise([*pairs["taskboot"], *pairs["naive"]])
+    naive = pairs["naive"]
+    both = CertificateSet((*pairs["taskboot"], *naive)).promise
     assert both.splitlines() == [
         f"By {name}: {joint_promise(pair)}" for name, pair in pairs.items()
     ]
     assert "90 % confidence for independent runs only" in both
-    assert document_promise(pairs["naive"][:1]) is None
-    assert document_promise([*pairs["naive"], pairs["naive"][0]]) is None
+    assert CertificateSet(tuple(naive)).promise == joint_promise(naive)
+    for others in (naive[:1], [*naive, naive[0]]):
+        assert CertificateSet(tuple(others)).promise is None
 
 
 def test_few_draws_never_certify() -> None:
     needed = draws_needed(0.05 / 40)
     assert needed == 799
-    assert [draws_needed(level) for level in (0.05, 0.5, 0.9, 1.0 / 3.0)] == [19, 1, 1, 2]
     rng = np.random.default_rng(0)
     for seed in range(20):
         noise = (rng.normal(size=300), rng.integers(0, 2, 300), np.arange(300) % 40)
         found = certify(*noise, engine="montecarlo", draws=1, seed=seed, procedure="taskboot")
         assert not found.certified
-        assert f"at least {needed} are needed" in " ".join(
-            item["message"] for item in found.findings
-        )
-    data = sample(4)
-    drawn = partial(certify, *data, procedure="guarded_taskboot", engine="montecarlo")
+        assert f"at least {needed} are needed" in str(found.findings)
+    drawn = partial(certify, *sample(4), procedure="guarded_taskboot", engine="montecarlo")
     few = drawn(draws=needed - 1)
     assert not few.certified and "The number of draws is the limit" in few.findings[-1]["message"]
     for found in (drawn(draws=needed), drawn()):
-        assert found.certified
-        assert "coarse_draws" not in codes(found)
+        assert found.certified and "coarse_draws" not in codes(found)
         assert found.tail >= 0.999 / (found.parameters["draws"] + 1)
-    assert "coarse_draws" not in codes(
-        certify(*data, engine="montecarlo", draws=1, procedure="naive")
-    )
 
 
 def dominated(right: bool = True, tasks: int = 101) -> Sample:
@@ -492,31 +411,11 @@ def test_one_task_that_holds_nearly_everything_is_refused_and_named() -> None:
     assert {"guard_concentration_blocked", "nothing_passes"} <= set(codes(found))
     plain = certify(*dominated(), procedure="taskboot")
     assert plain.certified and plain.effective_tasks < 1.1
-    assert {"few_effective_tasks", "unequal_tasks"} <= set(codes(plain))
     words = {item["code"]: item["message"] for item in plain.findings}
     assert "29 are needed" in words["few_effective_tasks"]
     assert "times the median of" in words["unequal_tasks"]
-    unequal = certify(*dominated(right=False), procedure="task_hoeffding", alpha=0.4)
+    by_task = {"procedure": "task_hoeffding", "alpha": 0.4}
+    unequal = certify(*dominated(right=False), **by_task)
     assert unequal.certified and "trajectory_error_above" in codes(unequal)
     # task-weighted errors do not depend on sizes
-    assert "few_effective_tasks" not in codes(
-        certify(*dominated(), procedure="task_hoeffding", alpha=0.4)
-    )
-
-
-def test_the_default_procedure_is_the_first() -> None:
-    assert EVERY_PROCEDURE[0] == certify(*sample(tasks=5)).procedure == "pseudo_task"
-
-
-def test_assumptions_name_rank_invariance_and_the_guard() -> None:
-    words = " ".join(certify(*sample(), procedure="guarded_taskboot").assumptions)
-    assert "Rank invariance" in words and "Guard:" in words
-    words = " ".join(certify(*sample()).assumptions)
-    assert "Rank invariance" in words and "Guard:" not in words and "Wrong tasks are at" in words
-    assert "Guard:" not in " ".join(certify(*sample(), procedure="taskboot").assumptions)
-    assert {item.validity for item in PROCEDURES.values()} == {
-        "asymptotic",
-        "finite-sample",
-        "calibrated by simulation",
-        "none under clustering",
-    }
+    assert "few_effective_tasks" not in codes(certify(*dominated(), **by_task))

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.certificates import count_at, count_tasks, observe
+from certify_assets.certificates import count_tasks, observe
+from certify_assets.certificates.counts import count_at
 from certify_assets.errors import InputError
 
 
@@ -48,15 +49,6 @@ def test_grid_is_numpys_observed_quantile(rows: int) -> None:
     )
 
 
-def test_lower_quantile_covers_what_the_interpolated_one_covers() -> None:
-    scores, outcomes, tasks = table(3, ties=False)
-    counts = count_tasks(observe(scores, outcomes, tasks), "reject")
-    interpolated = np.quantile(scores, np.linspace(0.02, 0.98, 40))
-    assert np.array_equal(
-        (scores[:, None] <= counts.thresholds).sum(0), (scores[:, None] <= interpolated).sum(0)
-    )
-
-
 def test_ties_go_together_and_the_grid_keeps_its_size() -> None:
     counts = count_tasks(observe(np.zeros(30), np.zeros(30), np.arange(30)), "reject")
     assert counts.thresholds.tolist() == [0.0] * 40
@@ -79,37 +71,23 @@ def test_hash_does_not_see_row_order_or_label_type() -> None:
     scores[:3] = np.nan
     first = observe(scores, outcomes, tasks).sha256
     order = np.random.default_rng(0).permutation(scores.size)
-    forms = [
-        tasks[order],
-        tasks[order].astype(float),
-        [str(task) for task in tasks[order]],
-        np.array([str(task) for task in tasks[order]]),
-        np.array([str(task) for task in tasks[order]], dtype=object),
-        tasks[order].astype(np.uint8),
-        [int(task) if place % 2 else str(task) for place, task in enumerate(tasks[order])],
-    ]
+    names = [str(task) for task in tasks[order]]
+    mixed = [int(task) if place % 2 else task for place, task in enumerate(names)]
+    forms = [tasks[order], tasks[order].astype(float), tasks[order].astype(np.uint8), names, mixed]
+    forms += [np.array(names), np.array(names, dtype=object)]
     assert {
         observe(scores[order], outcomes[order].astype(bool), form).sha256 for form in forms
     } == {first}
-    assert (
-        observe([None if np.isnan(score) else score for score in scores], outcomes, tasks).sha256
-        == first
-    )
+    without = [None if np.isnan(score) else score for score in scores]
+    assert observe(without, outcomes, tasks).sha256 == first
 
 
 def test_hash_sees_every_change_of_content() -> None:
-    scores, outcomes, tasks = table(6, ties=False)
-    hashes = {observe(scores, outcomes, tasks).sha256}
-    for change in range(4):
-        other = [scores.copy(), outcomes.copy(), tasks.copy()]
-        if change == 0:
-            other[0][7] = np.nextafter(other[0][7], 9)
-        elif change == 1:
-            other[1][7] = 1 - other[1][7]
-        elif change == 2:
-            other[2][7] = 99
-        else:
-            other = [column[1:] for column in other]
+    columns = table(6, ties=False)
+    hashes = {observe(*columns).sha256, observe(*(column[1:] for column in columns)).sha256}
+    for place, value in enumerate((np.nextafter(columns[0][7], 9), 1 - columns[1][7], 99)):
+        other = [column.copy() for column in columns]
+        other[place][7] = value
         hashes.add(observe(*other).sha256)
     assert len(hashes) == 5
 
@@ -126,18 +104,14 @@ def test_hash_does_not_see_the_bits_of_nan_or_the_sign_of_zero() -> None:
     [
         (([], [], []), "no rows"),
         (([0.1], [1], ["a", "b"]), "1, 1 and 2 rows"),
-        (([0.1, np.inf], [1, 0], ["a", "b"]), r"score at row 1 \(counting from 0\) is infinite"),
-        (([0.1, -np.inf], [1, 0], ["a", "b"]), "row 1"),
+        (([0.1, -np.inf], [1, 0], ["a", "b"]), r"score at row 1 \(counting from 0\) is infinite"),
         ((["high"], [1], ["a"]), "not a number"),
         (([[0.1]], [1], ["a"]), "2 dimensions"),
         (([0.1, 0.2], [1, 2], ["a", "b"]), r"outcome at row 1 \(counting from 0\) is 2"),
-        (([0.1, 0.2], [1, np.nan], ["a", "b"]), "is nan"),
         (([0.1, 0.2], [1, None], ["a", "b"]), "is nan"),
         (([0.1], ["yes"], ["a"]), "neither 0 nor 1"),
         (([0.1, 0.2], [1, 0], ["a", None]), r"task at row 1 \(counting from 0\) is missing"),
-        (([0.1, 0.2], [1, 0], [1.0, np.nan]), "row 1"),
         (([0.1, 0.2], [1, 0], np.array([1.0, np.nan])), "row 1"),
-        (([0.1, 0.2], [1, 0], np.array(["a", ""])), "row 1"),
         (([0.1, 0.2], [1, 0], ["", "a"]), "row 0"),
         (([0.1], [1], [["a"]]), "cannot name a task"),
     ],
@@ -147,8 +121,3 @@ def test_what_cannot_be_used_is_refused_with_its_row(
 ) -> None:
     with pytest.raises(InputError, match=words):
         observe(*columns)  # type: ignore[arg-type]
-
-
-def test_side_is_checked() -> None:
-    with pytest.raises(InputError, match="reject, release"):
-        count_tasks(observe([0.1], [1], ["a"]), "accept")

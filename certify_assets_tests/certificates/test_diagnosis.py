@@ -2,27 +2,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 
-from certify_assets.certificates import PROCEDURES, certify, diagnose, observe, threshold_curve
+from certify_assets.certificates import certify, diagnose, observe, threshold_curve
 from certify_assets.certificates.bootstrap import resample_errors
-from certify_assets_tests.populations import fooled, paper_process
-
-
-def test_auroc_with_ties() -> None:
-    rng = np.random.default_rng(0)
-    scores, outcomes = rng.integers(0, 9, 300).astype(float), rng.integers(0, 2, 300)
-    assert observe(scores, outcomes, np.arange(300)).auroc == pytest.approx(
-        roc_auc_score(outcomes, scores)
-    )
-    assert observe(scores, np.ones(300), np.arange(300)).auroc is None
+from certify_assets_tests.populations import paper_process
 
 
 def test_a_blind_judge_is_named() -> None:
     rng = np.random.default_rng(0)
     found = diagnose(rng.normal(size=400), rng.integers(0, 2, 400), np.arange(400) % 50)
     assert (found.stopped_by, found.tasks_needed, found.certified) == ("judge", None, False)
-    assert found.lowest_error > 0.1 and "The judge is the limit" in found.sentence
+    assert "The judge is the limit" in found.sentence
 
 
 def test_a_base_rate_with_nothing_to_reject_is_named() -> None:
@@ -70,19 +60,8 @@ def test_at_the_size_named_about_every_second_sample_passes() -> None:
     assert 0.2 < np.mean(passed[1]) < 0.95 and np.mean(passed[2]) > 0.9
 
 
-def test_a_certified_table_has_no_obstacle() -> None:
-    found = diagnose(*paper_process(60, 0.5, np.random.default_rng(0)))
-    assert found.certified and found.stopped_by is None
-
-
 def test_unscored_tables() -> None:
     assert diagnose([np.nan], [1], ["a"]).stopped_by == "no_scores"
-
-
-@pytest.mark.parametrize("procedure", sorted(PROCEDURES))
-def test_every_procedure_diagnoses_a_fooled_table(procedure: str) -> None:
-    found = diagnose(*fooled(15, 0.08, np.random.default_rng(2)), procedure=procedure)
-    assert found.sentence.endswith(".")
 
 
 @pytest.mark.parametrize("procedure", ["pseudo_task", "guarded_taskboot"])
@@ -104,7 +83,7 @@ def test_curve(side: str, procedure: str) -> None:
 def test_bootstrap_upper_is_the_quantile_of_many_resamples() -> None:
     data = paper_process(60, 0.5, np.random.default_rng(4))
     curve = threshold_curve(*data, procedure="guarded_taskboot", delta=0.4)
-    from certify_assets.certificates import count_at
+    from certify_assets.certificates.counts import count_at
 
     place = 30
     counts = count_at(observe(*data), "reject", curve.thresholds[place : place + 1])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom
 
-from certify_assets.certificates import count_at, observe
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.guard import apply_guard, error_icc_bound, floor_log_probability
 
@@ -97,8 +96,3 @@ def test_a_declared_ratio_supposes_wrong_tasks_that_large() -> None:
         for ratio in (1.0, 4.0)
     )
     assert plain.passed.all() and not larger.passed.any()
-
-
-def test_a_table_without_thresholds() -> None:
-    counts = count_at(observe([np.nan], [1], ["a"]), "reject", np.empty(0))
-    assert apply_guard(counts, guard="floor", alpha=0.1, delta=0.05).passed.size == 0

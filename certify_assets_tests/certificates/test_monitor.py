@@ -13,21 +13,17 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import beta
 
-from certify_assets.certificates import (
-    Certificate,
-    TaskStream,
-    certify,
-    monitor_certificate,
-    task_stream,
-)
+from certify_assets.certificates import Certificate, certify, monitor_certificate
 from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice
 from certify_assets.certificates.monitor import (
     _DOWNWARD,
     _UPWARD,
+    TaskStream,
     alarm_process,
     certification_process,
     error_interval,
     shiryaev_roberts,
+    task_stream,
 )
 from certify_assets.certificates.populations import Sample
 from certify_assets.errors import InputError
@@ -195,12 +191,9 @@ def test_a_judge_that_breaks_raises_the_alarm_and_a_good_one_is_certified() -> N
 
 def test_refusals() -> None:
     sample = paper_process(40, 0.5, np.random.default_rng(9))
-    with pytest.raises(InputError, match="detector"):
-        monitor_certificate(certificate(), *sample, detector="cusum")
     nothing = certify(*paper_process(8, 0.5, np.random.default_rng(1)))
-    sample = sample._replace(tasks=sample.tasks + 8)
     with pytest.raises(InputError, match="certifies nothing"):
-        monitor_certificate(nothing, *sample)
+        monitor_certificate(nothing, *sample._replace(tasks=sample.tasks + 8))
 
 
 def test_false_alarms_at_an_error_of_alpha() -> None:

@@ -1,6 +1,4 @@
-"""The Monte-Carlo kernel against its plain twin: exact integers for any values, shapes, number of
-threads and pieces.
-"""
+"""Monte-Carlo sums against their plain twin: exact integers for any values, shapes and pieces."""
 
 import numpy as np
 import pytest
@@ -12,9 +10,9 @@ from certify_assets.certificates.bootstrap import resample_sums
 from certify_assets_tests.certificates import reference
 
 
-def same(values: np.ndarray, draws: int, seed: int, threads: int | None = 1) -> bool:
+def same(values: np.ndarray, draws: int, seed: int) -> bool:
     return np.array_equal(
-        resample_sums(values, draws, seed, threads),
+        resample_sums(values, draws, seed),
         reference.task_sums(values, draws, np.uint64(seed), 0),
     )
 
@@ -26,15 +24,6 @@ def test_sums_equal_those_of_the_twin(tasks: int, columns: int, bits: int, seed:
     assert same(values, 7, seed)
 
 
-@pytest.mark.parametrize("columns", [1, 8, 9, 40, 41, 80])
-@pytest.mark.parametrize("top", [1, 255, 256, 65_535, 65_536, 2**40])
-def test_lanes_are_full_and_do_not_overflow(columns: int, top: int) -> None:
-    # every task but one has the largest value, so that lanes of 257 rows come to 65,535
-    values = np.full((3_000, columns), top)
-    values[0] = 0
-    assert same(values, 4, 5) and same(-values, 4, 5)
-
-
 def test_empty_tables() -> None:
     assert resample_sums(np.zeros((0, 3), np.int64), 5, 0).tolist() == [[0, 0, 0]] * 5
     assert resample_sums(np.zeros((4, 0), np.int64), 5, 0).shape == (5, 0)
@@ -42,8 +31,6 @@ def test_empty_tables() -> None:
 
 def test_sums_beyond_float32_are_exact() -> None:
     assert (resample_sums(np.full((3, 1), 2**40 + 1), 4, 0) == 3 * (2**40 + 1)).all()
-    values = np.array([[2**24 + 1, 1], [3, 2**60]])
-    assert same(values, 200, 1)
 
 
 def test_drawn_tasks_are_uniform() -> None:
@@ -53,11 +40,7 @@ def test_drawn_tasks_are_uniform() -> None:
     assert ((drawn - expected) ** 2 / expected).sum() < 43.8
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 7, None])
-@pytest.mark.parametrize("piece", [1, 7, 512])
-def test_resamples_do_not_depend_on_threads_or_pieces(
-    threads: int | None, piece: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bootstrap, "_DRAWS", piece)
-    monkeypatch.setattr(bootstrap, "_PLACES", 10_000)
-    assert same(np.random.default_rng(0).integers(-50, 50, (700, 4)), 100, 11, threads)
+@pytest.mark.parametrize("places", [1, 700, 5_000, 1 << 20])
+def test_resamples_do_not_depend_on_pieces(places: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "_PLACES", places)
+    assert same(np.random.default_rng(0).integers(-50, 50, (700, 4)), 100, 11)

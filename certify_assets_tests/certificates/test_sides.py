@@ -16,12 +16,12 @@ from certify_assets.certificates import (
     certify_sides,
     decide,
     evaluate,
-    joint_deltas,
     observe,
     verify_set,
 )
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.populations import Sample
+from certify_assets.certificates.sides import joint_deltas
 from certify_assets_tests.populations import paper_process
 
 DELTA, TRIALS, SEED = 0.05, 1000, 20261122
@@ -59,18 +59,6 @@ def test_of_each_side_the_strictest_budget_that_certifies_is_taken() -> None:
     assert found.lead in found.certified
     nothing = Sides.strictest([item for item in made if not item.certified])
     assert not nothing.certified and nothing.decided == 0 and nothing.human == 1
-
-
-def test_one_table_serves_every_side_and_procedure() -> None:
-    data = sample(tasks=60)
-    found = certify_sides(*data, procedures=("taskboot", "one_per_task"), alpha=0.2)
-    assert [(item.procedure, item.side) for item in found.certificates] == [
-        (name, side) for name in ("taskboot", "one_per_task") for side in ("reject", "release")
-    ]
-    for item in found.certificates:
-        assert item == certify(*data, procedure=item.procedure, side=item.side, alpha=0.2)
-    assert found.sides is not None and found.sides.certificates == found.certificates[:2]
-    assert CertificateSet(found.certificates[:1]).sides is None
 
 
 def halves(rng: np.random.Generator, rows: int = 400) -> Sample:

@@ -16,9 +16,10 @@ from certify_assets.operations.decision_exports import (
 )
 from certify_assets.storage.mlflow_server import mlflow_client
 from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.corpora.builders import write_lines
 from certify_assets_tests.corpora.formats import langfuse, langsmith
 from certify_assets_tests.corpora.formats.langfuse import trace
-from certify_assets_tests.corpora.formats.langsmith import run_id, runs, write_lines
+from certify_assets_tests.corpora.formats.langsmith import run_id, runs
 from certify_assets_tests.corpora.mlflow_server import log_runs
 from certify_assets_tests.corpora.traces import published_runs
 from certify_assets_tests.operations_builders import ProvisionalBatch

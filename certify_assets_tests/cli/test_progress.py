@@ -1,8 +1,8 @@
 """Progress of commands: bars in a terminal, lines elsewhere, a sign of life where there is none."""
 
-import io
 import os
 import pty
+import re
 import subprocess
 import sys
 import tarfile
@@ -10,10 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from certify_assets.cli import progress as module
-from certify_assets.cli.progress import heartbeat, progress, steps
+from certify_assets.cli.progress import heartbeat, steps
 from certify_assets.storage.progress import Advance, ProgressLines
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
@@ -33,40 +32,22 @@ def test_a_silent_command_says_that_it_is_at_work(capsys: pytest.CaptureFixture[
     assert captured.out == captured.err == ""
 
 
-def test_a_bar_with_the_time_left_in_a_terminal_and_lines_elsewhere(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with progress() as report:
-        for done in (1, 2):
-            report(Advance("scoring cal", done, 2))
-    assert capsys.readouterr().err == "scoring cal: 1 of 2\nscoring cal: 2 of 2\n"
-    drawn = io.StringIO()
-    monkeypatch.setattr(
-        module, "console", lambda **_: Console(file=drawn, force_terminal=True, width=80)
-    )
-    with progress() as report:
-        report(Advance("sft", 1, 4, loss=0.5))
-        report(Advance("sft", 4, 4, loss=0.25))
-    assert "sft, loss 0.2500" in drawn.getvalue() and "4/4" in drawn.getvalue()
-
-
 def test_steps_are_counted_once_somebody_waits(
     call: Call, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with steps("report", 3) as advance:
         advance(3)
     assert capsys.readouterr().err == "", "it was over before anybody waited"
-    score_rows(tasks=100, attempts=4).to_csv(scores := tmp_path / "s.csv", index=False)
-    assert call(f"certificate {scores} --alpha .2 --out {tmp_path}/c.json --json").code == 0
+    scores, later, kept = (tmp_path / name for name in ("s.csv", "l.csv", "c.json"))
+    score_rows(tasks=100, attempts=4).to_csv(scores, index=False)
+    new = score_rows(tasks=100, attempts=4, seed=9)
+    new.assign(task_id="later-" + new["task_id"]).to_csv(later, index=False)
+    assert call(f"certificate {scores} --alpha .2 --out {kept} --json").code == 0
     monkeypatch.setattr(module, "PATIENCE_S", 0.01)
-    later = score_rows(tasks=100, attempts=4, seed=9)
-    later.assign(task_id="later-" + later["task_id"].astype(str)).to_csv(tmp_path / "l.csv")
-    for command, page, table in (("report", "--out", "s.csv"), ("monitor", "--html", "l.csv")):
-        said = call(f"{command} {tmp_path}/c.json {tmp_path}/{table} {page} {tmp_path}/p.html").err
-        lines = [line for line in said.splitlines() if line.startswith(f"{command}: ")]
-        counted = [line for line in lines if " of " in line]
-        done, total = counted[-1].removeprefix(f"{command}: ").split(" of ")
-        assert done == total, f"it comes to its end: {said}"
+    for line in (f"report {kept} {scores} --out", f"monitor {kept} {later} --html"):
+        said = call(f"{line} {tmp_path}/p.html").err
+        counted = re.findall(rf"^{line.split()[0]}: (\d+) of (\d+)", said, re.MULTILINE)
+        assert counted and counted[-1][0] == counted[-1][1], f"it comes to its end: {said}"
 
 
 _AT_ONCE = (
@@ -101,13 +82,11 @@ def _in_a_terminal(command: str, *, after: float = 0.0) -> tuple[str, str]:
 
 @pytest.mark.slow
 def test_what_takes_long_shows_the_time_left_in_a_terminal(tmp_path: Path) -> None:
-    table = score_rows(tasks=6_000, attempts=8)
-    table.to_csv(scores := tmp_path / "s.csv", index=False)
+    score_rows(tasks=6_000, attempts=8).to_csv(scores := tmp_path / "s.csv", index=False)
     printed, drawn = _in_a_terminal(f"certificate {scores}")
     assert "of runs are decided" in printed and "━" not in drawn.rsplit("\x1b[2K", 1)[-1]
-    for stage in ("reading s.csv", "checking the columns", "certifying"):
-        assert stage in drawn, stage
-    assert " MB" in drawn and "left" in drawn
+    for words in ("reading s.csv", "checking the columns", "certifying", " MB", "left"):
+        assert words in drawn, words
     (folder := tmp_path / "runs").mkdir()
     for number in range(60):
         rows = [
@@ -120,11 +99,11 @@ def test_what_takes_long_shows_the_time_left_in_a_terminal(tmp_path: Path) -> No
     for place, source in enumerate((folder, tmp_path / "runs.tgz")):
         arguments = f"corpus import {source} --name c{place} --root {tmp_path}/root"
         drawn = _in_a_terminal(arguments)[1]
-        assert "reading files" in drawn and " MB" in drawn and "left" in drawn
-        assert "writing the runs" in drawn
+        for words in ("reading files", " MB", "left", "writing the runs"):
+            assert words in drawn, words
     printed, drawn = _in_a_terminal(
-        "plan --success-rate .5 --auroc .9 --icc .3 --attempts 4 --trials 20 --no-alternatives --most-tasks 400 "
-        "--procedure one_per_task"
+        "plan --success-rate .5 --auroc .9 --icc .3 --attempts 4 --trials 20 --no-alternatives "
+        "--most-tasks 400 --procedure one_per_task"
     )
     assert "tasks needed" in printed and "trying " in drawn and "left" in drawn
 

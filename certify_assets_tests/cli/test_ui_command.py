@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -112,37 +113,40 @@ def test_mlflow_opens_on_the_records_of_a_moved_root_too(tmp_path: Path) -> None
     assert opened("moved") != before
 
 
-@pytest.mark.slow
-def test_the_real_servers_print_two_lines(tmp_path: Path) -> None:
+@contextmanager
+def real_servers(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
+    """Run `certify ui`; its ports answer no more in the end."""
     port, other = free_port(), free_port()
     process = begun(
-        *("-m", "certify_assets.cli", "ui", "--root", str(tmp_path / "root")),
+        *("-m", "certify_assets.cli", "ui", "--root", str(folder / "root")),
         *("--port", str(port), "--mlflow-port", str(other)),
     )
-    assert process.stdout is not None
-    lines = [process.stdout.readline() for _ in range(2)]
-    assert lines[0] == f"Dagster  http://127.0.0.1:{port}\n"
-    assert lines[1].startswith(f"MLflow   http://127.0.0.1:{other}/#/experiments/")
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0 and out == "" and err == "starting ...\nstopping\n"
+    yield process, port, other
     assert gone(port) and gone(other)
 
 
 @pytest.mark.slow
+def test_the_real_servers_print_two_lines(tmp_path: Path) -> None:
+    with real_servers(tmp_path) as (process, port, other):
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"Dagster  http://127.0.0.1:{port}\n"
+        records = f"MLflow   http://127.0.0.1:{other}/#/experiments/"
+        assert process.stdout.readline().startswith(records)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0 and out == "" and err == "starting ...\nstopping\n"
+
+
+@pytest.mark.slow
 def test_the_real_servers_end_with_a_command_that_was_killed(tmp_path: Path) -> None:
-    port, other = free_port(), free_port()
-    process = begun(
-        *("-m", "certify_assets.cli", "ui", "--root", str(tmp_path / "root")),
-        *("--port", str(port), "--mlflow-port", str(other)),
-    )
-    assert process.stdout is not None and process.stdout.readline().startswith("Dagster ")
-    process.kill()
-    process.communicate(timeout=60)
-    ended = time.monotonic() + 60
-    while (left := _processes_of(tmp_path)) and time.monotonic() < ended:
-        time.sleep(0.2)
-    assert left == [] and gone(port) and gone(other)
+    with real_servers(tmp_path) as (process, *_):
+        assert process.stdout is not None and process.stdout.readline().startswith("Dagster ")
+        process.kill()
+        process.communicate(timeout=60)
+        ended = time.monotonic() + 60
+        while (left := _processes_of(tmp_path)) and time.monotonic() < ended:
+            time.sleep(0.2)
+        assert left == []
 
 
 def _processes_of(folder: Path) -> list[str]:

@@ -3,7 +3,7 @@
 import io
 import json
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,20 @@ def trajectory(number: int = 0, **changes: Any) -> Trajectory:
         "outcome": number % 3 % 2,
     }
     return Trajectory(**(values | changes))
+
+
+def from_frame(frame: pd.DataFrame) -> list[Trajectory]:
+    """Turn a table of trajectories into objects, in the order of its rows."""
+    return [
+        Trajectory(
+            **{
+                **row,
+                "steps": tuple(Step(**step) for step in row["steps"]),
+                "outcome": None if pd.isna(row["outcome"]) else int(row["outcome"]),
+            }
+        )
+        for row in frame.to_dict("records")
+    ]
 
 
 def corpus(tasks: int = 40, attempts: int = 6, seed: int = 0, name: str = "made") -> pd.DataFrame:
@@ -106,20 +120,15 @@ def tau_record(
     return record | changes
 
 
-def tau_failure(task: int = 0) -> dict[str, Any]:
-    """What the τ-bench runner writes when a run broke down."""
-    return {
-        "task_id": task,
-        "reward": 0.0,
-        "info": {"error": "timeout", "traceback": "..."},
-        "traj": [],
-        "trial": 0,
-    }
-
-
 def write_json(path: Path, value: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value, ensure_ascii=False), "utf-8")
+    return path
+
+
+def write_lines(path: Path, records: Iterable[Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
     return path
 
 

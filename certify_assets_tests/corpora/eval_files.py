@@ -1,68 +1,31 @@
-"""Inspect AI logs written by hand, byte by byte where zipfile cannot write them."""
+"""Inspect AI logs written by hand."""
 
 import io
 import json
-import struct
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+# it teaches zipfile Zstandard, in which Inspect AI packs its logs
+import zipfile_zstd  # type: ignore[import-untyped] # noqa: F401
 
 STORED, DEFLATED, ZSTD = 0, 8, 93
 
 
-def packed(data: bytes, method: int) -> bytes:
-    if method == DEFLATED:
-        squeeze = zlib.compressobj(6, zlib.DEFLATED, -15)
-        return squeeze.compress(data) + squeeze.flush()
-    return bytes(pa.compress(data, "zstd", asbytes=True)) if method == ZSTD else data
-
-
 def zip_bytes(members: Mapping[str, bytes], method: int = DEFLATED) -> bytes:
     """Write a zip archive with one method for all members."""
-    body, directory = b"", b""
-    for name, data in members.items():
-        content, encoded = packed(data, method), name.encode()
-        fields = struct.pack(
-            "<HHHHHIIIHH",
-            20,
-            0x800,
-            method,
-            0,
-            33,
-            zlib.crc32(data),
-            len(content),
-            len(data),
-            len(encoded),
-            0,
-        )
-        directory += (
-            b"PK\x01\x02"
-            + struct.pack("<H", 20)
-            + fields
-            + struct.pack("<HHHII", 0, 0, 0, 0, len(body))
-            + encoded
-        )
-        body += b"PK\x03\x04" + fields + encoded + content
-    end = struct.pack("<HHHHIIH", 0, 0, len(members), len(members), len(directory), len(body), 0)
-    return body + directory + b"PK\x05\x06" + end
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name), data, method)
+    return sink.getvalue()
 
 
 def unpacked(data: bytes) -> dict[str, bytes]:
-    """Return the members of an archive that `zip_bytes` wrote."""
+    """Return the members of an archive."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return {member.filename: _content(data, member) for member in archive.infolist()}
-
-
-def _content(data: bytes, member: zipfile.ZipInfo) -> bytes:
-    begin = member.header_offset + 30 + len(member.filename.encode())
-    content = data[begin : begin + member.compress_size]
-    if member.compress_type == ZSTD:
-        return bytes(pa.decompress(content, member.file_size, "zstd", asbytes=True))
-    return zlib.decompress(content, -15) if member.compress_type == DEFLATED else content
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def header(task: str = "sums", status: str = "success", **about: Any) -> dict[str, Any]:

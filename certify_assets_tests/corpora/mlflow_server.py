@@ -117,27 +117,19 @@ def _log(run: Run, place: "MlflowExperimentLocation") -> str:
 
     with mlflow.start_span("support", span_type=SpanType.AGENT, trace_destination=place) as root:
         root.set_inputs({"messages": [one for one in run.messages[:2] if one["role"] == "user"]})
-        mlflow.update_current_trace(
-            tags={"task_id": run.task, "attempt": str(run.attempt), "agent": run.agent}
-        )
+        about = {"task_id": run.task, "attempt": str(run.attempt), "agent": run.agent}
+        mlflow.update_current_trace(tags=about)
         for given, said, answers in run.calls():
             with mlflow.start_span("model", span_type=SpanType.CHAT_MODEL) as call:
                 call.set_inputs({"messages": given, "model": "m"})
                 call.set_outputs({"choices": [{"index": 0, "message": said}]})
+            calls = {
+                one["id"]: one["function"]["arguments"] for one in said.get("tool_calls") or ()
+            }
             for answer in answers:
-                with mlflow.start_span(
-                    answer.get("name") or "tool", span_type=SpanType.TOOL
-                ) as tool:
-                    tool.set_inputs(
-                        next(
-                            (
-                                one["function"]["arguments"]
-                                for one in said.get("tool_calls") or ()
-                                if one["id"] == answer.get("tool_call_id")
-                            ),
-                            {},
-                        )
-                    )
+                name = answer.get("name") or "tool"
+                with mlflow.start_span(name, span_type=SpanType.TOOL) as tool:
+                    tool.set_inputs(calls.get(answer.get("tool_call_id"), {}))
                     tool.set_outputs(answer["content"])
         root.set_outputs({"messages": list(run.messages)})
         return str(root.trace_id)

@@ -1,6 +1,5 @@
 """Runs and reports of code repair harnesses, written by hand."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,6 @@ SWE_PROMPT = (
     "text:\nISSUE:\n"
     f"{ISSUE}\n\nINSTRUCTIONS:\nNow solve it on your own.\n(Open file: n/a)\nbash-$"
 )
-
-
-def save(path: Path, document: Any) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(document if isinstance(document, str) else json.dumps(document), "utf-8")
-    return path
 
 
 def traj(text: str = "look", canary: str | None = None, **changes: Any) -> dict[str, Any]:
@@ -34,14 +27,12 @@ def traj(text: str = "look", canary: str | None = None, **changes: Any) -> dict[
                 "action": "open sums.py\n",
                 "observation": "1: def total(rows):",
                 "response": "…",
-                "state": "{}",
             },
             {
                 "thought": "",
                 "action": "submit",
                 "observation": "diff --git a/sums.py b/sums.py",
                 "response": "submit",
-                "state": "{}",
             },
         ],
         "history": [
@@ -52,7 +43,6 @@ def traj(text: str = "look", canary: str | None = None, **changes: Any) -> dict[
         "info": {
             "exit_status": canary or "submitted",
             "submission": canary or "diff",
-            "model_stats": {"api_calls": 2},
         },
     } | changes
 
@@ -61,20 +51,14 @@ def report(
     resolved: list[str], *, others: list[str] | None = None, **changes: Any
 ) -> dict[str, Any]:
     """A report that names every instance it knows."""
-    unresolved = others or []
-    counts = {
-        "total_instances": len(resolved) + len(unresolved),
-        "submitted_instances": len(resolved) + len(unresolved),
-    }
-    return (
-        counts
-        | {
-            "submitted_ids": [*resolved, *unresolved],
-            "resolved_ids": resolved,
-            "unresolved_ids": unresolved,
-        }
-        | changes
-    )
+    submitted = [*resolved, *(others or [])]
+    return {
+        "total_instances": len(submitted),
+        "submitted_instances": len(submitted),
+        "submitted_ids": submitted,
+        "resolved_ids": resolved,
+        "unresolved_ids": others or [],
+    } | changes
 
 
 def openhands(
@@ -84,71 +68,40 @@ def openhands(
     record: dict[str, Any] = {
         "instance_id": identity,
         "test_result": {"git_patch": "diff --git a/sums.py"},
-        "instruction": f"<uploaded_files>/w</uploaded_files>\n<issue_description>\n{ISSUE}"
-        "\n</issue_description>\nFix it.",
+        "instruction": f"<issue_description>\n{ISSUE}\n</issue_description>\nFix it.",
         "instance": {"repo": "org/name", "problem_statement": ISSUE},
-        "metadata": {
-            "agent_class": "CodeActAgent",
-            "llm_config": {"model": "maker/model-1"},
-            "max_iterations": 9,
-        },
+        "metadata": {"agent_class": "CodeActAgent", "llm_config": {"model": "maker/model-1"}},
         "history": [
+            {"source": "agent", "action": "system", "args": {"content": "You are an agent."}},
+            {"source": "user", "action": "message", "args": {"content": "Fix it."}},
             {
-                "id": 0,
-                "source": "agent",
-                "action": "system",
-                "args": {"content": "You are an agent."},
-            },
-            {
-                "id": 1,
-                "source": "user",
-                "action": "message",
-                "args": {"content": "Fix it."},
-                "message": "Fix it.",
-            },
-            {
-                "id": 2,
                 "source": "agent",
                 "action": "run",
                 "args": {"command": "ls", "thought": f"I {text}.", "hidden": False},
             },
             {
-                "id": 3,
                 "source": "agent",
                 "observation": "run",
                 "content": "sums.py",
                 "extras": {"metadata": {"exit_code": 0}},
             },
             {
-                "id": 4,
                 "source": "environment",
                 "observation": "agent_state_changed",
                 "content": "",
                 "extras": {"agent_state": "finished"},
             },
             {
-                "id": 5,
                 "source": "agent",
                 "action": "finish",
                 "args": {"final_thought": "Fixed.", "task_completed": "true"},
             },
         ],
-        "metrics": {"accumulated_cost": 0.1},
         "error": None,
     }
-    return (
-        record
-        | (
-            {}
-            if resolved is None
-            else {"report": {"resolved": resolved, "empty_generation": False}}
-        )
-        | changes
-    )
-
-
-def save_lines(path: Path, records: list[Any]) -> Path:
-    return save(path, "".join(json.dumps(record) + "\n" for record in records))
+    if resolved is not None:
+        record["report"] = {"resolved": resolved, "empty_generation": False}
+    return record | changes
 
 
 def save_parquet(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -184,7 +137,6 @@ def rebench_row(
     return {
         "trajectory_id": f"chat-{identity}-{number}",
         "instance_id": identity,
-        "repo": "org/name",
         "trajectory": [
             message("system", "You are an agent."),
             message("user", f"<issue_description>\n{ISSUE}\n</issue_description>\nFix it."),
@@ -196,8 +148,6 @@ def rebench_row(
         "model_patch": canary or "diff",
         "exit_status": canary or "submit",
         "resolved": resolved,
-        "gen_tests_correct": 1.0,
-        "pred_passes_gen_tests": 0.0,
     }
 
 
@@ -211,8 +161,6 @@ def swe_agent_row(
             "role": role,
             "text": text,
             "system_prompt": system,
-            "mask": False,
-            "cutoff_date": "01.01.2023",
         }
 
     return {

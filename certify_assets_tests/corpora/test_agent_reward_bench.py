@@ -5,10 +5,9 @@ import pytest
 
 from certify_assets.corpora.formats import detect_format, import_corpus
 from certify_assets.corpora.profile import profile_corpus
-from certify_assets.corpora.rendering import render_frame
-from certify_assets.corpora.schema import Step, from_frame
+from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import reader, write_json
+from certify_assets_tests.corpora.builders import from_frame, reader, write_json
 from certify_assets_tests.corpora.formats.agent_reward_bench import (
     AGENTS,
     annotation,
@@ -49,8 +48,6 @@ def test_a_run_pairs_an_action_with_the_page_after_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("verdicts", "outcome"),
     [
-        (["Successful"], 1),
-        (["Unsuccessful", "Unsuccessful"], 0),
         (["Successful", "Unsuccessful"], None),
         (["Successful", "Unsure"], 1),
         (["Unsure"], None),
@@ -61,60 +58,30 @@ def test_the_majority_is_the_label(
     tmp_path: Path, verdicts: list[str], outcome: int | None
 ) -> None:
     write_run(tmp_path, "shop.1", record())
-    write_annotations(
-        tmp_path,
-        [
-            annotation(f"P{number}", "shop.1", ALPHA, verdict)
-            for number, verdict in enumerate(verdicts)
-        ],
-    )
-    frame = read(tmp_path, keep_unlabelled=True).frame
-    assert frame["outcome"].astype(object).where(frame["outcome"].notna(), None).tolist() == [
-        outcome
-    ]
-
-
-def test_what_the_annotations_are_like(tmp_path: Path) -> None:
-    write(tmp_path)
-    assert read(tmp_path).label_facts == {
-        "annotations": 9,
-        "trajectories_annotated": 6,
-        "double_annotated": 3,
-        "ties": 1,
-        "unsure": 1,
-        "disagreement_rate": 0.5,
-    }
+    rows = [annotation(f"P{n}", "shop.1", ALPHA, verdict) for n, verdict in enumerate(verdicts)]
+    write_annotations(tmp_path, rows)
+    (run,) = from_frame(read(tmp_path, keep_unlabelled=True).frame)
+    assert run.outcome == outcome
 
 
 def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
     write_run(tmp_path, "shop.1", record())
     good = annotation("A", "shop.1", ALPHA, "Successful")
-    rows = [
-        good,
-        good,
-        annotation("C", "", ALPHA, "Successful"),
-        "D,shop",
-        good.replace("A,", " A ,", 1),
-    ]
-    imported = read([write_annotations(tmp_path, rows).parent, tmp_path / "cleaned"])
+    nameless = annotation("C", "", ALPHA, "Successful")
+    write_annotations(tmp_path, [good, good, nameless, "D,shop", good.replace("A,", " A ,", 1)])
+    imported = read(tmp_path)
     assert imported.dropped == {"duplicate": 2, "unreadable_record": 2}
     assert imported.label_facts["annotations"] == 1
 
 
 def test_another_experiment_of_the_same_agent_has_no_label(tmp_path: Path) -> None:
-    write_annotations(
-        tmp_path,
-        [
-            annotation("A", "shop.1", ALPHA, "Successful"),
-            annotation("A", "shop.2", ALPHA, "Successful"),
-        ],
-    )
+    tasks = ("shop.1", "shop.2")
+    write_annotations(tmp_path, [annotation("A", task, ALPHA, "Successful") for task in tasks])
     write_run(tmp_path, "shop.1", record())
     again = record(experiment=f"{ALPHA}_on_shop.second", goal="again")
-    write_json(
-        tmp_path / "cleaned" / "shop" / ALPHA / f"{ALPHA}_on_shop.second" / "shop.1.json", again
-    )
-    flat = {key: value for key, value in record(goal="flat").items() if key != "experiment"}
+    write_json(tmp_path / "cleaned/shop" / ALPHA / again["experiment"] / "shop.1.json", again)
+    flat = record(goal="flat")
+    del flat["experiment"]
     write_json(tmp_path / "flat" / "shop.2.json", flat)
     imported = read(tmp_path)
     assert imported.frame["task_id"].tolist() == ["shop.1", "shop.2"]
@@ -137,30 +104,6 @@ def test_runs_without_annotations(tmp_path: Path) -> None:
     assert detect_format([tmp_path]) == "agent_reward_bench"
     with pytest.raises(InputError, match=r"no annotations next to it; give annotations\.csv too"):
         read(tmp_path)
-    assert len(read(tmp_path, keep_unlabelled=True).frame) == 1
-    with pytest.raises(InputError, match="give true or false"):
-        read(tmp_path, labels_only="maybe")
-
-
-def test_labels_alone_are_nothing_to_judge(tmp_path: Path) -> None:
-    write(tmp_path)
-    with pytest.raises(
-        InputError,
-        match=r"holds labels alone, 9 annotations of 6 trajectories of 3 tasks \(5 with a "
-        r"majority, 1 ties, .*labels_only=true",
-    ):
-        read(tmp_path / "data")
-    imported = read(tmp_path, labels_only=True)
-    assert len(imported.frame) == 5
-    assert imported.dropped["no_label"] == 1
-    assert imported.label_facts["labels_only"] == 1
-    assert imported.notes == {
-        "runs without instruction and steps, from labels alone: nothing to judge": 5
-    }
-    assert (
-        imported.frame["instruction"].str.startswith("LABELS ONLY, no trajectory: task shop.").all()
-    )
-    assert all("NO STEPS" in item.text for item in render_frame(imported.frame))
 
 
 def test_judgments_are_no_runs(tmp_path: Path) -> None:

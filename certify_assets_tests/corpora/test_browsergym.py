@@ -4,10 +4,9 @@ from typing import Any, NoReturn
 import pytest
 
 from certify_assets.corpora.formats import FORMATS, SourceFile, detect_format, import_corpus
-from certify_assets.corpora.rendering import render_frame
-from certify_assets.corpora.schema import Step, from_frame
+from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import reader, write_json
+from certify_assets_tests.corpora.builders import from_frame, reader, write_json
 from certify_assets_tests.corpora.formats.browsergym import DATE, info, infos, summary, write_run
 
 FOLDER = f"{DATE}_alpha_on_web.press_3"
@@ -21,11 +20,8 @@ def good(root: Path) -> None:
 
 def test_a_run_pairs_an_action_with_the_page_after_it(tmp_path: Path) -> None:
     steps = infos()
-    steps[1]["obs"] |= {
-        "last_action_error": "Timeout",
-        "axtree_txt": None,
-        "pruned_html": "<p>one</p>",
-    }
+    html = {"axtree_txt": None, "pruned_html": "<p>one</p>"}
+    steps[1]["obs"] |= {"last_action_error": "Timeout"} | html
     nodes = [
         {"role": {"value": "button"}, "name": {"value": "Go"}},
         {"role": {"value": "none"}, "name": {"value": ""}},
@@ -34,12 +30,8 @@ def test_a_run_pairs_an_action_with_the_page_after_it(tmp_path: Path) -> None:
     steps[2]["obs"] = {"axtree_object": {"nodes": nodes}}
     write_run(tmp_path, FOLDER, summary(), steps)
     (run,) = from_frame(read(tmp_path).frame)
-    assert run.task_id == "web.press"
-    assert run.agent == "alpha"
-    assert run.attempt == 0
-    assert run.outcome == 1
-    assert run.trajectory_id == FOLDER
-    assert run.instruction == "Press the button."
+    assert (run.task_id, run.agent, run.attempt, run.outcome) == ("web.press", "alpha", 0, 1)
+    assert (run.trajectory_id, run.instruction) == (FOLDER, "Press the button.")
     assert run.steps == (
         Step("", "url: http://web.test/0\nRootWebArea 'page 0'"),
         Step("thought 0\nclick('3')", "url: http://web.test/1\nerror: Timeout\n<p>one</p>"),
@@ -49,23 +41,11 @@ def test_a_run_pairs_an_action_with_the_page_after_it(tmp_path: Path) -> None:
 
 def test_the_goal_may_have_parts(tmp_path: Path) -> None:
     steps = infos()
+    parts = [{"type": "text", "text": "Find it."}, {"type": "image_url", "image_url": "x"}]
     for item in steps:
-        item["obs"] |= {
-            "goal": "",
-            "goal_object": [
-                {"type": "text", "text": "Find it."},
-                {"type": "image_url", "image_url": "x"},
-            ],
-        }
+        item["obs"] |= {"goal": "", "goal_object": parts}
     write_run(tmp_path, FOLDER, summary(), steps)
     assert read(tmp_path).frame["instruction"].tolist() == ["Find it."]
-
-
-def test_a_verdict_in_the_chat_is_not_seen(tmp_path: Path) -> None:
-    steps = infos()
-    steps[2]["obs"]["chat_messages"].append({"role": "user", "message": "Nice work, thank you!"})
-    write_run(tmp_path, FOLDER, summary(), steps)
-    assert "Nice work" not in render_frame(read(tmp_path).frame)[0].text
 
 
 @pytest.mark.parametrize(
@@ -80,36 +60,9 @@ def test_the_folder_names_agent_task_and_seed(
     tmp_path: Path, folder: str, task: str, agent: str
 ) -> None:
     write_run(tmp_path, folder, summary(), infos())
-    assert read(tmp_path).frame[["task_id", "agent"]].to_numpy().tolist() == [[task, agent]]
-    assert read(tmp_path / folder).frame["task_id"].tolist() == [task]
-
-
-def test_seeds_are_attempts_even_where_the_runs_are_alike(tmp_path: Path) -> None:
-    for seed in (1, 2, 30):
-        write_run(tmp_path, f"{DATE}_a_on_b_{seed}", summary(), infos())
-    frame = read(tmp_path).frame
-    assert frame["attempt"].tolist() == [0, 1, 2] and set(frame["task_id"]) == {"b"}
-
-
-@pytest.mark.parametrize(
-    ("reward", "outcome"),
-    [
-        (1, 1),
-        (1.0, 1),
-        (1 - 1e-7, 1),
-        (0.99, 0),
-        (0, 0),
-        ("1", 1),
-        (None, None),
-        (float("nan"), None),
-    ],
-)
-def test_rewards(tmp_path: Path, reward: Any, outcome: int | None) -> None:
-    write_run(tmp_path, FOLDER, summary(reward), infos())
-    frame = read(tmp_path, keep_unlabelled=True).frame
-    assert frame["outcome"].astype(object).where(frame["outcome"].notna(), None).tolist() == [
-        outcome
-    ]
+    for path in (tmp_path, tmp_path / folder):
+        (run,) = from_frame(read(path).frame)
+        assert (run.task_id, run.agent) == (task, agent)
 
 
 def test_the_threshold_is_an_option(tmp_path: Path) -> None:
@@ -130,14 +83,10 @@ def test_errors_can_be_judged_by_their_reward(tmp_path: Path) -> None:
     [
         (FOLDER, summary(), infos()[-1], "unreadable_record", "option save_json leaves it"),
         (FOLDER, summary(), [info(0, "a"), info(2, "b")], "unreadable_record", "some are missing"),
-        (FOLDER, summary(), [1], "unreadable_record", "not a list of steps"),
-        (FOLDER, summary(), [], "no_trajectory", "no action"),
         (FOLDER, summary(), [info(0, None)], "no_trajectory", "no action"),
         (FOLDER, summary(), None, "no_trajectory", "no steps_info.json"),
         (FOLDER, None, infos(), "no_label", "has no outcome"),
         ("run7", summary(), infos(), "unreadable_record", "rename the folder"),
-        (f"_{FOLDER}", summary(), infos(), "superseded", "run again"),
-        (FOLDER, summary(err_msg="crash"), None, "infrastructure_error", "broke down"),
     ],
 )
 def test_what_cannot_be_used_is_counted(
@@ -178,18 +127,9 @@ def test_pickles_are_never_opened(tmp_path: Path) -> None:
 
 
 def test_webarena_verified_is_refused_with_the_reason(tmp_path: Path) -> None:
-    verdict = {
-        "task_id": 1,
-        "status": "success",
-        "score": 1.0,
-        "evaluators_results": [],
-        "webarena_verified_version": "1",
-    }
-    write_json(tmp_path / "1" / "eval_result.json", verdict)
-    write_json(tmp_path / "1" / "network.har", {"log": {"entries": []}})
-    with pytest.raises(
-        InputError,
-        match=r"eval_result\.json is a verdict of WebArena Verified.*without the "
-        r"instruction.*AgentLab",
-    ):
+    verdict = {"task_id": 1, "status": "success", "score": 1.0, "evaluators_results": []}
+    write_json(tmp_path / "eval_result.json", verdict | {"webarena_verified_version": "1"})
+    write_json(tmp_path / "network.har", {"log": {"entries": []}})
+    said = r"eval_result\.json is a verdict of WebArena Verified.*without the instruction.*AgentLab"
+    with pytest.raises(InputError, match=said):
         import_corpus(tmp_path, name="wav")

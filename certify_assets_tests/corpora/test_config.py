@@ -1,23 +1,9 @@
-"""The configuration of a corpus: its JSON schema is shipped, and what is wrong is a sentence."""
-
-import json
-from collections.abc import Callable
-from dataclasses import asdict
-from importlib.resources import files
-from typing import Any
+"""The configuration of a corpus: what is wrong is a sentence."""
 
 import pytest
 
-from certify_assets.corpora.config import CorpusConfig, corpus_schema
+from certify_assets.corpora.config import CorpusConfig
 from certify_assets.errors import InputError
-from certify_assets.judges.endpoint.config import judges_schema
-
-
-@pytest.mark.parametrize(("name", "schema"), [("corpus", corpus_schema), ("judges", judges_schema)])
-def test_the_shipped_schema_is_that_of_the_classes(name: str, schema: Callable[[], Any]) -> None:
-    # write the schema there, with an indent of 2 and sorted keys, where this fails
-    shipped = files("certify_assets").joinpath(f"schemas/{name}.json").read_text("utf-8")
-    assert shipped == json.dumps(schema(), indent=2, sort_keys=True) + "\n"
 
 
 @pytest.mark.parametrize(
@@ -26,11 +12,8 @@ def test_the_shipped_schema_is_that_of_the_classes(name: str, schema: Callable[[
         ({"name": "c", "budget": 3}, "unknown key 'budget'; known keys are name, format, paths"),
         ({}, "no key 'name'; add"),
         ({"name": "c", "seed": "7"}, "seed of corpus.json is '7'"),
-        ({"name": "c", "rl": 1}, "rl of corpus.json is 1"),
         ({"name": "c", "paths": "runs"}, "paths of corpus.json is 'runs'"),
-        ({"name": "c", "leak_thresholds": [1]}, 'map a control such as "length" to an AUROC'),
         ({"name": "c", "leak_thresholds": {"size": 0.9}}, "names the control 'size'"),
-        ({"name": "c", "leak_thresholds": {"steps": 0.5}}, "threshold of steps is 0.5; give"),
         ({"name": "c", "domain": "The Web"}, "cannot name a domain; use"),
     ],
 )
@@ -40,8 +23,3 @@ def test_what_is_wrong_names_the_key_and_the_remedy(
     with pytest.raises(InputError) as error:
         CorpusConfig.from_dict(document)
     assert sentence in str(error.value) and str(error.value).endswith(".")
-
-
-def test_a_configuration_reads_back_what_it_writes() -> None:
-    config = CorpusConfig("c", paths=("a", "b"), leak_thresholds={"length": 0.9}, seed=3)
-    assert CorpusConfig.from_dict(json.loads(json.dumps(asdict(config)))) == config

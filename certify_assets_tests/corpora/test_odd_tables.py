@@ -19,13 +19,13 @@ OUTCOMES = [0, 1, 1, 0, 1, 0]
 TEXTS = ["opened a; b", "clicked, then left", "typed 1,5", "a|b", "ended", "läuft"]
 PLAIN = pd.DataFrame({"task_id": TASKS, "outcome": OUTCOMES, "text": TEXTS})
 
-Write = Callable[[Path], None]
+Write = Callable[[Path], Any]
 #: name of the file, how it is written, whether options are needed to read it
 Way = tuple[str, Write, bool]
 
 
 def text(frame: pd.DataFrame, encoding: str = "utf-8", **how: Any) -> Write:
-    return lambda path: path.write_bytes(frame.to_csv(index=False, **how).encode(encoding)) and None
+    return lambda path: path.write_bytes(frame.to_csv(index=False, **how).encode(encoding))
 
 
 def lines(frame: pd.DataFrame) -> Write:
@@ -57,62 +57,53 @@ def ways() -> Iterator[tuple[str, Way]]:
         for code, encoding in encodings.items():
             yield f"{name}-{code}", ("a.csv", text(PLAIN, encoding, sep=separator), False)
         yield f"{name}-tsv", ("a.tsv", text(PLAIN, sep=separator), False)
-        yield f"{name}-quoted", ("a.csv", text(PLAIN, sep=separator, quoting=1), False)
-        yield f"{name}-crlf", ("a.csv", text(PLAIN, sep=separator, lineterminator="\r\n"), False)
-    for success, failure in (
-        ("yes", "no"), ("Y", "N"), ("TRUE", "FALSE"), ("pass", "fail"), ("Passed", "Failed"),
-        ("success", "failure"), ("resolved", "unresolved"), ("correct", "incorrect"),
-        ("1.0", "0.0"), (" 1", "0 "), ("succeeded", "failed"),
+        how = {"sep": separator, "quoting": 1, "lineterminator": "\r\n"}
+        yield f"{name}-quoted-crlf", ("a.csv", text(PLAIN, **how), False)
+    for pair in (
+        "yes no", "Y N", "TRUE FALSE", "pass fail", "Passed Failed", "success failure",
+        "resolved unresolved", "correct incorrect", "1.0 0.0", "succeeded failed",
     ):  # fmt: skip
-        yield f"word-{success.strip()}", ("a.csv", text(words(success, failure)), False)
-    for success, failure in (
-        *(("good", "bad"), ("ok", "failed"), ("passed", "timeout"), ("A", "B")),
-        *(("2", "1"), ("2", "0"), ("1", "-1")),
-    ):
-        yield f"label-{success}", ("a.csv", text(words(success, failure)), True)
-        yield f"label-{success}-xlsx", ("a.xlsx", book(Runs=words(success, failure)), True)
+        yield f"word-{pair}", ("a.csv", text(words(*pair.split())), False)
+    for pair in ("good bad", "ok failed", "passed timeout", "A B", "2 1", "2 0", "1 -1"):
+        named = words(*pair.split())
+        yield f"label-{pair}", ("a.csv", text(named), True)
+        yield f"label-{pair}-xlsx", ("a.xlsx", book(Runs=named), True)
     for name, change in {
         "upper": str.upper,
         "spaces": lambda name: name.replace("_", " ").title(),
-        "hyphens": lambda name: name.replace("_", "-"),
-        "padded": lambda name: f" {name} ",
+        "padded": lambda name: f" {name.replace('_', '-')} ",
     }.items():
         named = PLAIN.rename(columns=change)
-        yield f"header-{name}", ("a.csv", text(named), False)
-        yield f"header-{name}-jsonl", ("a.jsonl", lines(named), False)
-        yield f"header-{name}-parquet", ("a.parquet", named.to_parquet, False)
-        yield f"header-{name}-xlsx", ("a.xlsx", book(Runs=named), False)
+        for ending, write in every(named):
+            yield f"header-{name}-{ending}", (f"a.{ending}", write, False)
     for name, columns in {
         "problems": {"task_id": "problem", "outcome": "solved", "text": "transcript"},
         "instances": {"task_id": "instance_id", "outcome": "resolved"},
         "labels": {"outcome": "label"},
     }.items():
-        named = PLAIN.rename(columns=columns)
-        yield f"names-{name}", ("a.csv", text(named, sep=";"), True)
-        yield f"names-{name}-jsonl", ("a.jsonl", lines(named), True)
-        yield f"names-{name}-parquet", ("a.parquet", named.to_parquet, True)
-    for kind in ("csv", "parquet", "xlsx"):
-        failed = words(0, 1).rename(columns={"outcome": "failed"})
-        write = {"csv": text(failed), "parquet": failed.to_parquet, "xlsx": book(Runs=failed)}[kind]
-        yield f"contrary-{kind}", (f"a.{kind}", write, True)
+        for ending, write in every(PLAIN.rename(columns=columns)):
+            yield f"names-{name}-{ending}", (f"a.{ending}", write, True)
+    for ending, write in every(words(0, 1).rename(columns={"outcome": "failed"})):
+        if ending != "jsonl":
+            yield f"contrary-{ending}", (f"a.{ending}", write, True)
     yield "order", ("a.csv", text(PLAIN[PLAIN.columns[::-1]]), False)
     yield "others", ("a.csv", text(PLAIN.assign(note="a;b|c\td, e", Outcome_of_another=7)), False)
-    yield "json-true", ("a.jsonl", lines(words(True, False)), False)
-    yield "json-words", ("a.jsonl", lines(words("pass", "fail")), False)
-    yield "parquet-bool", ("a.parquet", words(True, False).to_parquet, False)
-    yield "parquet-words", ("a.parquet", words("Pass", "Fail").to_parquet, False)
-    yield "xlsx", ("a.xlsx", book(Runs=PLAIN), False)
+    for name, pair in {"true": (True, False), "words": ("pass", "fail")}.items():
+        yield f"json-{name}", ("a.jsonl", lines(words(*pair)), False)
+        yield f"parquet-{name}", ("a.parquet", words(*pair).to_parquet, False)
     about = pd.DataFrame({"about": ["runs of March"]})
     yield "xlsx-sheets", ("a.xlsx", book(About=about, Runs=words("yes", "no")), False)
-    yield (
-        "gz",
-        ("a.csv.gz", lambda path: path.write_bytes(gzip.compress(_semicolons())) and None, False),
-    )
+    semicolons = PLAIN.to_csv(index=False, sep=";").encode()
+    yield "gz", ("a.csv.gz", lambda path: path.write_bytes(gzip.compress(semicolons)), False)
     yield "zip", ("a.zip", packed, False)
 
 
-def _semicolons() -> bytes:
-    return PLAIN.to_csv(index=False, sep=";").encode()
+def every(frame: pd.DataFrame) -> Iterator[tuple[str, Write]]:
+    """A table in every kind of file."""
+    yield "csv", text(frame)
+    yield "jsonl", lines(frame)
+    yield "parquet", frame.to_parquet
+    yield "xlsx", book(Runs=frame)
 
 
 WAYS = dict(ways())
@@ -185,9 +176,8 @@ def test_a_label_that_no_run_has_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "a.csv", success="god")
     # of new runs all may have failed, and one file of several as well
     assert set(read(tmp_path, success="god", keep_unlabelled=True).frame["outcome"]) == {0}
+    text(words("bad", "bad").assign(task_id="z"))(tmp_path / "b.csv")
+    assert len(read(tmp_path, success="good").frame) == 12
     text(words("passed", "pass"))(tmp_path / "a.csv")
     with pytest.raises(InputError, match="'pass' means a success as well"):
         read(tmp_path / "a.csv", success="passed")
-    text(words("good", "bad"))(tmp_path / "a.csv")
-    text(words("bad", "bad").assign(task_id="z"))(tmp_path / "b.csv")
-    assert len(read(tmp_path, success="good").frame) == 12

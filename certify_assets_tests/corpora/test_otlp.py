@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from certify_assets.cli import main
-from certify_assets.corpora.schema import Step, from_frame
-from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import reader, write_json
+from certify_assets.corpora.schema import Step
+from certify_assets_tests.corpora.builders import from_frame, reader, write_json, write_lines
 from certify_assets_tests.corpora.traces import (
     GENERATIONS,
     Run,
@@ -18,7 +16,6 @@ from certify_assets_tests.corpora.traces import (
     published_runs,
     recorded,
     small_run,
-    write_lines,
 )
 
 read = reader()
@@ -54,70 +51,63 @@ def test_every_generation_of_the_conventions(generation: str, tmp_path: Path) ->
 
 
 def test_spans_of_a_trace_in_several_lines_and_files(tmp_path: Path) -> None:
-    spans = recorded([small_run(number, number % 2) for number in range(6)], "messages")
-    whole = read(write_lines(tmp_path / "a" / "t.jsonl", [otlp_request(spans)]))
+    runs = [small_run(number, number % 2) for number in range(6)]
+    spans = recorded(runs, "messages")
     for place in range(3):
-        path = tmp_path / "b" / f"part{place}.jsonl"
+        path = tmp_path / f"part{place}.jsonl"
         write_lines(path, [otlp_request([span]) for span in reversed(spans[place::3])])
-        packed = path.with_suffix(".jsonl.gz")
-        packed.write_bytes(gzip.compress(path.read_bytes()))
+        path.with_suffix(".jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
-    parts = read(tmp_path / "b")
-    columns = ["task_id", "trajectory_id", "agent", "attempt", "instruction", "steps", "outcome"]
-    assert parts.frame[columns].equals(whole.frame[columns]) and len(parts.files) == 3
+    imported = read(tmp_path)
+    assert_the_same(from_frame(imported.frame), runs)
+    assert len(imported.files) == 3
 
 
 def test_messages_and_labels_in_logs(tmp_path: Path) -> None:
     ids = {"traceId": "a" * 32, "spanId": "b" * 16}
-    span = ids | {
-        "name": "chat",
-        "startTimeUnixNano": "1",
-        "attributes": [_pair("task_id", "t"), _pair("gen_ai.operation.name", "chat")],
-    }
+    said = json.dumps({"role": "assistant", "content": "hello"})
+    result = {"gen_ai.evaluation.name": "good", "gen_ai.evaluation.score.label": "pass"}
     logs = [
-        _log(ids, "gen_ai.user.message", 1, content="hi"),
-        _log(ids, "gen_ai.choice", 3, message={"role": "assistant", "content": "hello"}),
-        _log({"traceId": "a" * 32}, "gen_ai.evaluation.result", 2)
-        | {
-            "attributes": [
-                _pair("gen_ai.evaluation.name", "good"),
-                _pair("gen_ai.evaluation.score.label", "pass"),
-            ]
-        },
+        ids | _log("gen_ai.user.message", 1, {"content": "hi"}),
+        ids | _log("gen_ai.choice", 3, {"message": said}),
+        {"traceId": "a" * 32} | _log("gen_ai.evaluation.result", 2, {}, result),
     ]
-    request = {
-        "resourceSpans": [{"scopeSpans": [{"spans": [span]}]}],
-        "resourceLogs": [{"scopeLogs": [{"logRecords": logs}]}],
-    }
+    span = ids | {"name": "chat", "startTimeUnixNano": "1"}
+    span |= {"attributes": _pairs({"task_id": "t", "gen_ai.operation.name": "chat"})}
+    request = _request(span) | {"resourceLogs": [{"scopeLogs": [{"logRecords": logs}]}]}
     (run,) = from_frame(read(write_json(tmp_path / "t.json", request)).frame)
     assert (run.instruction, run.steps, run.outcome) == ("hi", (Step("hello", ""),), 1)
-    assert run.agent == "unknown" and run.task_id == "t"
+    assert (run.agent, run.task_id) == ("unknown", "t")
 
 
-def _pair(key: str, value: str) -> dict[str, Any]:
-    return {"key": key, "value": {"stringValue": value}}
+def _pairs(values: dict[str, str]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": {"stringValue": value}} for key, value in values.items()]
 
 
-def _log(ids: dict[str, str], name: str, time: int, **body: Any) -> dict[str, Any]:
-    pairs = [
-        {"key": key, "value": {"stringValue": json.dumps(value) if key == "message" else value}}
-        for key, value in body.items()
-    ]
-    body_value = {"body": {"kvlistValue": {"values": pairs}}}
-    return ids | {"eventName": name, "timeUnixNano": str(time)} | body_value
+def _request(*spans: dict[str, Any]) -> dict[str, Any]:
+    return {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
+
+
+def _log(
+    name: str, time: int, body: dict[str, str], attributes: dict[str, str] | None = None
+) -> dict[str, Any]:
+    return {
+        "eventName": name,
+        "timeUnixNano": str(time),
+        "body": {"kvlistValue": {"values": _pairs(body)}},
+        "attributes": _pairs(attributes or {}),
+    }
 
 
 def test_openinference_attributes_and_errors_in_otlp(tmp_path: Path) -> None:
     ids = {"traceId": "a" * 32, "spanId": "b" * 16, "startTimeUnixNano": "1"}
-    model = ids | {
-        "attributes": [
-            _pair("openinference.span.kind", "LLM"),
-            _pair("llm.input_messages.0.message.role", "user"),
-            _pair("llm.input_messages.0.message.content", "hi"),
-            _pair("llm.output_messages.0.message.role", "assistant"),
-            _pair("llm.output_messages.0.message.content", "hello"),
-            _pair("metadata", '{"task_id": "t", "gold": "yes"}'),
-        ],
+    attributes = {
+        "openinference.span.kind": "LLM",
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": "hi",
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "hello",
+        "metadata": '{"task_id": "t", "gold": "yes"}',
     }
     failed = ids | {
         "spanId": "c" * 16,
@@ -126,36 +116,11 @@ def test_openinference_attributes_and_errors_in_otlp(tmp_path: Path) -> None:
         "startTimeUnixNano": "2",
         "status": {"code": "STATUS_CODE_ERROR", "message": "no such order"},
     }
-    request = {"resourceSpans": [{"scopeSpans": [{"spans": [failed, model]}]}]}
+    request = _request(failed, ids | {"attributes": _pairs(attributes)})
     path = write_json(tmp_path / "t.json", request)
     (run,) = from_frame(read(path, label_attribute="metadata.gold").frame)
     assert run.steps == (Step("", "tool lookup: error: no such order"), Step("hello", ""))
     assert (run.task_id, run.outcome, run.instruction) == ("t", 1, "hi")
-
-
-def test_contradictory_and_absent_labels_are_counted(tmp_path: Path) -> None:
-    spans = recorded([small_run(number, 1) for number in range(4)], "messages")
-    request = otlp_request(spans)
-    for span in request["resourceSpans"][0]["scopeSpans"][0]["spans"]:
-        if span.get("events") and "task1" in json.dumps(span):
-            again = json.loads(json.dumps(span["events"][0]).replace('"pass"', '"fail"'))
-            span["events"].append(again)
-    path = write_json(tmp_path / "t.json", request)
-    assert read(path).dropped == {"contradictory_labels": 1}
-    with pytest.raises(InputError, match=r"no label 'other', only correct \(source unknown\)"):
-        read(path, label="other")
-
-
-def test_a_task_that_is_named_by_nothing_is_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write_json(tmp_path / "t.json", otlp_request(recorded([small_run()], "messages")))
-    command = ["corpus", "import", str(path), "--name", "c", "--root", str(tmp_path / "root")]
-    with pytest.raises(SystemExit, match="2"):
-        main([*command, "--option", "task_attribute=case"])
-    said = capsys.readouterr().err
-    assert "it has no attribute 'case', only attempt, gen_ai.agent.name" in " ".join(said.split())
-    assert "--option task_attribute=NAME" in " ".join(said.split())
 
 
 def test_what_the_recorder_left_out_is_counted(tmp_path: Path) -> None:

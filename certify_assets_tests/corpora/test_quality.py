@@ -7,11 +7,11 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.quality import BLOCKING, QualityResult, evaluate_suites
-from certify_assets.corpora.schema import Step, from_frame, to_frame
+from certify_assets.corpora.schema import Step, to_frame
 from certify_assets.corpora.splits import SPLITS, make_manifest, select
 from certify_assets.reports.corpus_page import write_data_docs
 from certify_assets.storage.store import Store
-from certify_assets_tests.corpora.builders import corpus
+from certify_assets_tests.corpora.builders import corpus, trajectory
 from certify_assets_tests.pages import assert_stands_alone, text_of
 
 NASTY = "<b>${count}{0.__class__}" + "A" * 100_000
@@ -29,16 +29,18 @@ def stored() -> dict[str, pd.DataFrame]:
 
 
 def test_a_sound_corpus_passes_every_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any) -> None:
+        raise AssertionError(f"a connection to {arguments}")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    results = evaluate_suites(FRAME, MANIFEST, splits=stored()).results
-    assert {result.name for result in results} == {*BLOCKING, "n_min_tasks", "duplicates"}
-    assert all(result.passed for result in results)
-    assert {result.name: result.severity for result in results if result.severity == "warning"} == {
-        "n_min_tasks": "warning",
-        "duplicates": "warning",
-    }
-    assert next(result for result in results if result.name == "disjoint_tasks").expectations == 6
+    frame = FRAME.assign(outcome=FRAME["outcome"].where(FRAME.index > 0))
+    found = by_name(frame, MANIFEST, splits=stored())
+    assert found.keys() == {*BLOCKING, "n_min_tasks", "duplicates"}
+    assert all(result.passed for result in found.values())
+    warnings = {name for name, result in found.items() if result.severity == "warning"}
+    assert warnings == {"n_min_tasks", "duplicates"} and found["disjoint_tasks"].expectations == 6
     assert list(tmp_path.iterdir()) == []
 
 
@@ -69,44 +71,25 @@ def test_a_repeated_id_fails() -> None:
     assert not result["duplicates"].passed and "1 of 241 renderings" in result["duplicates"].detail
 
 
-@pytest.mark.parametrize("value", [2, -1])
-def test_an_outcome_that_is_neither_fails(value: int) -> None:
-    result = by_name(FRAME.assign(outcome=[value, *FRAME["outcome"].tolist()[1:]]))[
-        "binary_outcome"
-    ]
-    assert not result.passed and str(value) in result.detail and result.severity == "error"
-
-
-def test_missing_outcomes_are_no_fault() -> None:
-    assert by_name(
-        FRAME.assign(outcome=pd.array([None, *FRAME["outcome"].tolist()[1:]], dtype="Int8"))
-    )["binary_outcome"].passed
+def test_an_outcome_that_is_neither_fails() -> None:
+    result = by_name(FRAME.assign(outcome=FRAME["outcome"].where(FRAME.index > 0, 2)))
+    assert not result["binary_outcome"].passed and "2" in result["binary_outcome"].detail
 
 
 def test_a_leak_field_fails() -> None:
     assert "column reward" in by_name(FRAME.assign(reward=1.0))["no_leak_field"].detail
-    rows = from_frame(FRAME.head(8))
-    leaky = to_frame(
-        [
-            *rows[1:],
-            type(rows[0])(
-                **{name: getattr(rows[0], name) for name in rows[0].__slots__}
-                | {"steps": (Step("a", '"is_resolved": true'),)}
-            ),
-        ]
-    )
+    leaky = to_frame([trajectory(0, steps=(Step("a", '"is_resolved": true'),))])
     result = by_name(leaky)["no_leak_field"]
     assert not result.passed and "key is_resolved" in result.detail
 
 
 def test_a_task_in_two_stored_splits_fails() -> None:
     splits = stored()
-    splits["cal"] = pd.concat([splits["cal"], splits["test"].head(1)])
-    results = by_name(FRAME, MANIFEST, splits=splits)
-    shared = splits["test"]["task_id"].iloc[0]
-    assert not results["disjoint_tasks"].passed
-    assert "1 tasks are in both cal and test" in results["disjoint_tasks"].detail
-    assert repr(shared) in results["disjoint_tasks"].detail
+    twice = splits["test"].head(1)
+    results = by_name(FRAME, MANIFEST, splits=splits | {"cal": pd.concat([splits["cal"], twice])})
+    disjoint, shared = results["disjoint_tasks"], repr(twice["task_id"].iloc[0])
+    assert not disjoint.passed and shared in disjoint.detail
+    assert "1 tasks are in both cal and test" in disjoint.detail
     assert not results["manifest"].passed and "stored cal split" in results["manifest"].detail
 
 
@@ -139,23 +122,12 @@ def test_hostile_text_is_cut_and_fills_no_sentence(frame: pd.DataFrame, check: s
     assert "<b>${count}{0.__class__}" in result.detail
 
 
-def test_a_split_without_tasks_is_named_and_stops_no_other_finding() -> None:
-    splits = stored()
-    splits["cal"] = splits["cal"].assign(
-        task_id=splits["cal"]["task_id"].where(splits["cal"].index > 1)
-    )
-    results = by_name(FRAME, splits=splits)
-    assert "cal: task_id is missing in" in results["split_rows"].detail
-    assert results["disjoint_tasks"].passed
-
-
 def test_a_stored_split_with_an_id_twice_fails() -> None:
-    splits = dict.fromkeys(SPLITS, corpus(tasks=2, attempts=2))
-    twice = {**splits, "cal": pd.concat([splits["cal"], splits["cal"].head(1)])}
-    report = evaluate_suites(corpus(tasks=4, attempts=2), splits=twice)
-    result = next(item for item in report.results if item.name == "split_rows")
+    splits = stored()
+    splits["cal"] = pd.concat([splits["cal"], splits["cal"].head(1)])
+    result = by_name(FRAME, MANIFEST, splits=splits)["split_rows"]
     assert not result.passed and result.severity == "error"
-    assert "cal: 2 rows have a trajectory_id such as t000-0" in result.detail
+    assert "cal: 2 rows have a trajectory_id such as t0" in result.detail
 
 
 def test_data_docs_show_what_failed_as_text(corpora: Store) -> None:
@@ -172,11 +144,3 @@ def test_data_docs_show_what_failed_as_text(corpora: Store) -> None:
     )
     # but for the way back to the start page
     assert_stands_alone(docs.read_text("utf-8").replace(' href="../../../index.html#one"', ""))
-
-
-def test_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: Any) -> None:
-        raise AssertionError(f"a connection to {arguments}")
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    assert all(result.passed for result in evaluate_suites(FRAME, MANIFEST).results)

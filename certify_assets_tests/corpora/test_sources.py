@@ -9,12 +9,19 @@ import pytest
 
 from certify_assets.corpora.formats import detect_format, import_corpus
 from certify_assets.corpora.profile import profile_corpus
-from certify_assets.corpora.schema import Step, from_frame, write_trajectories
+from certify_assets.corpora.schema import Step, write_trajectories
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import corpus, reader, tau_record, write_tar
+from certify_assets_tests.corpora.builders import (
+    corpus,
+    from_frame,
+    reader,
+    tau_record,
+    write_json,
+    write_lines,
+    write_tar,
+)
 from certify_assets_tests.paths import shared_data
 
-FIXTURES = Path(__file__).parent / "fixtures"
 TABLE = "task_id,outcome,text,agent\na,1,went well,x\na,0,went badly,y\nb,1,fine,x\n"
 
 read = reader()
@@ -25,11 +32,8 @@ def test_a_csv_of_texts(tmp_path: Path) -> None:
     imported = read(tmp_path / "runs.csv")
     rows = from_frame(imported.frame)
     assert imported.format == "table" and imported.dropped == {}
-    assert [(row.task_id, row.agent, row.attempt, row.outcome) for row in rows] == [
-        ("a", "x", 0, 1),
-        ("a", "y", 0, 0),
-        ("b", "x", 0, 1),
-    ]
+    found = [(row.task_id, row.agent, row.attempt, row.outcome) for row in rows]
+    assert found == [("a", "x", 0, 1), ("a", "y", 0, 0), ("b", "x", 0, 1)]
     assert rows[0].steps == (Step("", "went well"),) and rows[0].trajectory_id == "a/x/0"
     assert {row.source_file for row in rows} == {"runs.csv"}
     assert {row.source_sha256 for row in rows} == set(imported.files.values())
@@ -41,29 +45,28 @@ def test_json_lines_and_parquet_with_steps_hold_the_same(tmp_path: Path) -> None
             "task_id": number // 2,
             "outcome": number % 2,
             "trajectory_id": f"r{number}",
-            "agent": "x",
             "attempt": number,
-            "instruction": "do it",
-        }
-        | {
             "steps": [
                 {"action": "go", "observation": f"page {number}"},
                 {"action": "stop", "observation": None},
-            ]
+            ],
         }
         for number in range(4)
     ]
-    (tmp_path / "runs.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n\n", "utf-8")
-    pq.write_table(pa.Table.from_pylist(records), tmp_path / "runs.parquet")
     as_text = [record | {"steps": json.dumps(record["steps"])} for record in records]
-    pq.write_table(pa.Table.from_pylist(as_text), tmp_path / "text.parquet")
-    frames = [
+    write_lines(tmp_path / "runs.jsonl", records)
+    for name, rows in (("runs", records), ("text", as_text)):
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"{name}.parquet")
+    lines, parquet, text = (
         read(tmp_path / name).frame.drop(columns=["source_file", "source_sha256"])
         for name in ("runs.jsonl", "runs.parquet", "text.parquet")
-    ]
-    assert frames[0].equals(frames[1]) and frames[0].equals(frames[2])
-    assert frames[0]["task_id"].tolist() == ["0", "0", "1", "1"]
-    assert frames[0]["steps"][0][1] == {"action": "stop", "observation": ""}
+    )
+    assert lines.equals(parquet) and lines.equals(text)
+    assert lines["task_id"].tolist() == ["0", "0", "1", "1"]
+    assert from_frame(parquet.assign(source_file="", source_sha256="0" * 64))[0].steps == (
+        Step("go", "page 0"),
+        Step("stop", ""),
+    )
 
 
 def test_a_corpus_of_ours_is_a_table(tmp_path: Path) -> None:
@@ -75,38 +78,24 @@ def test_a_corpus_of_ours_is_a_table(tmp_path: Path) -> None:
 
 
 def test_columns_of_other_names(tmp_path: Path) -> None:
-    (tmp_path / "runs.csv").write_text("problem;x\n", "utf-8")
-    (tmp_path / "runs.csv").write_text("problem,solved,log\np,true,a\nq,false,b\n", "utf-8")
+    path = tmp_path / "runs.csv"
+    path.write_text("problem,solved,log\np,true,a\nq,false,b\n", "utf-8")
+    table = reader("table")
     mapping = {"task_id": "problem", "outcome": "solved", "text": "log"}
-    imported = import_corpus(
-        tmp_path / "runs.csv",
-        format="table",
-        name="c",
-        options={"columns": mapping, "agent": "gpt"},
-    )
-    assert imported.frame["outcome"].tolist() == [1, 0]
-    assert imported.frame["agent"].tolist() == ["gpt", "gpt"]
-    with pytest.raises(
-        InputError,
-        match=r"runs\.csv has no column 'task_id', no column 'outcome', .* \(its columns are log, "
+    frame = table(path, columns=mapping, agent="gpt").frame
+    assert frame["outcome"].tolist() == [1, 0] and frame["agent"].tolist() == ["gpt", "gpt"]
+    asked = (
+        r"runs\.csv has no column 'task_id', no column 'outcome', .* \(its columns are log, "
         r"problem, solved\); .* --option 'columns=\{\"task_id\": \"problem\", \"outcome\": "
-        r"\"solved\", \"text\": \"log\"\}'",
+        r"\"solved\", \"text\": \"log\"\}'"
+    )
+    for columns, words in (
+        ({}, asked),
+        ({"task_id": "problem", "outcome": "solved"}, "no column 'text' and no column 'steps'"),
+        ({"reward": "solved"}, "names 'reward'"),
     ):
-        import_corpus(tmp_path / "runs.csv", format="table", name="c")
-    with pytest.raises(InputError, match="no column 'text' and no column 'steps'"):
-        import_corpus(
-            tmp_path / "runs.csv",
-            format="table",
-            name="c",
-            options={"columns": {"task_id": "problem", "outcome": "solved"}},
-        )
-    with pytest.raises(InputError, match="names 'reward'"):
-        import_corpus(
-            tmp_path / "runs.csv",
-            format="table",
-            name="c",
-            options={"columns": {"reward": "solved"}},
-        )
+        with pytest.raises(InputError, match=words):
+            table(path, columns=columns)
 
 
 @pytest.mark.parametrize(
@@ -126,25 +115,12 @@ def test_a_broken_row_costs_that_row(tmp_path: Path, row: str, reason: str, word
         read(tmp_path / "runs.csv", strict=True)
 
 
-@pytest.mark.parametrize("steps", ["{", '"go"', "[1]", '[["a"]]', '[{"act": "x"}]', '[["a", 3]]'])
+@pytest.mark.parametrize("steps", ["{", '"go"', '[["a"]]', '[{"act": "x"}]', '[["a", 3]]'])
 def test_steps_that_are_none_cost_their_row(tmp_path: Path, steps: str) -> None:
-    good = json.dumps({"task_id": "a", "outcome": 1, "steps": [["go", "page"]]})
-    bad = json.dumps({"task_id": "b", "outcome": 1, "steps": steps})
-    (tmp_path / "runs.jsonl").write_text(f"{good}\n{bad}\n", "utf-8")
-    imported = read(tmp_path / "runs.jsonl")
-    assert len(imported.frame) == 1
-    assert imported.dropped == {"unreadable_record": 1}
+    rows = [{"task_id": "a", "outcome": 1, "steps": value} for value in ([["go", "page"]], steps)]
+    imported = read(write_lines(tmp_path / "runs.jsonl", rows))
+    assert len(imported.frame) == 1 and imported.dropped == {"unreadable_record": 1}
     assert "step" in imported.examples["unreadable_record"]
-
-
-def test_bytes_that_are_not_utf8_cost_their_record(tmp_path: Path) -> None:
-    (tmp_path / "runs.csv").write_bytes(TABLE.encode() + b"c,1,\xff\xfe,x\n")
-    (tmp_path / "more.jsonl").write_bytes(
-        b'{"task_id": "d", "outcome": 1, "text": "\xe9"}\n'
-        b'{"task_id": "d", "outcome": 1, "text": "ok"}\n'
-    )
-    imported = read([tmp_path / "runs.csv", tmp_path / "more.jsonl"])
-    assert len(imported.frame) == 4 and imported.dropped == {"unreadable_record": 2}
 
 
 def test_runs_without_outcome_are_counted_or_kept(tmp_path: Path) -> None:
@@ -155,19 +131,11 @@ def test_runs_without_outcome_are_counted_or_kept(tmp_path: Path) -> None:
 
 
 def test_columns_that_are_not_named_are_not_read(tmp_path: Path) -> None:
-    secret = {
-        "task_id": "a",
-        "outcome": 1,
-        "text": "x",
-        "reward": "canary",
-        "verdict": {"deep": ["canary"]},
-    }
-    (tmp_path / "runs.jsonl").write_text(json.dumps(secret), "utf-8")
+    secret = {"task_id": "a", "outcome": 1, "text": "x", "verdict": {"deep": ["canary"]}}
+    write_lines(tmp_path / "runs.jsonl", [secret])
     pq.write_table(pa.Table.from_pylist([secret | {"task_id": "b"}]), tmp_path / "runs.parquet")
-    assert (
-        "canary"
-        not in read([tmp_path / "runs.jsonl", tmp_path / "runs.parquet"]).frame.astype(str).to_csv()
-    )
+    frame = read([tmp_path / "runs.jsonl", tmp_path / "runs.parquet"]).frame
+    assert len(frame) == 2 and "canary" not in frame.to_json()
 
 
 def test_ids_of_a_table(tmp_path: Path) -> None:
@@ -186,131 +154,83 @@ def test_ids_of_a_table(tmp_path: Path) -> None:
 
 def test_equal_runs_of_two_agents_are_two_runs(tmp_path: Path) -> None:
     for agent in ("x", "y"):
-        (tmp_path / f"{agent}.csv").write_text(
-            f"task_id,outcome,text,agent\nt,1,same,{agent}\nt,1,same,{agent}\n", "utf-8"
-        )
-    assert len(read([tmp_path / "x.csv", tmp_path / "y.csv"]).frame) == 4
+        rows = [{"task_id": "t", "outcome": 1, "text": "same", "agent": agent}] * 2
+        write_lines(tmp_path / f"{agent}.jsonl", rows)
+    assert len(read(tmp_path).frame) == 4
 
 
 def test_tasks_with_one_instruction_are_merged_when_asked(tmp_path: Path) -> None:
-    lines = [
-        json.dumps(
-            {
-                "task_id": f"t{n}",
-                "outcome": 1,
-                "text": f"x{n}",
-                "instruction": "same" if n < 2 else "other",
-            }
-        )
+    rows = [
+        {"task_id": f"t{n}", "outcome": 1, "text": f"x{n}", "instruction": f"do {n // 2}"}
         for n in range(3)
     ]
-    (tmp_path / "runs.jsonl").write_text("\n".join(lines), "utf-8")
-    assert read(tmp_path / "runs.jsonl").frame["task_id"].nunique() == 3
-    merged = read(tmp_path / "runs.jsonl", merge_same_instruction=True)
+    path = write_lines(tmp_path / "runs.jsonl", rows)
+    assert read(path).frame["task_id"].nunique() == 3
+    merged = read(path, merge_same_instruction=True)
     assert merged.frame["task_id"].tolist() == ["t0", "t0", "t2"]
     assert merged.notes == {"runs moved to a task with the same instruction": 1}
 
 
-def test_the_fixtures_are_told_apart() -> None:
-    assert detect_format([FIXTURES / "agent-x-retail.json"]) == "taubench_v1"
-    assert detect_format([FIXTURES / "runs.csv"]) == "table"
-    both = [FIXTURES / "agent-x-retail.json", FIXTURES / "runs.csv"]
+def test_two_formats_make_one_corpus_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text(TABLE, "utf-8")
+    both = [write_json(tmp_path / "x-retail.json", [tau_record()]), tmp_path / "runs.csv"]
+    assert [detect_format([path]) for path in both] == ["taubench_v1", "table"]
     with pytest.raises(
-        InputError, match=r"more than one format fits .*table \(such as .*taubench_v1 \(such as"
-    ) as caught:
+        InputError, match=r"more than one format fits .*table .*taubench_v1 .*--format"
+    ):
         detect_format(both)
-    assert "--format" in str(caught.value)
-    assert import_corpus(both, format="table", name="c").dropped == {"file_other_format": 1}
-
-
-def test_two_formats_make_one_corpus_when_asked() -> None:
-    both = [FIXTURES / "agent-x-retail.json", FIXTURES / "runs.csv"]
     parts = [import_corpus(both, format=name, name="c") for name in ("table", "taubench_v1")]
+    assert parts[0].dropped == {"file_other_format": 1}
     joined = import_corpus(both, format="table+taubench_v1", name="c")
-    assert len(joined.frame) == sum(len(part.frame) for part in parts)
-    assert "file_other_format" not in joined.dropped and joined.format == "table+taubench_v1"
+    assert len(joined.frame) == 4 and joined.format == "table+taubench_v1"
+    assert "file_other_format" not in joined.dropped
     assert joined.label_source == "; ".join(part.label_source for part in parts)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        (
-            "runs.csv",
-            "task_id,text\na,x\n",
-            r"runs\.csv has no column 'outcome' \(its columns are task_id, text\); rename one",
-        ),
-        ("runs.csv", "task_id,outcome\na,1\n", "no column 'text' and no column 'steps'"),
-        ("runs.csv", "task_id;outcome|text\na;1|b, c\n", "can be separated by semicolons or bars"),
-        ("runs.csv", "", r"runs\.csv is empty"),
-        ("runs.csv", "task_id,outcome,text\n", r"runs\.csv has no row"),
-        ("runs.csv", "task_id,outcome,text,text\n", "'text' twice"),
-        ("runs.jsonl", '{"task_id": "a"', r"row 1 cannot be used: it is not JSON"),
-        ("runs.jsonl", "\n\n", "has no row"),
-        ("runs.parquet", "PAR1", "not a Parquet file"),
-    ],
-)
-def test_a_file_that_is_no_table_is_diagnosed(
-    tmp_path: Path, name: str, content: str, words: str
-) -> None:
-    (tmp_path / name).write_text(content, "utf-8")
-    with pytest.raises(InputError, match=words) as caught:
-        read(tmp_path / name)
-    assert "no known format fits" in str(caught.value)
-
-
-_RUN = '{"task_id": "a", "outcome": 1, "text": "x"}\n'
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("runs.jsonl", _RUN.encode("utf-16"), "runs.jsonl is in UTF-16; save it as UTF-8."),
+        ("runs.csv", b"task_id,text\na,x\n", "runs.csv has no column 'outcome' (its columns are"),
+        ("runs.csv", b"task_id;outcome|text\na;1|b, c\n", "separated by semicolons or bars"),
+        ("runs.csv", b"", "runs.csv is empty"),
+        ("runs.csv", b"task_id,outcome,text\n", "runs.csv has no row"),
+        ("runs.csv", b"task_id,outcome,text,text\n", "'text' twice"),
+        ("runs.jsonl", b'{"task_id": "a"', "row 1 cannot be used: it is not JSON"),
+        ("runs.jsonl", '{"task_id": "a"}'.encode("utf-16"), "is in UTF-16; save it as UTF-8."),
+        ("runs.parquet", b"PAR1", "not a Parquet file"),
         (
             "runs.jsonl.gz",
-            gzip.compress(gzip.compress(_RUN.encode(), mtime=0), mtime=0),
+            gzip.compress(gzip.compress(b"{}", mtime=0), mtime=0),
             "runs.jsonl.gz is compressed once more inside",
         ),
         ("runs.tar.gz", b"", "runs.tar.gz is broken after 0 files"),
         ("runs.docx", b"x", "runs.docx has the suffix .docx, which this format does not use."),
     ],
 )
-def test_why_a_file_cannot_be_read_is_said(
+def test_a_file_that_is_no_table_is_diagnosed(
     tmp_path: Path, name: str, content: bytes, words: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match="no known format fits") as caught:
-        import_corpus(tmp_path, name="c")
+        read(tmp_path)
     assert words in str(caught.value)
 
 
-def test_an_empty_folder_is_said_to_be_empty(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"there is no file in .*; check the path"):
-        import_corpus(tmp_path, name="c")
-
-
-def test_the_columns_of_json_lines_are_those_of_all_first_lines(tmp_path: Path) -> None:
-    lines = ['{"task_id": "a", "text": "open"}', '{"task_id": "a", "text": "done", "outcome": 1}']
-    (tmp_path / "runs.jsonl").write_text("\n".join(lines), "utf-8")
-    imported = read(tmp_path / "runs.jsonl")
-    assert len(imported.frame) == 1 and imported.dropped == {"no_label": 1}
-
-
-def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "runs.csv").write_text(TABLE, "utf-8")
-    for arguments, words in (
-        ({"paths": tmp_path / "none.csv"}, "does not exist"),
-        ({"paths": []}, "no path"),
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"paths": "none.csv"}, "does not exist"),
         ({"name": " "}, "no name"),
         ({"format": "xml"}, "no format 'xml'"),
         ({"options": {"domian": "retail"}}, "no option 'domian'"),
         ({"options": {"strict": "perhaps"}}, "give true or false"),
         ({"options": {"max_file_mb": "many"}}, "whole number of megabytes"),
-        ({"options": {"columns": "task"}}, "give an object"),
-    ):
-        given: Any = {"paths": tmp_path / "runs.csv", "name": "c"} | arguments
-        with pytest.raises(InputError, match=words):
-            import_corpus(**given)
+    ],
+)
+def test_what_cannot_be_asked_for(tmp_path: Path, arguments: dict[str, Any], words: str) -> None:
+    (tmp_path / "runs.csv").write_text(TABLE, "utf-8")
+    with pytest.raises(InputError, match=words):
+        import_corpus(**({"paths": tmp_path, "name": "c"} | arguments))
 
 
 def test_archives_are_read_in_place_and_safely(tmp_path: Path) -> None:
@@ -348,17 +268,11 @@ def test_links_in_folders_are_not_followed(tmp_path: Path) -> None:
 
 
 def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    for folder in ("one", "two"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "runs.csv").write_text(TABLE + f"{folder},1,x,y\n", "utf-8")
-    imported = read(
-        [
-            tmp_path / "two" / "runs.csv",
-            tmp_path / "one" / "runs.csv",
-            tmp_path / "one" / "runs.csv",
-        ]
-    )
-    assert sorted(imported.files) == ["one/runs.csv", "two/runs.csv"]
+    one, two = (tmp_path / folder / "runs.csv" for folder in ("one", "two"))
+    for path in (one, two):
+        path.parent.mkdir()
+        path.write_text(TABLE + f"{path.parent.name},1,x,y\n", "utf-8")
+    assert sorted(read([two, one, one]).files) == ["one/runs.csv", "two/runs.csv"]
 
 
 @pytest.mark.slow

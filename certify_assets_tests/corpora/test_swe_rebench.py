@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.formats import detect_format
-from certify_assets.corpora.schema import Step, from_frame
+from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import reader
+from certify_assets_tests.corpora.builders import from_frame, reader
 from certify_assets_tests.corpora.swe_builders import (
     ISSUE,
     rebench_row,
@@ -19,36 +19,25 @@ read = reader("swe_rebench")
 def test_rows_of_openhands(tmp_path: Path) -> None:
     rows = [rebench_row("org__name-1", 1, 0), rebench_row("org__name-1", 0, 1)]
     first, second = from_frame(read(save_parquet(tmp_path / "a.parquet", rows)).frame)
-    assert first.task_id == "org__name-1"
-    assert first.trajectory_id == "chat-org__name-1-0"
-    assert first.outcome == 1
+    assert (first.task_id, first.trajectory_id) == ("org__name-1", "chat-org__name-1-0")
+    assert first.agent == "OpenHands Qwen3-Coder-480B-A35B-Instruct"
     assert first.instruction == ISSUE
     assert first.steps == (
         Step('I look, 0.\nexecute_bash({"command": "ls"})', "tool execute_bash: sums.py"),
         Step("Fixed.", ""),
     )
-    assert first.agent == "OpenHands Qwen3-Coder-480B-A35B-Instruct"
-    assert (first.attempt, second.attempt, second.outcome) == (0, 1, 0)
+    assert [(run.attempt, run.outcome) for run in (first, second)] == [(0, 1), (1, 0)]
 
 
 def test_rows_of_swe_agent(tmp_path: Path) -> None:
-    rows = [
-        swe_agent_row("org__name-1", True),
-        swe_agent_row("org__name-1", False),
-        swe_agent_row("org__name-1", None),
-    ]
+    rows = [swe_agent_row("org__name-1", target) for target in (True, False, None)]
     imported = read(save_parquet(tmp_path / "a.parquet", rows))
     first, second = from_frame(imported.frame)
     assert imported.dropped == {"no_label": 1}, "equal rows are runs of their own"
-    assert (
-        first.steps
-        == second.steps
-        == (Step("I look, 0.\n```\nls\n```", "user: sums.py"), Step("submit", ""))
-    )
-    assert first.agent == "small-model"
-    assert first.instruction == ISSUE
-    assert first.attempt == 0
-    assert second.attempt == 1
+    steps = (Step("I look, 0.\n```\nls\n```", "user: sums.py"), Step("submit", ""))
+    assert first.steps == second.steps == steps
+    assert (first.agent, first.instruction) == ("small-model", ISSUE)
+    assert (first.attempt, second.attempt) == (0, 1)
 
 
 def test_a_row_without_a_task(tmp_path: Path) -> None:
@@ -62,8 +51,6 @@ def test_other_tables_are_left_to_others(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no columns instance_id, trajectory and resolved"):
         read(tmp_path)
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
-    with pytest.raises(InputError, match=r"broken\.parquet is not a Parquet file"):
-        read(tmp_path / "broken.parquet")
-    save_parquet(tmp_path / "more" / "a.parquet", [swe_agent_row("org__name-1")])
+    save_parquet(tmp_path / "a.parquet", [swe_agent_row("org__name-1")])
     assert detect_format([tmp_path]) == "swe_rebench"
     assert read(tmp_path).dropped == {"file_other_format": 1, "file_unreadable": 1}

@@ -5,9 +5,9 @@ import pytest
 
 from certify_assets.corpora.formats import ImportedCorpus
 from certify_assets.corpora.profile import profile_corpus
-from certify_assets.corpora.schema import Step, from_frame
+from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import reader, write_json
+from certify_assets_tests.corpora.builders import from_frame, reader, write_json
 from certify_assets_tests.corpora.formats.tau2 import call, results, simulation, task, ticks
 from certify_assets_tests.paths import shared_data
 
@@ -20,70 +20,50 @@ def one(tmp_path: Path, **changes: Any) -> ImportedCorpus:
 
 def test_a_simulation_becomes_a_run(tmp_path: Path) -> None:
     (run,) = from_frame(one(tmp_path, trial=3).frame)
-    assert run.task_id == "shop/0"
-    assert run.trajectory_id == "s"
-    assert run.agent == "llm_agent:m-1"
-    assert run.attempt == 3
-    assert run.outcome == 1
+    assert (run.task_id, run.trajectory_id, run.agent) == ("shop/0", "s", "llm_agent:m-1")
+    assert (run.attempt, run.outcome) == (3, 1)
     assert run.instruction == "You want to move order 0.\nYou are Ada."
     assert run.steps == (
         Step("Hi.", "user: Please move order 0."),
         Step('find_order({"number": "0"})', 'tool find_order: {"state": "open"}'),
         Step("Run s is at its end.", ""),
     )
+    (spoken,) = from_frame(one(tmp_path, messages=None, ticks=ticks()).frame)
+    assert spoken.steps == (
+        Step("Hello.", ""),
+        Step('move({"to": 9})', "tool move: ok\nuser: I am Ada."),
+        Step("Moved.", ""),
+    )
 
 
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ('{"message": "Hello."}', "Hello."),
         ('{"reply":"Hello."}', "Hello."),
         ('{"message": "Hello.", "next": 1}', '{"message": "Hello.", "next": 1}'),
-        ('{"message": 1}', '{"message": 1}'),
         ('{"message": "Hello."', '{"message": "Hello."'),
-        ("{" * 3, "{{{"),
     ],
 )
 def test_replies_that_are_json(tmp_path: Path, content: str, text: str) -> None:
-    frame = one(tmp_path, messages=[{"role": "assistant", "content": content}]).frame
-    assert frame["steps"][0] == ({"action": text, "observation": ""},)
+    (run,) = from_frame(one(tmp_path, messages=[{"role": "assistant", "content": content}]).frame)
+    assert run.steps == (Step(text, ""),)
 
 
 def test_calls_of_the_user_and_several_replies_at_once(tmp_path: Path) -> None:
+    calls = [call("a"), call("b")]
+    replies = [{"role": "tool", "id": f"call_{name}", "content": name} for name in "ab"]
     messages = [
-        {
-            "role": "assistant",
-            "content": "Look at your phone.",
-            "tool_calls": [call("a"), call("b")],
-        },
-        {
-            "role": "tool",
-            "tool_messages": [
-                {"role": "tool", "id": "call_a", "content": "1"},
-                {"role": "tool", "id": "call_b", "content": None},
-            ],
-        },
+        {"role": "assistant", "content": "Look at your phone.", "tool_calls": calls},
+        {"role": "tool", "tool_messages": replies},
         {"role": "user", "content": None, "tool_calls": [call("look", "user", at="bar")]},
         {"role": "tool", "id": "call_look", "content": "no signal", "requestor": "user"},
         {"role": "critic", "content": "well done"},
     ]
     imported = one(tmp_path, messages=messages)
-    (step,) = imported.frame["steps"][0]
-    assert step["action"] == "Look at your phone.\na({})\nb({})"
-    assert (
-        step["observation"]
-        == 'tool a: 1\ntool b: \nuser: look({"at": "bar"})\ntool look of the user: no signal'
-    )
+    seen = 'tool a: a\ntool b: b\nuser: look({"at": "bar"})\ntool look of the user: no signal'
+    (run,) = from_frame(imported.frame)
+    assert run.steps == (Step("Look at your phone.\na({})\nb({})", seen),)
     assert imported.notes == {"messages of another role left out": 1}
-
-
-def test_what_is_said_in_ticks(tmp_path: Path) -> None:
-    frame = one(tmp_path, messages=None, ticks=ticks()).frame
-    assert [(step["action"], step["observation"]) for step in frame["steps"][0]] == [
-        ("Hello.", ""),
-        ('move({"to": 9})', "tool move: ok\nuser: I am Ada."),
-        ("Moved.", ""),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -91,17 +71,7 @@ def test_what_is_said_in_ticks(tmp_path: Path) -> None:
     [
         ("Do it.", None, "Do it."),
         (None, "Move it.", "Move it."),
-        (
-            {
-                "reason_for_call": "Why.",
-                "task_instructions": "How.",
-                "domain": "shop",
-                "known_info": None,
-            },
-            "Move.",
-            "Why.\nHow.",
-        ),
-        (None, None, ""),
+        ({"reason_for_call": "Why.", "task_instructions": "How."}, "Move.", "Why.\nHow."),
     ],
 )
 def test_instructions(tmp_path: Path, scenario: Any, ticket: Any, text: str) -> None:
@@ -111,33 +81,22 @@ def test_instructions(tmp_path: Path, scenario: Any, ticket: Any, text: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("changes", "dropped"),
+    ("changes", "reason"),
     [
-        ({"reward": None}, {"no_label": 1}),
-        ({"reward_info": {}}, {"no_label": 1}),
-        ({"termination_reason": "infrastructure_error"}, {"infrastructure_error": 1}),
-        ({"termination_reason": "unexpected_error"}, {"infrastructure_error": 1}),
-        ({"termination_reason": "max_steps"}, {}),
-        ({"termination_reason": ["max_steps"]}, {}),
-        ({"messages": []}, {"no_trajectory": 1}),
-        ({"messages": None, "ticks": []}, {"no_trajectory": 1}),
-        ({"messages": "hello"}, {"unreadable_record": 1}),
-        ({"ticks": [1]}, {"unreadable_record": 1}),
-        ({"task_id": True}, {"unreadable_record": 1}),
-        ({"id": None}, {"unreadable_record": 1}),
+        ({"reward_info": {}}, "no_label"),
+        ({"termination_reason": "infrastructure_error"}, "infrastructure_error"),
+        ({"termination_reason": "max_steps"}, ""),
+        ({"messages": None, "ticks": []}, "no_trajectory"),
+        ({"task_id": True}, "unreadable_record"),
     ],
 )
 def test_what_cannot_be_used_is_counted(
-    tmp_path: Path, changes: dict[str, Any], dropped: dict[str, int]
+    tmp_path: Path, changes: dict[str, Any], reason: str
 ) -> None:
-    path = write_json(
-        tmp_path / "x.json",
-        results(
-            [simulation("a"), simulation("s", **changes), simulation("z", trial=1)], [task("0")]
-        ),
-    )
-    imported = read(path)
-    assert imported.dropped == dropped and len(imported.frame) == 3 - len(dropped)
+    runs = [simulation("a"), simulation("s", **changes), simulation("z", trial=1)]
+    imported = read(write_json(tmp_path / "x.json", results(runs, [task("0")])))
+    assert imported.dropped == ({reason: 1} if reason else {})
+    assert len(imported.frame) == (2 if reason else 3)
     assert all("x.json row 2" in sentence for sentence in imported.examples.values())
 
 
@@ -145,100 +104,59 @@ def test_domains_keep_tasks_apart_and_trials_of_several_files_are_numbered_on(
     tmp_path: Path,
 ) -> None:
     for number, domain in enumerate(("shop", "shop", "bank")):
-        write_json(
-            tmp_path / f"{number}.json",
-            results([simulation(f"s{number}")], [task("0")], domain=domain),
-        )
-    frame = read(tmp_path).frame
-    assert frame[["task_id", "attempt"]].to_numpy().tolist() == [
-        ["bank/0", 0],
-        ["shop/0", 0],
-        ["shop/0", 1],
-    ]
-    assert read(tmp_path, domain="all").frame["task_id"].tolist() == ["all/0"] * 3
+        document = results([simulation(f"s{number}")], [task("0")], domain=domain)
+        write_json(tmp_path / f"{number}.json", document)
+    found = [(run.task_id, run.attempt) for run in from_frame(read(tmp_path).frame)]
+    assert found == [("bank/0", 0), ("shop/0", 0), ("shop/0", 1)]
+    assert set(read(tmp_path, domain="all").frame["task_id"]) == {"all/0"}
 
 
 def test_a_file_that_does_not_name_its_domain_asks_for_it(tmp_path: Path) -> None:
     document = results([simulation("s")], [task("0")])
     document["info"]["environment_info"] = {}
-    path = write_json(tmp_path / "x.json", document)
-    with pytest.raises(
-        InputError, match="does not name its domain; give it with the option domain"
-    ):
-        read(path)
-    assert read(path, domain="shop").frame["task_id"].tolist() == ["shop/0"]
+    with pytest.raises(InputError, match="not name its domain; give it with the option domain"):
+        read(write_json(tmp_path / "x.json", document))
 
 
 def test_runs_that_were_numbered_anew_go_back_to_their_task(tmp_path: Path) -> None:
-    tasks = [task(str(number)) for number in range(3)] + [
-        task(name, evaluation_criteria={"nl_assertions": [name]}) for name in ("3", "4")
-    ]
-    moved = [
+    tasks = [task(str(number)) for number in range(3)]
+    tasks += [task(name, evaluation_criteria={"nl_assertions": [name]}) for name in "34"]
+    runs = [
         simulation(f"s{named}", of) | {"task_id": named}
         for named, of in (("0", "1"), ("1", "0"), ("2", "2"))
     ]
-    said = simulation(
-        "s4", reward_info={"reward": 1.0, "nl_assertions": [{"nl_assertion": "3"}]}, task_id="4"
-    )
-    mute = simulation("s3", reward_info={"reward": 0.0}, task_id="3")
-    imported = read(write_json(tmp_path / "x.json", results([*moved, said, mute], tasks)))
-    assert dict(zip(imported.frame["trajectory_id"], imported.frame["task_id"], strict=True)) == {
-        "s0": "shop/1",
-        "s1": "shop/0",
-        "s2": "shop/2",
-        "s4": "shop/3",
-    }
+    said = {"reward": 1.0, "nl_assertions": [{"nl_assertion": "3"}]}
+    runs += [simulation("s4", reward_info=said, task_id="4")]
+    runs += [simulation("s3", reward_info={"reward": 0.0}, task_id="3")]
+    imported = read(write_json(tmp_path / "x.json", results(runs, tasks)))
+    found = {run.trajectory_id: run for run in from_frame(imported.frame)}
+    assert {name: run.task_id for name, run in found.items()} == {
+        "s0": "shop/1", "s1": "shop/0", "s2": "shop/2", "s4": "shop/3",
+    }  # fmt: skip
     assert imported.notes == {"runs whose task was corrected to the one that was checked": 3}
     assert imported.dropped == {"unknown_task": 1}
-    assert imported.frame["instruction"][1].startswith("You want to move order 1.")
+    assert found["s0"].instruction.startswith("You want to move order 1.")
 
 
 def test_a_run_that_broke_off_stays_with_its_task(tmp_path: Path) -> None:
-    broken = simulation(
-        "s1",
-        "1",
-        reward_info={"reward": 0.0, "action_checks": None},
-        termination_reason="max_steps",
-    )
-    imported = read(
-        write_json(tmp_path / "x.json", results([simulation("s0"), broken], [task("0"), task("1")]))
-    )
+    checks = {"reward": 0.0, "action_checks": None}
+    broken = simulation("s1", "1", reward_info=checks, termination_reason="max_steps")
+    document = results([simulation("s0"), broken], [task("0"), task("1")])
+    imported = read(write_json(tmp_path / "x.json", document))
     assert imported.frame["task_id"].tolist() == ["shop/0", "shop/1"]
-    assert not imported.notes
-    assert not imported.dropped
+    assert not imported.notes and not imported.dropped
 
 
 def test_folders_say_what_they_lack(tmp_path: Path) -> None:
     listed = [{"id": name, "task_id": "0", "trial": 0} for name in ("a", "b", "c")]
-    write_json(
-        tmp_path / "run" / "results.json", results(None, [task("0")], simulation_index=listed)
-    )
+    document = results(None, [task("0")], simulation_index=listed)
+    write_json(tmp_path / "run" / "results.json", document)
     write_json(tmp_path / "run" / "simulations" / "a.json", simulation("a"))
     (tmp_path / "run" / "simulations" / "b.json").write_text('{"id": "b"', "utf-8")
-    write_json(tmp_path / "other" / "results.json", results(None, [task("0")]))
     write_json(tmp_path / "stray" / "simulations" / "a.json", simulation("a"))
     imported = read(tmp_path)
-    assert imported.dropped == {
-        "file_ends_early": 1,
-        "file_other_format": 1,
-        "no_trajectory": 1,
-        "unreadable_record": 1,
-    }
+    assert imported.dropped == {"file_other_format": 1, "no_trajectory": 1, "unreadable_record": 1}
     assert "the simulation c" in imported.examples["no_trajectory"] and len(imported.frame) == 1
-    assert "run/results.json" in "".join(imported.files)
-
-
-def test_a_broken_simulation_costs_itself(tmp_path: Path) -> None:
-    document = results(
-        [simulation("s0"), 7, simulation("s2", trial=2)],
-        [task("0"), 7, task("1")],
-        simulation_index=[{"id": "s1", "task_id": 1}],
-    )
-    write_json(tmp_path / "x.json", document)
-    imported = read(tmp_path)
-    assert imported.frame["trajectory_id"].tolist() == ["s0", "s2"]
-    assert imported.dropped == {"unreadable_record": 1}
-    assert imported.frame["instruction"].all()
 
 
 def test_the_published_runs() -> None:

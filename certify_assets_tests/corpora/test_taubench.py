@@ -4,13 +4,9 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.leakage import LEAK_KEYS, quoted_keys
-from certify_assets.corpora.rendering import render_frame
-from certify_assets.corpora.schema import Step, from_frame
+from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import reader, tau_failure, tau_record, write_json
-
-CANARY = "canary-7f3a"
+from certify_assets_tests.corpora.builders import from_frame, reader, tau_record, write_json
 
 read = reader()
 
@@ -18,10 +14,7 @@ read = reader()
 def test_messages_become_steps(tmp_path: Path) -> None:
     imported = read(write_json(tmp_path / "gpt-retail.json", [tau_record(3, text="Done.")]))
     (run,) = from_frame(imported.frame)
-    assert run.task_id == "retail/3"
-    assert run.agent == "gpt"
-    assert run.attempt == 0
-    assert run.outcome == 1
+    assert (run.task_id, run.agent, run.attempt, run.outcome) == ("retail/3", "gpt", 0, 1)
     assert run.instruction == "Return order 3."
     assert run.steps == (
         Step("", "user: I want to return my order."),
@@ -35,25 +28,12 @@ def test_messages_become_steps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("reward", "outcome"),
-    [
-        (1.0, 1),
-        (1, 1),
-        (1 - 1e-7, 1),
-        (0.0, 0),
-        (0.99, 0),
-        (None, None),
-        ("1", 1),
-        (True, 1),
-        (float("nan"), None),
-    ],
+    [(1 - 1e-7, 1), (0.99, 0), (None, None), ("1", 1), (True, 1), (float("nan"), None)],
 )
 def test_rewards(tmp_path: Path, reward: Any, outcome: int | None) -> None:
     path = write_json(tmp_path / "a-retail.json", [tau_record(0, reward), tau_record(1)])
-    frame = read(path, keep_unlabelled=True).frame
-    assert [
-        None if value is None else int(value)
-        for value in frame["outcome"].astype(object).where(frame["outcome"].notna(), None)
-    ] == [outcome, 1]
+    runs = from_frame(read(path, keep_unlabelled=True).frame)
+    assert [run.outcome for run in runs] == [outcome, 1]
     assert read(path).dropped == ({"no_label": 1} if outcome is None else {})
 
 
@@ -74,61 +54,37 @@ def test_the_agent_is_in_the_file_name(tmp_path: Path, name: str, agent: str) ->
 
 
 def test_the_trial_is_not_trusted(tmp_path: Path) -> None:
-    records = [tau_record(task, trial=task, text=f"run {task}") for task in (4, 5)] + [
-        tau_record(4, 0.0, trial=4, text="again")
-    ]
+    records = [tau_record(task, trial=task, text=f"run {task}") for task in (4, 5)]
+    records.append(tau_record(4, 0.0, trial=4, text="again"))
     frame = read(write_json(tmp_path / "fork-retail.json", records)).frame
-    assert frame["attempt"].tolist() == [0, 1, 0]
-    assert frame["trajectory_id"].tolist() == [
-        "retail/4/fork/0",
-        "retail/4/fork/1",
-        "retail/5/fork/0",
-    ]
+    ids = ["retail/4/fork/0", "retail/4/fork/1", "retail/5/fork/0"]
+    assert frame["trajectory_id"].tolist() == ids and frame["attempt"].tolist() == [0, 1, 0]
 
 
 def test_domains(tmp_path: Path) -> None:
-    flight = tau_record(
-        traj=[
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {"function": {"name": "search_direct_flight", "arguments": {"a": 1}}}
-                ],
-            }
-        ]
-    )
-    one, two = (
-        write_json(tmp_path / "x.json", [tau_record()]),
-        write_json(tmp_path / "y.json", [flight]),
-    )
+    call = {"function": {"name": "search_direct_flight", "arguments": {"a": 1}}}
+    flight = {"role": "assistant", "content": None, "tool_calls": [call]}
+    one = write_json(tmp_path / "x.json", [tau_record()])
+    two = write_json(tmp_path / "y.json", [tau_record(traj=[flight])])
     imported = read([one, two])
     assert imported.frame["task_id"].tolist() == ["airline/0", "retail/0"]
-    assert imported.frame["steps"][0] == (
-        {"action": 'search_direct_flight({"a": 1})', "observation": ""},
-    )
+    assert from_frame(imported.frame)[0].steps == (Step('search_direct_flight({"a": 1})', ""),)
     assert read([one, two], domain="shop").frame["task_id"].tolist() == ["shop/0", "shop/0"]
-    talk = write_json(
-        tmp_path / "z.json", [tau_record(traj=[{"role": "assistant", "content": "hi"}])]
-    )
+    talk = tau_record(traj=[{"role": "assistant", "content": "hi"}])
     with pytest.raises(
         InputError, match=r"z\.json does not show which τ-bench domain .* option domain"
     ):
-        read(talk)
+        read(write_json(tmp_path / "z.json", [talk]))
 
 
 def test_copies_of_one_run_count_once(tmp_path: Path) -> None:
     first = write_json(tmp_path / "a-retail.json", [tau_record(0), tau_record(1)])
-    noted = json.loads(json.dumps([tau_record(0), tau_record(1, text="other")]))
+    noted = [tau_record(0), tau_record(1, text="other")]
     noted[0]["traj"][0]["index"] = 1
-    second = write_json(tmp_path / "b-retail.json", noted)
-    imported = read([second, first])
+    imported = read([write_json(tmp_path / "b-retail.json", noted), first])
     assert imported.dropped == {"duplicate": 1}
-    assert sorted(imported.frame["trajectory_id"]) == [
-        "retail/0/a/0",
-        "retail/1/a/0",
-        "retail/1/b/0",
-    ]
+    ids = ["retail/0/a/0", "retail/1/a/0", "retail/1/b/0"]
+    assert sorted(imported.frame["trajectory_id"]) == ids
 
 
 def test_equal_runs_of_one_file_are_runs_unless_their_trial_is_one(tmp_path: Path) -> None:
@@ -141,28 +97,22 @@ def test_equal_runs_of_one_file_are_runs_unless_their_trial_is_one(tmp_path: Pat
 
 
 def test_infrastructure_errors_are_counted(tmp_path: Path) -> None:
-    records = [
-        tau_record(),
-        tau_failure(1),
-        tau_record(2, traj=[]),
-        tau_record(3, info={"error": "x"}),
-    ]
+    failed = tau_record(1, 0.0, info={"error": "timeout", "traceback": "..."}, traj=[])
+    records = [tau_record(), failed, tau_record(2, traj=[]), tau_record(3, info={"error": "x"})]
     imported = read(write_json(tmp_path / "a-retail.json", records))
     assert len(imported.frame) == 1 and imported.dropped == {"infrastructure_error": 3}
     with pytest.raises(InputError, match=r"nothing in .* error report"):
-        read(write_json(tmp_path / "b-retail.json", [tau_failure()]))
+        read(write_json(tmp_path / "b-retail.json", [failed]))
 
 
 def test_other_roles_and_odd_contents(tmp_path: Path) -> None:
+    parts = [{"type": "text", "text": "one"}, {"type": "image"}, "two"]
+    call = {"name": "go", "arguments": None}
     messages = [
         {"role": "evaluator", "content": "the answer is right"},
-        {
-            "role": "assistant",
-            "content": [{"type": "text", "text": "one"}, {"type": "image"}, "two"],
-            "tool_calls": "none",
-        },
+        {"role": "assistant", "content": parts, "tool_calls": "none"},
         {"role": "function", "name": "f", "content": None},
-        {"role": "assistant", "content": None, "function_call": {"name": "go", "arguments": None}},
+        {"role": "assistant", "content": None, "function_call": call},
         {"content": "nobody"},
     ]
     imported = read(write_json(tmp_path / "a-retail.json", [tau_record(traj=messages)]))
@@ -171,18 +121,7 @@ def test_other_roles_and_odd_contents(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "record",
-    [
-        {"task_id": 5},
-        7,
-        "text",
-        None,
-        tau_record(True),
-        tau_record(None),
-        tau_record(1.5),
-        tau_record(traj="x"),
-        tau_record(traj=[1]),
-    ],
+    "record", [{"task_id": 5}, None, tau_record(True), tau_record(1.5), tau_record(traj=[1])]
 )
 def test_a_broken_record_costs_that_record(tmp_path: Path, record: Any) -> None:
     imported = read(write_json(tmp_path / "a-retail.json", [tau_record(0), record, tau_record(2)]))
@@ -191,40 +130,13 @@ def test_a_broken_record_costs_that_record(tmp_path: Path, record: Any) -> None:
     assert "a-retail.json row 2" in imported.examples["unreadable_record"]
 
 
-@pytest.mark.parametrize(
-    "damage", ['{"task_id": 1, "reward": ,}', '{"task_id": 1}', '{"task_id": 1, "traj": [caf\xe9']
-)
+@pytest.mark.parametrize("damage", ['{"task_id": 1, "reward": ,}', '{"traj": [caf\xe9'])
 def test_a_file_that_is_not_json_costs_that_file(tmp_path: Path, damage: str) -> None:
-    write_json(tmp_path / "runs" / "a-retail.json", [tau_record(0)])
+    write_json(tmp_path / "a-retail.json", [tau_record(0)])
     text = f"[{json.dumps(tau_record(1))}, {damage}, "
-    (tmp_path / "runs" / "b-retail.json").write_text(text, "latin-1")
-    imported = read(tmp_path / "runs")
+    (tmp_path / "b-retail.json").write_text(text, "latin-1")
+    imported = read(tmp_path)
     assert imported.frame["task_id"].tolist() == ["retail/0"]
     assert imported.dropped == {"file_unreadable": 1}
     with pytest.raises(InputError, match=r"b-retail\.json cannot be used: it is not"):
-        read(tmp_path / "runs", strict=True)
-
-
-def plant(record: dict[str, Any], path: str) -> None:
-    *parents, last = path.split(".")
-    place: Any = record
-    for name in parents:
-        place = place.setdefault(name, {})
-    place[last] = {"note": CANARY} if path != "reward" else record["reward"]
-
-
-def test_no_leak_field_reaches_the_rendering(tmp_path: Path) -> None:
-    record = tau_record(0)
-    task = ("info.task.actions", "info.task.outputs")
-    for field in ("reward", "info.reward_info", *task, "info.source", "info.user_cost", "records"):
-        plant(record, field)
-    record["traj"][0]["content"] = f"policy {CANARY}"
-    record["traj"][4]["reward"] = CANARY
-    record["traj"].append({"role": "evaluator", "content": CANARY})
-    record[CANARY] = CANARY
-    frame = read(write_json(tmp_path / "a-retail.json", [record, tau_record(1)])).frame
-    assert CANARY in json.dumps(record) and len(frame) == 2
-    text = render_frame(frame)[0].text
-    assert CANARY not in text and "gold" not in text and "reward" not in text
-    assert CANARY not in frame.astype(str).to_csv()
-    assert quoted_keys(frame).keys().isdisjoint(LEAK_KEYS)
+        read(tmp_path, strict=True)

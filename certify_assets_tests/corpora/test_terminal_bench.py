@@ -3,102 +3,60 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.corpora.formats import ImportedCorpus, import_corpus
+from certify_assets.corpora.formats import import_corpus
 from certify_assets.corpora.formats.terminal_bench import plain_text, steps_of_terminal
 from certify_assets.corpora.profile import profile_corpus
-from certify_assets.corpora.schema import Step, from_frame
-from certify_assets_tests.corpora.builders import reader
+from certify_assets.corpora.schema import Step
+from certify_assets_tests.corpora.builders import from_frame, reader, write_json
 from certify_assets_tests.corpora.formats.terminal_bench import PROMPT, pane, put, trial, write
 from certify_assets_tests.paths import shared_data
 
 read = reader("terminal_bench")
 
 
-def one(path: Path, **files: str) -> ImportedCorpus:
-    put(
-        path / "sort" / "sort.1-of-1.r",
-        trial("sort.1-of-1.r", "sort", True),
-        {name.replace("__", "/", 1): text for name, text in files.items()},
-    )
-    return read(path)
+def put_trial(folder: Path, name: str) -> None:
+    screen = {"panes/post-agent.txt": pane(("ls", name))}
+    put(folder / name, trial(f"{name}.1-of-1.r", name, True), screen)
 
 
 def test_layouts_agents_and_attempts(tmp_path: Path) -> None:
     write(tmp_path / "runs")
-    runs = {(run.task_id, run.agent): run for run in from_frame(read(tmp_path / "runs").frame)}
+    imported = read(tmp_path / "runs")
+    runs = {(run.agent, run.task_id): run for run in from_frame(imported.frame)}
+    hand, other, third = "hand_model-x", "other_model-y", "third_model-z"
     assert sorted(runs) == [
-        ("key", "hand_model-x"),
-        ("key", "third_model-z"),
-        ("sort", "hand_model-x"),
-        ("sort", "other_model-y"),
-        ("sort", "third_model-z"),
-        ("zip", "other_model-y"),
+        *((hand, "key"), (hand, "sort"), (other, "sort"), (other, "zip")),
+        *((third, "key"), (third, "sort")),
     ]
-    first = runs["sort", "hand_model-x"]
+    first = runs[hand, "sort"]
     assert first.instruction == "Please do sort." and first.trajectory_id == "id-sort.1-of-1.run-1"
     assert first.steps == (Step("sort names.txt > out.txt", ""), Step("cat out.txt", "a\nb"))
-    assert runs["key", "hand_model-x"].steps == (Step("touch key", ""), Step("ls", "key")), (
-        "the session's log, where the pane is empty"
-    )
-    assert runs["zip", "other_model-y"].steps == (Step("zip -r all.zip .", "adding: a"),), (
-        "the recording"
-    )
-    assert runs["key", "third_model-z"].outcome == 0, "the outcome is in the results of the run"
-
-
-def test_what_was_left_out_is_said(tmp_path: Path) -> None:
-    write(tmp_path / "runs")
-    examples = read(tmp_path / "runs").examples
-    assert (
-        "has an outcome, but nothing was recorded of the trial zip.1-of-1.run-1"
-        in examples["no_trajectory"]
-    )
-    assert "it has its id" in examples["duplicate"]
-    assert len(read(tmp_path / "runs", keep_unlabelled=True).frame) == 7
+    # the session's log where the pane is empty, the recording, and the results of the run
+    assert runs[hand, "key"].steps == (Step("touch key", ""), Step("ls", "key"))
+    assert runs[other, "zip"].steps == (Step("zip -r all.zip .", "adding: a"),)
+    assert runs[third, "key"].outcome == 0
+    said = "an outcome, but nothing was recorded of the trial zip.1-of-1.run-1"
+    assert said in imported.examples["no_trajectory"]
+    assert "it has its id" in imported.examples["duplicate"]
 
 
 def test_the_agent_of_runs_that_nobody_submitted(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "2025-01-01__10-00-00"
-    put(
-        folder / "sort" / "sort.1-of-1.r",
-        trial("sort.1-of-1.r", "sort", True),
-        {"panes/post-agent.txt": pane(("ls", "a"))},
-    )
+    put_trial(folder, "sort")
     assert read(tmp_path / "runs").frame["agent"].tolist() == ["unknown"]
-    (folder / "run_metadata.json").write_text(
-        '{"agent_name": "hand", "model_name": "maker/model-x"}'
-    )
+    about = {"agent_name": "hand", "model_name": "maker/model-x"}
+    write_json(folder / "run_metadata.json", about)
     assert read(tmp_path / "runs").frame["agent"].tolist() == ["hand_maker-model-x"]
     assert read(tmp_path / "runs", agent="mine").frame["agent"].tolist() == ["mine"]
 
 
-def test_a_trial_without_an_outcome_is_counted(tmp_path: Path) -> None:
-    for name, value in (("a", None), ("b", True)):
-        put(
-            tmp_path / "r" / name,
-            trial(name, "sort", value),
-            {"panes/post-agent.txt": pane(("ls", name))},
-        )
-    assert read(tmp_path / "r").dropped == {"no_label": 1}
-
-
 def test_broken_reports_cost_what_they_report(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
-        put(
-            tmp_path / "r" / name,
-            trial(name, "sort", True),
-            {"panes/post-agent.txt": pane(("ls", name))},
-        )
+        put_trial(tmp_path / "r", name)
     (tmp_path / "r" / "a" / "results.json").write_text('{"is_resolved": tr')
     (tmp_path / "r" / "b" / "results.json").write_text('{"is_resolved": true}')
-    (tmp_path / "r" / "notes.json").write_text("{}")
     imported = read(tmp_path / "r")
-    assert imported.dropped == {
-        "file_unreadable": 1,
-        "unreadable_record": 1,
-        "no_label": 2,
-        "file_other_format": 1,
-    }
+    assert imported.dropped == {"file_unreadable": 1, "unreadable_record": 1, "no_label": 2}
     assert len(imported.frame) == 1
     assert "r/a/results.json cannot be used: it is not JSON" in imported.examples["file_unreadable"]
 
@@ -137,16 +95,12 @@ def test_long_output_is_several_steps() -> None:
 
 
 def test_the_installation_is_no_step_unless_nothing_else_happened() -> None:
-    setup = pane(
-        ("source /installed-agent/setup-env.sh; tmux wait -S done", ""),
-        ("source /installed-agent/install.sh", "E: no network"),
-    )
-    assert steps_of_terminal(setup) == (
-        Step("source /installed-agent/install.sh", "E: no network"),
-    )
-    assert steps_of_terminal(setup + pane(("hand --task x; tmux wait -S done", "did x"))) == (
-        Step("hand --task x", "did x"),
-    )
+    install = "source /installed-agent/install.sh"
+    waiting = "source /installed-agent/setup-env.sh; tmux wait -S done"
+    setup = pane((waiting, ""), (install, "E: no network"))
+    assert steps_of_terminal(setup) == (Step(install, "E: no network"),)
+    run = pane(("hand --task x; tmux wait -S done", "did x"))
+    assert steps_of_terminal(setup + run) == (Step("hand --task x", "did x"),)
 
 
 def test_nothing_after_the_start_of_the_tests_is_read() -> None:

@@ -84,25 +84,3 @@ def test_a_zip_cannot_fill_memory_and_a_broken_one_gives_what_it_has(tmp_path: P
     (tmp_path / "cut.zip").write_bytes((tmp_path / "bomb.zip").read_bytes()[:-30])
     tally = Tally()
     assert names(tmp_path / "cut.zip", tally) == [] and tally.dropped == {"file_broken_archive": 1}
-
-
-def test_files_can_be_gone_through_again_and_are_counted_once(tmp_path: Path) -> None:
-    for name in ("results/results.json", "b.json", "c.txt"):
-        (tmp_path / "x" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "x" / name).write_text("{}", "utf-8")
-    (tmp_path / "x" / "link.json").symlink_to("b.json")
-    tally = Tally()
-    files = FileSet([tmp_path / "x"], {".json"}, tally)
-    assert [file.name for file in files.matching("*/results/results.json")] == [
-        "x/results/results.json"
-    ]
-    assert not tally.dropped and not tally.others
-    for _ in range(2):
-        assert [file.name for file in files] == ["x/b.json", "x/results/results.json"]
-    assert tally.dropped == {"file_not_regular": 1} and list(tally.others) == ["x/c.txt"]
-
-
-def test_an_empty_folder_has_no_files(tmp_path: Path) -> None:
-    assert names(tmp_path) == []
-    with pytest.raises(InputError, match="does not exist"):
-        names(tmp_path / "none")

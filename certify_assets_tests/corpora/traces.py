@@ -1,18 +1,12 @@
 """Runs of an agent as real instrumentation would record them, for the tests of trace formats."""
 
-import base64
 import json
 import random
 import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, Tracer, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -205,25 +199,14 @@ def _parts(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found = []
     for message in messages:
         parts: list[dict[str, Any]] = []
+        content = message.get("content")
         if message["role"] == "tool":
-            parts.append(
-                {
-                    "type": "tool_call_response",
-                    "id": message.get("tool_call_id"),
-                    "response": message["content"],
-                }
-            )
-        elif message.get("content"):
-            parts.append({"type": "text", "content": message["content"]})
+            answer = {"id": message.get("tool_call_id"), "response": content}
+            parts.append({"type": "tool_call_response", **answer})
+        elif content:
+            parts.append({"type": "text", "content": content})
         for call in message.get("tool_calls") or ():
-            parts.append(
-                {
-                    "type": "tool_call",
-                    "id": call["id"],
-                    "name": call["function"]["name"],
-                    "arguments": call["function"]["arguments"],
-                }
-            )
+            parts.append({"type": "tool_call", "id": call["id"], **call["function"]})
         found.append({"role": message["role"], "parts": parts})
     return found
 
@@ -233,12 +216,8 @@ def _indexed(prefix: str, message: dict[str, Any]) -> dict[str, Any]:
     if message.get("tool_call_id"):
         found[f"{prefix}.tool_call_id"] = message["tool_call_id"]
     for place, call in enumerate(message.get("tool_calls") or ()):
-        start = f"{prefix}.tool_calls.{place}"
-        found |= {
-            f"{start}.id": call["id"],
-            f"{start}.name": call["function"]["name"],
-            f"{start}.arguments": call["function"]["arguments"],
-        }
+        for name, value in {"id": call["id"], **call["function"]}.items():
+            found[f"{prefix}.tool_calls.{place}.{name}"] = value
     return found
 
 
@@ -252,54 +231,37 @@ def _event(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def otlp_request(spans: Sequence[ReadableSpan]) -> dict[str, Any]:
-    """Return OTLP JSON by OpenTelemetry's own messages; ids are hexadecimal, as OTLP asks."""
-    request = ExportTraceServiceRequest()
-    resource = request.resource_spans.add()
-    resource.resource.attributes.extend(_pairs(spans[0].resource.attributes))
-    scope = resource.scope_spans.add()
-    for span in spans:
-        assert span.context is not None
-        made = ProtoSpan(
-            trace_id=span.context.trace_id.to_bytes(16),
-            span_id=span.context.span_id.to_bytes(8),
-            parent_span_id=span.parent.span_id.to_bytes(8) if span.parent else b"",
-            name=span.name,
-            start_time_unix_nano=span.start_time,
-            end_time_unix_nano=span.end_time,
-            attributes=_pairs(span.attributes),
-            dropped_attributes_count=span.dropped_attributes,
-        )
-        made.status.code = span.status.status_code.value  # type: ignore[assignment]
-        for event in span.events:
-            made.events.add(
-                name=event.name,
-                time_unix_nano=event.timestamp,
-                attributes=_pairs(event.attributes),
-            )
-        scope.spans.append(made)
-    document = MessageToDict(request)
-    for span_record in document["resourceSpans"][0]["scopeSpans"][0]["spans"]:
-        for name in ("traceId", "spanId", "parentSpanId"):
-            if name in span_record:
-                span_record[name] = base64.b64decode(span_record[name]).hex()
-    return document
+    """Return OTLP JSON, in which ids are hexadecimal and integers are texts."""
+    made = [
+        {
+            "traceId": f"{span.context.trace_id:032x}",
+            "spanId": f"{span.context.span_id:016x}",
+            "parentSpanId": f"{span.parent.span_id:016x}" if span.parent else "",
+            "name": span.name,
+            "startTimeUnixNano": str(span.start_time),
+            "endTimeUnixNano": str(span.end_time),
+            "attributes": _pairs(span.attributes),
+            "droppedAttributesCount": span.dropped_attributes,
+            "status": {"code": f"STATUS_CODE_{span.status.status_code.name}"},
+            "events": [
+                {
+                    "name": event.name,
+                    "timeUnixNano": str(event.timestamp),
+                    "attributes": _pairs(event.attributes),
+                }
+                for event in span.events
+            ],
+        }
+        for span in spans
+        if span.context is not None
+    ]
+    resource = {"attributes": _pairs(spans[0].resource.attributes)}
+    return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": made}]}]}
 
 
-def _pairs(attributes: Any) -> list[KeyValue]:
-    return [KeyValue(key=key, value=_any(value)) for key, value in (attributes or {}).items()]
-
-
-def _any(value: Any) -> AnyValue:
-    if isinstance(value, bool):
-        return AnyValue(bool_value=value)
-    if isinstance(value, int):
-        return AnyValue(int_value=value)
-    return (
-        AnyValue(double_value=value) if isinstance(value, float) else AnyValue(string_value=value)
-    )
-
-
-def write_lines(path: Path, documents: Sequence[Any]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(map(json.dumps, documents)) + "\n", "utf-8")
-    return path
+def _pairs(attributes: Any) -> list[dict[str, Any]]:
+    kinds = {str: "stringValue", int: "intValue", float: "doubleValue"}
+    return [
+        {"key": key, "value": {kinds[type(value)]: str(value) if type(value) is int else value}}
+        for key, value in (attributes or {}).items()
+    ]

@@ -11,7 +11,7 @@ from certify_assets.cli.ui import shown_judges
 from certify_assets.definitions import defs
 from certify_assets.defs.execution import _chains, _steps
 from certify_assets.defs.operations.sensors import new_runs_sensor
-from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES, QUICK_JUDGES, TRANSFER_JUDGES
+from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES, QUICK_JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.running import tick
 
@@ -20,6 +20,7 @@ def named(prefix: str, names: str) -> set[str]:
     return {f"{prefix}/{name}" for name in names.split()}
 
 
+TRANSFER_JUDGES = [name for name, spec in JUDGES.items() if spec.group == "transfer"]
 COMPARISON_ASSETS = named("corpora", "agent_disjoint comparison")
 CORPUS_ASSETS = COMPARISON_ASSETS | named(
     "corpora",

@@ -142,10 +142,9 @@ def test_a_larger_profile_makes_more_trials_and_a_smaller_one_keeps_them(
 ) -> None:
     ran = []
 
-    def simulated(store: Store, *, trials: int, **_: object) -> Any:
+    def simulated(store: Store, *, trials: int, **_: object) -> None:
         ran.append(trials)
         store.write_json("study/simulation.json", {"trials": trials})
-        return None, []
 
     monkeypatch.setattr(assets.simulations, "run_study", simulated)
     monkeypatch.setattr(assets.simulations, "study_metrics", lambda *_: {})

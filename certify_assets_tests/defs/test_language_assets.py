@@ -12,7 +12,7 @@ from certify_assets.definitions import defs
 from certify_assets.defs.judges import training
 from certify_assets.defs.pool import POOL
 from certify_assets.errors import InputError
-from certify_assets.judges.specs import JUDGES, LANGUAGE_JUDGES
+from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.defs.running import configured
@@ -167,7 +167,10 @@ def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back
 
     # a curve of two steps is one
     monkeypatch.setitem(JUDGES, "grpo", JUDGES["grpo"].model_copy(update={"steps": (1, 2)}))
-    keys = ["judges/compact_model", *(f"judges/{judge}/model" for judge in LANGUAGE_JUDGES)]
+    keys = [
+        "judges/compact_model",
+        *(f"judges/{name}/model" for name, spec in JUDGES.items() if spec.group == "lm"),
+    ]
     result = _materialize(instance, store, "one", *keys, track=True)
     assert result.success, _causes(result)
     made = {

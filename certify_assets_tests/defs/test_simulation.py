@@ -31,7 +31,7 @@ def test_document_metadata_and_checks(tmp_path: Path, monkeypatch: pytest.Monkey
     assert result.success
     metadata = result.asset_materializations_for_node("research__simulation")[0].metadata
     document = json.loads((tmp_path / study.SIMULATION_KEY).read_text("utf-8"))
-    assert len(document["cells"]) == 2 + 10 and document["truth"]
+    assert len(document["cells"]) == 2 + 10
     assert isinstance(metadata["worst_violation_fooled_taskboot"].value, float)
     checks = {event.check_name: event for event in result.get_asset_check_evaluations()}
     assert checks["validity_within_delta"].passed
@@ -87,7 +87,7 @@ def test_figures_far_from_the_paper_are_named_but_for_one(simulation: Simulation
 
 
 def test_metrics_are_floats(simulation: Simulation) -> None:
-    metrics = study.study_metrics(simulation, [])
+    metrics = study.study_metrics(simulation)
     assert all(isinstance(value, float) for value in metrics.values())
     worst = max(
         one.violation

@@ -1,16 +1,16 @@
 """One table written in a hundred ways: read right, or refused with what would read it right."""
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation.score_table import read_labels, read_score_table
+from certify_assets.evaluation.score_table import ScoreTable, read_labels, read_score_table
 from certify_assets.tables.columns import TableError
 from certify_assets.tables.settings import TableSettings
 
@@ -21,16 +21,31 @@ OUTCOMES = [0, 1, 1, 0, 1, 0]
 IDS = [f"r{place}" for place in range(6)]
 PLAIN = pd.DataFrame({"task_id": TASKS, "score": SCORES, "outcome": OUTCOMES, "trajectory_id": IDS})
 
-Write = Callable[[Path], None]
-#: name of the file, how it is written, what the commands must be told (nothing: it is read unasked)
-Way = tuple[str, Write, dict[str, Any]]
 
+class Way(NamedTuple):
+    """A table, its file, and what the commands must be told; nothing: it is read unasked."""
 
-def text(frame: pd.DataFrame, encoding: str = "utf-8", **how: Any) -> Write:
-    def write(path: Path) -> None:
-        path.write_bytes(frame.to_csv(index=False, **how).encode(encoding))
+    table: pd.DataFrame
+    file: str = "a.csv"
+    how: Mapping[str, Any] = MappingProxyType({})
+    columns: Mapping[str, str] = MappingProxyType({})
+    success: str = ""
 
-    return write
+    def write(self, path: Path) -> None:
+        if path.suffix in (".csv", ".tsv", ".txt"):
+            self.table.to_csv(path, index=False, **self.how)
+        elif path.suffix in (".json", ".jsonl"):
+            self.table.to_json(path, orient="records", lines=path.suffix == ".jsonl")
+        elif path.suffix == ".xlsx":
+            _book(path, {"Runs": self.table})
+        else:
+            feather = path.suffix in (".arrow", ".feather")
+            self.table.to_feather(path) if feather else self.table.to_parquet(path)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        settings = {"settings": TableSettings(success=(self.success,))} if self.success else {}
+        return settings | ({"columns": self.columns} if self.columns else {})
 
 
 def words(success: Any, failure: Any) -> pd.DataFrame:
@@ -46,121 +61,60 @@ def scores(form: str, scale: float = 1.0, comma: bool = False) -> pd.DataFrame:
 
 
 def ways() -> Iterator[tuple[str, Way]]:
-    separators = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
-    encodings = {"utf8": "utf-8", "bom": "utf-8-sig", "utf16": "utf-16", "cp1252": "cp1252"}
-    for name, separator in separators.items():
-        for code, encoding in encodings.items():
-            yield f"{name}-{code}", ("a.csv", text(PLAIN, encoding, sep=separator), {})
+    for separator in ",;\t|":
+        sep = {"sep": separator}
+        for encoding in ("utf-8", "utf-8-sig", "utf-16", "cp1252"):
+            yield f"{encoding}", Way(PLAIN, how={**sep, "encoding": encoding})
         for ending in ("tsv", "txt"):
-            yield f"{name}-{ending}", (f"a.{ending}", text(PLAIN, sep=separator), {})
-        yield f"{name}-quoted", ("a.csv", text(PLAIN, sep=separator, quoting=1), {})
-        yield f"{name}-crlf", ("a.csv", text(PLAIN, sep=separator, lineterminator="\r\n"), {})
-        yield (
-            f"{name}-comma-decimals",
-            (
-                "a.csv",
-                text(scores("{:.4f}", comma=True), sep=separator),
-                {},
-            ),
-        )
-        yield f"{name}-percent", ("a.csv", text(scores("{:.2f}%", 100), sep=separator), {})
-        yield (
-            f"{name}-percent-comma",
-            (
-                "a.csv",
-                text(scores("{:.2f} %", 100, comma=True), sep=separator),
-                {},
-            ),
-        )
-    yield "hundred", ("a.csv", text(scores("{:.2f}", 100)), {})
-    yield "exponent", ("a.csv", text(scores("{:.6e}")), {})
-    yield "plus", ("a.csv", text(scores("+{:.4f}")), {})
-    yield "na", ("a.csv", text(PLAIN, na_rep="N/A"), {})
+            yield ending, Way(PLAIN, f"a.{ending}", how=sep)
+        yield "quoted", Way(PLAIN, how={**sep, "quoting": 1})
+        yield "crlf", Way(PLAIN, how={**sep, "lineterminator": "\r\n"})
+        yield "comma-decimals", Way(scores("{:.4f}", comma=True), how=sep)
+        yield "percent", Way(scores("{:.2f}%", 100), how=sep)
+        yield "percent-comma", Way(scores("{:.2f} %", 100, comma=True), how=sep)
+    yield "hundred", Way(scores("{:.2f}", 100))
+    yield "exponent", Way(scores("{:.6e}"))
+    yield "plus", Way(scores("+{:.4f}"))
+    yield "na", Way(PLAIN, how={"na_rep": "N/A"})
     for success, failure in (
         ("yes", "no"), ("Y", "N"), ("true", "false"), ("TRUE", "FALSE"), ("t", "f"),
         ("pass", "fail"), ("Passed", "Failed"), ("success", "failure"), ("resolved", "unresolved"),
         ("correct", "incorrect"), ("solved", "unsolved"), ("1.0", "0.0"), (" 1", "0 "),
         ("succeeded", "failed"), ("successful", "unsuccessful"),
     ):  # fmt: skip
-        yield f"word-{success.strip()}", ("a.csv", text(words(success, failure)), {})
+        yield f"word-{success}", Way(words(success, failure))
     for success, failure in (("good", "bad"), ("ok", "timeout"), ("2", "1"), ("A", "B")):
-        asked = {"settings": TableSettings(success=(success,))}
-        yield f"label-{success}", ("a.csv", text(words(success, failure)), asked)
-    contrary = PLAIN.assign(outcome=["no" if outcome else "yes" for outcome in OUTCOMES])
-    yield (
-        "contrary",
-        (
-            "a.csv",
-            text(contrary.rename(columns={"outcome": "failed"})),
-            {"columns": {"outcome": "failed"}, "settings": TableSettings(success=("no",))},
-        ),
-    )
-    for name, (success, failure) in {
-        "0": (0, 1),
-        "false": (False, True),
-        "0.0": (0.0, 1.0),
-    }.items():
-        failed = words(success, failure).rename(columns={"outcome": "failed"})
-        asked = {"columns": {"outcome": "failed"}, "settings": TableSettings(success=(name,))}
-        yield f"contrary-{name}", ("a.csv", text(failed), asked)
-        yield f"contrary-{name}-parquet", ("a.parquet", failed.to_parquet, asked)
-    for name, change in {
-        "upper": str.upper,
-        "title": str.title,
-        "spaces": lambda name: name.replace("_", " ").title(),
-        "hyphens": lambda name: name.replace("_", "-"),
-        "padded": lambda name: f" {name} ",
-    }.items():
-        named = PLAIN.rename(columns=change)
-        yield f"header-{name}", ("a.csv", text(named), {})
-        yield (
-            f"header-{name}-jsonl",
-            (
-                "a.jsonl",
-                lambda path, named=named: named.to_json(path, orient="records", lines=True),
-                {},
-            ),
-        )
-        yield f"header-{name}-parquet", ("a.parquet", named.to_parquet, {})
-    for name, columns in {
-        "instances": {"task_id": "instance_id", "score": "probability"},
-        "problems": {"task_id": "problem", "score": "judge_score"},
-    }.items():
-        named = PLAIN.rename(columns=columns)
-        asked = {"columns": {"task": columns["task_id"], "score": columns["score"]}}
-        yield f"names-{name}", ("a.csv", text(named), asked)
-        yield f"names-{name}-parquet", ("a.parquet", named.to_parquet, asked)
-    yield "order", ("a.csv", text(PLAIN[PLAIN.columns[::-1]]), {})
-    yield "others", ("a.csv", text(PLAIN.assign(note="a;b|c\td, e", Score_of_another=7)), {})
-    yield "blank-lines", ("a.csv", lambda path: _spaced(path), {})
-    yield "json", ("a.json", lambda path: PLAIN.to_json(path, orient="records"), {})
-    yield "json-true", ("a.json", lambda path: _records(path, bool), {})
-    yield (
-        "json-words",
-        (
-            "a.jsonl",
-            lambda path: words("pass", "fail").to_json(path, orient="records", lines=True),
-            {},
-        ),
-    )
-    yield "arrow", ("a.arrow", PLAIN.to_feather, {})
-    yield "feather", ("a.feather", words("yes", "no").to_feather, {})
-    yield "parquet-bool", ("a.parquet", PLAIN.astype({"outcome": bool}).to_parquet, {})
-    yield "parquet-float", ("a.pq", PLAIN.astype({"outcome": float}).to_parquet, {})
-    yield "xlsx", ("a.xlsx", lambda path: _book(path, {"Runs": PLAIN}), {})
-    yield "xlsx-words", ("a.xlsx", lambda path: _book(path, {"Runs": words("Pass", "Fail")}), {})
-    other = pd.DataFrame({"about": ["judge of March"]})
-    yield "xlsx-sheets", ("a.xlsx", lambda path: _book(path, {"Read me": other, "Runs": PLAIN}), {})
-
-
-def _spaced(path: Path) -> None:
-    lines = PLAIN.to_csv(index=False).splitlines()
-    path.write_text("\n" + "\n\n".join(lines) + "\n\n", encoding="utf-8")
-
-
-def _records(path: Path, outcome: Callable[[int], Any]) -> None:
-    rows = json.loads(PLAIN.to_json(orient="records"))
-    path.write_text(json.dumps([{**row, "outcome": outcome(row["outcome"])} for row in rows]))
+        yield f"label-{success}", Way(words(success, failure), success=success)
+    columns = {"outcome": "failed"}
+    for name, values in {
+        "no": ("no", "yes"), "0": (0, 1), "false": (False, True), "0.0": (0.0, 1.0)
+    }.items():  # fmt: skip
+        for file in ("a.csv", "a.parquet"):
+            failed = words(*values).rename(columns={"outcome": "failed"})
+            yield f"contrary-{name}-{file}", Way(failed, file, columns=columns, success=name)
+    for file in ("a.csv", "a.jsonl", "a.parquet"):
+        for change in (
+            str.upper,
+            str.title,
+            lambda name: name.replace("_", " ").title(),
+            lambda name: name.replace("_", "-"),
+            lambda name: f" {name} ",
+        ):
+            yield "header", Way(PLAIN.rename(columns=change), file)
+        for task, score in (("instance_id", "probability"), ("problem", "judge_score")):
+            named = PLAIN.rename(columns={"task_id": task, "score": score})
+            yield f"names-{task}", Way(named, file, columns={"task": task, "score": score})
+    yield "order", Way(PLAIN[PLAIN.columns[::-1]])
+    yield "others", Way(PLAIN.assign(note="a;b|c\td, e", Score_of_another=7))
+    yield "blank-lines", Way(PLAIN, how={"lineterminator": "\n\n"})
+    for ending in ("json", "jsonl", "arrow", "feather", "parquet", "pq", "xlsx"):
+        for table in (
+            PLAIN,
+            words("Pass", "Fail"),
+            PLAIN.astype({"outcome": bool}),
+            PLAIN.astype({"outcome": float}),
+        ):
+            yield f"format-{ending}", Way(table, f"a.{ending}")
 
 
 def _book(path: Path, sheets: dict[str, pd.DataFrame]) -> None:
@@ -169,59 +123,72 @@ def _book(path: Path, sheets: dict[str, pd.DataFrame]) -> None:
             frame.to_excel(book, sheet_name=name, index=False)
 
 
-WAYS = dict(ways())
+WAYS = [pytest.param(name, way, id=f"{name}-{place}") for place, (name, way) in enumerate(ways())]
 
 SETTLED = {"success": "VALUE", "threshold": "NUMBER"}
 
 
-def test_there_are_a_hundred_ways() -> None:
-    assert len(WAYS) >= 100
+def read(path: Path, table: pd.DataFrame, **told: Any) -> ScoreTable:
+    """Write a table as a CSV file, and read it."""
+    table.to_csv(path, index=False)
+    return read_score_table(path, **told)
 
 
-@pytest.mark.parametrize("name", WAYS)
-def test_a_table_is_read_right_or_refused_with_a_remedy(name: str, tmp_path: Path) -> None:
-    file, write, asked = WAYS[name]
-    path = tmp_path / file
-    write(path)
-    if asked:
-        told = {"columns": asked["columns"]} if name.startswith("contrary") else {}
+@pytest.mark.parametrize(("name", "way"), WAYS)
+def test_a_table_is_read_right_or_refused_with_a_remedy(
+    name: str, way: Way, tmp_path: Path
+) -> None:
+    path = tmp_path / way.file
+    way.write(path)
+    if way.told:
+        # a column of failures is asked about once it is named
+        named = {"columns": way.columns} if name.startswith("contrary") else {}
         with pytest.raises(TableError) as refused:
-            read_score_table(path, **told)
-        remedy = asked.get("columns", {})
+            read_score_table(path, **named)
         options = refused.value.options
-        assert options and options.items() <= {**remedy, **SETTLED}.items()
-    table = read_score_table(path, **asked)
+        assert options and options.items() <= {**way.columns, **SETTLED}.items()
+    table = read_score_table(path, **way.told)
     assert [task.strip() for task in table.tasks] == TASKS
-    scale = np.nanmax(table.scores) / np.nanmax(SCORES)
-    assert scale == (100 if name == "hundred" else 1)
+    scale = 100 if name == "hundred" else 1
     np.testing.assert_array_equal(table.scores, np.array(SCORES) * scale)
-    assert table.outcomes is not None and table.outcomes.tolist() == OUTCOMES
+    assert table.labels.tolist() == OUTCOMES
     assert table.trajectories is not None and table.trajectories.tolist() == IDS
+
+
+def test_a_sheet_of_a_workbook_is_found_or_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.xlsx"
+    _book(path, {"Read me": pd.DataFrame({"about": ["judge of March"]}), "Runs": PLAIN})
+    assert read_score_table(path).labels.tolist() == OUTCOMES
+    _book(path, {"Runs": PLAIN})
+    assert read_score_table(path).read_as == ("Excel workbook, sheet 'Runs'",)
+    _book(path, {"March": PLAIN, "April": PLAIN})
+    with pytest.raises(InputError, match="'March', 'April'"):
+        read_score_table(path)
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "attack_success", "prompt_injected", "reward_hacking", "cheated", "data_leak",
-        "privacy breach", "malicious", "deceptive", "misaligned", "poisoned", "jailbreak", "stuck",
-        "gave_up", "needs_human", "handoff", "exploited", "compromised", "biased", "denied",
+        "attack_success", "prompt_injected", "reward_hacking", "cheated", "data_leak", "malicious",
+        "privacy breach", "jailbreak", "stuck", "gave_up", "needs_human", "denied", "rejected",
+        "is_bad", "Hallucinated", "not_ok", "timed-out",
     ],
 )  # fmt: skip
-def test_a_name_whose_yes_is_a_failure_is_asked_about(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    text(PLAIN.rename(columns={"outcome": name}))(path)
-    columns = {"outcome": name}
-    with pytest.raises(TableError) as refused:
-        read_score_table(path, columns=columns)
+def test_a_name_whose_yes_may_be_a_failure_is_asked_about(name: str, tmp_path: Path) -> None:
+    table, columns = PLAIN.rename(columns={"outcome": name}), {"outcome": name}
+    with pytest.raises(TableError, match="can be read in two ways") as refused:
+        read(tmp_path / "a.csv", table, columns=columns)
     assert refused.value.options == {"success": "VALUE"}
-    table = read_score_table(path, columns=columns, settings=TableSettings(success=("1",)))
-    assert table.outcomes is not None and table.outcomes.tolist() == OUTCOMES
+    settings = TableSettings(success=("1",))
+    found = read(tmp_path / "a.csv", table, columns=columns, settings=settings)
+    assert found.labels.tolist() == OUTCOMES
 
 
 def test_what_was_understood_is_said_once(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     frame = scores("{:.4f}", comma=True).assign(outcome=words("pass", "fail")["outcome"])
-    text(frame.rename(columns={"task_id": "Task ID"}), "cp1252", sep=";")(path)
+    odd = frame.rename(columns={"task_id": "Task ID"})
+    odd.to_csv(path, index=False, encoding="cp1252", sep=";")
     assert read_score_table(path).read_as == (
         "Windows-1252 text",
         "semicolons between fields",
@@ -229,10 +196,7 @@ def test_what_was_understood_is_said_once(tmp_path: Path) -> None:
         "scores with decimal commas",
         "outcome: 'pass' as 1 and 'fail' as 0",
     )
-    text(PLAIN)(path)
-    assert read_score_table(path).read_as == ()
-    _book(tmp_path / "a.xlsx", {"Runs": PLAIN})
-    assert read_score_table(tmp_path / "a.xlsx").read_as == ("Excel workbook, sheet 'Runs'",)
+    assert read(path, PLAIN).read_as == ()
 
 
 def test_every_fault_of_a_table_is_named_at_once(tmp_path: Path) -> None:
@@ -255,19 +219,26 @@ def test_every_faulty_cell_of_a_column_is_found(tmp_path: Path) -> None:
     path.write_text("\n".join(rows))
     with pytest.raises(TableError) as refused:
         read_score_table(path)
-    not_numbers, infinite, outcomes, tasks, ids = refused.value.problems
-    assert "row 2 (line 3), column 'score': 'x' is not a number" in not_numbers
-    assert not_numbers.endswith(
-        "The same holds of row 5 (line 6), row 6 (line 7), row 7 (line 8), row 8 (line 9), "
-        "row 9 (line 10), and 3 more."
-    )
-    assert "row 3 (line 4), column 'score': the score is infinite" in infinite
-    assert "row 3 (line 4), column 'outcome': 'odd'" in outcomes
-    assert outcomes.endswith("The same holds of row 13 (line 14).")
-    assert "row 5 (line 6), column 'task_id' is empty" in tasks
-    assert tasks.endswith("The same holds of row 10 (line 11).")
-    assert "row 12 (line 13), column 'trajectory_id': 'r0' was already used in row 1" in ids
-    assert ids.endswith("Rows that repeat an id: 2.")
+    for problem, first, rest in zip(
+        refused.value.problems,
+        (
+            "row 2 (line 3), column 'score': 'x' is not a number",
+            "row 3 (line 4), column 'score': the score is infinite",
+            "row 3 (line 4), column 'outcome': 'odd'",
+            "row 5 (line 6), column 'task_id' is empty",
+            "row 12 (line 13), column 'trajectory_id': 'r0' was already used in row 1",
+        ),
+        (
+            "The same holds of row 5 (line 6), row 6 (line 7), row 7 (line 8), row 8 (line 9), "
+            "row 9 (line 10), and 3 more.",
+            "",
+            "The same holds of row 13 (line 14).",
+            "The same holds of row 10 (line 11).",
+            "Rows that repeat an id: 2.",
+        ),
+        strict=True,
+    ):
+        assert first in problem and problem.endswith(rest)
 
 
 @pytest.mark.parametrize(
@@ -285,71 +256,48 @@ def test_every_faulty_cell_of_a_column_is_found(tmp_path: Path) -> None:
 def test_scores_that_can_be_read_in_two_ways_are_refused(
     values: list[str], said: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "a.csv"
-    pd.DataFrame({"task_id": ["a", "b", "c"], "score": values}).to_csv(path, index=False)
     with pytest.raises(TableError, match=said):
-        read_score_table(path)
+        read(tmp_path / "a.csv", pd.DataFrame({"task_id": "a", "score": values}))
 
 
-@pytest.mark.parametrize("values", [["1.234", "2.500"], ["1.234", "3.5", "2"], ["1.234", ""]])
-def test_decimals_that_are_no_thousands(values: list[str], tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    pd.DataFrame({"task_id": "a", "score": values}).to_csv(path, index=False)
-    found = read_score_table(path).scores
-    np.testing.assert_array_equal(found, [float(value or "nan") for value in values])
+@pytest.mark.parametrize(
+    ("values", "numbers"),
+    [
+        (["1.234", "2.500"], [1.234, 2.5]),
+        (["1.234", ""], [1.234, np.nan]),
+        (["24,897 %", "62,500 %"], [0.24897, 0.625]),
+    ],
+)
+def test_decimals_that_are_no_thousands(
+    values: list[str], numbers: list[float], tmp_path: Path
+) -> None:
+    found = read(tmp_path / "a.csv", pd.DataFrame({"task_id": "a", "score": values})).scores
+    np.testing.assert_array_equal(found, numbers)
 
 
-def test_percentages_with_three_decimals_are_no_thousands(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("task_id;score\na;24,897 %\nb;62,500 %\n", encoding="utf-8")
-    assert read_score_table(path).scores.tolist() == [0.24897, 0.625]
-
-
-def test_outcomes_that_are_almost_none_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    for value in ("1e-400", "0.9999999999999999999999", "yess"):
-        path.write_text(f"task_id,score,outcome\nt,.5,{value}\n", encoding="utf-8")
-        with pytest.raises(TableError, match="not an outcome"):
-            read_score_table(path)
-
-
-def test_a_label_that_no_run_has_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    text(words("good", "bad"))(path)
-    with pytest.raises(InputError, match="has no 'god', which --set success names"):
-        read_score_table(path, settings=TableSettings(success=("god",)))
+@pytest.mark.parametrize("value", ["1e-400", "0.9999999999999999999999", "yess"])
+def test_outcomes_that_are_almost_none_are_refused(value: str, tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="not an outcome"):
+        read(tmp_path / "a.csv", PLAIN.assign(outcome=value))
 
 
 def test_a_label_next_to_another_word_for_success_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("task_id,score,outcome\na,.5,pass\nb,.2,Passed\nc,.1,fail\n", "utf-8")
+    path, three = tmp_path / "a.csv", PLAIN.head(3)
     with pytest.raises(InputError, match=r"row 2 .*'Passed' means a success as well"):
-        read_score_table(path, settings=TableSettings(success=("pass",)))
+        settings = TableSettings(success=("pass",))
+        read(path, three.assign(outcome=["pass", "Passed", "fail"]), settings=settings)
     # a grade above a pass, and grades that are numbers
     for label in ("good", "2"):
-        rows = f"task_id,score,outcome\na,.5,{label}\nb,.2,pass\nc,.1,1\n"
-        path.write_text(rows, "utf-8")
-        table = read_score_table(path, settings=TableSettings(success=(label,)))
-        assert table.outcomes is not None and table.outcomes.tolist() == [1, 0, 0]
-
-
-@pytest.mark.parametrize("name", ["rejected", "is_bad", "Hallucinated", "not_ok", "timed-out"])
-def test_a_yes_that_may_mean_a_failure_is_refused(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    PLAIN.rename(columns={"outcome": name}).to_csv(path, index=False)
-    columns = {"outcome": name}
-    with pytest.raises(TableError, match="can be read in two ways"):
-        read_score_table(path, columns=columns)
-    table = read_score_table(path, columns=columns, settings=TableSettings(success=("1",)))
-    assert table.outcomes is not None and table.outcomes.tolist() == OUTCOMES
+        settings = TableSettings(success=(label,))
+        table = read(path, three.assign(outcome=[label, "pass", 1]), settings=settings)
+        assert table.labels.tolist() == [1, 0, 0]
 
 
 @pytest.mark.parametrize("name", ["default", "success_flag", "harmless", "normal", "lossless"])
 def test_a_yes_under_any_other_name_is_a_success(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    PLAIN.rename(columns={"outcome": name}).to_csv(path, index=False)
-    table = read_score_table(path, columns={"outcome": name})
-    assert table.outcomes is not None and table.outcomes.tolist() == OUTCOMES
+    table = PLAIN.rename(columns={"outcome": name})
+    found = read(tmp_path / "a.csv", table, columns={"outcome": name})
+    assert found.labels.tolist() == OUTCOMES
 
 
 def test_a_line_that_names_the_separator_is_no_header(tmp_path: Path) -> None:
@@ -368,42 +316,33 @@ def test_a_formula_without_a_value_is_not_empty(column: str, tmp_path: Path) -> 
         read_score_table(path)
 
 
-def test_two_sheets_with_the_table_are_refused(tmp_path: Path) -> None:
-    _book(tmp_path / "a.xlsx", {"March": PLAIN, "April": PLAIN})
-    with pytest.raises(InputError, match="'March', 'April'"):
-        read_score_table(tmp_path / "a.xlsx")
-
-
 def test_percentages_are_read_as_probabilities_where_that_is_said(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    text(scores("{:.2f}", 100))(path)
-    plain = read_score_table(path)
-    assert plain.read_as == (
+    path, percent = tmp_path / "a.csv", scores("{:.2f}", 100)
+    assert read(path, percent).read_as == (
         "scores up to 93.75 as they are (--score-scale probability takes them for percentages)",
     )
-    assert read_score_table(path, score_scale="log-odds").read_as == ()
-    probable = read_score_table(path, score_scale="probability")
+    assert read(path, percent, score_scale="log-odds").read_as == ()
+    probable = read(path, percent, score_scale="probability")
     np.testing.assert_array_equal(probable.scores, SCORES)
     assert probable.read_as == ("scores in percent, divided by 100",)
-    text(PLAIN)(path)
-    assert read_score_table(path, score_scale="probability").read_as == ()
+    assert read(path, PLAIN, score_scale="probability").read_as == ()
     for value in (-0.5, 100.5):
-        text(PLAIN.assign(score=[*SCORES[:5], value]))(path)
         with pytest.raises(InputError, match=r"row 6 .*neither a probability nor a percentage"):
-            read_score_table(path, score_scale="probability")
+            beyond = PLAIN.assign(score=[*SCORES[:5], value])
+            read(path, beyond, score_scale="probability")
 
 
 def test_labels_of_a_draw_are_read_as_score_tables_are(tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
     odd = words("good", "bad")[["trajectory_id", "outcome"]]
-    text(odd.rename(columns=str.title), sep=";")(path)
+    odd.rename(columns=str.title).to_csv(path, index=False, sep=";")
     with pytest.raises(TableError) as refused:
         read_labels(path)
     assert refused.value.options == {"success": "VALUE"}
     ids, outcomes, rows = read_labels(path, settings=TableSettings(success=("good",)))
     assert ids.tolist() == IDS and outcomes.tolist() == OUTCOMES
     assert "outcome: 'good' as 1 and 'bad' as 0" in rows.read_as
-    text(odd.rename(columns={"trajectory_id": "run", "outcome": "resolved"}))(path)
+    odd.rename(columns={"trajectory_id": "run", "outcome": "resolved"}).to_csv(path, index=False)
     with pytest.raises(TableError, match=r"'trajectory_id'.*\n.*'outcome'") as refused:
         read_labels(path)
     assert refused.value.options == {"id": "run", "outcome": "resolved"}

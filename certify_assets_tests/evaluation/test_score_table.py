@@ -1,5 +1,4 @@
 import json
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,38 +9,19 @@ import pytest
 
 from certify_assets.errors import InputError
 from certify_assets.evaluation.score_table import read_score_table
-from certify_assets.tables import text_column
 from certify_assets_tests.builders import score_rows, write_scores
 
 HEADER = "task_id,score,outcome,trajectory_id"
 
 
-def test_the_same_table_reads_alike_from_every_format(tmp_path: Path) -> None:
-    frame = score_rows(tasks=5, attempts=3)
-    frame.to_csv(tmp_path / "a.csv", index=False)
-    frame.to_parquet(tmp_path / "a.parquet")
-    frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True, double_precision=15)
-    tables = [read_score_table(tmp_path / name) for name in ("a.csv", "a.parquet", "a.jsonl")]
-    for table in tables:
-        assert table.tasks.tolist() == frame["task_id"].tolist()
-        assert table.labels.tolist() == frame["outcome"].tolist()
-        np.testing.assert_allclose(table.scores, frame["score"], rtol=1e-14)
-
-
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ([HEADER, "t1,0.5,2,a"], ["row 1", "'outcome'", "'2'"]),
         ([HEADER, "t1,0.5,0.5,a"], ["row 1", "'outcome'"]),
         ([HEADER, "t1,0.5,maybe,a"], ["row 1", "'outcome'", "'maybe'", "--set no_label=maybe"]),
-        ([HEADER, "t1,0.5,1,a", "t1,high,1,b"], ["row 2", "'score'", "'high'"]),
-        ([HEADER, "t1,inf,1,a"], ["row 1", "'score'", "infinite"]),
         ([HEADER, "t1,1e999,1,a"], ["row 1", "infinite"]),
         ([HEADER, "t1,1_0,1,a"], ["row 1", "'score'"]),
-        ([HEADER, "t1,.1,1,a", ",.2,1,b"], ["row 2", "'task_id'", "empty"]),
-        ([HEADER, "t1,.1,1,a", "t2,.2,1,a"], ["row 2", "'trajectory_id'", "row 1"]),
         (["task_id,outcome", "t1,1"], ["no column 'score'", "task_id, outcome"]),
-        (["score,outcome", ".1,1"], ["no column 'task_id'"]),
         (["task_id,score,score", "t,.1,.2"], ["two columns called 'score'"]),
         ([HEADER], ["no rows"]),
         (["task_id,score", "t1,.5,9"], ["row 1 (line 2)", "has 3 fields, its header has 2"]),
@@ -50,8 +30,6 @@ def test_the_same_table_reads_alike_from_every_format(tmp_path: Path) -> None:
         (["task_id,score,note", 't1,.5,"two', 'lines"', "t1,high,x"], ["row 2 (line 4)", "'high'"]),
         ([HEADER, 't1,.5,1,"a'], ["cannot be read as CSV", "line 2"]),
         (["task_id,score\tscore,outcome", "t1,.5\t.5,1"], ["no column 'score'"]),
-        (["task_id;score", "t1;0,5", "t1;0.5"], ["row 1", "'0,5'", "not a number"]),
-        (["task_id;score", "t1;1,234", "t1;2,500"], ["row 1", "'1,234'", "not a number"]),
         (["task_id,score", "t\0,.5"], ["row 1 (line 2)", "'task_id'", "NUL"]),
         (["", "  "], ["blank lines only"]),
     ],
@@ -131,25 +109,14 @@ def test_a_missing_outcome_is_refused_only_where_labels_are_needed(tmp_path: Pat
 
 
 def test_task_labels_are_text_whatever_their_type(tmp_path: Path) -> None:
-    pd.DataFrame({"task_id": [7, 8], "score": [0.1, 0.2]}).to_parquet(tmp_path / "int.parquet")
-    pd.DataFrame({"task_id": [7.0, 8.0], "score": [0.1, 0.2]}).to_parquet(
-        tmp_path / "float.parquet"
-    )
-    (tmp_path / "a.jsonl").write_text(
-        '{"task_id": 7, "score": 0.1}\n{"task_id": 8, "score": 0.2}\n', "utf-8"
-    )
-    for name in ("int.parquet", "float.parquet", "a.jsonl"):
-        assert read_score_table(tmp_path / name).tasks.tolist() == ["7", "8"]
+    for kind in (int, float):
+        frame = pd.DataFrame({"task_id": [kind(7), kind(8)], "score": [0.1, 0.2]})
+        frame.to_parquet(tmp_path / "a.parquet")
+        frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+        for name in ("a.parquet", "a.jsonl"):
+            assert read_score_table(tmp_path / name).tasks.tolist() == ["7", "8"]
     leading = read_score_table(write_scores(tmp_path / "a.csv", ["task_id,score", "007,1"]))
     assert leading.tasks.tolist() == ["007"]
-
-
-def test_a_missing_task_of_a_float_column_is_refused(tmp_path: Path) -> None:
-    pd.DataFrame({"task_id": [7.0, float("nan")], "score": [0.1, 0.2]}).to_parquet(
-        tmp_path / "a.parquet"
-    )
-    with pytest.raises(InputError, match="row 2"):
-        read_score_table(tmp_path / "a.parquet")
 
 
 def test_splits_are_chosen_by_name(tmp_path: Path) -> None:
@@ -164,19 +131,12 @@ def test_splits_are_chosen_by_name(tmp_path: Path) -> None:
     assert whole.choose_split("cal") is whole
 
 
-def test_other_column_names(tmp_path: Path) -> None:
-    path = write_scores(tmp_path / "a.csv", ["question,p,ok", "q1,.1,1"])
-    table = read_score_table(path, columns={"task": "question", "score": "p", "outcome": "ok"})
-    assert table.tasks.tolist() == ["q1"] and table.labels.tolist() == [1]
-
-
-def test_json_values_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
-    for value in (True, [1], {"a": 1}, "x"):
-        (tmp_path / "a.jsonl").write_text(
-            json.dumps({"task_id": "t", "score": value}) + "\n", "utf-8"
-        )
-        with pytest.raises(InputError, match="not a number"):
-            read_score_table(tmp_path / "a.jsonl")
+@pytest.mark.parametrize("value", [True, [1, 2], {"a": 1}, "x"])
+def test_json_values_that_are_no_numbers_are_refused(tmp_path: Path, value: object) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join([json.dumps({"task_id": "t", "score": value})] * 2), "utf-8")
+    with pytest.raises(InputError, match=r"row 1, column 'score': .* is not a number"):
+        read_score_table(path)
 
 
 @pytest.mark.parametrize("value", [True, ["a"], {"a": 1}])
@@ -189,13 +149,6 @@ def test_a_task_that_is_no_name_is_refused(tmp_path: Path, value: object, suffix
         path.write_text(json.dumps({"task_id": value, "score": 0.5}), "utf-8")
     with pytest.raises(InputError, match=r"row 1, column 'task_id': .* is no name but a"):
         read_score_table(path)
-
-
-def test_lists_of_one_length_are_still_no_scores(tmp_path: Path) -> None:
-    lines = [json.dumps({"task_id": "t", "score": [1, 2]}) for _ in range(2)]
-    (tmp_path / "a.jsonl").write_text("\n".join(lines), "utf-8")
-    with pytest.raises(InputError, match=r"row 1, column 'score': \[1, 2\] is not a number"):
-        read_score_table(tmp_path / "a.jsonl")
 
 
 def test_parquet_text_that_is_not_utf8_is_refused_where_it_is_needed(tmp_path: Path) -> None:
@@ -231,21 +184,7 @@ def test_blank_lines_and_long_fields_of_a_csv_are_no_rows_and_no_trouble(tmp_pat
     assert table.lines is not None and table.lines.tolist() == [4, 6]
 
 
-def test_a_split_that_must_be_there_needs_a_column(tmp_path: Path) -> None:
-    table = read_score_table(write_scores(tmp_path / "a.csv", ["task_id,score", "a,.1"]))
-    assert table.choose_split("cal") is table and table.choose_split(None, required=True) is table
-    with pytest.raises(InputError, match="no split column to choose split='cal' by"):
-        table.choose_split("cal", required=True)
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        {"task": "score"},
-        {"score": "outcome"},
-        {"task": "x", "score": "x", "outcome": "x"},
-    ],
-)
+@pytest.mark.parametrize("names", [{"task": "score"}, {"task": "x", "score": "x", "outcome": "x"}])
 def test_one_column_is_not_two_things(tmp_path: Path, names: dict[str, str]) -> None:
     path = write_scores(tmp_path / "a.csv", ["task_id,score,outcome,x", "a,.1,1,1"])
     with pytest.raises(
@@ -254,75 +193,23 @@ def test_one_column_is_not_two_things(tmp_path: Path, names: dict[str, str]) -> 
         read_score_table(path, columns=names)
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
-def test_a_column_read_whole_is_the_column_read_value_by_value(
-    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    frame = score_rows(tasks=7, attempts=3)
-    frame["agent"] = ["ä", " b ", ""] * 7
-    frame.loc[[3, 8], "score"] = np.nan
-    frame["outcome"] = frame["outcome"].astype("Int8")
-    tables = {}
-    for name, table in (
-        ("full", frame),
-        ("unlabelled", frame.assign(outcome=frame["outcome"].where(frame.index > 4))),
-    ):
-        path = tmp_path / f"{name}.{ending}"
-        write = {
-            "csv": table.to_csv,
-            "parquet": table.to_parquet,
-            "jsonl": partial(table.to_json, orient="records", lines=True),
-        }[ending]
-        write(path) if ending == "jsonl" else write(path, index=False)
-        tables[path] = read_score_table(path)
-    monkeypatch.setattr(text_column, "_plain_numbers", lambda _: None)
-    monkeypatch.setattr(text_column, "_plain_texts", lambda _: False)
-    for path, whole in tables.items():
-        slow = read_score_table(path)
-        for column in ("scores", "outcomes", "tasks", "trajectories", "agents"):
-            fast, one_by_one = getattr(whole, column), getattr(slow, column)
-            assert (
-                fast.dtype == one_by_one.dtype and fast.tobytes() == one_by_one.tobytes()
-                if column in ("scores", "outcomes")
-                else (
-                    fast.tolist() == one_by_one.tolist()
-                    and {type(value) for value in fast.tolist()} == {str}
-                )
-            )
-        assert np.isnan(whole.scores).sum() == 2
-
-
 @pytest.mark.parametrize(
     ("column", "values", "words"),
     [
         ("score", [0.1, np.inf, 0.2], "row 2, column 'score': the score is infinite"),
         ("score", [True, False, True], "row 1, column 'score': True is not a number"),
-        ("outcome", [1, 2, 0], "row 2, column 'outcome': 2 is not an outcome"),
         ("outcome", [1.0, np.nan, 0.5], "row 3, column 'outcome': 0.5 is not an outcome"),
-        (
-            "task_id",
-            ["a-long-name", "another-name", " \t nan \n "],
-            "row 3, column 'task_id' is empty",
-        ),
+        ("task_id", ["a-long-name", "b", " \t nan \n "], "row 3, column 'task_id' is empty"),
         ("task_id", [1.0, np.nan, 2.0], "row 2, column 'task_id' is empty"),
-        (
-            "trajectory_id",
-            ["run-one", "run-two", "run-one"],
-            "row 3, column 'trajectory_id': 'run-one' was already used in row 1",
-        ),
+        ("trajectory_id", ["a", "b", "a"], "row 3, column .*: 'a' was already used in row 1"),
         ("agent", ["a", "b\0", "c"], "row 2, column 'agent'.*NUL"),
     ],
 )
 def test_a_bad_value_of_a_typed_column_is_named(
     column: str, values: list[object], words: str, tmp_path: Path
 ) -> None:
-    table = {
-        "task_id": ["t1", "t2", "t3"],
-        "trajectory_id": ["r1", "r2", "r3"],
-        "agent": ["a"] * 3,
-        "score": [0.1, 0.2, 0.3],
-        "outcome": [1, 0, 1],
-    }
-    pd.DataFrame({**table, column: values}).to_parquet(tmp_path / "a.parquet")
+    frame = score_rows(tasks=3, attempts=1)
+    frame[column] = values
+    frame.to_parquet(tmp_path / "a.parquet")
     with pytest.raises(InputError, match=words):
         read_score_table(tmp_path / "a.parquet")

@@ -5,14 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certify_assets.corpora.rendering import Renderer, render_frame
-from certify_assets.errors import InputError, StaleCertificateError
-from certify_assets.judges.base import (
-    SCORE_COLUMNS,
-    Scores,
-    judge_auroc,
-    score_table,
-    scores_from_log_odds,
-)
+from certify_assets.errors import StaleCertificateError
+from certify_assets.judges.base import SCORE_COLUMNS, judge_auroc, score_table, scores_from_log_odds
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets_tests.corpora.builders import corpus
 
@@ -31,17 +25,6 @@ def test_log_odds_come_back_as_the_score(values: list[float]) -> None:
         np.testing.assert_allclose(
             (np.exp(scores.log_p_success) + np.exp(scores.log_p_fail))[~np.isnan(log_odds)], 1.0
         )
-
-
-@pytest.mark.parametrize(
-    ("success", "fail"),
-    [([0.1], [-1.0]), ([-1.0], [float("nan")]), ([-1.0], [-1.0, -2.0]), ([[-1.0]], [[-1.0]])],
-)
-def test_what_is_no_pair_of_log_probabilities_is_refused(
-    success: list[float], fail: list[float]
-) -> None:
-    with pytest.raises(InputError, match="judge gave"):
-        Scores(np.array(success), np.array(fail))
 
 
 def test_a_score_table() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.config import CorpusConfig, save_config
-from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS
+from certify_assets.corpora.embedded import PRETRAINING_TASKS
 from certify_assets.corpora.splits import make_manifest
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.lm.compact import compact_model_path
@@ -48,15 +48,6 @@ def test_a_missing_and_a_foreign_file_and_another_number_of_parameters_are_fault
     assert "1,824,416 parameters, its provenance says 1,824,417" in faults[2]
     with pytest.raises(InputError, match=r"has no model\.safetensors"):
         shipped(tmp_path)
-
-
-def test_no_task_of_cal_or_test_was_read_in_any_seed_of_an_embedded_corpus(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    assert tasks_in_common(store) == {}
-    for seed in (1, 2, 3):
-        for name in EMBEDDED:
-            save_config(store, CorpusConfig(name, format="embedded", seed=seed))
-        assert tasks_in_common(store) == {}
 
 
 def test_a_corpus_of_the_same_tasks_under_another_name_is_found(tmp_path: Path) -> None:

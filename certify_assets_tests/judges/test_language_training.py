@@ -5,7 +5,6 @@ A changed adapter is refused.
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
@@ -14,6 +13,7 @@ from certify_assets.evaluation import certification
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
+from certify_assets_tests.conftest import copy_world
 
 NAME = "small"
 
@@ -37,64 +37,33 @@ def made(store: Store, judge: str) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_the_base_model_judges_as_it_comes(store: Store) -> None:
-    document = made(store, "base")
-    assert document["candidates"] == 1
-    assert document["provenance"]["settings"]["lora_sha256"] == ""  # type: ignore[index]
-    assert document["sft_trajectories"] == document["sft_tasks"] == 0, "nothing was trained on"
-    table = store.read_table(f"judges/base/{NAME}/scores.parquet")
-    assert np.isfinite(table["score"]).all() and (table["split"] == "test").any()
-    assert table.loc[table["split"] == "test", "outcome"].isna().all()
-    assert certification.verify_stored(judged(store, NAME, "base")) == []
-    assert {
-        item.provenance["adapter_sha256"]
-        for item in certification.load_certificates(judged(store, NAME, "base"))
-    } == {document["adapter_sha256"]}
-
-
-@pytest.mark.slow
 def test_fine_tuning_and_reinforcement_go_from_adapter_to_certificate(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # two numbers of steps, as the judge has them, but small ones
     monkeypatch.setitem(JUDGES, "grpo", JUDGES["grpo"].model_copy(update={"steps": (1, 2)}))
-    sft = made(store, "sft")
+    sft, grpo = made(store, "sft"), made(store, "grpo")
     assert sft["adapter_sha256"] != judged(store, NAME, "base").train().adapter_sha256
-    assert sft["training"]["trainable_parameters"] > 0  # type: ignore[index]
-    grpo = made(store, "grpo")
     assert grpo["candidates"] == 9 and grpo["start_sha256"] == sft["adapter_sha256"]
     names = [row["name"] for row in grpo["selection"]]  # type: ignore[attr-defined]
     assert names[0] == "start" and len(set(names)) == 9 and grpo["chosen"] in names
     for certificate in certification.load_certificates(judged(store, NAME, "grpo")):
         assert certificate.candidates == 9 and "candidates" in str(certificate.selection)
-    assert certification.verify_stored(judged(store, NAME, "sft")) == []
-    assert certification.verify_stored(judged(store, NAME, "grpo")) == []
-    again = judged(store, NAME, "sft").train().to_dict()
-    assert again["adapter_sha256"] == sft["adapter_sha256"], (
-        "what was finished is not trained again"
-    )
+    for name in ("sft", "grpo"):
+        assert certification.verify_stored(judged(store, NAME, name)) == []
 
 
 @pytest.mark.slow
 def test_a_judge_whose_files_were_altered_is_refused(store: Store, tmp_path: Path) -> None:
     made(store, "base")
-    key = f"judges/base/{NAME}/adapter/judge.json"
-    kept = store.read_bytes(key)
-    store.write_bytes(key, kept.replace(b'"revision":"', b'"revision":"0'))
-    try:
-        with pytest.raises(CertifyError, match="another revision"):
-            judged(store, NAME, "base").score()
-    finally:
-        store.write_bytes(key, kept)
-    document = store.read_json(f"judges/base/{NAME}/adapter.json")
-    store.write_json(f"judges/base/{NAME}/adapter.json", {**document, "adapter_sha256": "0" * 64})
+    altered = copy_world(store.root, tmp_path)
+    judge = judged(altered, NAME, "base")
+    record = altered.read_json(judge.key("adapter.json"))
+    altered.write_json(judge.key("adapter.json"), {**record, "adapter_sha256": "0" * 64})
     with pytest.raises(IntegrityError, match="not the one that was recorded"):
-        judged(store, NAME, "base").score()
-    store.write_json(f"judges/base/{NAME}/adapter.json", document)
-
-
-def test_reinforcement_needs_the_judge_it_starts_from(store: Store) -> None:
-    if store.exists(f"judges/sft/{NAME}/adapter.json"):
-        store.delete(f"judges/sft/{NAME}/adapter.json")
-    with pytest.raises(CertifyError):
-        judged(store, NAME, "grpo").train()
+        judge.score()
+    key = judge.key("adapter/judge.json")
+    text = altered.read_bytes(key).replace(b'"revision":"', b'"revision":"0')
+    altered.write_bytes(key, text)
+    with pytest.raises(CertifyError, match="another revision"):
+        judged(altered, NAME, "base").score()

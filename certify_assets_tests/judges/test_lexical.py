@@ -1,10 +1,7 @@
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import save
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from certify_assets.certificates.auroc import auroc
@@ -12,7 +9,7 @@ from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.splits import make_manifest, select
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.lexical import LexicalJudge, LexicalSettings, _counts, _weigh
+from certify_assets.judges.lexical import LexicalJudge
 from certify_assets_tests.corpora.builders import corpus
 
 FRAME = corpus(tasks=60)
@@ -28,38 +25,24 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_learns_words_that_tasks_it_has_not_seen_share() -> None:
-    manifest = make_manifest(FRAME["task_id"], "made")
-    train, test = select(FRAME, manifest, "sft"), select(FRAME, manifest, "test")
-    judge = LexicalJudge.train(
-        [item.text for item in render_frame(train)], train["outcome"].to_numpy(dtype=int)
-    )
-    assert (
-        auroc(
-            judge.score([item.text for item in render_frame(test)]).score,
-            test["outcome"].to_numpy(dtype=int),
-        )
-        > 0.75
-    )
-    order = np.argsort(judge.coefficients)
-    assert any("refused" in judge.vocabulary[place] for place in order[:5])
-    assert any("granted" in judge.vocabulary[place] for place in order[-5:])
-    assert judge.coefficients[order[0]] < 0 < judge.coefficients[order[-1]]
+    def part(split: str) -> tuple[list[str], np.ndarray]:
+        rows = select(FRAME, make_manifest(FRAME["task_id"], "made"), split)
+        texts = [item.text for item in render_frame(rows)]
+        return texts, rows["outcome"].to_numpy(dtype=int)
+
+    judge, (texts, outcomes) = LexicalJudge.train(*part("sft")), part("test")
+    assert auroc(judge.score(texts).score, outcomes) > 0.75
+    words = [judge.vocabulary[place] for place in np.argsort(judge.coefficients)]
+    assert any("refused" in word for word in words[:5])
+    assert any("granted" in word for word in words[-5:])
 
 
 def test_features_are_the_textbook_ones() -> None:
-    settings = LexicalSettings()
     reference = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2).fit(TEXTS)
     assert JUDGE.vocabulary == tuple(reference.get_feature_names_out())
-    ours = _weigh(_counts([*TEXTS[:50], "none of these"], JUDGE.vocabulary, settings), JUDGE.idf)
-    np.testing.assert_allclose(
-        ours.toarray(), reference.transform([*TEXTS[:50], "none of these"]).toarray(), atol=1e-12
-    )
-
-
-def test_training_twice_gives_the_same_judge() -> None:
-    again = LexicalJudge.train(TEXTS, OUTCOMES, renderer_sha256="r")
-    assert again.adapter_sha256 == JUDGE.adapter_sha256
-    np.testing.assert_array_equal(again.score(TEXTS).score, JUDGE.score(TEXTS).score)
+    texts = [*TEXTS[:50], "none of these"]
+    expected = reference.transform(texts) @ JUDGE.coefficients + JUDGE.intercept
+    np.testing.assert_allclose(JUDGE.score(texts).score, expected, atol=1e-12)
 
 
 def test_a_score_does_not_depend_on_the_other_texts() -> None:
@@ -91,76 +74,28 @@ def test_a_judge_comes_back_as_it_was(folder: Path) -> None:
 
 def test_the_adapter_hash_is_that_of_the_files(folder: Path) -> None:
     hashes = {path.name: sha256_bytes(path.read_bytes()) for path in folder.iterdir()}
-    assert (
-        sha256_bytes(canonical_json(hashes))
-        == JUDGE.adapter_sha256
-        == JUDGE.provenance().adapter_sha256
+    sha256 = sha256_bytes(canonical_json(hashes))
+    assert sha256 == JUDGE.adapter_sha256 == JUDGE.provenance().adapter_sha256
+    again, other = (
+        LexicalJudge.train(TEXTS, OUTCOMES, seed=seed, renderer_sha256="r") for seed in (42, 1)
     )
-    assert (
-        LexicalJudge.train(TEXTS, OUTCOMES, seed=1, renderer_sha256="r").adapter_sha256
-        != JUDGE.adapter_sha256
-    )
+    assert again.adapter_sha256 == sha256 != other.adapter_sha256
     with pytest.raises(IntegrityError, match="use the judge that was certified"):
         LexicalJudge.load(folder, expected_sha256="0" * 64)
 
 
-def rewritten(folder: Path, arrays: dict[str, Any] | None = None, **changes: Any) -> Path:
-    """Alter a saved judge and make its hashes agree again."""
-    if arrays is not None:
-        (folder / "weights.safetensors").write_bytes(save(arrays))
-    document = json.loads((folder / "judge.json").read_text("utf-8"))
-    document |= {
-        "weights_sha256": sha256_bytes((folder / "weights.safetensors").read_bytes())
-    } | changes
-    (folder / "judge.json").write_bytes(canonical_json(document))
-    return folder
-
-
-def test_weights_of_impossible_shape_or_value_are_refused(folder: Path) -> None:
-    size = len(JUDGE.vocabulary)
-    good = {"idf": np.ones(size), "coefficients": np.ones(size), "intercept": np.zeros(1)}
-    LexicalJudge.load(rewritten(folder, good))
-    for arrays, words in (
-        (good | {"idf": np.ones(size - 1)}, "names or shapes"),
-        (good | {"intercept": np.zeros(2)}, "names or shapes"),
-        (good | {"more": np.zeros(1)}, "names or shapes"),
-        ({"idf": np.ones(size)}, "names or shapes"),
-        (good | {"idf": np.ones(size, dtype=np.float32)}, "not finite float64"),
-        (good | {"coefficients": np.full(size, np.nan)}, "not finite float64"),
-    ):
-        with pytest.raises(IntegrityError, match=words):
-            LexicalJudge.load(rewritten(folder, arrays))
-
-
-def test_files_that_hold_objects_are_refused(folder: Path) -> None:
-    np.save(folder / "x.npy", np.array([{}, []], dtype=object), allow_pickle=True)
-    (folder / "weights.safetensors").write_bytes((folder / "x.npy").read_bytes())
-    with pytest.raises(IntegrityError, match="not a safetensors file"):
-        LexicalJudge.load(rewritten(folder))
-
-
-def test_files_that_do_not_belong_together_are_refused(folder: Path) -> None:
-    data = (folder / "weights.safetensors").read_bytes()
-    (folder / "weights.safetensors").write_bytes(data[:-8] + b"\x00" * 8)
-    with pytest.raises(IntegrityError, match="not the file that"):
-        LexicalJudge.load(folder)
-    (folder / "judge.json").write_bytes(b"{")
-    with pytest.raises(IntegrityError, match="not a JSON document"):
-        LexicalJudge.load(folder)
+def test_a_missing_file_is_named(folder: Path) -> None:
     (folder / "weights.safetensors").unlink()
     with pytest.raises(InputError, match="does not exist; train the judge first"):
-        LexicalJudge.load(folder)
+        LexicalJudge.load(folder, expected_sha256=JUDGE.adapter_sha256)
 
 
 @pytest.mark.parametrize(
     ("texts", "outcomes", "words"),
     [
-        (["a b", "c d"], [1], "one outcome a text"),
         (["a b", "c d"], [1, 1], "one outcome; a judge needs"),
-        (["a b", "c d"], [1, 2], "neither 0 nor 1"),
         (["aa bb", "cc dd"], [1, 0], "no word occurs in 2"),
         (["!", "?"], [1, 0], "have no word"),
-        ([], [], "one outcome; a judge needs"),
     ],
 )
 def test_what_teaches_nothing_is_refused(texts: list[str], outcomes: list[int], words: str) -> None:

@@ -6,11 +6,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 
 from certify_assets.corpora.rendering import Renderer, render_frame
-from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
+from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation.certification import certify_judge, verify_stored
 from certify_assets.judges.canary import LANGUAGE_RUNS
 from certify_assets.judges.families.endpoint import EndpointSpec
@@ -19,7 +20,7 @@ from certify_assets.judges.lm.compact import compact_model_path
 from certify_assets.judges.lm.judge import load_base, load_tokenizer
 from certify_assets.judges.lm.models import load_model
 from certify_assets.judges.lm.prompt import AuditorPrompt
-from certify_assets.judges.reading import COMPACT, WHOLE, JudgeInput
+from certify_assets.judges.reading import WHOLE, JudgeInput
 from certify_assets.judges.specs import judge_problems, judge_spec
 from certify_assets.reports.judge_page import reading_facts
 from certify_assets.storage.store import Store
@@ -38,45 +39,18 @@ def short(store: Store) -> JudgedCorpus:
     return judged(store, "one", "short")
 
 
-@pytest.mark.parametrize(
-    "reading",
-    [
-        JudgeInput(),
-        WHOLE,
-        COMPACT,
-        JudgeInput(
-            chars=9000, tokens=5120, prompt=AuditorPrompt(system="Judge.", system_role="user")
-        ),
-    ],
-)
-def test_a_reading_is_stored_as_it_was(reading: JudgeInput) -> None:
-    assert JudgeInput.from_dict(reading.to_dict()) == reading
-    assert hash(JudgeInput.from_dict(reading.to_dict())) == hash(reading)
-
-
-@pytest.mark.parametrize("document", [{"chars": 9, "words": 3}, {"prompt": 3}, {"chars": "all"}])
-def test_a_document_of_no_reading_is_refused(document: dict[str, Any]) -> None:
-    with pytest.raises((IntegrityError, InputError)):
-        _ = JudgeInput.from_dict(document).renderer
-
-
 def test_a_configured_judge_reads_what_it_says(corpora: Store) -> None:
     configure(corpora.root, SHORT)
-    judge = short(corpora)
+    judge, reads = short(corpora), {"chars": 400, "step_chars": 40}
     record = judge.train()
-    assert record.reads == {"chars": 400, "step_chars": 40} and judge.renderer == Renderer(
-        400, 40, 40
-    )
+    assert record.reads == reads and judge.renderer == Renderer(400, 40, 40)
     assert record.renderer_sha256 == Renderer(400, 40, 40).sha256
     judge.score()
     document = judge.read("scores.json")
-    frames = [judge.corpus.split(split) for split in ("rl", "cal", "test")]
-    whole = [run.cut_chars == 0 for frame in frames for run in render_frame(frame, judge.renderer)]
-    assert 0 < document["cut"] == len(whole) - sum(whole) < document["rows"]
-    assert judge.registration == {
-        "judge": judge.spec.registration(),
-        "reading": {"chars": 400, "step_chars": 40},
-    }
+    runs = pd.concat([judge.corpus.split(split) for split in ("rl", "cal", "test")])
+    cut = sum(run.cut_chars > 0 for run in render_frame(runs, judge.renderer))
+    assert 0 < document["cut"] == cut < document["rows"]
+    assert judge.registration == {"judge": judge.spec.registration(), "reading": reads}
     certify_judge(judge)
     assert verify_stored(judge) == []
     facts = reading_facts(judge, record)
@@ -115,34 +89,17 @@ def test_what_was_trained_keeps_what_it_reads_until_it_is_trained_again(corpora:
         ({"family": "forest"}, "name lexical, combined, base, sft, grpo, transfer or endpoint"),
         ({"family": "grpo"}, "has the model and the prompt of the judge that it starts from"),
         ({"chars": 10}, "chars: input should be greater than or equal to 400"),
+        ({"tokens": 512}, "a lexical judge reads words of the run alone"),
+        ({"runs": 9}, "it has runs, which a judge of the family lexical has no use for"),
         ({"family": "sft", "learning_rate": "2e-4"}, "with an exponent a point and a sign: 2.0e-4"),
-        (
-            {"family": "sft", "learning_rate": float("inf")},
-            "should be a finite number; correct it.",
-        ),
-        ({"family": "sft", "epochs": 1e30}, "epochs: input should be less than or equal to 1000"),
-        ({"family": "sft", "objective": "dpo"}, "input should be 'verdicts' or 'pairs'"),
         ({"family": "sft", "budget": 3}, "objective, prompt, revision, runs, seed, step_chars"),
         ({"family": "base", "prompt": {"success": True}}, "the words yes and no, and texts"),
-        ({"family": "harvest"}, "its family is 'harvest'; name lexical, combined, base"),
-        ({"tokens": 512}, "a lexical judge reads words of the run alone"),
-        ({"family": "base", "tokens": 0}, "give a whole number above 0"),
-        ({"runs": 9}, "it has runs, which a judge of the family lexical has no use for"),
-        ({"family": "sft", "runs": 0}, "the runs of a training is 0"),
         ({"family": "base", "prompt": {"fail": " SUCCESS"}}, "give two words"),
-        (
-            {"family": "base", "prompt": {"system": "", "opening": "", "closing": ""}},
-            "the auditor prompt is empty",
-        ),
-        ({"family": "base", "prompt": {"system_role": "agent"}}, "choose system or user"),
-        ({"family": "base", "prompt": {"verdict": "x"}}, "prompt has no setting 'verdict'"),
-        ({"family": "combined", "seed": 2**40}, "seed: input should be less than or equal to"),
         ({"family": "sft", "model": "models/mine"}, "models/mine is no folder next to judges.yaml"),
         (
             {"family": "base", "model": "me/tiny", "revision": "main"},
             "give the commit of the hub repository, 40 hexadecimal digits",
         ),
-        ({"family": "sft", "revision": "0" * 40}, "model compact is known by the hash of its"),
         (
             {"family": "sft", "model": str(compact_model_path()), "revision": "0" * 40},
             "is a folder and has none; take the revision out",
@@ -174,27 +131,19 @@ def test_a_language_model_reads_its_own_prompt(tmp_path: Path) -> None:
 
 
 def test_the_page_names_the_model_and_every_unusual_part_of_the_prompt(corpora: Store) -> None:
-    folder = str(compact_model_path())
+    folder = compact_model_path()
     prompt = {"system_role": "user", "opening": "HERE IS A RUN\n", "marker": "ANSWER:"}
-    configure(
-        corpora.root,
-        {"name": "mine", "family": "base", "model": folder, "tokens": 512, "prompt": prompt},
-        {"name": "bare", "family": "base", "prompt": {"opening": ""}},
-    )
-    mine, bare = (judged(corpora, "three", name) for name in ("mine", "bare"))
-    for judge in (mine, bare):
-        corpora.write_json(judge.key("scores.json"), {"cut": 1, "rows": 8})
+    entry = {"name": "mine", "family": "base", "model": str(folder), "tokens": 512}
+    configure(corpora.root, {**entry, "prompt": prompt})
+    mine = judged(corpora, "three", "mine")
+    corpora.write_json(mine.key("scores.json"), {"cut": 1, "rows": 8})
     record = mine.train()
     facts = reading_facts(mine, record)
     revision = record.detail("provenance")["settings"]["revision"]
     assert len(revision) == 64 and facts["base model revision"] == revision
-    assert facts["base model"] == Path(folder).name
+    assert facts["base model"] == folder.name
     assert facts["system text's place"] == "at the head of the user's message (system_role: user)"
     assert (facts["opening"], facts["marker"]) == ("HERE IS A RUN", "ANSWER:")
-    facts = reading_facts(bare, bare.train())
-    assert (facts["base model"], facts["opening"]) == ("compact", "none")
-    assert len(facts["base model revision"]) == 64
-    assert not {"system text's place", "marker"} & facts.keys()
 
 
 @pytest.mark.parametrize(
@@ -225,9 +174,7 @@ def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatc
 
     class Silent(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            # the client looks up other things of its own
-            if "nothing" in self.path:
-                asked.append(self.path)
+            asked.append(self.path)
             self.close_connection = True
 
         do_HEAD = do_GET
@@ -244,7 +191,9 @@ def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatc
             with pytest.raises(InputError, match=r"me/nothing cannot be loaded \(.*its commit"):
                 load("me/nothing", "0" * 40)
         server.shutdown()
-    assert asked == 2 * ["/api/models/me/nothing/revision/" + "0" * 40]
+    # the client looks up other things of its own
+    of_model = [path for path in asked if "nothing" in path]
+    assert of_model == 2 * ["/api/models/me/nothing/revision/" + "0" * 40]
 
 
 @pytest.mark.parametrize("written", ["models/mine", "./models/mine"])
@@ -252,15 +201,16 @@ def test_a_relative_folder_is_next_to_the_document(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
     for place in ("root", "elsewhere"):
-        shutil.copytree(compact_model_path(), tmp_path / place / "models" / "mine")
-    root = configure(str(tmp_path / "root"), {"name": "mine", "family": "base", "model": written})
+        shutil.copytree(compact_model_path(), tmp_path / place / "models/mine")
+    root, folder = str(tmp_path / "root"), str(tmp_path / "root/models/mine")
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert judge_spec("mine", root).model == str(tmp_path / "root" / "models" / "mine")
-    server = {"name": "far", "url": "http://127.0.0.1:9/v1", "model": "models/mine"}
-    near = {"tokenizer": "models/mine", "form": "tokens"}
-    far = judge_spec("far", configure(root, {**server, **near}))
-    assert isinstance(far, EndpointSpec) and far.model == "models/mine"
-    assert far.endpoint.tokenizer == str(tmp_path / "root" / "models" / "mine")
+    near = {"name": "near", "family": "base", "model": written}
+    far = {"name": "far", "url": "http://127.0.0.1:9/v1", "model": written}
+    configure(root, near, {**far, "tokenizer": written, "form": "tokens"})
+    assert judge_spec("near", root).model == folder
+    served = judge_spec("far", root)
+    assert isinstance(served, EndpointSpec) and served.model == written
+    assert served.endpoint.tokenizer == folder
 
 
 def test_runs_of_one_outcome_train_no_language_model(corpora: Store) -> None:
@@ -294,45 +244,22 @@ def test_a_language_model_of_a_folder_goes_from_settings_to_certificates(corpora
 
 
 @pytest.mark.parametrize(
-    ("family", "change", "named"),
-    [
-        ("lexical", {"seed": 7}, "seed"),
-        ("combined", {"seed": 7}, "seed"),
-        ("lexical", {"family": "combined"}, "setting"),
-    ],
-)
-def test_a_change_of_a_setting_makes_a_judge_of_words_stale(
-    corpora: Store, family: str, change: dict[str, Any], named: str
-) -> None:
-    entry = {"name": "mine", "family": family}
-    configure(corpora.root, entry)
-    record = judged(corpora, "three", "mine").train()
-    assert judged(corpora, "three", "mine").artifact == record
-    configure(corpora.root, {**entry, **change})
-    with pytest.raises(StaleCertificateError, match=f"another {named} than judges.yaml has now"):
-        _ = judged(corpora, "three", "mine").artifact
-
-
-@pytest.mark.parametrize("family", ["sft", "transfer"])
-@pytest.mark.parametrize(
     ("change", "named"),
     [
         ({"runs": 12}, "runs"),
-        ({"epochs": 2.5}, "epochs"),
         ({"learning_rate": 0.01}, "learning_rate"),
         ({"objective": "pairs"}, "objective"),
         ({"runs": 12, "epochs": 2.5}, "runs and epochs"),
         ({"runs": None, "epochs": None}, "training"),
-        ({"model": "smollm2"}, "model"),
-        ({"model": "/models/mine"}, "model"),
         ({"model": "me/tiny", "revision": "0" * 40}, "model"),
+        ({"family": "lexical", "runs": None, "epochs": None}, "setting"),
         ({}, ""),
     ],
 )
 def test_every_setting_of_a_training_is_compared(
-    tmp_path: Path, family: str, change: dict[str, Any], named: str
+    tmp_path: Path, change: dict[str, Any], named: str
 ) -> None:
-    entry = {"name": "mine", "family": family, "runs": 6, "epochs": 1.0}
+    entry = {"name": "mine", "family": "sft", "runs": 6, "epochs": 1.0}
     then = judge_spec("mine", configure(str(tmp_path), entry)).registered
     now = judge_spec("mine", configure(str(tmp_path), {**entry, **change}))
     assert now.changed_since(then) == named

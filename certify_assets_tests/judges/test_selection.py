@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import Settings, certify, evaluate, observe
-from certify_assets.errors import InputError
 from certify_assets.judges.selection import select
 
 SETTINGS = Settings(alpha=0.1, delta=0.05)
@@ -52,12 +51,6 @@ def test_the_baseline_is_kept_on_a_tie_and_where_nothing_certifies() -> None:
         found = select(candidates, outcomes, tasks, settings=SETTINGS, baseline="sft")
         assert found.chosen == "sft"
     assert not any(row.coverage for row in found.rows)
-
-
-def test_a_candidate_without_a_score_a_row_is_refused() -> None:
-    outcomes, tasks, noise = table(20)
-    with pytest.raises(InputError, match="candidate 'b' has 5 scores for 120 rows"):
-        select({"a": noise, "b": noise[:5]}, outcomes, tasks, settings=SETTINGS, baseline="a")
 
 
 def covered(scores: np.ndarray, outcomes: np.ndarray, tasks: np.ndarray, asked: Settings) -> float:

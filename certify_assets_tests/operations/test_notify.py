@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,7 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations import notifications
-from certify_assets.operations.notification_config import (
-    VARIABLE,
-    Notifications,
-    read_notifications,
-)
+from certify_assets.operations.notification_config import VARIABLE, read_notifications
 from certify_assets.operations.notifications import SIGNATURE, Event, deliver, read_deliveries
 from certify_assets.storage.store import Store
 
@@ -247,12 +242,6 @@ def test_without_a_document_nobody_is_told_and_the_environment_may_name_one(
     monkeypatch.setenv(VARIABLE, str(path))
     assert read_notifications(store).certificate_days == 30
     assert deliver(Corpus(store, "c"), [EVENT]) == [] and len(server.got) == 1
-
-
-def test_the_shipped_schema_is_that_of_the_configuration() -> None:
-    schema = json.dumps(Notifications.model_json_schema(), indent=2, ensure_ascii=False) + "\n"
-    shipped = resources.files("certify_assets") / "schemas" / "notifications.json"
-    assert shipped.read_text(encoding="utf-8") == schema, "write the schema of the model there"
 
 
 def test_an_old_deployment_expires_once(corpora: Store, server: Any) -> None:

@@ -7,10 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from certify_assets.certificates import TaskStream
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import observe
-from certify_assets.certificates.monitor import alarm_process
+from certify_assets.certificates.monitor import TaskStream, alarm_process
 from certify_assets.evaluation.spending import Schedule
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 

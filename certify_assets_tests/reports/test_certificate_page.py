@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from certify_assets.certificates import Audit, Certificate, certify
-from certify_assets.errors import InputError
 from certify_assets.reports.certificate_page import render_page
 from certify_assets.reports.wording import percent
 from certify_assets_tests.pages import HOSTILE, assert_stands_alone, outline, text_of
@@ -86,6 +85,23 @@ def test_controls_and_lineage_are_told(certified: Case) -> None:
     assert "certify verify CERTIFICATE.json SCORES" in text
 
 
+def test_what_a_judge_was_trained_on_and_chosen_from_is_said() -> None:
+    cal = score_table(30, seed=9, signal=1.5)
+    told = {
+        "training_limits": "it has read web text",
+        "pseudo_labels": "7 runs were taken as failures",
+        "split": "cal_half_b",
+    }
+    page = text_of(render_page([small(cal, provenance=told, candidates=4)], cal, title="told"))
+    for words in (
+        "training_limits It has read web text.",
+        "7 runs were taken as failures",
+        "of 30 tasks in half B of CAL",
+        "4 candidates compared on these outcomes",
+    ):
+        assert words in page
+
+
 def test_a_page_without_a_certificate_says_what_stopped_it_and_what_would_lift_it(
     nothing: Case,
 ) -> None:
@@ -156,44 +172,33 @@ def test_hostile_names_are_text_and_nothing_else() -> None:
     assert f"Selection. {HOSTILE[0]}" in text_of(html)
 
 
-def test_selection_is_stated_where_candidates_competed() -> None:
-    cal = score_table(60, seed=9, signal=1.5)
-    html = render_page([small(cal, candidates=4)], cal, title="four candidates")
-    text = text_of(html)
-    assert "4 candidates compared on these outcomes" in text and "among 4 candidates" in text
-
-
 @pytest.mark.parametrize(
     "change",
-    [
-        lambda frame: frame.assign(score=np.nan),
-        lambda frame: frame.assign(outcome=0),
-        lambda frame: frame.assign(outcome=1),
-        lambda frame: frame.assign(score=0.0),
-        lambda frame: frame.iloc[:1],
-        lambda frame: frame.assign(task_id="only one"),
-    ],
-    ids=["no scores", "all fail", "all succeed", "one score", "one row", "one task"],
+    [{"score": np.nan}, {"outcome": 0}, {"outcome": 1}, {"score": 0.0}, {"task_id": "only one"}],
 )
 @pytest.mark.parametrize("side", ["reject", "release"])
-def test_a_table_at_the_edge_makes_a_page(change, side: str) -> None:
-    cal = change(score_table(20, seed=4))
+def test_a_table_at_the_edge_makes_a_page(change: dict[str, Any], side: str) -> None:
+    cal = score_table(20, seed=4).assign(**change)
     html = render_page([small(cal, side=side)], cal, title="edge", audit_frame=cal)
     assert "nan" not in re.findall(r"[a-z]+", text_of(html)) and "None" not in text_of(html).split()
     outline(html)
 
 
-@pytest.mark.parametrize("verdict", ["PASS", "WARN", "ERROR"])
-def test_the_verdict_of_the_audit_decides_the_banner(verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("verdict", "state", "heading"),
+    [
+        ("PASS", "certified", "Certified"),
+        ("WARN", "warn", "Certified, but the audit on held-out tasks is inconclusive"),
+        ("ERROR", "failed", "Do not deploy: the audit contradicts the certificate"),
+    ],
+)
+def test_the_verdict_of_the_audit_decides_the_banner(
+    verdict: str, state: str, heading: str
+) -> None:
     cal = score_table(80, seed=4, signal=1.5)
     certificate = small(cal)
     audit = audit_of(certificate.sha256, verdict=verdict, realized_error=0.2, lower_bound=0.15)
     html = render_page([certificate], cal, title="audited", audits=[audit])
-    state, heading = {
-        "PASS": ("certified", "Certified"),
-        "WARN": ("warn", "Certified, but the audit on held-out tasks is inconclusive"),
-        "ERROR": ("failed", "Do not deploy: the audit contradicts the certificate"),
-    }[verdict]
     assert f'class="banner {state}"' in html and f"<span>{heading}</span>" in html
 
 
@@ -215,36 +220,18 @@ def test_unscored_and_unlabelled_rows_are_counted() -> None:
     assert "rows without an outcome, left out" in text and "5 of" in text
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda frame: frame.drop(columns="score"), "no column score"),
-        (lambda frame: frame.assign(outcome=2), "neither 0 nor 1"),
-    ],
-)
-def test_a_table_that_cannot_be_used_is_refused_in_a_sentence(change, message: str) -> None:
-    cal = score_table(30, seed=4)
-    with pytest.raises(InputError, match=message):
-        render_page([small(cal)], change(cal), title="t")
-
-
-def test_a_page_without_a_certificate_is_refused() -> None:
-    with pytest.raises(InputError, match="at least one certificate"):
-        render_page([], score_table(30, seed=4), title="t")
-
-
 @pytest.mark.slow
 def test_every_agent_is_left_out_on_the_page_of_three_or_more(certified: Case) -> None:
-    names = ["gpt", "<b>qwen</b>", "llama"]
-    frame = certified.cal.assign(agent=[names[place % 3] for place in range(len(certified.cal))])
-    html = render_page(certified.certificates, frame, title="agents")
+    def page(*names: str) -> str:
+        agents = [names[place % len(names)] for place in range(len(certified.cal))]
+        frame = certified.cal.assign(agent=agents)
+        return render_page(certified.certificates, frame, title="agents")
+
+    html = page("gpt", "<b>qwen</b>", "llama")
     outline(html)
     assert "<b>qwen</b>" not in html and "&lt;b&gt;qwen" in html
     said = text_of(html)
     assert "Agents that the certificate has not seen" in said and "The largest is that of" in said
     assert "3 agents are too few for a bound" in said
-    ten = frame.assign(agent=[f"agent-{place % 10}" for place in range(len(frame))])
-    ten_said = text_of(render_page(certified.certificates, ten, title="ten"))
-    assert "probability 1/11 at most" in ten_said and "too few for a bound" not in ten_said
-    two = frame.assign(agent=np.where(frame["agent"] == "gpt", "gpt", "other"))
-    assert "left out in turn" not in render_page(certified.certificates, two, title="two")
+    assert "probability 1/11 at most" in text_of(page(*map("agent-{}".format, range(10))))
+    assert "left out in turn" not in page("gpt", "other")

@@ -1,5 +1,6 @@
 """Page, figures and exported tables of a comparison, with names that would break each of them."""
 
+import copy
 import csv
 import io
 from pathlib import Path
@@ -7,19 +8,24 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.evaluation.audit import audit_judge
+from certify_assets.evaluation.comparison import compare
 from certify_assets.reports.comparison_page import (
-    auroc_figure,
     comparison_markdown,
     comparison_metrics,
     comparison_tables,
     folds_markdown,
     plotted,
     render_comparison,
-    table_csv,
     table_markdown,
     write_main_exports,
 )
+from certify_assets.reports.figures import auroc_figure
+from certify_assets.reports.wording import percent
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
+from certify_assets_tests.conftest import copy_world
 from certify_assets_tests.pages import assert_stands_alone, text_of
 
 HOSTILE = (
@@ -30,130 +36,61 @@ HOSTILE = (
 )
 
 
-def area(value: float | None) -> dict[str, Any]:
-    return {
-        "value": value,
-        "low": value and value - 0.1,
-        "high": value and value + 0.1,
-        "pairs": 10,
-    }
-
-
-def row(judge: str, family: str, value: float | None, coverage: float = 0.0) -> dict[str, Any]:
-    cells = [
-        {
-            "side": side,
-            "alpha": alpha,
-            "certified": bool(coverage) and side == "reject",
-            "coverage": coverage if side == "reject" else 0.0,
-            "candidates": 1,
-            "certificate_sha256": "a" * 64,
-            "audit": "PASS" if coverage and side == "reject" else None,
-            "test_error": 0.05 if coverage and side == "reject" else None,
-            "test_coverage": coverage if coverage and side == "reject" else None,
-        }
-        for side in ("reject", "release")
-        for alpha in (0.1, 0.2)
-    ]
-    stage = {
-        "cpu_seconds": 12.0,
-        "wall_seconds": 14.0,
-        "peak_mib": 600.0,
-        "rows": 100,
-        "continued": family == "sft",
-        "product_sha256": "b" * 64,
-    }
-    money = (
-        {"tokens_per_decision": 120.0, "money_per_decision": 0.0015, "currency": "USD"}
-        if family == "endpoint"
-        else {}
-    )
-    cost = {
-        "train": stage,
-        "score": stage,
-        "cpu_seconds_per_trajectory": 0.12,
-        "tokens_per_decision": None,
-        "money_per_decision": None,
-        "at_least": False,
-        "parse_rate": None,
-    }
-    return {
-        "judge": judge,
-        "family": family,
-        "auroc": {"rl": area(value), "cal": area(value), "test": None},
-        "within_task": {"rl": area(value), "cal": area(value), "test": None},
-        "trained_on_rl": family == "grpo",
-        "candidates": 1,
-        "certified": [] if family == "control" else cells,
-        "certified_on": None,
-        "lift": None,
-        "cost": {**cost, "currency": "", **money},
-    }
+@pytest.fixture(scope="module")
+def lexical(_small_corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The comparison of a certified and audited judge with the controls, as it is stored."""
+    store = copy_world(_small_corpora, tmp_path_factory.mktemp("compared"))
+    audit_judge(judged(store, "one"))
+    return dict(compare(Corpus(store, "one")))
 
 
 @pytest.fixture
-def document() -> dict[str, Any]:
-    folds = [
-        {"agents": [name], "sft_runs": 5, "cal_runs": 4, "auroc": 0.6, "auroc_trained_on_all": None}
-        for name in HOSTILE
-    ]
-    unseen = {"auroc": area(0.6), "within_agent": area(0.55)}
-    rows = [
-        row("lexical", "lexical", 0.8, 0.4),
-        row("sft", "sft", 0.6),
-        row("grpo", "grpo", 0.7, 0.2),
-        row("paid", "endpoint", None),
-    ]
-    return {
-        "corpus": "mine",
-        "alphas": [0.1, 0.2],
-        "cal": {"trajectories": 400, "tasks": 50, "success_rate": 0.3},
-        "rows": [*rows, row("length_only", "control", 0.55)],
-        "missing": [{"judge": "base", "what": "scores", "reason": f"not scored: {HOSTILE[0]}"}],
-        "differences": [],
-        "best": [
-            {
-                "what": "AUROC on CAL",
-                "judge": "lexical",
-                "value": 0.8,
-                "next": {"judge": "grpo", "value": 0.7},
-            },
-            {
-                "what": "certified reject coverage at 0.1",
-                "judge": None,
-                "value": None,
-                "next": None,
-            },
-        ],
-        "findings": [{"code": "not_above_floor", "message": f"sft does not help {HOSTILE[0]}"}],
-        "agent_disjoint": [
-            {
-                "judge": "lexical",
-                "rows": 20,
-                "folds": folds,
-                "disjoint": unseen,
-                "trained_on_all": unseen,
-                "difference": {"auroc": {"value": -0.05, "low": -0.1, "high": 0.0}},
-                "sentence": "lexical is not shown to lose.",
-            }
-        ],
+def document(lexical: dict[str, Any]) -> dict[str, Any]:
+    """That comparison with judges of other families, what is missing, and names of agents."""
+    found = copy.deepcopy(lexical)
+    first = found["rows"][0]
+    nothing = {"certified": False, "coverage": 0.0, "audit": None}
+    continued = {**first["cost"]["train"], "continued": True}
+    paid = {"tokens_per_decision": 120.0, "money_per_decision": 0.0015, "currency": "USD"}
+    unseen = {"rl": None, "cal": None, "test": None}
+    for judge, change in {
+        "sft": {
+            "cost": {**first["cost"], "train": continued},
+            "certified": [{**cell, **nothing} for cell in first["certified"]],
+        },
+        "grpo": {"trained_on_rl": True},
+        "paid": {"cost": {**first["cost"], **paid}, "auroc": unseen, "within_task": unseen},
+    }.items():
+        found["rows"].append({**first, "judge": judge, **change})
+    found["missing"].append({"judge": "base", "what": "scores", "reason": HOSTILE[0]})
+    found["findings"].append({"code": "not_above_floor", "message": HOSTILE[0]})
+    areas = dict.fromkeys(("auroc", "within_agent"), first["auroc"]["cal"])
+    fold = {"sft_runs": 5, "cal_runs": 4, "auroc": 0.6, "auroc_trained_on_all": None}
+    agents = {
+        "judge": "lexical",
+        "rows": 20,
+        "folds": [{"agents": [name], **fold} for name in HOSTILE],
+        "disjoint": areas,
+        "trained_on_all": areas,
+        "difference": {"auroc": {"value": 0.05, "low": -0.01, "high": 0.1}},
+        "sentence": "lexical is not shown to lose.",
     }
+    return {**found, "agent_disjoint": [agents]}
 
 
 def test_the_page_holds_every_name_as_text_and_runs_nothing(document: dict[str, Any]) -> None:
     page = render_comparison([document], [{"corpus": "other", "reason": HOSTILE[0]}])
     assert_stands_alone(page)
     text = text_of(page)
-    for name in HOSTILE:
+    for name in (*HOSTILE, "Judges on one"):
         assert " ".join(name.split()) in text
-    assert "none" in text
-    assert "Judges on mine" in text
     assert page == render_comparison([document], [{"corpus": "other", "reason": HOSTILE[0]}])
 
 
 def test_figures_say_in_words_what_they_show(document: dict[str, Any]) -> None:
-    drawn = auroc_figure(document["rows"])
-    assert "lexical 0.800" in drawn and "one outcome only" in drawn and drawn.count("<circle") == 4
+    drawn = auroc_figure(document["rows"], "auroc")
+    area = document["rows"][0]["auroc"]["cal"]["value"]
+    assert f"lexical {area:.3f}" in drawn and "one outcome only" in drawn
 
 
 def test_a_csv_of_the_comparison_runs_no_name_of_an_agent(
@@ -162,60 +99,42 @@ def test_a_csv_of_the_comparison_runs_no_name_of_an_agent(
     names = ["=1+1", "n12;=1+1", "@x", "-0.5"]
     (fold, *_) = document["agent_disjoint"][0]["folds"]
     document["agent_disjoint"][0]["folds"] = [fold | {"agents": [name]} for name in names]
-    document["agent_disjoint"][0]["difference"]["auroc"] |= {
-        "value": 0.05,
-        "low": -0.01,
-        "high": 0.1,
-    }
-    *_, agents = comparison_tables([document])
     write_main_exports(store := Store(str(tmp_path / "root")), [document])
     stored = store.read_bytes("study/main_table_agents.csv").decode("utf-8")
-    assert stored == table_csv(agents)
     _, every, *folds = csv.reader(io.StringIO(stored))
     assert [row[2] for row in folds] == ["'=1+1", "'n12;=1+1", "'@x", "-0.5"]
     assert every[-1] == "+0.050 (−0.010 to 0.100)"
-    # elsewhere a name is as it is
-    assert "@x" in [row[2] for row in agents.rows]
 
 
 def test_tables_say_what_was_not_measured_and_what_continues(document: dict[str, Any]) -> None:
-    ranking, certified, cost, _ = comparison_tables([document])
-    assert any("trained on" in cell for line in ranking.rows for cell in line if line[1] == "grpo")
-    cells = {line[1]: line for line in certified.rows}
-    assert "40" in cells["lexical"][2]
-    assert "PASS" in cells["lexical"][2]
-    assert cells["sft"][2] == "nothing"
-    assert "length_only" not in cells
-    lines = {line[1]: line for line in cost.rows}
-    assert lines["sft"][2].startswith("≥ ")
-    assert lines["lexical"][2] == "12.0"
-    assert lines["paid"][-2] == "0.0015 USD"
-    document["rows"][0]["cost"] |= {
-        "train": None,
-        "score": None,
-        "cpu_seconds_per_trajectory": None,
-    }
-    assert comparison_tables([document])[2].rows[0][2] == "not measured"
+    first = document["rows"][0]
+    first["cost"] |= {"train": None, "cpu_seconds_per_trajectory": None}
+    ranking, certified, cost, _ = (
+        {line[1]: line for line in table.rows} for table in comparison_tables([document])
+    )
+    assert any("trained on" in cell for cell in ranking["grpo"])
+    (cell,) = (one for one in first["certified"] if (one["side"], one["alpha"]) == ("reject", 0.1))
+    assert cell["certified"]
+    assert certified["lexical"][2].startswith(percent(cell["coverage"]))
+    assert certified["lexical"][2].endswith(f"{cell['audit']})")
+    assert certified["sft"][2] == "nothing" and "length_only" not in certified
+    assert cost["lexical"][2] == "not measured" and cost["sft"][2].startswith("≥ ")
+    assert cost["lexical"][4] == f"{first['cost']['score']['cpu_seconds']:.1f}"
+    assert cost["paid"][-2] == "0.0015 USD"
 
 
 def test_blocks_for_the_asset_page_are_short_and_name_no_agent(document: dict[str, Any]) -> None:
-    blocks = [
+    for block in (
         comparison_markdown(document),
         folds_markdown(document["agent_disjoint"]),
-        table_markdown([document]),
-    ]
-    assert all(len(block) < 1000 and "script" not in block for block in blocks)
-    assert len(table_markdown([document] * 60)) < 1000
+        table_markdown([document] * 60),
+    ):
+        assert len(block) < 1000 and "script" not in block
+    first = document["rows"][0]
     metrics = comparison_metrics(document)
-    assert metrics["auroc_lexical"] == 0.8
-    assert metrics["coverage_lexical"] == 0.4
-    assert "auroc_paid" not in metrics
-    many = {
-        **document,
-        "rows": [{**document["rows"][0], "judge": f"judge_{number}"} for number in range(9)]
-        + document["rows"],
-    }
-    assert len(comparison_metrics(many)) > 12 == len(plotted(comparison_metrics(many)))
-    assert {"auroc_judge_5", "coverage_judge_5"} <= set(plotted(comparison_metrics(many))), (
-        "coverage is not crowded out by controls"
-    )
+    assert metrics["auroc_lexical"] == first["auroc"]["cal"]["value"]
+    assert 0 < metrics["coverage_lexical"] < 1 and "auroc_paid" not in metrics
+    others = [{**first, "judge": f"judge_{number}"} for number in range(9)]
+    shown = plotted(comparison_metrics({**document, "rows": others + document["rows"]}))
+    # coverage is not crowded out by controls
+    assert len(shown) == 12 and {"auroc_judge_5", "coverage_judge_5"} <= set(shown)

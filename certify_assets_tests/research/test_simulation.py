@@ -3,16 +3,19 @@
 """
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import cast
+from itertools import product
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from certify_assets.certificates import Settings, evaluate, observe
+from certify_assets.certificates.populations import Sample
 from certify_assets.errors import InputError
-from certify_assets.research.designs import DESIGNS, check_truth, study_designs
+from certify_assets.research.designs import DESIGNS, study_designs
 from certify_assets.research.paper import simulation_rates
 from certify_assets.research.populations import TAU, Clustered, Design, Fooled, effect_sd, pilot_of
 from certify_assets.research.simulation import PAPER_PROCEDURES, Simulation, simulate, summarise
@@ -24,16 +27,33 @@ def _one(name: str) -> Clustered | Fooled:
     return cast(Clustered | Fooled, study_designs([name])[0])
 
 
+def _distances(design: Design, tasks: int) -> Iterator[float]:
+    """Yield how far truths are from the errors of a large draw, in standard errors of it."""
+    design = replace(cast(Any, design), tasks=tasks)
+    sample = design.draw(np.random.default_rng(0))
+    sizes = np.bincount(sample.tasks, minlength=tasks)
+    grid = np.quantile(sample.scores, np.linspace(0.05, 0.95, 91))
+    for side, estimand in product(("reject", "release"), ("trajectory", "task")):
+        wrong = sample.outcomes == (side == "reject")
+        truths, scale = design.true_error(grid, side, estimand), sizes if estimand == "task" else 1
+        # where errors are rarer than a draw of this size shows, it counts none
+        for place in {int(np.argmin(np.abs(truths - error))) for error in (0.02, 0.1, 0.3)}:
+            at, truth = grid[place], float(truths[place])
+            inside = sample.scores <= at if side == "reject" else sample.scores >= at
+            covered = np.bincount(sample.tasks[inside], minlength=tasks) / scale
+            errors = np.bincount(sample.tasks[inside & wrong], minlength=tasks) / scale
+            # of a ratio of sums over tasks, and at least that of independent trajectories
+            alone = truth * (1 - truth) * (covered / scale).sum()
+            spread = math.sqrt(max(np.square(errors - truth * covered).sum(), alone))
+            yield abs(errors.sum() - truth * covered.sum()) / spread if spread else 0.0
+
+
 @pytest.mark.parametrize("fooled_side", ["reject", "release"])
 @pytest.mark.parametrize("name", DESIGNS)
 def test_truth_equals_a_large_draw(name: str, fooled_side: str) -> None:
-    # both sides and both weightings; the largest of a dozen distances exceeds 4 standard errors
-    # with probability below .001
-    found = check_truth(study_designs([name], rhos=[0.5], side=fooled_side)[:1], tasks=40_000)
-    assert {(one.side, one.estimand) for one in found} == {
-        (side, weight) for side in ("reject", "release") for weight in ("trajectory", "task")
-    }
-    assert max(one.distance for one in found) <= 4
+    # the largest of a dozen distances exceeds 4 standard errors with probability below .001
+    design = study_designs([name], rhos=[0.5], side=fooled_side)[0]
+    assert max(_distances(design, 40_000)) <= 4
 
 
 def test_weightings_differ_where_sizes_and_outcomes_do() -> None:
@@ -71,20 +91,11 @@ def test_a_pilot_changes_no_other_number() -> None:
     cell = every.cells[0]
     assert cell.of("taskboot") == alone.cells[0].of("taskboot")
     betting = cell.of("betting")
-    assert betting is not None
-    assert betting.coverage > 0.3
-    assert betting.own_violation is not None
-    assert betting.estimand == "task"
+    assert betting is not None and betting.own_violation is not None
+    assert betting.coverage > 0.3 and betting.estimand == "task"
     assert every.settings == {"pilot_tasks": 200}
     assert not set(pilot_of(designs[0], 5, np.random.default_rng(0)).tasks) & set(range(100))
     assert Simulation.from_dict(json.loads(json.dumps(every.to_dict()))) == every
-
-
-def test_a_rare_error_that_no_draw_holds_is_no_distance() -> None:
-    found = check_truth(study_designs(["low_base_rate"], rhos=[0.1])[:1], tasks=20_000)
-    rare = [item for item in found if item.truth < 1e-6 and item.drawn == 0.0]
-    assert rare and all(item.distance < 1.0 for item in rare)
-    assert max(item.distance for item in found) < 4.5
 
 
 def test_truth_of_many_thresholds_is_that_of_each() -> None:
@@ -126,40 +137,32 @@ def test_population_icc_of_the_papers_labels() -> None:
 
 
 def test_sizes_follow_their_law() -> None:
+    def sizes(name: str) -> np.ndarray:
+        drawn = replace(_one(name), tasks=20_000).draw(np.random.default_rng(1))
+        return np.bincount(drawn.tasks)
+
     for name, mean in (("paper", 8.0), ("low_base_rate", 16.0)):
-        sizes = np.bincount(replace(_one(name), tasks=20_000).draw(np.random.default_rng(1)).tasks)
-        assert sizes.mean() == pytest.approx(mean, abs=0.1)
-    sizes = np.bincount(
-        replace(_one("heavy_tails"), tasks=20_000).draw(np.random.default_rng(1)).tasks
-    )
-    assert sizes.min() == 2 and sizes.max() == 61
+        assert sizes(name).mean() == pytest.approx(mean, abs=0.1)
+    heavy = sizes("heavy_tails")
+    assert heavy.min() == 2 and heavy.max() == 61
     larger = replace(_one("fooled_larger"), tasks=40_000).draw(np.random.default_rng(2))
     assert larger.outcomes.mean() == pytest.approx(0.15, abs=0.01)
 
 
-def test_the_study_has_fifteen_designs_next_to_the_fooled_ones() -> None:
-    designs = study_designs()
-    assert sum(isinstance(design, Clustered) for design in designs) == 15
-    assert {(design.name, design.tasks, design.rho) for design in designs if design.rho} == {
-        key[:3] for key in simulation_rates()
-    }
-    assert [(d.tasks, d.rho) for d in study_designs(["paper"], tasks=[30, 30], rhos=[0.2])] == [
-        (30, 0.2)
-    ]
+def test_the_study_has_the_designs_of_the_paper() -> None:
+    assert {
+        (design.name, design.tasks, design.rho) for design in study_designs() if design.rho
+    } == {key[:3] for key in simulation_rates()}
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
         (lambda: study_designs(["none"]), "give one of paper"),
-        (lambda: study_designs(tasks=[1]), "at least 2"),
         (lambda: study_designs(rhos=[0.95]), "from 0 to 0.9"),
         (lambda: study_designs(["fooled"], alpha=0.7), "below .66"),
         (lambda: simulate([]), "at least one design"),
         (lambda: simulate(study_designs(["fooled"]), trials=0), "trials is 0"),
-        (lambda: study_designs(["fooled"], excess=[0.0]), "above zero"),
-        (lambda: simulate(study_designs(["fooled"]), workers=True), "workers is True"),
-        (lambda: simulate(study_designs(["fooled"]), procedures=["none"]), "not available"),
     ],
 )
 def test_refusals(call: Callable[[], object], words: str) -> None:
@@ -186,30 +189,26 @@ def test_results_do_not_depend_on_workers_order_or_other_cells() -> None:
 
 def test_a_trial_is_what_evaluate_says() -> None:
     design = study_designs(["paper"], **_SMALL)[0]
-    drawn: list[np.random.Generator] = []
+    tables: list[Sample] = []
 
-    class Spy:
-        name, tasks, rho, true_error = (
-            design.name,
-            design.tasks,
-            design.rho,
-            staticmethod(design.true_error),
-        )
+    class Kept:
+        """The design, keeping the tables that are drawn from it."""
 
-        def draw(self, rng: np.random.Generator) -> object:
-            drawn.append(np.random.Generator(type(rng.bit_generator)()))
-            drawn[-1].bit_generator.state = rng.bit_generator.state
-            return design.draw(rng)
+        name, tasks, rho = design.name, design.tasks, design.rho
+        true_error = staticmethod(design.true_error)
+
+        def draw(self, rng: np.random.Generator) -> Sample:
+            tables.append(design.draw(rng))
+            return tables[-1]
 
         def __repr__(self) -> str:
             return repr(design)
 
-    found = (
-        simulate([cast(Design, Spy())], trials=20, procedures=["taskboot"]).cells[0].procedures[0]
-    )
+    kept = cast(Design, Kept())
+    found = simulate([kept], trials=20, procedures=["taskboot"]).cells[0].procedures[0]
     coverages, errors = [], []
-    for rng in drawn:
-        evaluation = evaluate(observe(*design.draw(rng)), Settings(procedure="taskboot"))
+    for table in tables:
+        evaluation = evaluate(observe(*table), Settings(procedure="taskboot"))
         place = evaluation.chosen
         coverages.append(0.0 if place is None else float(evaluation.counts.coverage[place]))
         if place is not None:
@@ -221,29 +220,17 @@ def test_a_trial_is_what_evaluate_says() -> None:
 
 def test_rates_count_what_certified_nothing() -> None:
     nothing = (np.nan,) * 3
-    found = np.array(
-        [
-            [(0.6, 0.2, 0.2), nothing],
-            [(0.4, 0.05, 0.2), nothing],
-            [nothing, nothing],
-            [nothing, nothing],
-        ]
-    )
+    certified = [(0.6, 0.2, 0.2), (0.4, 0.05, 0.2), nothing, nothing]
+    found = np.array([[one, nothing] for one in certified])
     procedures = [Settings(procedure=name) for name in ("naive", "deff")]
     some, none = summarise(_one("paper"), found, procedures).procedures
-    assert some.certified == 2
-    assert some.violations == 1
-    assert some.violation_conditional == 0.5
-    assert some.violation == 0.25
+    assert (some.certified, some.violations) == (2, 1)
+    assert (some.violation_conditional, some.violation) == (0.5, 0.25)
     assert some.coverage == 0.25 and some.true_error == 0.125
     assert some.coverage_se == pytest.approx(np.std([0.6, 0.4, 0, 0], ddof=1) / 2)
     assert some.paper == {"violation_conditional": 0.0, "coverage": 0.65}
-    assert (none.certified, none.violation_conditional, none.coverage, none.true_error) == (
-        0,
-        None,
-        0.0,
-        None,
-    )
+    assert (none.certified, none.coverage) == (0, 0.0)
+    assert none.violation_conditional is None and none.true_error is None
     # the rule of three, exactly
     assert none.violation_upper == pytest.approx(1 - 0.05 ** (1 / 4))
     assert some.violation_lower == pytest.approx(1 - 0.95 ** (1 / 4))

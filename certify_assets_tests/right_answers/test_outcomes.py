@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from certify_assets_tests.corpora.builders import tau_record, write_json
+from certify_assets_tests.corpora.builders import tau_record, write_json, write_lines
 from certify_assets_tests.corpora.formats import (
     agent_reward_bench,
     browsergym,
@@ -15,12 +15,7 @@ from certify_assets_tests.corpora.formats import (
     langsmith,
     terminal_bench,
 )
-from certify_assets_tests.corpora.swe_builders import (
-    openhands,
-    rebench_row,
-    save_lines,
-    save_parquet,
-)
+from certify_assets_tests.corpora.swe_builders import openhands, rebench_row, save_parquet
 from certify_assets_tests.paths import shared_data
 from certify_assets_tests.right_answers.importing import (
     Import,
@@ -120,7 +115,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
         "is_resolved: 'perhaps' is not an outcome",
     ),
     "openhands": (
-        lambda path: save_lines(path / "output.jsonl", [openhands("org__name-1", "perhaps")]),
+        lambda path: write_lines(path / "output.jsonl", [openhands("org__name-1", "perhaps")]),
         "outcome: 'perhaps' is not an outcome",
     ),
     "swe_rebench": (

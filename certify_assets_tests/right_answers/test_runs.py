@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from certify_assets_tests.corpora.swe_builders import openhands, report, save, save_lines
+from certify_assets_tests.corpora.builders import write_json, write_lines
+from certify_assets_tests.corpora.swe_builders import openhands, report
 from certify_assets_tests.paths import shared_data
 from certify_assets_tests.right_answers.importing import Import, imported, inspect_log
 
@@ -50,10 +51,10 @@ def test_attempts_that_a_critic_rejected_are_superseded(imported: Import, tmp_pa
     tasks = [f"org__name-{number}" for number in range(1, 5)]
     last = [openhands(task, None, f"last {task}") for task in tasks]
     first = [openhands(task, None, f"first {task}") for task in tasks]
-    save_lines(folder / "output.critic_attempt_1.jsonl", first)
-    save_lines(folder / "output.critic_attempt_2.jsonl", last[:1])
-    save(folder / "output.report.json", report(tasks[:1], others=tasks[1:]))
-    save_lines(folder / "output.jsonl", last)
+    write_lines(folder / "output.critic_attempt_1.jsonl", first)
+    write_lines(folder / "output.critic_attempt_2.jsonl", last[:1])
+    write_json(folder / "output.report.json", report(tasks[:1], others=tasks[1:]))
+    write_lines(folder / "output.jsonl", last)
     answer = imported(folder).json
     assert (answer["trajectories"], answer["success_rate"]) == (4, 0.25)
     assert answer["dropped"] == {"superseded": 5}

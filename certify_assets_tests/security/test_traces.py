@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from certify_assets_tests.corpora.builders import reader, write_json
+from certify_assets_tests.corpora.builders import reader, write_json, write_lines
 from certify_assets_tests.corpora.formats import langsmith, mlflow
-from certify_assets_tests.corpora.traces import otlp_request, recorded, small_run, write_lines
+from certify_assets_tests.corpora.traces import otlp_request, recorded, small_run
 
 read = reader()
 RUNS = [small_run(number, number % 2) for number in range(3)]
@@ -50,7 +50,7 @@ def test_a_call_of_a_tool_does_not_name_the_task(tmp_path: Path) -> None:
         inner["extra"] = {"metadata": {"task_id": f"other-{number}", "attempt": 9}}
         assert root["extra"]["metadata"]["task_id"] == "the-task"
         rows += [*made, inner]
-    langsmith.write_lines(tmp_path / "t.jsonl", rows)
+    write_lines(tmp_path / "t.jsonl", rows)
     imported = read(tmp_path / "t.jsonl", keep_unlabelled=True)
     assert set(imported.frame["task_id"]) == {"the-task"}
     assert sorted(imported.frame["attempt"]) == [0, 1, 2, 3]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, corpus_format, usable
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.records import HEAD, is_object_with, json_value
+from certify_assets.corpora.formats.base import Draft, Drafts, Reading, corpus_format, usable
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
+from certify_assets.corpora.formats.records import HEAD, Record, is_object_with, json_value
 from certify_assets.corpora.formats.table import csv_rows
 from certify_assets.corpora.formats.texts import (
     Turn,
@@ -43,7 +43,7 @@ class _Labels:
     found: set[AnnotatedRun] = field(default_factory=set)
     taken: dict[AnnotatedRun, tuple[str, bytes]] = field(default_factory=dict)
 
-    def find(self, record: Mapping[str, Any], draft: Draft) -> AnnotatedRun | None:
+    def find(self, record: Record, draft: Draft) -> AnnotatedRun | None:
         """Return the annotated run that a file holds, and remember that there is a file of it."""
         experiments = [
             text_of(record.get("experiment")),
@@ -67,7 +67,7 @@ def _fits(file: SourceFile) -> bool:
 
 def _is_run(value: Any) -> bool:
     return (
-        isinstance(value, Mapping)
+        isinstance(value, dict)
         and value.keys() >= _REQUIRED
         and not value.keys() & _JUDGMENT
         and isinstance(value["steps"], list)
@@ -98,7 +98,7 @@ def _explain(file: SourceFile) -> str | None:
         ),
     },
 )
-def agent_reward_bench(files: Files, reading: Reading) -> Iterator[Draft]:
+def agent_reward_bench(files: FileSet, reading: Reading) -> Drafts:
     """Read cleaned runs and the labels of their annotators."""
     labels_only = switch(reading.options, "labels_only")
     labels = _Labels(read_annotations(files, reading))
@@ -118,7 +118,7 @@ def agent_reward_bench(files: Files, reading: Reading) -> Iterator[Draft]:
 
 # Annotations are published apart from the runs: without runs there is nothing to judge, and only
 # the option labels_only makes a corpus (of tasks and outcomes, for a profile) of them.
-def _labels_alone(annotations: Annotations, reading: Reading) -> Iterator[Draft]:
+def _labels_alone(annotations: Annotations, reading: Reading) -> Drafts:
     reading.label_facts["labels_only"] = 1
     for run, (file, row) in annotations.places.items():
         outcome = annotations.outcome(run)
@@ -158,7 +158,7 @@ def _count_without_trajectory(labels: _Labels, reading: Reading) -> None:
         reading.drop("no_trajectory", sentence)
 
 
-def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Iterator[Draft]:
+def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Drafts:
     try:
         record = json_value(file.read())
     except BrokenFileError as error:
@@ -166,7 +166,7 @@ def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Iterator[Draft]
         return
     except ValueError as error:
         if is_object_with(file.head(HEAD), _MARKS):
-            reading.drop("unreadable_record", f"{file.name} cannot be used: {error}.")
+            reading.unusable(file.name, str(error))
         else:
             reading.other(file, f"is no trajectory: {error}.")
         return
@@ -185,7 +185,7 @@ def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Iterator[Draft]
         reading.drop(*labelled)
 
 
-def _problem(record: Mapping[str, Any], draft: Draft) -> tuple[str, str] | None:
+def _problem(record: Record, draft: Draft) -> tuple[str, str] | None:
     if not is_list_of_objects(record["steps"]):
         words = "one of its steps is not an object"
     elif not draft.task_id or not draft.agent:
@@ -195,7 +195,7 @@ def _problem(record: Mapping[str, Any], draft: Draft) -> tuple[str, str] | None:
     return "unreadable_record", f"{draft.origin.file} cannot be used: {words}."
 
 
-def _draft(file: SourceFile, record: Mapping[str, Any], reading: Reading) -> Draft:
+def _draft(file: SourceFile, record: Record, reading: Reading) -> Draft:
     path = PurePosixPath(file.plain_name)
     agent = text_of(record.get("agent")) or (path.parts[-3] if len(path.parts) > 2 else "")
     return Draft(
@@ -209,7 +209,7 @@ def _draft(file: SourceFile, record: Mapping[str, Any], reading: Reading) -> Dra
     )
 
 
-def _turn(step: Mapping[str, Any]) -> Turn:
+def _turn(step: Record) -> Turn:
     page = page_text(
         step.get("url"),
         step.get("last_action_error"),
@@ -219,7 +219,7 @@ def _turn(step: Mapping[str, Any]) -> Turn:
 
 
 def _labelled(
-    record: Mapping[str, Any],
+    record: Record,
     draft: Draft,
     run: AnnotatedRun | None,
     labels: _Labels,
@@ -341,7 +341,7 @@ def is_annotations(file: SourceFile) -> bool:
     return {name.strip(' "\r') for name in header.split(",")} >= _COLUMNS
 
 
-def read_annotations(files: Files, reading: Reading) -> Annotations:
+def read_annotations(files: FileSet, reading: Reading) -> Annotations:
     """Read every annotation file; unusable and repeated rows are counted."""
     annotations = Annotations()
     rows_seen: set[tuple[str, AnnotatedRun]] = set()
@@ -389,7 +389,7 @@ def _read_file(
         annotations.add(run, _VERDICTS[verdict], (file, number))
 
 
-def _row_problem(row: Mapping[str, Any]) -> str | None:
+def _row_problem(row: Record) -> str | None:
     if missing := sorted(name for name in _COLUMNS if not row[name].strip()):
         return f"it has no {', '.join(missing)}"
     return None

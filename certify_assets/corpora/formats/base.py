@@ -7,10 +7,19 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile, Tally
-from certify_assets.corpora.formats.records import HEAD, Record, is_object_with, json_value
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile, Tally
+from certify_assets.corpora.formats.records import (
+    HEAD,
+    Record,
+    begins_json,
+    is_object_with,
+    json_value,
+    parquet_names,
+    parquet_rows,
+)
 from certify_assets.corpora.schema import Step
 
 
@@ -79,16 +88,6 @@ class Draft:
         return hashlib.sha256(b"".join([lengths.encode(), b"\0", *encoded])).digest()
 
 
-class Files(Protocol):
-    """Files that can be read more than once, all of them or those that match; see `FileSet`."""
-
-    def __iter__(self) -> Iterator[SourceFile]:
-        """Go through all files."""
-
-    def matching(self, *patterns: str) -> Iterator[SourceFile]:
-        """Go through the files whose names match one of the patterns."""
-
-
 @dataclass
 class Reading:
     """What a format is given besides its files, and where it reports what it found.
@@ -119,6 +118,10 @@ class Reading:
         """Count one file or record that is left out; `example` is a sentence that names it."""
         self.tally.drop(reason, example)
 
+    def unusable(self, where: object, words: str) -> None:
+        """Count a record that is left out, with what is wrong with it."""
+        self.drop("unreadable_record", f"{where} cannot be used: {words}.")
+
     def understood(self, file: SourceFile, notes: Sequence[str]) -> None:
         """Note what was understood of a file that is not as its format has it."""
         if notes:
@@ -147,16 +150,13 @@ class Reading:
         return Origin(file.name, self.sha256(file), row)
 
 
-Reader = Callable[[Files, Reading], Iterator[Draft]]
+Drafts = Iterator[Draft]
+Reader = Callable[[FileSet, Reading], Drafts]
 #: option of formats that use `Reading.agent_in_name`
 AGENT_OPTION = {"agent": "agent of runs that name none; taken from the file name otherwise"}
 
 #: every format, by name; `corpus_format` fills it
 FORMATS: dict[str, CorpusFormat] = {}
-
-
-def _no_explanation(file: SourceFile) -> str | None:
-    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,40 +194,19 @@ class CorpusFormat:
     read: Reader
     domain: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
-    explain: Callable[[SourceFile], str | None] = _no_explanation
+    explain: Callable[[SourceFile], str | None] = lambda file: None
     label_source: str = "the source's own outcome"
     marks: Mapping[str, float] | None = None
 
 
-def corpus_format(
-    *,
-    title: str,
-    suffixes: tuple[str, ...],
-    fits: Callable[[SourceFile], bool],
-    domain: str = "",
-    options: Mapping[str, str] | None = None,
-    explain: Callable[[SourceFile], str | None] = _no_explanation,
-    label_source: str = "the source's own outcome",
-    marks: Mapping[str, float] | None = None,
-) -> Callable[[Reader], CorpusFormat]:
+def corpus_format(**about: Any) -> Callable[[Reader], CorpusFormat]:
     """Register a function that reads files as the format of its name; see `CorpusFormat`.
 
     A module of this folder with such a function is all that a new format needs.
     """
 
     def register(read: Reader) -> CorpusFormat:
-        made = CorpusFormat(
-            name=read.__name__,
-            title=title,
-            suffixes=suffixes,
-            fits=fits,
-            read=read,
-            domain=domain,
-            options=options or {},
-            explain=explain,
-            label_source=label_source,
-            marks=marks,
-        )
+        made = CorpusFormat(name=read.__name__, read=read, **about)
         if FORMATS.setdefault(made.name, made) is not made:
             raise ValueError(f"two formats are called {made.name}")
         return made
@@ -251,6 +230,14 @@ def begins_with(*marks: re.Pattern[bytes]) -> Callable[[SourceFile], bool]:
     return lambda file: is_object_with(file.head(HEAD), marks)
 
 
+def is_json_named(file: SourceFile, name: str, keys: Iterable[bytes]) -> bool:
+    """Whether a file of that name begins a JSON object with those keys."""
+    if PurePosixPath(file.plain_name).name != name:
+        return False
+    head = file.head(HEAD)
+    return begins_json(head, b"{") and all(key in head for key in keys)
+
+
 def usable(
     record: Record | str, where: str, reading: Reading, problem: Callable[[Record], str | None]
 ) -> Record | None:
@@ -258,8 +245,27 @@ def usable(
     words = record if isinstance(record, str) else problem(record)
     if not words and not isinstance(record, str):
         return record
-    reading.drop("unreadable_record", f"{where} cannot be used: {words}.")
+    reading.unusable(where, words or "")
     return None
+
+
+def parquet_columns(file: SourceFile, reading: Reading) -> set[str]:
+    """Return the names of a Parquet file's columns; count a file that is none."""
+    names = parquet_names(file)
+    if names is None:
+        reading.drop("file_unreadable", f"{file.name} is not a Parquet file; write it again.")
+    return names or set()
+
+
+def parquet_records(
+    file: SourceFile, columns: Iterable[str], reading: Reading, *, batch_rows: int
+) -> Iterator[tuple[Origin, Record]]:
+    """Go through the rows of a Parquet file; what cannot be read is counted."""
+    for number, row in parquet_rows(file, sorted(columns), batch_rows=batch_rows):
+        if isinstance(row, str):
+            reading.drop("file_ends_early", f"{file.name} row {number}: {row}.")
+        else:
+            yield reading.origin(file, number), row
 
 
 def json_document(file: SourceFile, data: bytes, reading: Reading) -> Any:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, corpus_format
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.records import json_value
+from certify_assets.corpora.formats.base import Draft, Drafts, Reading, contents, corpus_format
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
+from certify_assets.corpora.formats.records import Record, begins_json, json_value
 from certify_assets.corpora.formats.texts import (
     Turn,
     is_list_of_objects,
@@ -44,8 +43,8 @@ class _Summary(NamedTuple):
 def _fits(file: SourceFile) -> bool:
     name = _file_name(file)
     if name == _STEPS:
-        head = file.head(_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")
-        return head[:1] in (b"[", b"{") and (b'"obs"' in head or b'"action"' in head)
+        head = file.head(_HEAD)
+        return begins_json(head) and (b'"obs"' in head or b'"action"' in head)
     if name != _SUMMARY:
         return False
     try:
@@ -102,7 +101,7 @@ def _folder(file: SourceFile) -> str:
         ),
     },
 )
-def browsergym(files: Files, reading: Reading) -> Iterator[Draft]:
+def browsergym(files: FileSet, reading: Reading) -> Drafts:
     """Read the run folders that hold a summary and steps."""
     summaries = _summaries(files, reading)
     found: set[str] = set()
@@ -123,7 +122,7 @@ def browsergym(files: Files, reading: Reading) -> Iterator[Draft]:
             reading.drop(summary.reason or "no_trajectory", summary.sentence or missing)
 
 
-def _summaries(files: Files, reading: Reading) -> dict[str, _Summary]:
+def _summaries(files: FileSet, reading: Reading) -> dict[str, _Summary]:
     keep_errors = switch(reading.options, "keep_errors")
     summaries: dict[str, _Summary] = {}
     for file, data in contents(files.matching(f"*{_SUMMARY}*"), reading):
@@ -139,7 +138,7 @@ def _summaries(files: Files, reading: Reading) -> dict[str, _Summary]:
 
 
 def _summary(file: SourceFile, summary: Any, keep_errors: bool) -> _Summary:
-    if not isinstance(summary, Mapping):
+    if not isinstance(summary, dict):
         words = summary if isinstance(summary, str) else "it is not an object"
         return _Summary(None, "unreadable_record", f"{file.name} cannot be used: {words}.")
     if PurePosixPath(_folder(file)).name.startswith("_"):
@@ -151,7 +150,7 @@ def _summary(file: SourceFile, summary: Any, keep_errors: bool) -> _Summary:
     return _Summary(summary.get("cum_reward"))
 
 
-def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Iterator[Draft]:
+def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Drafts:
     named = _FOLDER.fullmatch(PurePosixPath(_folder(file)).name.removeprefix("_"))
     reason, why, infos = "unreadable_record", "", []
     try:
@@ -177,7 +176,7 @@ def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Iterat
     yield Draft(
         task_id=named["task"],
         agent=named["agent"],
-        instruction=next(filter(None, (_goal(mapping(info.get("obs"))) for info in infos)), ""),
+        instruction=next(filter(None, map(_goal, infos)), ""),
         steps=steps,
         outcome=summary.reward if summary else None,
         outcome_name="cum_reward",
@@ -188,9 +187,9 @@ def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Iterat
     )
 
 
-def _infos(file: SourceFile) -> list[Mapping[str, Any]]:
+def _infos(file: SourceFile) -> list[Record]:
     infos = json_value(file.read())
-    if isinstance(infos, Mapping):
+    if isinstance(infos, dict):
         raise ValueError(
             "it holds one step, as the harness's option save_json leaves it, not the list of "
             f"all; {_EXPORT}"
@@ -205,7 +204,7 @@ def _infos(file: SourceFile) -> list[Mapping[str, Any]]:
     return objects(infos)
 
 
-def _turn(info: Mapping[str, Any]) -> Turn:
+def _turn(info: Record) -> Turn:
     seen = mapping(info.get("obs"))
     trees = (text_of(seen.get(name)) for name in ("axtree_txt", "pruned_html", "dom_txt"))
     tree = next(filter(None, trees), "") or _tree_text(seen.get("axtree_object"))
@@ -214,7 +213,8 @@ def _turn(info: Mapping[str, Any]) -> Turn:
     return Turn(page, thought, text_of(info.get("action")))
 
 
-def _goal(observed: Mapping[str, Any]) -> str:
+def _goal(info: Record) -> str:
+    observed = mapping(info.get("obs"))
     return text_of(observed.get("goal")) or message_text(observed.get("goal_object"))
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from certify_assets.corpora.formats.base import Files, Origin, Reading, contents
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.base import Origin, Reading, contents
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
 from certify_assets.corpora.formats.records import (
     HEAD,
     Record,
+    begins_json,
     iter_lines,
     json_value,
     listed_records,
@@ -33,7 +34,7 @@ def snake(name: str) -> str:
     return _HUMP.sub(r"_\1", name).lower()
 
 
-def has_fields(file: SourceFile, kinds: Iterable[frozenset[str]]) -> bool:
+def has_fields(file: SourceFile, kinds: Sequence[frozenset[str]]) -> bool:
     """Whether a file begins with records that have all fields of one of the kinds."""
     try:
         names = _field_names(file)
@@ -49,44 +50,37 @@ def _field_names(file: SourceFile) -> set[str]:
         head, _, _ = file.head(HEAD).decode("utf-8", "replace").partition("\n")
         separator = "\t" if file.suffix == ".tsv" else ","
         return {snake(name.strip().strip('"')) for name in head.split(separator)}
-    head_bytes = file.head(HEAD)
-    if head_bytes.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
-        return set()
-    return {snake(name.decode()) for name in _KEY.findall(head_bytes)}
+    found = _KEY.findall(file.head(HEAD)) if begins_json(file.head(HEAD)) else ()
+    return {snake(name.decode()) for name in found}
 
 
 def export_records(
-    files: Files, reading: Reading, under: tuple[str, ...], kinds: Iterable[frozenset[str]]
+    files: FileSet, reading: Reading, under: tuple[str, ...], kinds: Sequence[frozenset[str]]
 ) -> Iterator[tuple[Record, Origin]]:
     """Go through the records of exports, with fields in lower case and underscores.
 
     Parameters
     ----------
-    files : Files
+    files : FileSet
         JSON (a list, one record, or pages that hold a list under one of the keys), JSON lines, CSV
         and Parquet.
     reading : Reading
         Counts what cannot be read.
     under : tuple of str
         Keys of a page under which its records are.
-    kinds : iterable of frozenset
+    kinds : sequence of frozenset
         Fields by which records of the tool are recognised; other files are noted.
     """
-    known = list(kinds)
     for file in files:
-        if not has_fields(file, known):
+        if not has_fields(file, kinds):
             reading.other(file, "has no record of this format.")
             continue
         for row, record in _rows(file, reading, under):
             if isinstance(record, str):
-                reading.drop(
-                    "unreadable_record", f"{file.name} row {row} cannot be used: {record}."
-                )
+                reading.unusable(f"{file.name} row {row}", record)
             else:
-                yield (
-                    {snake(name): value for name, value in record.items()},
-                    reading.origin(file, row),
-                )
+                named = {snake(name): value for name, value in record.items()}
+                yield named, reading.origin(file, row)
 
 
 def _rows(

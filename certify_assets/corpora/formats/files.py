@@ -142,16 +142,10 @@ class SourceFile:
     def read(self) -> bytes:
         """Return the whole content, decompressed."""
         data = b"" if self.size > self.limit else self.head(self.limit + 1)
-        if self.size > self.limit or len(data) > self.limit:
-            size = (
-                f"{self.size:,} bytes"
-                if self.size > self.limit
-                else "more bytes than that when decompressed"
-            )
-            raise InputError(
-                f"{self.name} has {size}, the limit is {self.limit:,}; split it or raise the "
-                "option max_file_mb."
-            )
+        if self.size > self.limit:
+            raise too_large(f"{self.name} has {self.size:,} bytes", self.limit)
+        if len(data) > self.limit:
+            raise too_large(f"{self.name} has more bytes than that when decompressed", self.limit)
         return data
 
     def head(self, count: int) -> bytes:
@@ -181,6 +175,11 @@ class SourceFile:
         # what fails in reading, unlike in opening, does not say which file it is of
         kind = UnreadableFileError if error.filename is None else OSError
         return kind(error.errno, error.strerror or str(error), self.name)
+
+
+def too_large(what: str, limit: int) -> InputError:
+    """Return the error of a file, or of a part of it, that is larger than the limit."""
+    return InputError(f"{what}, the limit is {limit:,}; split it or raise the option max_file_mb.")
 
 
 class SmallHeader(tarfile.TarInfo):
@@ -318,20 +317,16 @@ class _Walk:
 
     def _guarded(self, label: str, members: Iterator[SourceFile]) -> Iterator[SourceFile]:
         count = 0
-        while True:
-            try:
-                member = next(members)
-            except StopIteration:
-                return
-            except DAMAGE as error:
-                reason = str(error) or type(error).__name__
-                self.tally.drop(
-                    "file_broken_archive",
-                    f"{label} is broken after {count} files ({reason}); fetch it again.",
-                )
-                return
-            count += 1
-            yield member
+        try:
+            for member in members:
+                count += 1
+                yield member
+        except DAMAGE as error:
+            reason = str(error) or type(error).__name__
+            self.tally.drop(
+                "file_broken_archive",
+                f"{label} is broken after {count} files ({reason}); fetch it again.",
+            )
 
     def _tar(self, label: str, path: Path) -> Iterator[SourceFile]:
         total = count = 0
@@ -415,10 +410,7 @@ class _Walk:
         if not self._of_interest(name):
             return False
         if size > self.limits.file_bytes:
-            raise InputError(
-                f"{name} has {size:,} bytes, the limit is {self.limits.file_bytes:,}; split "
-                "it or raise the option max_file_mb."
-            )
+            raise too_large(f"{name} has {size:,} bytes", self.limits.file_bytes)
         return True
 
     def _member(self, name: str, data: bytes, size: int) -> SourceFile:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from certify_assets.corpora.deliveries import instruction_sha256, letters_sha256
-from certify_assets.corpora.formats.base import Draft, Reading, excerpt
+from certify_assets.corpora.formats.base import Draft, Drafts, Reading, excerpt
 from certify_assets.corpora.formats.files import Tally
 from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups, write_groups
 from certify_assets.errors import InputError
@@ -196,7 +196,7 @@ def _spelled(kept: Sequence[_Kept], reading: Reading) -> dict[str, str]:
     return {}
 
 
-def _usable(drafts: Iterable[Draft], reading: Reading) -> Iterator[Draft]:
+def _usable(drafts: Iterable[Draft], reading: Reading) -> Drafts:
     for draft in drafts:
         ids = (draft.task_id, draft.trajectory_id or "", draft.agent)
         if any(clean_text(name) != name for name in ids):
@@ -215,7 +215,7 @@ def _usable(drafts: Iterable[Draft], reading: Reading) -> Iterator[Draft]:
             yield draft
 
 
-def _of_one_task(drafts: Iterable[Draft], tally: Tally) -> Iterator[Draft]:
+def _of_one_task(drafts: Iterable[Draft], tally: Tally) -> Drafts:
     """Leave out runs that repeat one of another task in text and outcome."""
     first: dict[tuple[str, int | None], Draft] = {}
     for draft in drafts:

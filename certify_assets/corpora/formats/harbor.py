@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import (
     Draft,
-    Files,
+    Drafts,
     Reading,
     contents,
     corpus_format,
+    is_json_named,
     json_document,
     words,
 )
-from certify_assets.corpora.formats.files import SourceFile
+from certify_assets.corpora.formats.files import FileSet, SourceFile
+from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.texts import (
     Conversation,
     arguments_text,
@@ -32,7 +34,6 @@ from certify_assets.corpora.formats.texts import (
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
-_HEAD = 1 << 14
 _RESULT_KEYS = (b'"task_name"', b'"trial_name"', b'"trial_uri"')
 _PATTERNS = ("*/agent/trajectory.json*", "*/agent/trajectory.cont-*.json*")
 _PART_NAME = re.compile(
@@ -55,7 +56,7 @@ class _Trial:
     identity: str | None
     task: str
     agent: str
-    rewards: Mapping[str, Any]
+    rewards: Record
     exceptions: tuple[str, ...]
     steps: tuple[str, ...]
 
@@ -69,22 +70,15 @@ class _Part(NamedTuple):
     document: Any
 
 
-def _fits(file: SourceFile) -> bool:
-    if PurePosixPath(file.plain_name).name != "result.json":
-        return False
-    head = file.head(_HEAD)
-    return head.lstrip().startswith(b"{") and all(key in head for key in _RESULT_KEYS)
-
-
 @corpus_format(
     title="Harbor jobs, such as Terminal-Bench 2 (result.json of trials with ATIF trajectories)",
     suffixes=(".json",),
-    fits=_fits,
+    fits=lambda file: is_json_named(file, "result.json", _RESULT_KEYS),
     label_source="verifier of the task, run by the harness in the container after the agent",
     marks={},
     options={"reward": "name of the reward that counts, where a verifier gives several"},
 )
-def harbor(files: Files, reading: Reading) -> Iterator[Draft]:
+def harbor(files: FileSet, reading: Reading) -> Drafts:
     """Read the trials of jobs with their trajectories."""
     trials = _trials(files, reading)
     parts = Counter(
@@ -123,9 +117,7 @@ def _document(file: SourceFile, data: bytes, reading: Reading) -> Any:
     return document
 
 
-def _run(
-    folder: str, trial: _Trial | None, parts: list[_Part], reading: Reading
-) -> Iterator[Draft]:
+def _run(folder: str, trial: _Trial | None, parts: list[_Part], reading: Reading) -> Drafts:
     first = parts[0].file
     if any(part.document is None for part in parts):
         return
@@ -165,7 +157,7 @@ def _reward(trial: _Trial, reading: Reading) -> Any:
     return trial.rewards.get(key) if key else next(iter(trial.rewards.values()), None)
 
 
-def _trials(files: Files, reading: Reading) -> dict[str, _Trial]:
+def _trials(files: FileSet, reading: Reading) -> dict[str, _Trial]:
     trials: dict[str, _Trial] = {}
     rest: list[str] = []
     for file in files:
@@ -215,7 +207,7 @@ def _take(file: SourceFile, document: Any, trials: dict[str, _Trial], reading: R
     )
 
 
-def _agent(info: Mapping[str, Any]) -> str:
+def _agent(info: Record) -> str:
     model = mapping(info.get("model_info"))
     full = "/".join(filter(None, (text_of(model.get(key)) for key in ("provider", "name"))))
     return " ".join(filter(None, map(name_of, (info.get("name"), full)))) or "unknown"
@@ -228,9 +220,7 @@ def is_atif(document: Any) -> bool:
     return is_version and isinstance(record.get("steps"), list)
 
 
-def run_of_documents(
-    documents: Sequence[Mapping[str, Any]], reading: Reading
-) -> tuple[str, tuple[Step, ...]]:
+def run_of_documents(documents: Sequence[Record], reading: Reading) -> tuple[str, tuple[Step, ...]]:
     """Return the instruction and the steps of a run, which may continue in further files."""
     asked: list[str] = []
     run = Conversation()
@@ -245,20 +235,18 @@ def run_of_documents(
     return "\n".join(filter(None, asked)), run.steps()
 
 
-def _entries(
-    documents: Iterable[Mapping[str, Any]], reading: Reading
-) -> Iterator[Mapping[str, Any]]:
+def _entries(documents: Iterable[Record], reading: Reading) -> Iterator[Record]:
     for document in documents:
         if subagents := listed(document.get("subagent_trajectories")):
             reading.notes["runs of subagents left out"] += len(subagents)
         for entry in document["steps"]:
-            if not isinstance(entry, Mapping):
+            if not isinstance(entry, dict):
                 reading.notes["steps that are not objects left out"] += 1
             elif not entry.get("is_copied_context"):
                 yield entry
 
 
-def _action(entry: Mapping[str, Any], said: str) -> str:
+def _action(entry: Record, said: str) -> str:
     calls = [
         f"{name}({arguments_text(call.get('arguments'))})"
         for call in objects(entry.get("tool_calls"))
@@ -267,6 +255,6 @@ def _action(entry: Mapping[str, Any], said: str) -> str:
     return "\n".join(filter(None, (text_of(entry.get("reasoning_content")), said, *calls)))
 
 
-def _observations(entry: Mapping[str, Any]) -> list[str]:
+def _observations(entry: Record) -> list[str]:
     results = objects(mapping(entry.get("observation")).get("results"))
     return [text for result in results if (text := message_text(result.get("content")))]

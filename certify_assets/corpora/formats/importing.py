@@ -28,6 +28,8 @@ from certify_assets.tables.settings import TableSettings
 if TYPE_CHECKING:
     import pandas as pd
 
+Paths = Path | str | Iterable[Path | str]
+
 COMMON_OPTIONS: Mapping[str, str] = {
     "drop_copies": "leave out runs that repeat a run of another task (true or false)",
     "keep_unlabelled": "keep runs without an outcome (true or false)",
@@ -93,7 +95,7 @@ class ImportedCorpus(ImportFacts):
 
 
 def import_corpus(
-    paths: Path | str | Iterable[Path | str],
+    paths: Paths,
     *,
     format: str = "auto",
     name: str,
@@ -130,7 +132,7 @@ def import_corpus(
 
 @contextmanager
 def gather_corpus(
-    paths: Path | str | Iterable[Path | str],
+    paths: Paths,
     *,
     format: str = "auto",
     name: str,
@@ -160,7 +162,7 @@ def gather_corpus(
 
 @contextmanager
 def gather_new_runs(
-    paths: Path | str | Iterable[Path | str],
+    paths: Paths,
     *,
     format: str = "auto",
     name: str,
@@ -188,7 +190,7 @@ def gather_new_runs(
         yield found
 
 
-def _roots(paths: Path | str | Iterable[Path | str]) -> list[Path]:
+def _roots(paths: Paths) -> list[Path]:
     return [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
 
 

@@ -15,14 +15,20 @@ from typing import Any
 
 from certify_assets.corpora.formats.base import (
     Draft,
-    Files,
+    Drafts,
     Reading,
     corpus_format,
     json_document,
     usable,
     words,
 )
-from certify_assets.corpora.formats.files import DAMAGE, BrokenFileError, ReadLimits, SourceFile
+from certify_assets.corpora.formats.files import (
+    DAMAGE,
+    BrokenFileError,
+    FileSet,
+    ReadLimits,
+    SourceFile,
+)
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.texts import (
     Message,
@@ -149,7 +155,7 @@ def _members(file: SourceFile) -> list[str]:
         "agent": "agent of all runs; model and solver of the log where it is not given",
     },
 )
-def inspect(files: Files, reading: Reading) -> Iterator[Draft]:
+def inspect(files: FileSet, reading: Reading) -> Drafts:
     """Read the samples of evaluation logs."""
     library = _library()
     with tempfile.TemporaryDirectory(prefix="certify-inspect-") as folder:
@@ -172,7 +178,7 @@ def _library() -> Any:
     return log
 
 
-def _read_archive(library: Any, log: _Log) -> Iterator[Draft]:
+def _read_archive(library: Any, log: _Log) -> Drafts:
     file = log.file
     names = _members(file)
     if _HEADERS.isdisjoint(names):
@@ -234,7 +240,7 @@ def _problem_of(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(lines[:3])}"[:_PROBLEM]
 
 
-def _read_json(library: Any, log: _Log) -> Iterator[Draft]:
+def _read_json(library: Any, log: _Log) -> Drafts:
     document = json_document(log.file, log.file.read(), log.reading)
     if document is None:
         return
@@ -255,7 +261,7 @@ def _read_json(library: Any, log: _Log) -> Iterator[Draft]:
     )
 
 
-def _drafts(log: _Log, header: Any, samples: Iterable[tuple[str, Record | str]]) -> Iterator[Draft]:
+def _drafts(log: _Log, header: Any, samples: Iterable[tuple[str, Record | str]]) -> Drafts:
     file, reading, spec = log.file, log.reading, header.eval
     if note := _UNFINISHED.get(header.status):
         reading.notes[note] += 1
@@ -279,7 +285,7 @@ def _setting(name: str, value: Any) -> str:
     return json.dumps(f"{name}={text}")[1:-1][:_SETTING]
 
 
-def _draft(record: Record | str, where: str, row: int, about: _About, log: _Log) -> Iterator[Draft]:
+def _draft(record: Record | str, where: str, row: int, about: _About, log: _Log) -> Drafts:
     reading = log.reading
     sample = usable(record, where, reading, _problem)
     if sample is None:
@@ -316,7 +322,7 @@ def _draft(record: Record | str, where: str, row: int, about: _About, log: _Log)
     )
 
 
-def _problem(sample: Mapping[str, Any]) -> str | None:
+def _problem(sample: Record) -> str | None:
     if not is_id(identity := sample.get("id")):
         return f"its id is {str(identity)[:40]!r}"
     if not isinstance(sample.get("epoch"), int):
@@ -324,7 +330,7 @@ def _problem(sample: Mapping[str, Any]) -> str | None:
     return None
 
 
-def run_of_sample(sample: Mapping[str, Any], reading: Reading) -> tuple[str, tuple[Step, ...]]:
+def run_of_sample(sample: Record, reading: Reading) -> tuple[str, tuple[Step, ...]]:
     """Return what the sample asked and the steps of the run."""
     asked = _asked(sample.get("input"), sample.get("choices"))
     messages = [_message(message) for message in objects(sample.get("messages"))]
@@ -347,7 +353,7 @@ def _asked(asked: Any, choices: Any) -> str:
     return "\n".join([text_of(asked), *lettered])
 
 
-def _message(record: Mapping[str, Any]) -> Message:
+def _message(record: Record) -> Message:
     content = record.get("content")
     text = "\n".join(map(_part, content)) if isinstance(content, list) else text_of(content)
     error = text_of(mapping(record.get("error")).get("message"))
@@ -380,17 +386,17 @@ def _answer(output: Any) -> list[Message]:
     return [_message(first)._replace(role="assistant")] if first else []
 
 
-def _score(scores: Mapping[str, Any], where: str, reading: Reading) -> tuple[str, Any]:
+def _score(scores: Record, where: str, reading: Reading) -> tuple[str, Any]:
     """Return the name and the value of the score that counts."""
     scorer, key = (reading.options.get(option) for option in ("scorer", "value_key"))
     name = _only(scores, scorer, "scorer", where)
     value = mapping(scores.get(name)).get("value")
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         value = value.get(_only(value, key, "value_key", where))
     return name, value
 
 
-def _only(values: Mapping[str, Any], name: str | None, option: str, where: str) -> str:
+def _only(values: Record, name: str | None, option: str, where: str) -> str:
     """Return the name that an option gives, or the only one."""
     if name is None and len(values) > 1:
         raise InputError(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Origin, Reading, corpus_format, words
+from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format, words
 from certify_assets.corpora.formats.export_records import (
     EXPORT_SUFFIXES,
     export_records,
     has_fields,
     snake,
 )
-from certify_assets.corpora.formats.labelling import Assessment
-from certify_assets.corpora.formats.outcomes import Unclear
+from certify_assets.corpora.formats.files import FileSet
+from certify_assets.corpora.formats.outcomes import Assessment, Unclear
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.span_messages import messages_of, parsed
 from certify_assets.corpora.formats.span_tree import (
@@ -58,14 +58,10 @@ class _Found(NamedTuple):
     origin: Origin
 
 
-def _fits(file: Any) -> bool:
-    return has_fields(file, _KINDS)
-
-
 @corpus_format(
     title="Langfuse exports (API, blob storage or table: JSON, JSON lines, CSV, Parquet)",
     suffixes=EXPORT_SUFFIXES,
-    fits=_fits,
+    fits=lambda file: has_fields(file, _KINDS),
     options={
         **TRACE_OPTIONS,
         "label_sources": "sources of scores that count: human (ANNOTATION, the default), api, "
@@ -73,7 +69,7 @@ def _fits(file: Any) -> bool:
     },
     label_source="scores of the trace",
 )
-def langfuse(files: Files, reading: Reading) -> Iterator[Draft]:
+def langfuse(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read one run a trace."""
     export = _Export()
     for record, origin in export_records(files, reading, _PAGES, _KINDS):
@@ -99,10 +95,7 @@ class _Export:
         elif is_id(record.get("id")) and "timestamp" in record:
             self._add_trace(record, origin, reading)
         else:
-            reading.drop(
-                "unreadable_record",
-                f"{origin} cannot be used: it is neither a trace nor an observation nor a score.",
-            )
+            reading.unusable(origin, "it is neither a trace nor an observation nor a score")
 
     def _add_trace(self, record: Record, origin: Origin, reading: Reading) -> None:
         if str(record["id"]) in self._traces:
@@ -124,7 +117,7 @@ class _Export:
         for trace_id in dict.fromkeys((*self._traces, *self._observations)):
             trace = self._traces.get(trace_id)
             found = _without_judges(self._observations.get(trace_id, ()), reading)
-            roots = _roots(found)
+            roots = {str(item.record["id"]) for item in found if not _parent(item)}
             outermost |= roots
             if trace is not None:
                 made.describe(trace_id, _attributes(trace.record))
@@ -194,11 +187,7 @@ def _parent(found: _Found) -> str:
     return str(found.record.get("parent_observation_id") or "")
 
 
-def _roots(found: Iterable[_Found]) -> set[str]:
-    return {str(item.record["id"]) for item in found if not _parent(item)}
-
-
-def _attributes(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _attributes(record: Record) -> Record:
     """Return what describes a trace; columns of scores in a table hold lists of one value."""
     values = {key: parsed(value) for key, value in record.items() if key not in _TEXTS}
     return {
@@ -253,7 +242,6 @@ def _spans(
             name=name,
             kind=kind,
             start=nanoseconds(record.get("start_time")),
-            end=nanoseconds(record.get("end_time")),
             asked=into,
             answered=out,
             attributes=_attributes(record),

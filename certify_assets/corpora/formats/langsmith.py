@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Origin, Reading, corpus_format, words
+from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format, words
 from certify_assets.corpora.formats.export_records import (
     EXPORT_SUFFIXES,
     export_records,
     has_fields,
 )
-from certify_assets.corpora.formats.labelling import Assessment
+from certify_assets.corpora.formats.files import FileSet
+from certify_assets.corpora.formats.outcomes import Assessment
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.span_messages import messages_of, parsed
 from certify_assets.corpora.formats.span_tree import (
@@ -42,14 +43,10 @@ _DEFAULTS = TraceDefaults(
 )
 
 
-def _fits(file: Any) -> bool:
-    return has_fields(file, _KINDS)
-
-
 @corpus_format(
     title="LangSmith runs and feedback (API or bulk export: JSON, JSON lines, CSV, Parquet)",
     suffixes=EXPORT_SUFFIXES,
-    fits=_fits,
+    fits=lambda file: has_fields(file, _KINDS),
     options={
         **TRACE_OPTIONS,
         "label_sources": "sources of feedback that count: human (app, the default), api, "
@@ -57,7 +54,7 @@ def _fits(file: Any) -> bool:
     },
     label_source="feedback on the trace",
 )
-def langsmith(files: Files, reading: Reading) -> Iterator[Draft]:
+def langsmith(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read one run a trace."""
     export = _Export()
     for record, origin in export_records(files, reading, _PAGES, _KINDS):
@@ -93,7 +90,7 @@ class _Export:
             return
         node = _node(record, origin)
         if isinstance(node, str):
-            reading.drop("unreadable_record", f"{origin} cannot be used: {node}.")
+            reading.unusable(origin, node)
             return
         waiting = [node]
         # no recursion: runs may be nested deeper than Python allows
@@ -113,7 +110,7 @@ class _Export:
     def _add_feedback(self, record: Record, origin: Origin, reading: Reading) -> None:
         of = next((record[key] for key in ("run_id", "trace_id") if is_id(record.get(key))), None)
         if of is None:
-            reading.drop("unreadable_record", f"{origin} cannot be used: it has no run_id.")
+            reading.unusable(origin, "it has no run_id")
         else:
             self._feedback.append((str(of), record))
 
@@ -199,7 +196,6 @@ def _span(node: _Node, parent_id: str) -> Span:
         name=name,
         kind=kind,
         start=node.start,
-        end=nanoseconds(record.get("end_time")),
         asked=into,
         answered=out,
         attributes=_attributes(record, extra, root=not node.above),
@@ -207,7 +203,7 @@ def _span(node: _Node, parent_id: str) -> Span:
     )
 
 
-def _attributes(record: Record, extra: Mapping[str, Any], *, root: bool) -> Mapping[str, Any]:
+def _attributes(record: Record, extra: Record, *, root: bool) -> Record:
     fields = ("name", "session_name", "session_id", "reference_example_id", "inputs", "thread_id")
     found = {key: record.get(key) for key in fields if root} | {"extra": extra}
     return found | {"metadata": extra.get("metadata") or parsed(record.get("metadata")) or {}}
@@ -219,7 +215,7 @@ def _only(value: Any, key: str) -> Any:
     if list(inner) != [key]:
         return value
     said = inner[key]
-    if not isinstance(said, Mapping):
+    if not isinstance(said, dict):
         return said
     messages = messages_of(said, "tool")
     return "\n".join(message.text for message in messages) if messages else said

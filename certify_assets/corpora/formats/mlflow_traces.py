@@ -5,29 +5,30 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from certify_assets.corpora.formats.base import (
     Draft,
-    Files,
     Origin,
     Reading,
     contents,
     corpus_format,
+    parquet_columns,
+    parquet_records,
     usable,
     words,
 )
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.labelling import Assessment
+from certify_assets.corpora.formats.files import FileSet, SourceFile
+from certify_assets.corpora.formats.outcomes import Assessment
 from certify_assets.corpora.formats.records import (
     HEAD,
     Record,
+    begins_json,
     json_records,
     parquet_names,
-    parquet_rows,
 )
-from certify_assets.corpora.formats.span_attributes import SpanEvent, span_content
+from certify_assets.corpora.formats.span_attributes import SpanEvent, span_of
 from certify_assets.corpora.formats.span_messages import parsed
 from certify_assets.corpora.formats.span_tree import Span, TraceRecords, nanoseconds
 from certify_assets.corpora.formats.spans import TRACE_OPTIONS, TraceDefaults, drafts_of_traces
@@ -57,7 +58,7 @@ def _fits(file: SourceFile) -> bool:
         names = parquet_names(file)
         return names is not None and names >= _TABLE and not names.isdisjoint(_CONTENT)
     head = file.head(HEAD)
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") and bool(_MARK.search(head))
+    return begins_json(head) and bool(_MARK.search(head))
 
 
 @corpus_format(
@@ -67,7 +68,7 @@ def _fits(file: SourceFile) -> bool:
     options=TRACE_OPTIONS,
     label_source="assessments of the traces, by default those of people",
 )
-def mlflow(files: Files, reading: Reading) -> Iterator[Draft]:
+def mlflow(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read traces with their spans and assessments."""
     traces = TraceRecords()
     for origin, record in _records(files, reading):
@@ -98,10 +99,15 @@ def mlflow(files: Files, reading: Reading) -> Iterator[Draft]:
     yield from drafts_of_traces(traces.trees(reading), reading, _DEFAULTS)
 
 
-def _records(files: Files, reading: Reading) -> Iterator[tuple[Origin, Record]]:
+def _records(files: FileSet, reading: Reading) -> Iterator[tuple[Origin, Record]]:
     for file in files:
         if file.suffix in _PARQUET:
-            yield from _rows(file, reading)
+            names = parquet_columns(file, reading)
+            if names >= {"trace_id"} and not names.isdisjoint(_CONTENT):
+                wanted = names & {*_COLUMNS}
+                yield from parquet_records(file, wanted, reading, batch_rows=_BATCH_ROWS)
+            elif names:
+                reading.other(file, "has no columns trace_id and trace or spans.")
             continue
         for _, data in contents([file], reading):
             if not _MARK.search(data):
@@ -113,29 +119,10 @@ def _records(files: Files, reading: Reading) -> Iterator[tuple[Origin, Record]]:
                     yield reading.origin(file, row), record
 
 
-def _rows(file: SourceFile, reading: Reading) -> Iterator[tuple[Origin, Record]]:
-    try:
-        names = parquet_names(file)
-    except BrokenFileError as error:
-        reading.drop("file_unreadable", str(error))
-        return
-    if names is None:
-        reading.drop("file_unreadable", f"{file.name} is not a Parquet file; write it again.")
-        return
-    if not names >= {"trace_id"} or names.isdisjoint(_CONTENT):
-        reading.other(file, "has no columns trace_id and trace or spans.")
-        return
-    for number, row in parquet_rows(file, sorted(names & {*_COLUMNS}), batch_rows=_BATCH_ROWS):
-        if isinstance(row, str):
-            reading.drop("file_ends_early", f"{file.name} row {number}: {row}.")
-        else:
-            yield reading.origin(file, number), row
-
-
-def _trace(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _trace(record: Record) -> Record:
     """Bring a trace, a row of search_traces or an artifact of spans alone to one shape."""
     whole = parsed(record.get("trace"))
-    if isinstance(whole, Mapping):
+    if isinstance(whole, dict):
         return whole
     if "info" in record:
         return record
@@ -153,36 +140,31 @@ def _paired(items: list[Any]) -> Record:
     return {text_of(name): value for name, value in pairs if text_of(name)}
 
 
-def _trace_id(info: Mapping[str, Any], spans: list[Mapping[str, Any]]) -> str:
+def _trace_id(info: Record, spans: list[Record]) -> str:
     named = text_of(info.get("trace_id") or info.get("request_id"))
     if named or not spans:
         return named
     return text_of(_decoded(mapping(spans[0].get("attributes"))).get(_REQUEST_ID))
 
 
-def _span(record: Mapping[str, Any], trace_id: str, origin: Origin) -> Span:
+def _span(record: Record, trace_id: str, origin: Origin) -> Span:
     context = mapping(record.get("context"))
     status = record.get("status")
     code = mapping(status).get("code") or status or record.get("status_code")
-    message = mapping(status).get("message") or record.get("status_message")
-    failed = str(code).upper().endswith("ERROR")
-    content = span_content(
+    return span_of(
         text_of(record.get("name")),
         _decoded(mapping(record.get("attributes"))),
         [
             SpanEvent(text_of(event.get("name")), mapping(event.get("attributes")))
             for event in objects(record.get("events"))
         ],
-        failed=(text_of(message) or "failed") if failed else "",
-    )
-    return Span(
+        failed=str(code).upper().endswith("ERROR"),
+        status=mapping(status).get("message") or record.get("status_message"),
         trace_id=trace_id,
         span_id=_span_id(record.get("span_id") or context.get("span_id")),
         parent_id=_span_id(record.get("parent_span_id") or record.get("parent_id")),
         start=nanoseconds(record.get("start_time_unix_nano") or record.get("start_time")),
-        end=nanoseconds(record.get("end_time_unix_nano") or record.get("end_time")),
         origin=origin,
-        **content._asdict(),
     )
 
 
@@ -195,7 +177,7 @@ def _span_id(value: Any) -> str:
         return said
 
 
-def _decoded(attributes: Mapping[str, Any]) -> Record:
+def _decoded(attributes: Record) -> Record:
     """Return attributes as they were set; MLflow stores each as JSON."""
     found: Record = {}
     for name, value in attributes.items():
@@ -209,7 +191,7 @@ def _decoded(attributes: Mapping[str, Any]) -> Record:
     return found
 
 
-def _assessments(info: Mapping[str, Any], trace_id: str, reading: Reading) -> Iterator[Assessment]:
+def _assessments(info: Record, trace_id: str, reading: Reading) -> Iterator[Assessment]:
     for record in objects(listed(parsed(info.get("assessments")))):
         source = mapping(record.get("source"))
         kind = text_of(source.get("source_type")).lower()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Set
 from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from certify_assets.corpora.formats.base import Draft, Files, Origin, Reading, corpus_format, words
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.base import Draft, Drafts, Origin, Reading, corpus_format, words
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
 from certify_assets.corpora.formats.records import Record, iter_lines
 from certify_assets.corpora.formats.swe_reports import (
     ReportedOutcomes,
@@ -65,7 +65,7 @@ def _first_keys(file: SourceFile) -> Iterator[Set[str]]:
                 yield record.keys()
 
 
-def _read_output(file: SourceFile, outcomes: ReportedOutcomes, reading: Reading) -> Iterator[Draft]:
+def _read_output(file: SourceFile, outcomes: ReportedOutcomes, reading: Reading) -> Drafts:
     """Read the runs of one output.jsonl."""
     reading.sha256(file)
     try:
@@ -94,7 +94,7 @@ def _explain(file: SourceFile) -> str | None:
     explain=_explain,
     label_source="tests of the instance, run by the SWE-bench harness on the agent's patch",
 )
-def openhands(files: Files, reading: Reading) -> Iterator[Draft]:
+def openhands(files: FileSet, reading: Reading) -> Drafts:
     """Read the runs of every output file, with outcomes from reports."""
     final = {file.plain_name for file in files}
     outcomes = collect_outcomes(files, reading, _named_tasks(files, final))
@@ -133,7 +133,7 @@ def _count_superseded(file: SourceFile, reading: Reading) -> None:
         reading.drop("file_ends_early", str(error))
 
 
-def _named_tasks(files: Files, names: Collection[str]) -> Iterator[tuple[str, str]]:
+def _named_tasks(files: FileSet, names: Collection[str]) -> Iterator[tuple[str, str]]:
     """Go through file and task of every run that the files hold, in its last attempt."""
     for file in filter(_fits, files.matching("*.jsonl", "*.ndjson", "*.jsonl.gz", "*.ndjson.gz")):
         if _superseding(file, names):
@@ -209,7 +209,7 @@ def _draft(record: Record | str, origin: Origin, outcomes: ReportedOutcomes) -> 
     )
 
 
-def _outcome(record: Mapping[str, Any]) -> Any:
+def _outcome(record: Record) -> Any:
     for report in (
         mapping(record.get("report")),
         mapping(mapping(record.get("test_result")).get("report")),
@@ -224,26 +224,26 @@ def _outcome(record: Mapping[str, Any]) -> Any:
     return None
 
 
-def _agent(record: Mapping[str, Any]) -> str:
+def _agent(record: Record) -> str:
     metadata = mapping(record.get("metadata"))
     models = (mapping(metadata.get(key)).get("model") for key in ("llm_config", "llm"))
     names = (metadata.get("agent_class"), next(filter(None, models), None))
     return " ".join(name for name in names if isinstance(name, str))
 
 
-def _issue(record: Mapping[str, Any]) -> str:
+def _issue(record: Record) -> str:
     statement = text_of(mapping(record.get("instance")).get("problem_statement"))
     return statement.strip() or issue_text(text_of(record.get("instruction")))
 
 
-def _events(history: Any) -> list[Mapping[str, Any]] | None:
+def _events(history: Any) -> list[Record] | None:
     if not isinstance(history, list):
         return None
     flat = [event for item in history for event in (item if isinstance(item, list) else [item])]
     return flat if is_list_of_objects(flat) else None
 
 
-def _conversation(events: list[Mapping[str, Any]]) -> tuple[str, tuple[Step, ...]]:
+def _conversation(events: list[Record]) -> tuple[str, tuple[Step, ...]]:
     instruction, run = "", Conversation()
     for event in events:
         by_agent, text = _said(event)
@@ -258,7 +258,7 @@ def _conversation(events: list[Mapping[str, Any]]) -> tuple[str, tuple[Step, ...
     return instruction, run.steps()
 
 
-def _said(event: Mapping[str, Any]) -> tuple[bool, str]:
+def _said(event: Record) -> tuple[bool, str]:
     """Return whether an event is an action of the agent, and its text."""
     if "kind" in event and not (
         {"action", "observation"} & event.keys() and isinstance(event.get("action"), str)
@@ -274,7 +274,7 @@ def _said(event: Mapping[str, Any]) -> tuple[bool, str]:
     return True, _joined(message_text(arguments.get("thought")), name, arguments)
 
 
-def _said_to_sdk(event: Mapping[str, Any]) -> tuple[bool, str]:
+def _said_to_sdk(event: Record) -> tuple[bool, str]:
     """Read the events of OpenHands 1, which name their class as kind."""
     kind, by_agent = event.get("kind"), event.get("source") == "agent"
     if kind == "ActionEvent":
@@ -291,7 +291,7 @@ def _said_to_sdk(event: Mapping[str, Any]) -> tuple[bool, str]:
     return False, message_text(event.get("error")) if kind == "AgentErrorEvent" else ""
 
 
-def _joined(thought: str, name: str, arguments: Mapping[str, Any]) -> str:
+def _joined(thought: str, name: str, arguments: Record) -> str:
     kept = {
         key: value
         for key, value in arguments.items()

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from certify_assets.corpora.formats.base import Draft, Files, Origin, Reading, corpus_format, words
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
-from certify_assets.corpora.formats.labelling import Assessment
-from certify_assets.corpora.formats.records import Record, parquet_names, parquet_rows
-from certify_assets.corpora.formats.span_attributes import SpanEvent, span_content, undotted
+from certify_assets.corpora.formats.base import (
+    Draft,
+    Origin,
+    Reading,
+    corpus_format,
+    parquet_columns,
+    parquet_records,
+    words,
+)
+from certify_assets.corpora.formats.files import FileSet, SourceFile
+from certify_assets.corpora.formats.outcomes import Assessment
+from certify_assets.corpora.formats.records import Record, parquet_names
+from certify_assets.corpora.formats.span_attributes import SpanEvent, span_of, undotted
 from certify_assets.corpora.formats.span_messages import parsed
 from certify_assets.corpora.formats.span_tree import Span, TraceRecords, nanoseconds
 from certify_assets.corpora.formats.spans import TRACE_OPTIONS, drafts_of_traces
@@ -28,10 +35,6 @@ def _fits(file: SourceFile) -> bool:
     return names is not None and names >= _SPANS
 
 
-def _is_annotations(names: set[str]) -> bool:
-    return "annotator_kind" in names and not names.isdisjoint(_TARGETS)
-
-
 @corpus_format(
     title="OpenInference spans of Phoenix (Parquet, with annotations in a table of their own)",
     suffixes=(".parquet", ".pq"),
@@ -39,43 +42,27 @@ def _is_annotations(names: set[str]) -> bool:
     options=TRACE_OPTIONS,
     label_source="annotations of the traces, or an attribute",
 )
-def openinference(files: Files, reading: Reading) -> Iterator[Draft]:
+def openinference(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read spans, with the annotations of all files."""
     traces, of_span = TraceRecords(), dict[str, str]()
     annotations: list[tuple[Origin, Record]] = []
     for file in files:
-        try:
-            names = parquet_names(file)
-        except BrokenFileError as error:
-            reading.drop("file_unreadable", str(error))
-            continue
-        if names is None:
-            reading.drop("file_unreadable", f"{file.name} is not a Parquet file; write it again.")
-        elif names >= _SPANS:
+        names = parquet_columns(file, reading)
+        if names >= _SPANS:
             chosen = [name for name in names if name.startswith("attributes.")]
-            wanted = sorted({*chosen, *_SPANS, *(names & set(_COLUMNS))})
-            for origin, row in _rows(file, wanted, reading):
+            wanted = {*chosen, *_SPANS, *(names & set(_COLUMNS))}
+            for origin, row in parquet_records(file, wanted, reading, batch_rows=_BATCH_ROWS):
                 if span := _span(row, origin, reading):
                     of_span[span.span_id] = span.trace_id
                     traces.add(span)
-        elif _is_annotations(names):
-            wanted = sorted(names & {*_NAMES, *_TARGETS, *_VALUES})
-            annotations += _rows(file, wanted, reading)
-        else:
+        elif "annotator_kind" in names and not names.isdisjoint(_TARGETS):
+            wanted = names & {*_NAMES, *_TARGETS, *_VALUES}
+            annotations += parquet_records(file, wanted, reading, batch_rows=_BATCH_ROWS)
+        elif names:
             reading.other(file, "has no columns context.trace_id, context.span_id and parent_id.")
     for origin, row in annotations:
         _annotate(traces, row, of_span, origin, reading)
     yield from drafts_of_traces(traces.trees(reading), reading)
-
-
-def _rows(
-    file: SourceFile, columns: list[str], reading: Reading
-) -> Iterator[tuple[Origin, Record]]:
-    for number, row in parquet_rows(file, columns, batch_rows=_BATCH_ROWS):
-        if isinstance(row, str):
-            reading.drop("file_ends_early", f"{file.name} row {number}: {row}.")
-        else:
-            yield reading.origin(file, number), row
 
 
 def _span(row: Record, origin: Origin, reading: Reading) -> Span | None:
@@ -94,30 +81,26 @@ def _span(row: Record, origin: Origin, reading: Reading) -> Span | None:
     }
     if kind := text_of(row.get("span_kind")):
         attributes["openinference.span.kind"] = kind
-    failed = text_of(row.get("status_code")).upper().endswith("ERROR")
-    content = span_content(
+    return span_of(
         text_of(row.get("name")),
         attributes,
         [
             SpanEvent(text_of(event.get("name")), mapping(undotted(event.get("attributes"))))
             for event in objects(parsed(row.get("events")))
         ],
-        failed=(text_of(row.get("status_message")) or "failed") if failed else "",
-    )
-    return Span(
+        failed=text_of(row.get("status_code")).upper().endswith("ERROR"),
+        status=row.get("status_message"),
         trace_id=trace_id,
         span_id=span_id,
         parent_id=text_of(row.get("parent_id")),
         start=nanoseconds(row.get("start_time")),
-        end=nanoseconds(row.get("end_time")),
         origin=origin,
-        **content._asdict(),
     )
 
 
 def _annotate(
     traces: TraceRecords,
-    row: Mapping[str, Any],
+    row: Record,
     of_span: Mapping[str, str],
     origin: Origin,
     reading: Reading,

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from certify_assets.corpora.formats.base import (
     Draft,
-    Files,
     Origin,
     Reading,
     contents,
     corpus_format,
     usable,
 )
-from certify_assets.corpora.formats.files import SourceFile, Tally
-from certify_assets.corpora.formats.records import HEAD, Record, json_records
-from certify_assets.corpora.formats.span_attributes import SpanEvent, evaluations, span_content
+from certify_assets.corpora.formats.files import FileSet, SourceFile, Tally
+from certify_assets.corpora.formats.records import HEAD, Record, begins_json, json_records
+from certify_assets.corpora.formats.span_attributes import SpanEvent, evaluations, span_of
 from certify_assets.corpora.formats.span_tree import Span, TraceRecords, nanoseconds
 from certify_assets.corpora.formats.spans import TRACE_OPTIONS, drafts_of_traces
 from certify_assets.corpora.formats.texts import mapping, objects, text_of
@@ -32,7 +31,7 @@ _DEEPEST = 50
 
 def _fits(file: SourceFile) -> bool:
     head = file.head(HEAD)
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") and bool(_REQUEST.search(head))
+    return begins_json(head) and bool(_REQUEST.search(head))
 
 
 @corpus_format(
@@ -42,7 +41,7 @@ def _fits(file: SourceFile) -> bool:
     options=TRACE_OPTIONS,
     label_source="evaluations of the traces (gen_ai.evaluation.result), or an attribute",
 )
-def otlp(files: Files, reading: Reading) -> Iterator[Draft]:
+def otlp(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read traces, whose spans may be in any number of requests, lines and files."""
     traces, logs = TraceRecords(), _logs(files)
     for file, data in contents(files, reading):
@@ -75,7 +74,7 @@ def otlp(files: Files, reading: Reading) -> Iterator[Draft]:
     yield from drafts_of_traces(traces.trees(reading), reading)
 
 
-def _logs(files: Files) -> dict[tuple[str, str], list[SpanEvent]]:
+def _logs(files: FileSet) -> dict[tuple[str, str], list[SpanEvent]]:
     """Return the events that are records of logs, by trace and span, in the order of time."""
     found: list[tuple[int, tuple[str, str], SpanEvent]] = []
     # what cannot be read is counted with the spans
@@ -95,59 +94,55 @@ def _logs(files: Files) -> dict[tuple[str, str], list[SpanEvent]]:
     return events
 
 
-def _spans(request: Record) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def _spans(request: Record) -> Iterator[tuple[Record, Record]]:
     for resource in objects(_field(request, "resourceSpans")):
         for span in _inner(resource, "scopeSpans", "spans"):
             yield _attributes(mapping(resource.get("resource"))), span
 
 
-def _inner(record: Mapping[str, Any], *names: str) -> Iterator[Mapping[str, Any]]:
+def _inner(record: Record, *names: str) -> Iterator[Record]:
     found = [record]
     for name in names:
         found = [inner for outer in found for inner in objects(_field(outer, name))]
     yield from found
 
 
-def _ids(record: Mapping[str, Any]) -> tuple[str, str]:
+def _ids(record: Record) -> tuple[str, str]:
     return text_of(_field(record, "traceId")), text_of(_field(record, "spanId"))
 
 
-def _events(record: Mapping[str, Any]) -> list[SpanEvent]:
+def _events(record: Record) -> list[SpanEvent]:
     ordered = sorted(
         objects(record.get("events")), key=lambda event: nanoseconds(_field(event, "timeUnixNano"))
     )
     return [SpanEvent(text_of(event.get("name")), _attributes(event)) for event in ordered]
 
 
-def _span(record: Mapping[str, Any], events: list[SpanEvent], origin: Origin) -> Span:
+def _span(record: Record, events: list[SpanEvent], origin: Origin) -> Span:
     trace_id, span_id = _ids(record)
     status = mapping(record.get("status"))
-    failed = str(status.get("code", "")).lower() in _ERRORS
-    content = span_content(
+    return span_of(
         text_of(record.get("name")),
         _attributes(record),
         events,
-        failed=(text_of(status.get("message")) or "failed") if failed else "",
-    )
-    return Span(
+        failed=str(status.get("code", "")).lower() in _ERRORS,
+        status=status.get("message"),
         trace_id=trace_id,
         span_id=span_id,
         parent_id=text_of(_field(record, "parentSpanId")),
         start=nanoseconds(_field(record, "startTimeUnixNano")),
-        end=nanoseconds(_field(record, "endTimeUnixNano")),
         origin=origin,
-        **content._asdict(),
     )
 
 
-def _field(record: Mapping[str, Any], name: str) -> Any:
+def _field(record: Record, name: str) -> Any:
     """Return a field, also under the name that it has in protocol buffers."""
     if name in record:
         return record[name]
     return record.get(_CAPITAL.sub(lambda match: f"_{match[0].lower()}", name))
 
 
-def _attributes(record: Mapping[str, Any]) -> Record:
+def _attributes(record: Record) -> Record:
     return {
         text_of(pair.get("key")): _value(pair.get("value"))
         for pair in objects(record.get("attributes"))

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.errors import InputError
+from certify_assets.corpora.formats.files import SourceFile, too_large
 from certify_assets.files import apart_from_0_and_1, unique_keys
 
 HEAD = 1 << 16
@@ -25,11 +24,14 @@ def decode(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
 
 
+def begins_json(head: bytes, *signs: bytes) -> bool:
+    """Whether the first bytes of a file begin a JSON object or list."""
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(signs or (b"{", b"["))
+
+
 def is_object_with(head: bytes, marks: Iterable[re.Pattern[bytes]]) -> bool:
     """Whether the first bytes of a file begin a JSON object in which every mark occurs."""
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and all(
-        mark.search(head) for mark in marks
-    )
+    return begins_json(head, b"{") and all(mark.search(head) for mark in marks)
 
 
 def json_value(data: bytes | str) -> Any:
@@ -121,7 +123,7 @@ def parquet_rows(
             for group in range(table.num_row_groups):
                 size = int(table.metadata.row_group(group).total_byte_size)
                 if size > file.limit:
-                    raise _too_large(file, size)
+                    raise too_large(f"{file.name} has a row group of {size:,} bytes", file.limit)
                 for batch in table.iter_batches(
                     batch_size=batch_rows, row_groups=[group], columns=list(columns)
                 ):
@@ -130,10 +132,3 @@ def parquet_rows(
                         yield number, values
     except (pa.ArrowException, OSError, ValueError) as error:
         yield number + 1, f"the file cannot be read from here on ({type(error).__name__})"
-
-
-def _too_large(file: SourceFile, size: int) -> InputError:
-    return InputError(
-        f"{file.name} has a row group of {size:,} bytes, the limit is {file.limit:,}; split it or "
-        "raise the option max_file_mb."
-    )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.labelling import Assessment
+from certify_assets.corpora.formats.outcomes import Assessment
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.span_messages import messages_of, parsed
-from certify_assets.corpora.formats.span_tree import span_kind, tool_messages
+from certify_assets.corpora.formats.span_tree import Span, span_kind, tool_messages
 from certify_assets.corpora.formats.texts import Message, mapping, objects, text_of
 
 #: where the kind of a span is, in order of preference
@@ -45,26 +45,23 @@ class SpanEvent(NamedTuple):
     """An event of a span, or a record of a log that names the span."""
 
     name: str
-    attributes: Mapping[str, Any]
+    attributes: Record
     body: Any = None
 
 
-class SpanContent(NamedTuple):
-    """What a span says of itself, in the fields of `Span`."""
+def span_of(
+    name: str,
+    attributes: Record,
+    events: Sequence[SpanEvent],
+    *,
+    failed: bool,
+    status: Any,
+    **places: Any,
+) -> Span:
+    """Return a span from what it says of itself; `places` are its other fields.
 
-    name: str
-    kind: str
-    asked: tuple[Message, ...]
-    answered: tuple[Message, ...]
-    attributes: Mapping[str, Any]
-    error: str
-
-
-def span_content(
-    name: str, attributes: Mapping[str, Any], events: Iterable[SpanEvent], *, failed: str = ""
-) -> SpanContent:
-    """Return what a span says of itself; `failed` is its status where that is an error."""
-    events = list(events)
+    Where it `failed`, its status says why.
+    """
     kind = span_kind(_first(attributes, _KINDS))
     merged = dict(attributes)
     for event in events:
@@ -89,7 +86,15 @@ def span_content(
         if not kind and any(key.startswith(("gen_ai.request.", "llm.model")) for key in attributes):
             kind = "llm"
     kept = {key: value for key, value in attributes.items() if not _is_content(key)}
-    return SpanContent(name, kind, asked, answered, kept, _error(failed, events))
+    return Span(
+        name=name,
+        kind=kind,
+        asked=asked,
+        answered=answered,
+        attributes=kept,
+        error=_error(status, events) if failed else "",
+        **places,
+    )
 
 
 def evaluations(
@@ -109,23 +114,16 @@ def evaluations(
             )
 
 
-def nested(attributes: Mapping[str, Any], prefix: str) -> Any:
+def nested(attributes: Record, prefix: str) -> Any:
     """Return what is below a prefix as objects and lists: `prefix.0.message.role` and the like."""
     if prefix in attributes:
         return attributes[prefix]
-    tree: Record = {}
-    for key, value in attributes.items():
-        if not key.startswith(f"{prefix}.") or key.count(".") > _DEEPEST:
-            continue
-        place, names = tree, key[len(prefix) + 1 :].split(".")
-        for name in names[:-1]:
-            inner = place.setdefault(name, {})
-            if not isinstance(inner, dict):
-                break
-            place = inner
-        else:
-            place.setdefault(names[-1], value)
-    return _listed(tree) or None
+    below = {
+        key[len(prefix) + 1 :]: value
+        for key, value in attributes.items()
+        if key.startswith(f"{prefix}.") and key.count(".") <= _DEEPEST
+    }
+    return _listed(undotted(below)) or None
 
 
 def undotted(value: Any, depth: int = 0) -> Any:
@@ -135,7 +133,7 @@ def undotted(value: Any, depth: int = 0) -> Any:
         return value
     if isinstance(value, list | tuple):
         return [undotted(item, depth + 1) for item in value]
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return value
     found: Record = {}
     for key, item in value.items():
@@ -146,7 +144,7 @@ def undotted(value: Any, depth: int = 0) -> Any:
             for name in path:
                 inner = place.setdefault(name, {})
                 place = inner if isinstance(inner, dict) else {}
-            place[last] = undotted(item, depth + 1)
+            place.setdefault(last, undotted(item, depth + 1))
     return found
 
 
@@ -158,13 +156,11 @@ def _listed(tree: Any) -> Any:
     return {key: _listed(value) for key, value in tree.items()}
 
 
-def _first(attributes: Mapping[str, Any], names: Iterable[str]) -> Any:
+def _first(attributes: Record, names: Iterable[str]) -> Any:
     return next((attributes[name] for name in names if attributes.get(name) is not None), None)
 
 
-def _messages(
-    attributes: Mapping[str, Any], names: Iterable[str], role: str
-) -> tuple[Message, ...]:
+def _messages(attributes: Record, names: Iterable[str], role: str) -> tuple[Message, ...]:
     for name in names:
         value = nested(attributes, name)
         value = parsed(value)
@@ -196,13 +192,11 @@ def _event_messages(
     return messages_of(asked), messages_of(answered, "assistant")
 
 
-def _error(failed: str, events: Iterable[SpanEvent]) -> str:
-    if not failed:
-        return ""
+def _error(status: Any, events: Iterable[SpanEvent]) -> str:
     for event in events:
         if event.name == "exception" and (said := event.attributes.get("exception.message")):
             return str(said)
-    return failed
+    return text_of(status) or "failed"
 
 
 def _is_content(key: str) -> bool:

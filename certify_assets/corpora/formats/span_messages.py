@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
+from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.texts import (
     ROLES,
     Message,
@@ -51,7 +52,7 @@ def value_text(value: Any) -> str:
     """Return any value of a span as text: text as it is, one text of an object, else JSON."""
     if value is None or isinstance(value, str):
         return value or ""
-    if isinstance(value, Mapping) and len(value) == 1:
+    if isinstance(value, dict) and len(value) == 1:
         only = next(iter(value.values()))
         if isinstance(only, str):
             return only
@@ -79,14 +80,14 @@ class _Reader:
             inner = parsed(value)
             # JSON that holds no message is the text of a message as it is; an input is an
             # object, and its only text is what was asked
-            asked = self._role == "user" and isinstance(inner, Mapping) and len(inner) == 1
+            asked = self._role == "user" and isinstance(inner, dict) and len(inner) == 1
             value = inner if asked or _speaks(inner) else value
         if value in (None, "", [], {}) or depth > _DEEPEST:
             return
         if isinstance(value, list) and (depth or _speaks(value)):
             for item in value:
                 yield from self.read(item, depth + 1)
-        elif not isinstance(value, Mapping):
+        elif not isinstance(value, dict):
             yield Message(self._role, value_text(value))
         elif inner := _inside(value):
             yield from self.read(inner, depth + 1)
@@ -95,7 +96,7 @@ class _Reader:
         else:
             yield Message(self._role, value_text(value))
 
-    def _message(self, record: Mapping[str, Any]) -> Iterator[Message]:
+    def _message(self, record: Record) -> Iterator[Message]:
         said = text_of(record.get("role") or record.get("type") or self._role).lower()
         role = ROLES.get(said, said)
         parts = listed(record.get("parts")) or listed(record.get("contents"))
@@ -120,7 +121,7 @@ class _Reader:
             text = message_text(answer) or value_text(answer)
             yield Message("tool", text, (), str(result.get("name") or self._named(part)))
 
-    def _call(self, call: Any) -> Mapping[str, Any]:
+    def _call(self, call: Any) -> Record:
         """Bring a call to the fields of chat completions, and remember its tool by its id."""
         record = mapping(mapping(call).get("tool_call")) or mapping(call)
         record = mapping(record.get("function_call")) or record
@@ -133,17 +134,17 @@ class _Reader:
         )
         return {"name": name, "arguments": arguments}
 
-    def _named(self, record: Mapping[str, Any]) -> str:
+    def _named(self, record: Record) -> str:
         keys = ("tool_call_id", "tool_use_id", "id")
         return next((self._tools.get(str(record[key]), "") for key in keys if record.get(key)), "")
 
 
-def _inside(value: Mapping[str, Any]) -> Any:
+def _inside(value: Record) -> Any:
     """Return what an object wraps: one message, or a list of them."""
-    if isinstance(value.get("kwargs"), Mapping) and "lc" in value:
+    if isinstance(value.get("kwargs"), dict) and "lc" in value:
         kind = text_of((listed(value.get("id")) or [""])[-1])
         return {"type": kind.lower(), **value["kwargs"]}
-    if isinstance(value.get("message"), Mapping):
+    if isinstance(value.get("message"), dict):
         return value["message"]
     if "role" in value or "content" in value:
         return None
@@ -163,19 +164,19 @@ def _speaks(value: Any) -> bool:
         # LangChain records a list of conversations
         items = value[0] if len(value) == 1 and isinstance(value[0], list) else value
         return any(_may_speak(item) for item in objects(items))
-    return isinstance(value, Mapping) and _may_speak(value)
+    return isinstance(value, dict) and _may_speak(value)
 
 
-def _may_speak(value: Mapping[str, Any]) -> bool:
+def _may_speak(value: Record) -> bool:
     return _is_message(value) or _inside(value) is not None
 
 
-def _is_message(value: Mapping[str, Any]) -> bool:
+def _is_message(value: Record) -> bool:
     has_text = not value.keys().isdisjoint(("content", "contents", "parts", "tool_calls"))
     return isinstance(value.get("role"), str) or (has_text and isinstance(value.get("type"), str))
 
 
-def _kind(part: Mapping[str, Any]) -> str:
+def _kind(part: Record) -> str:
     """Return the type of a part; Gemini names the type by a key."""
     said = part.get("type")
     if isinstance(said, str):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from certify_assets.corpora.formats.base import Origin, Reading
-from certify_assets.corpora.formats.labelling import Assessment
+from certify_assets.corpora.formats.outcomes import Assessment
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.span_messages import parsed, value_text
 from certify_assets.corpora.formats.texts import Message, arguments_text
@@ -43,7 +43,7 @@ class Span:
         Name of the operation, for a tool the tool's.
     kind : str
         Kind of operation as `span_kind` returns it: "llm", "tool", "agent", "chain", ...
-    start, end : int
+    start : int
         Nanoseconds; siblings are ordered by start, then as they were read.
     asked, answered : tuple of Message
         What went in and came out, as `messages_of` reads it; for a tool as `tool_messages` does.
@@ -62,10 +62,9 @@ class Span:
     name: str = ""
     kind: str = ""
     start: int = 0
-    end: int = 0
     asked: tuple[Message, ...] = ()
     answered: tuple[Message, ...] = ()
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Record = field(default_factory=dict)
     error: str = ""
 
 
@@ -124,7 +123,7 @@ class SpanTree:
     spans: tuple[Span, ...]
     depths: tuple[int, ...]
     assessments: tuple[Assessment, ...] = ()
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Record = field(default_factory=dict)
     orphans: int = 0
     cycles: int = 0
     repeated: int = 0
@@ -134,7 +133,7 @@ class SpanTree:
         cls,
         spans: Iterable[Span],
         assessments: Iterable[Assessment] = (),
-        attributes: Mapping[str, Any] | None = None,
+        attributes: Record | None = None,
     ) -> SpanTree:
         """Build the tree of one trace from its spans in any order, of which there is one or more.
 
@@ -213,7 +212,7 @@ def _walk(
         waiting += [(child, depth + 1) for child in reversed(below.get(span.span_id, []))]
 
 
-def _first(places: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Any:
+def _first(places: Sequence[Record], names: Iterable[str]) -> Any:
     for name in names:
         for attributes in places:
             if (value := looked_up(attributes, name)) not in (None, ""):
@@ -221,22 +220,22 @@ def _first(places: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Any:
     return None
 
 
-def looked_up(attributes: Mapping[str, Any], name: str) -> Any:
+def looked_up(attributes: Record, name: str) -> Any:
     """Return an attribute by its name, or by its path where attributes hold objects or JSON."""
     if name in attributes:
         return attributes[name]
     for place, char in enumerate(name):
         if char == "." and name[:place] in attributes:
             inner = parsed(attributes[name[:place]])
-            if isinstance(inner, Mapping):
+            if isinstance(inner, dict):
                 return looked_up(inner, name[place + 1 :])
     return None
 
 
-def _paths(attributes: Mapping[str, Any]) -> Iterator[str]:
+def _paths(attributes: Record) -> Iterator[str]:
     for name, value in attributes.items():
         inner = parsed(value)
-        if isinstance(inner, Mapping):
+        if isinstance(inner, dict):
             yield from (f"{name}.{key}" for key in inner)
         else:
             yield name
@@ -258,7 +257,7 @@ class TraceRecords:
         """Add an assessment of a trace that may be read later."""
         self._assessments.setdefault(assessment.trace_id, []).append(assessment)
 
-    def describe(self, trace_id: str, attributes: Mapping[str, Any]) -> None:
+    def describe(self, trace_id: str, attributes: Record) -> None:
         """Add attributes of a trace as a whole; the first value of a name is kept."""
         known = self._attributes.setdefault(trace_id, {})
         for name, value in attributes.items():

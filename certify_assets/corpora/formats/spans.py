@@ -4,7 +4,7 @@ A format of traces is one module that turns the records of its tool into `Span` 
 and hands them to `drafts_of_traces`; `messages_of` reads chat messages in the shapes of all tools::
 
     @corpus_format(title=..., suffixes=..., fits=..., options=TRACE_OPTIONS, label_source=...)
-    def some_tool(files: Files, reading: Reading) -> Iterator[Draft]:
+    def some_tool(files: FileSet, reading: Reading) -> Drafts:
         traces = TraceRecords()
         for record, origin in ...:
             traces.add(Span(trace_id=..., asked=messages_of(record["input"]), origin=origin, ...))
@@ -12,18 +12,18 @@ and hands them to `drafts_of_traces`; `messages_of` reads chat messages in the s
         defaults = TraceDefaults(task=("task_id",))
         yield from drafts_of_traces(traces.trees(reading), reading, defaults)
 
-`span_content` reads the attributes of OpenTelemetry spans in all conventions.
+`span_of` reads the attributes of OpenTelemetry spans in all conventions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-from certify_assets.corpora.formats.base import Draft, Reading
-from certify_assets.corpora.formats.labelling import Labelling
+from certify_assets.corpora.formats.base import Draft, Drafts, Reading
+from certify_assets.corpora.formats.outcomes import Labelling
 from certify_assets.corpora.formats.span_transcript import transcript
 from certify_assets.corpora.formats.span_tree import SpanTree
 from certify_assets.corpora.formats.texts import (
@@ -32,7 +32,6 @@ from certify_assets.corpora.formats.texts import (
     from_first,
     steps_of_messages,
 )
-from certify_assets.corpora.schema import Step
 
 #: options of every format of traces
 TRACE_OPTIONS: Mapping[str, str] = {
@@ -70,7 +69,7 @@ class TraceDefaults:
 
 def drafts_of_traces(
     trees: Iterable[SpanTree], reading: Reading, defaults: TraceDefaults | None = None
-) -> Iterator[Draft]:
+) -> Drafts:
     """Turn traces into runs; what cannot be used is counted in the reading's tally."""
     defaults = defaults or TraceDefaults()
     labelling = Labelling.of(reading.options, defaults.label_sources)
@@ -92,7 +91,8 @@ def _draft(
 ) -> Draft | None:
     where = f"{tree.origin.file} trace {tree.trace_id}"
     messages = transcript(tree)
-    instruction, steps = _instruction(messages), _steps(messages, reading)
+    instruction = _instruction(messages)
+    steps = steps_of_messages(from_first(messages, "assistant", "tool"), reading)
     if not steps:
         reading.drop(
             "no_trajectory",
@@ -142,10 +142,6 @@ def _instruction(messages: tuple[Message, ...]) -> str:
     spoken = len(from_first(messages, "assistant", "tool"))
     before = [said.text for said in messages[: len(messages) - spoken] if said.role == "user"]
     return "\n".join(filter(None, before)) or first_prompt(messages)
-
-
-def _steps(messages: tuple[Message, ...], reading: Reading) -> tuple[Step, ...]:
-    return steps_of_messages(from_first(messages, "assistant", "tool"), reading)
 
 
 def _named(tree: SpanTree, option: str, reading: Reading, defaults: tuple[str, ...]) -> str | None:

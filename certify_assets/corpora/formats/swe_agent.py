@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, corpus_format
-from certify_assets.corpora.formats.files import SourceFile
+from certify_assets.corpora.formats.base import Drafts, Reading, contents, corpus_format
+from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.records import Record, decode, one_object
 from certify_assets.corpora.formats.swe_reports import (
     FileRun,
@@ -49,7 +49,7 @@ def _explain(file: SourceFile) -> str | None:
     explain=_explain,
     label_source="tests of the instance, run by the SWE-bench harness on the submitted patch",
 )
-def swe_agent(files: Files, reading: Reading) -> Iterator[Draft]:
+def swe_agent(files: FileSet, reading: Reading) -> Drafts:
     """Read trajectories, with outcomes from harness reports."""
     outcomes, models = _outcomes(files, reading), _models(files, reading)
     for file in files:
@@ -59,14 +59,14 @@ def swe_agent(files: Files, reading: Reading) -> Iterator[Draft]:
             reading.other(file, "is neither a SWE-agent run nor a report on such runs.")
 
 
-def _outcomes(files: Files, reading: Reading) -> ReportedOutcomes:
+def _outcomes(files: FileSet, reading: Reading) -> ReportedOutcomes:
     runs = ((file.name, _task(file)) for file in files.matching("*.traj", "*.traj.gz"))
     outcomes = collect_outcomes(files, reading, runs)
     outcomes.note(reading)
     return outcomes
 
 
-def _models(files: Files, reading: Reading) -> dict[str, str]:
+def _models(files: FileSet, reading: Reading) -> dict[str, str]:
     patterns = [f"*{name}{end}" for name in _PREDICTIONS for end in ("", ".gz")]
     models: dict[str, str] = {}
     for file in files.matching(*patterns):
@@ -78,7 +78,7 @@ def _models(files: Files, reading: Reading) -> dict[str, str]:
 
 def _read(
     file: SourceFile, outcomes: ReportedOutcomes, models: Mapping[str, str], reading: Reading
-) -> Iterator[Draft]:
+) -> Drafts:
     for _, data in contents([file], reading):
         run, names = _run(data), (_task(file), _agent(file, models))
         yield from draft_of(file, run, *names, outcomes=outcomes, reading=reading)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Origin, Reading, corpus_format
-from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.records import parquet_rows
+from certify_assets.corpora.formats.base import (
+    Draft,
+    Drafts,
+    Origin,
+    Reading,
+    corpus_format,
+    parquet_records,
+)
+from certify_assets.corpora.formats.files import FileSet, SourceFile
+from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.swe_reports import issue_text, task_of
 from certify_assets.corpora.formats.texts import (
     Message,
@@ -103,7 +109,7 @@ def _other(file: SourceFile) -> str:
     explain=_explain,
     label_source="tests of the instance, run on the agent's patch",
 )
-def swe_rebench(files: Files, reading: Reading) -> Iterator[Draft]:
+def swe_rebench(files: FileSet, reading: Reading) -> Drafts:
     """Read the rows of trajectory tables."""
     for file in files:
         leaves = _leaves(file)
@@ -116,28 +122,17 @@ def swe_rebench(files: Files, reading: Reading) -> Iterator[Draft]:
             yield from _read_table(file, _wanted(leaves, schema), schema, reading)
 
 
-def _read_table(
-    file: SourceFile, columns: list[str], schema: _Schema, reading: Reading
-) -> Iterator[Draft]:
+def _read_table(file: SourceFile, columns: list[str], schema: _Schema, reading: Reading) -> Drafts:
     reading.sha256(file)
-    for row, values in parquet_rows(file, columns, batch_rows=_BATCH_ROWS):
-        where = f"{file.name} row {row}"
-        if isinstance(values, str):
-            reading.drop("file_ends_early", f"{where}: {values}.")
-            continue
+    for origin, values in parquet_records(file, columns, reading, batch_rows=_BATCH_ROWS):
         task, messages = values.get("instance_id"), values.get("trajectory")
         if not isinstance(task, str) or not task.strip() or not isinstance(messages, list):
-            reading.drop(
-                "unreadable_record",
-                f"{where} cannot be used: it has no instance_id or no trajectory.",
-            )
+            reading.unusable(origin, "it has no instance_id or no trajectory")
         else:
-            yield from _draft(values, schema, reading.origin(file, row), reading)
+            yield from _draft(values, schema, origin, reading)
 
 
-def _draft(
-    values: Mapping[str, Any], schema: _Schema, origin: Origin, reading: Reading
-) -> Iterator[Draft]:
+def _draft(values: Record, schema: _Schema, origin: Origin, reading: Reading) -> Drafts:
     messages = [_message(message) for message in objects(values["trajectory"])]
     steps = steps_of_messages(from_first(messages, "assistant"), reading)
     if not steps:
@@ -159,7 +154,7 @@ def _draft(
         )
 
 
-def _message(record: Mapping[str, Any]) -> Message:
+def _message(record: Record) -> Message:
     role, content = text_of(record.get("role")), record.get("content")
     return Message(
         "assistant" if role == "ai" else role,

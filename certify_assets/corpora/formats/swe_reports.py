@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Reading, contents, words
-from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.records import decode, is_object_with, one_object
+from certify_assets.corpora.formats.base import Draft, Reading, contents, words
+from certify_assets.corpora.formats.files import FileSet, SourceFile
+from certify_assets.corpora.formats.records import Record, decode, is_object_with, one_object
 from certify_assets.corpora.schema import Step
 
 _NEW_ID = re.compile(r"([^/\s]+?)(?:/|__)([^/\s]+?)(?::pr-|_pr-)(\d+)")
@@ -142,7 +142,7 @@ class ReportedOutcomes:
 
 
 def collect_outcomes(
-    files: Files, reading: Reading, runs: Iterable[tuple[str, str]]
+    files: FileSet, reading: Reading, runs: Iterable[tuple[str, str]]
 ) -> ReportedOutcomes:
     """Read every report among the files."""
     best: dict[str, Report] = {}
@@ -208,7 +208,7 @@ def draft_of(
 ) -> Iterator[Draft]:
     """Turn the run of one file into a draft, or count why not; `run` may say what is wrong."""
     if isinstance(run, str):
-        reading.drop("unreadable_record", f"{file.name} cannot be used: {run}.")
+        reading.unusable(file.name, run)
     elif not run.steps:
         reading.drop("no_trajectory", f"{file.name} holds a run {run.empty}.")
     elif isinstance(outcome := outcomes.of(file.name, task), Unlabelled):
@@ -224,7 +224,7 @@ def draft_of(
         )
 
 
-def _reports(files: Files, reading: Reading) -> Iterator[Report]:
+def _reports(files: FileSet, reading: Reading) -> Iterator[Report]:
     for file, data in contents(files.matching("*.json", "*.json.gz"), reading):
         if b'"resolved' not in data or not is_object_with(data, ()):
             continue
@@ -241,7 +241,7 @@ def _reports(files: Files, reading: Reading) -> Iterator[Report]:
             yield report
 
 
-def _report(name: str, document: Mapping[str, Any]) -> Report | None:
+def _report(name: str, document: Record) -> Report | None:
     found = [_ids(document, key) for key in ("resolved", "resolved_ids")]
     resolved = next((ids for ids in found if ids is not None), None)
     if resolved is None:
@@ -263,7 +263,7 @@ def _report(name: str, document: Mapping[str, Any]) -> Report | None:
     )
 
 
-def _ids(document: Mapping[str, Any], key: str) -> frozenset[str] | None:
+def _ids(document: Record, key: str) -> frozenset[str] | None:
     values = document.get(key)
     return (
         frozenset(task_of(value) for value in values if isinstance(value, str))

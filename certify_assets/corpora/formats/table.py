@@ -11,8 +11,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Files, Origin, Reading, corpus_format, words
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format, words
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
 from certify_assets.corpora.formats.records import Record, iter_lines, parquet_names, parquet_rows
 from certify_assets.corpora.formats.texts import (
     Message,
@@ -109,7 +109,7 @@ def _no_table(file: SourceFile) -> str:
         "agent": "agent of rows that name none",
     },
 )
-def table(files: Files, reading: Reading) -> Iterator[Draft]:
+def table(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read one run a row or line."""
     columns = _columns(reading.options.get("columns") or {})
     needed = ("task_id",) if reading.options.get("keep_unlabelled") else ("task_id", "outcome")
@@ -274,9 +274,7 @@ def _header(file: SourceFile, cells: list[str]) -> list[str]:
     return names
 
 
-def _draft(
-    row: Mapping[str, Any], outcome_name: str, origin: Origin, reading: Reading
-) -> Draft | _Unusable:
+def _draft(row: Record, outcome_name: str, origin: Origin, reading: Reading) -> Draft | _Unusable:
     task, trajectory = _identity(row["task_id"]), _identity(row["trajectory_id"])
     attempt = _attempt(row["attempt"])
     instruction, chat = text_of(row["instruction"]), _chat(row)
@@ -328,7 +326,7 @@ def _attempt(value: Any) -> int | str | None:
     )
 
 
-def _chat(row: Mapping[str, Any]) -> list[Message] | None:
+def _chat(row: Record) -> list[Message] | None:
     """Return the messages of a chat, in whatever column of texts they are."""
     for name in _TEXTS:
         value = row[name]
@@ -340,7 +338,7 @@ def _chat(row: Mapping[str, Any]) -> list[Message] | None:
     return None
 
 
-def _steps(row: Mapping[str, Any]) -> tuple[Step, ...] | str:
+def _steps(row: Record) -> tuple[Step, ...] | str:
     steps, text = row["steps"], row["messages"] if row["text"] is None else row["text"]
     if isinstance(steps, str) and steps.strip():
         try:

@@ -13,7 +13,7 @@ from typing import Any
 from certify_assets.corpora.formats.base import (
     AGENT_OPTION,
     Draft,
-    Files,
+    Drafts,
     Origin,
     Reading,
     begins_with,
@@ -22,7 +22,7 @@ from certify_assets.corpora.formats.base import (
     json_document,
     usable,
 )
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
 from certify_assets.corpora.formats.records import (
     HEAD,
     Record,
@@ -104,7 +104,7 @@ class _Found:
         **AGENT_OPTION,
     },
 )
-def tau2(files: Files, reading: Reading) -> Iterator[Draft]:
+def tau2(files: FileSet, reading: Reading) -> Drafts:
     """Read result files and folders of simulations."""
     headers, found = _folder_headers(files, reading), _Found()
     for file, data in contents(files, reading):
@@ -124,7 +124,7 @@ def tau2(files: Files, reading: Reading) -> Iterator[Draft]:
         _count_missing(header, found.simulations.get(folder, set()), reading)
 
 
-def _folder_headers(files: Files, reading: Reading) -> dict[str, _Header]:
+def _folder_headers(files: FileSet, reading: Reading) -> dict[str, _Header]:
     """Read the results.json of folders that keep every simulation in a file of its own."""
     headers: dict[str, _Header] = {}
     for file in files.matching("*results.json", "*results.json.gz"):
@@ -158,9 +158,7 @@ def _header(file: SourceFile, document: Record, reading: Reading) -> _Header:
     )
 
 
-def _read_results(
-    file: SourceFile, data: bytes, found: _Found, reading: Reading
-) -> Iterator[Draft]:
+def _read_results(file: SourceFile, data: bytes, found: _Found, reading: Reading) -> Drafts:
     document = json_document(file, data, reading)
     if document is None:
         return
@@ -196,7 +194,7 @@ def _read_results(
 
 def _read_simulation(
     file: SourceFile, text: str, header: _Header, found: _Found, reading: Reading
-) -> Iterator[Draft]:
+) -> Drafts:
     record = one_object(text)
     folder = str(PurePosixPath(header.file).parent)
     # a broken file is counted as such and not as missing too
@@ -213,7 +211,7 @@ def _drafts(
     origin: Origin,
     found: _Found,
     reading: Reading,
-) -> Iterator[Draft]:
+) -> Drafts:
     record = usable(found_record, str(origin), reading, lambda record: _problem(record, header))
     if record is None:
         return
@@ -241,7 +239,7 @@ def _drafts(
     )
 
 
-def _problem(record: Mapping[str, Any], header: _Header) -> str | None:
+def _problem(record: Record, header: _Header) -> str | None:
     if not header.domain:
         return f"{header.file} does not name its domain"
     for key in sorted(_SIMULATION):
@@ -266,7 +264,7 @@ def _count_missing(header: _Header, seen: set[str], reading: Reading) -> None:
         )
 
 
-def chat_messages(simulation: Mapping[str, Any]) -> Iterator[Message]:
+def chat_messages(simulation: Record) -> Iterator[Message]:
     """Go through the messages of a simulation, or what its ticks say where it has none."""
     names: dict[str, str] = {}
     for message in _flat(simulation.get("messages") or _spoken(simulation.get("ticks") or ())):
@@ -289,21 +287,21 @@ def chat_messages(simulation: Mapping[str, Any]) -> Iterator[Message]:
             yield Message(role, message_text(_unwrapped(content)), calls_text(calls))
 
 
-def instruction_text(task: Mapping[str, Any]) -> str:
+def instruction_text(task: Record) -> str:
     """What the simulated user wants, or the ticket where there is no user."""
     instructions = mapping(task.get("user_scenario")).get("instructions")
-    if isinstance(instructions, Mapping):
+    if isinstance(instructions, dict):
         texts = (instructions.get(key) for key in _SCENARIO)
         return "\n".join(text for text in texts if isinstance(text, str))
     return text_of(instructions) or text_of(task.get("ticket"))
 
 
-def _flat(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _flat(messages: Iterable[Record]) -> Iterator[Record]:
     for message in messages:
         yield from objects(message.get("tool_messages")) or (message,)
 
 
-def _spoken(ticks: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
+def _spoken(ticks: Iterable[Record]) -> Iterator[Record]:
     said = {"assistant": "", "user": ""}
     for tick in ticks:
         for role, who in _TICK:
@@ -340,7 +338,7 @@ class Criteria:
     assertions: tuple[str, ...]
 
 
-def criteria_of(task: Mapping[str, Any]) -> Criteria:
+def criteria_of(task: Record) -> Criteria:
     """Return what a task checks."""
     criteria = mapping(task.get("evaluation_criteria"))
     texts = [*listed(criteria.get("nl_assertions")), *listed(criteria.get("communicate_info"))]
@@ -348,7 +346,7 @@ def criteria_of(task: Mapping[str, Any]) -> Criteria:
 
 
 def renumbered(
-    simulations: Iterable[tuple[int, Mapping[str, Any]]], tasks: Mapping[str, Criteria]
+    simulations: Iterable[tuple[int, Record]], tasks: Mapping[str, Criteria]
 ) -> dict[int, str | None]:
     """Find the runs whose checks are those of another task than the one they name."""
     found: dict[int, str | None] = {}
@@ -383,7 +381,7 @@ def _only(tasks: list[str]) -> str | None:
     return tasks[0] if len(tasks) == 1 else None
 
 
-def _checked(record: Mapping[str, Any]) -> Criteria:
+def _checked(record: Record) -> Criteria:
     info = mapping(record.get("reward_info"))
     actions = [mapping(check).get("action") for check in listed(info.get("action_checks"))]
     asserted = [mapping(check).get("nl_assertion") for check in listed(info.get("nl_assertions"))]

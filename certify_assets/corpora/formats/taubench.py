@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
 from certify_assets.corpora.formats.base import (
     AGENT_OPTION,
     Draft,
-    Files,
+    Drafts,
     Reading,
     contents,
     corpus_format,
     json_document,
     usable,
 )
-from certify_assets.corpora.formats.files import SourceFile
-from certify_assets.corpora.formats.records import HEAD, Record, listed_records
+from certify_assets.corpora.formats.files import FileSet, SourceFile
+from certify_assets.corpora.formats.records import HEAD, Record, begins_json, listed_records
 from certify_assets.corpora.formats.texts import (
     Message,
     is_id,
@@ -31,7 +30,6 @@ from certify_assets.errors import InputError
 
 _REQUIRED = frozenset({"task_id", "traj"})
 _MARKS = (re.compile(rb'"task_id"\s*:'), re.compile(rb'"traj"\s*:\s*\['))
-_BLANK = b"\xef\xbb\xbf \t\r\n"
 _TOOLS = {
     "retail": frozenset(
         {
@@ -54,19 +52,15 @@ _RANGE = re.compile(r"_range_-?\d+-+\d+(?=_|$)")
 _STAMP = re.compile(r"_\d{10}$")
 
 
-def _fits(file: SourceFile) -> bool:
-    return _is_list(file.head(HEAD))
-
-
 def _is_list(head: bytes) -> bool:
-    return head.lstrip(_BLANK).startswith(b"[") and all(mark.search(head) for mark in _MARKS)
+    return begins_json(head, b"[") and all(mark.search(head) for mark in _MARKS)
 
 
 @corpus_format(
     title="τ-bench v1 results (JSON list of runs)",
     suffixes=(".json",),
     domain="customer_service",
-    fits=_fits,
+    fits=lambda file: _is_list(file.head(HEAD)),
     label_source="state of the database after the run, compared by the harness",
     marks={},
     options={
@@ -74,7 +68,7 @@ def _is_list(head: bytes) -> bool:
         **AGENT_OPTION,
     },
 )
-def taubench_v1(files: Files, reading: Reading) -> Iterator[Draft]:
+def taubench_v1(files: FileSet, reading: Reading) -> Drafts:
     """Read the runs of every result list."""
     for file, data in contents(files, reading):
         if not _is_list(data[:HEAD]):
@@ -83,7 +77,7 @@ def taubench_v1(files: Files, reading: Reading) -> Iterator[Draft]:
             yield from _read_file(file, data, runs, reading)
 
 
-def _read_file(file: SourceFile, data: bytes, runs: list[Any], reading: Reading) -> Iterator[Draft]:
+def _read_file(file: SourceFile, data: bytes, runs: list[Any], reading: Reading) -> Drafts:
     domain = reading.options.get("domain") or _domain(file, data)
     agent = reading.agent_in_name(file, _agent(file.name, domain))
     reading.sha256(file)

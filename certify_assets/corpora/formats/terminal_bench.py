@@ -12,17 +12,18 @@ from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import (
     Draft,
-    Files,
+    Drafts,
     Reading,
     contents,
     corpus_format,
+    is_json_named,
     json_document,
 )
-from certify_assets.corpora.formats.files import BrokenFileError, SourceFile
+from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
+from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.texts import Conversation, mapping, name_of, text_of
 from certify_assets.corpora.schema import Step
 
-_HEAD = 1 << 16
 # in the order of preference; each is gone through on its own, so that no two texts of a trial are
 # held at once
 _TERMINALS = ("panes/post-agent.txt", "sessions/agent.log", "sessions/agent.cast")
@@ -123,24 +124,17 @@ class _Outcomes:
                 yield f"{run}/{trial.task}/{name}", trial
 
 
-def _fits(file: SourceFile) -> bool:
-    if PurePosixPath(file.plain_name).name != "results.json":
-        return False
-    head = file.head(_HEAD)
-    return head.lstrip().startswith(b"{") and b'"task_id"' in head and b'"trial_name"' in head
-
-
 @corpus_format(
     title="Terminal-Bench runs (results.json of trials with their panes or recordings)",
     suffixes=(".json", ".txt", ".log", ".cast"),
     domain="shell",
-    fits=_fits,
+    fits=lambda file: is_json_named(file, "results.json", (b'"task_id"', b'"trial_name"')),
     label_source="tests of the task, run by the harness in the container after the agent",
     options={
         "agent": "agent of all runs; read from the path or run_metadata.json where it is not given"
     },
 )
-def terminal_bench(files: Files, reading: Reading) -> Iterator[Draft]:
+def terminal_bench(files: FileSet, reading: Reading) -> Drafts:
     """Read trials with their terminal recordings."""
     outcomes = _outcomes(files, reading)
     for kind in _TERMINALS:
@@ -173,7 +167,7 @@ def _drop_bare(trial: _Trial, outcomes: _Outcomes, reading: Reading) -> None:
         )
 
 
-def _run(file: SourceFile, folder: str, outcomes: _Outcomes, reading: Reading) -> Iterator[Draft]:
+def _run(file: SourceFile, folder: str, outcomes: _Outcomes, reading: Reading) -> Drafts:
     trial = outcomes.of(folder)
     if trial is None:
         reading.drop("no_label", f"{file.name} belongs to no trial that a results.json names.")
@@ -216,7 +210,7 @@ def _steps(file: SourceFile, instruction: str, reading: Reading) -> tuple[Step, 
     return steps_of_terminal(unwrapped(plain) if file.suffix == ".txt" else plain, instruction)
 
 
-def _outcomes(files: Files, reading: Reading) -> _Outcomes:
+def _outcomes(files: FileSet, reading: Reading) -> _Outcomes:
     outcomes = _Outcomes()
     for file in files:
         path = PurePosixPath(file.plain_name)
@@ -256,10 +250,7 @@ def _trial(file: SourceFile, row: int, record: Any, reading: Reading) -> _Trial 
     known = mapping(record)
     name, task = known.get("trial_name"), name_of(known.get("task_id"))
     if task is None or not isinstance(name, str):
-        reading.drop(
-            "unreadable_record",
-            f"{file.name} row {row} cannot be used: it lacks task_id or trial_name.",
-        )
+        reading.unusable(f"{file.name} row {row}", "it lacks task_id or trial_name")
         return None
     return _Trial(
         file=file.name,
@@ -272,7 +263,7 @@ def _trial(file: SourceFile, row: int, record: Any, reading: Reading) -> _Trial 
     )
 
 
-def _named(metadata: Mapping[str, Any]) -> str:
+def _named(metadata: Record) -> str:
     parts = (text_of(metadata.get(key)) for key in ("agent_name", "model_name"))
     return "_".join(part.replace("/", "-") for part in parts if part)
 

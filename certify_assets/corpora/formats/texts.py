@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Reading
+from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
@@ -26,9 +27,9 @@ def is_id(value: Any) -> bool:
     return isinstance(value, int | str) and not isinstance(value, bool) and value != ""
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
+def mapping(value: Any) -> Record:
     """Return the value where it is an object, otherwise an empty one."""
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def listed(value: Any) -> list[Any]:
@@ -36,9 +37,9 @@ def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def objects(value: Any) -> list[Mapping[str, Any]]:
+def objects(value: Any) -> list[Record]:
     """Return the objects of a list."""
-    return [item for item in listed(value) if isinstance(item, Mapping)]
+    return [item for item in listed(value) if isinstance(item, dict)]
 
 
 def is_list_of_objects(value: Any) -> bool:
@@ -97,7 +98,7 @@ class Message(NamedTuple):
     tool: str = ""
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Message:
+    def of(cls, record: Record) -> Message:
         """Read a message in the fields of chat completions, old or new."""
         calls = listed(record.get("tool_calls")) or [record.get("function_call")]
         role = text_of(record.get("role")).strip().lower()
@@ -161,7 +162,7 @@ def calls_text(calls: Any) -> tuple[str, ...]:
     )
 
 
-def _function(call: Any) -> Mapping[str, Any]:
+def _function(call: Any) -> Record:
     """What a tool call calls; τ²-bench and others leave out the level ``function``."""
     inner = mapping(call).get("function")
     if isinstance(inner, str):

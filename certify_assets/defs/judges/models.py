@@ -30,7 +30,7 @@ from certify_assets.judges.lm import lineage
 from certify_assets.judges.lm.compact import shipped as compact
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JudgeSpec
-from certify_assets.judges.transfer import TransferRecord
+from certify_assets.judges.transfer import PoolRecord
 
 Dep = dg.AssetKey | dg.AssetDep
 _SHOWN = ("success_weight", "candidates", "sft_trajectories", "sft_tasks", "seed")
@@ -174,7 +174,7 @@ def _transfer_model(spec: JudgeSpec) -> dg.AssetsDefinition:
         with attempted(step.context):
             record = judge.train(report=progress_lines(step.context))
         yield _transferred(step, judge, record)
-        yield _has_sources(spec, TransferRecord.of(record).describe(), passed=True)
+        yield _has_sources(spec, PoolRecord.of(record).describe(), passed=True)
 
     return model
 
@@ -190,7 +190,7 @@ def _has_sources(spec: JudgeSpec, description: str, *, passed: bool) -> dg.Asset
 
 
 def _transferred(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> Made:
-    pool = TransferRecord.of(record)
+    pool = PoolRecord.of(record)
     params = {name: value for name, value in _shown(record).items() if name != "candidates"}
     rows = {f"rows_{item.corpus}": item.rows for item in pool.sources}
     tags = {

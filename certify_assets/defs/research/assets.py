@@ -192,18 +192,18 @@ def certifiability_model(step: AssetStep) -> Made:
     kinds={"json"},
     description="Measure violation and coverage of every procedure on the paper's process, three "
     "adversarial designs, and designs in which the score cannot see the errors; the truth by "
-    "quadrature, checked against large draws. About ten CPU minutes.",
+    "quadrature. About ten CPU minutes.",
 )
 def simulation_study(step: AssetStep, config: SimulationConfig) -> Made:
     """Run the study and store the document."""
-    simulation, truth = simulations.run_study(
+    simulation = simulations.run_study(
         step.store,
         **config.model_dump(),
         progress=lambda cell, done, total: step.context.log.info(
             f"{done} of {total}: {cell.title}"
         ),
     )
-    metrics = simulations.study_metrics(simulation, truth)
+    metrics = simulations.study_metrics(simulation)
     return step.made(metrics, params=config.model_dump(), metrics=metrics)
 
 

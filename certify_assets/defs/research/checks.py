@@ -89,7 +89,7 @@ def certifiability_model_honest(data_root: DataRoot) -> dg.AssetCheckResult:
 )
 def validity_within_delta(data_root: DataRoot) -> dg.AssetCheckResult:
     """Hold the default procedure to δ."""
-    simulation, _ = study.load_study(data_root.store())
+    simulation = study.load_study(data_root.store())
     proved, seen = study.beyond_delta(simulation), study.beyond_delta(simulation, proved=False)
     tested = [
         cell for cell in simulation.cells if not cell.fooled and cell.of(PROCEDURES[0]) is not None
@@ -112,7 +112,7 @@ def validity_within_delta(data_root: DataRoot) -> dg.AssetCheckResult:
 )
 def matches_the_paper(data_root: DataRoot) -> dg.AssetCheckResult:
     """Compare with what the paper prints."""
-    simulation, _ = study.load_study(data_root.store())
+    simulation = study.load_study(data_root.store())
     compared = sum(
         rates.paper is not None for cell in simulation.cells for rates in cell.procedures
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -80,7 +80,7 @@ _MISSING = {
 
 
 def judges_schema() -> dict[str, Any]:
-    """Return the JSON schema of judges.yaml, as ``schemas/judges.json`` ships it."""
+    """Return the JSON schema of judges.yaml."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **JudgesDocument.model_json_schema(),
@@ -156,30 +156,13 @@ def parse_judge(entry: Mapping[str, Any]) -> EndpointConfig:
     chat = found.form == "chat"
     tokenizer, tokenizer_revision = _tokenizer(found)
     return EndpointConfig(
-        server=Server(
-            found.url,
-            found.model,
-            key_variable=found.key_variable,
-            concurrency=found.concurrency,
-            attempts=found.attempts,
-            timeout_seconds=found.timeout_seconds,
-            longest_wait_seconds=found.longest_wait_seconds,
-            requests_per_minute=found.requests_per_minute,
-            tokens_per_minute=found.tokens_per_minute,
-            revision=found.revision,
-        ),
+        server=Server(found.url, **_of(Server, found)),
         asking=Asking(
             mode=mode,
             votes=votes,
-            temperature=found.temperature,
-            seed=found.seed,
-            max_tokens=found.max_tokens,
             words=(words[0].strip(), words[1].strip()) if chat else words,
             marker="" if chat else auditor.marker,
-            read=found.read,
-            top=found.top,
-            extra=found.extra,
-            preset=found.preset,
+            **_of(Asking, found),
         ),
         auditor=auditor,
         prices=found.prices,
@@ -190,6 +173,12 @@ def parse_judge(entry: Mapping[str, Any]) -> EndpointConfig:
         max_failed=found.max_failed,
         reading=found.reading(JudgeInput()),
     )
+
+
+def _of(kind: type[Server | Asking], found: JudgeEntry) -> dict[str, Any]:
+    """Return the settings of an entry that server and questions know under the same name."""
+    names = {item.name for item in fields(kind)} & JudgeEntry.model_fields.keys()
+    return {name: getattr(found, name) for name in names}
 
 
 def _mode(asking: str) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -52,9 +52,6 @@ class EndpointReport:
     # answers read, and those in which no verdict was found; with k votes a text has k
     answers: int
     unparsed_answers: int
-    # texts whose votes, two or more, are word for word the same: where that is most of them, the
-    # server does not sample
-    same_votes: int
     # sent now (those sent again included), sent again, and answers that the journal had
     requests: int
     retries: int
@@ -72,7 +69,6 @@ class EndpointReport:
     journal_sha256: str
     # of the first answer without a verdict, its beginning
     first_unparsed: str = ""
-    cut_texts: int = 0
 
     @property
     def parse_rate(self) -> float:
@@ -88,8 +84,7 @@ class EndpointReport:
         """Return the report as a JSON object; what cannot be divided is null."""
         shares = {"parse_rate": self.parse_rate, "cost_per_decision": self.cost_per_decision}
         finite = {name: value if np.isfinite(value) else None for name, value in shares.items()}
-        lists = {"models": list(self.models), "fingerprints": list(self.fingerprints)}
-        return cast("Bill", {**asdict(self), **lists, **finite})
+        return {**asdict(self), **finite}
 
     @classmethod
     def merged(cls, reports: Sequence[EndpointReport]) -> EndpointReport:
@@ -160,7 +155,7 @@ class EndpointJudge:
                 asking,
                 prompt,
                 asking.read,
-                asking.verdict_ids,
+                None,
                 {},
                 max_failed,
                 budget_tokens,
@@ -245,7 +240,6 @@ class EndpointJudge:
             unscored=dict(sorted(unscored.items())),
             answers=len(replies),
             unparsed_answers=len(unparsed),
-            same_votes=sum(map(_same_votes, by_row)) if asking.mode == "vote" else 0,
             requests=answers.requests,
             retries=answers.retries,
             cache_hits=answers.cache_hits,
@@ -262,7 +256,6 @@ class EndpointJudge:
             fingerprints=_names(reply.fingerprint for reply in replies),
             journal_sha256=answers.head,
             first_unparsed=unparsed[0].text[:_SHOWN] if unparsed else "",
-            cut_texts=len(answers.cut),
         )
         scores = Scores(logs[:, 0].copy(), logs[:, 1].copy())
         return EndpointRun(scores, report, tuple(reasons))
@@ -274,10 +267,6 @@ def _unparsed(asking: Asking, reply: Reply) -> bool:
     if asking.mode == "cot":
         return stated_probability(reply.text, cut=reply.cut) is None
     return read_vote(reply, asking.preset) is None
-
-
-def _same_votes(replies: list[Reply]) -> bool:
-    return len(replies) > 1 and len({reply.text for reply in replies}) == 1
 
 
 @dataclass(frozen=True, eq=False)

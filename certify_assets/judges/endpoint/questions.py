@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypedDict, TypeGuard
+from typing import Any, ClassVar, Protocol, TypeGuard
 
 from certify_assets.corpora.rendering import defuse
 from certify_assets.errors import CertifyError, InputError, IntegrityError
@@ -51,11 +51,10 @@ class EndpointPrompt(Protocol):
         """Return messages, or a text or token ids that end where the verdict begins."""
 
 
-def auditor_prompt(mode: str, preset: str = "", **texts: str) -> AuditorPrompt:
+def auditor_prompt(mode: str, preset: str = "") -> AuditorPrompt:
     """Return the prompt of all judges, with the question of a mode at its end."""
     known = _PAPER_CLOSINGS if preset == PAPER else _CLOSINGS
-    closing = {"closing": known[mode]} if mode in known else {}
-    return replace(AuditorPrompt(), **{**closing, **texts})
+    return AuditorPrompt(closing=known[mode]) if mode in known else AuditorPrompt()
 
 
 def _safe(text: str, marker: str) -> str:
@@ -70,40 +69,40 @@ def _safe(text: str, marker: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ChatPrompt:
-    """Two messages, as the local encoder puts into a chat template: the rules; run and question."""
-
-    # its marker is not sent: the verdict is the first token of the answer
+class _TextPrompt:
     auditor: AuditorPrompt = field(default_factory=AuditorPrompt)
+
+    kind: ClassVar[str]
 
     @property
     def sha256(self) -> str:
         """Hash of the texts."""
-        return sha256_bytes(canonical_json({"kind": "chat", **self.auditor.to_dict()}))
+        return sha256_bytes(canonical_json({"kind": self.kind, **self.auditor.to_dict()}))
+
+    def _asked(self, text: str) -> str:
+        auditor = self.auditor
+        return f"{auditor.opening}{_safe(text, auditor.marker)}\n{auditor.closing}"
+
+
+class ChatPrompt(_TextPrompt):
+    """Two messages, as the local encoder puts into a chat template: the rules; run and question."""
+
+    # the marker is not sent: the verdict is the first token of the answer
+    kind = "chat"
 
     def render(self, text: str) -> list[dict[str, str]]:
         """Return the messages; chat markup inside the run is broken up."""
-        user = f"{self.auditor.opening}{_safe(text, self.auditor.marker)}\n{self.auditor.closing}"
-        return self.auditor.messages(user)
+        return self.auditor.messages(self._asked(text))
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionPrompt:
+class CompletionPrompt(_TextPrompt):
     """One text that ends with the verdict marker, for servers without a chat template."""
 
-    # its marker comes last; the verdict is the next token
-    auditor: AuditorPrompt = field(default_factory=AuditorPrompt)
-
-    @property
-    def sha256(self) -> str:
-        """Hash of the texts."""
-        return sha256_bytes(canonical_json({"kind": "completion", **self.auditor.to_dict()}))
+    kind = "completion"
 
     def render(self, text: str) -> str:
         """Return the text; chat markup inside the run is broken up."""
-        auditor = self.auditor
-        run = f"{auditor.opening}{_safe(text, auditor.marker)}\n{auditor.closing}"
-        return f"{auditor.system}\n\n{run}\n{auditor.marker}"
+        return f"{self.auditor.system}\n\n{self._asked(text)}\n{self.auditor.marker}"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -343,18 +342,6 @@ def _count(usage: Any, name: str) -> int | None:
     return value if isinstance(value, int) and 0 <= value < 1 << 40 else None
 
 
-class _Fields(TypedDict, total=False):
-    """How much of an answer is asked for, as OpenAI and vLLM name it."""
-
-    max_tokens: int
-    temperature: float
-    seed: int
-    logprobs: bool | int
-    top_logprobs: int
-    logprob_token_ids: list[int]
-    return_tokens_as_token_ids: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request and how its answer is read."""
@@ -389,7 +376,7 @@ def request(
 ) -> Request:
     """Build request number ``index`` of a text."""
     chat = is_chat(question)
-    fields: _Fields = {"max_tokens": 1, "temperature": asking.heat}
+    fields: dict[str, Any] = {"max_tokens": 1, "temperature": asking.heat}
     if asking.mode != "logprob":
         fields["max_tokens"], fields["seed"] = asking.max_tokens, asking.seed + index
         return _routed(server, asking, question, fields, read_text)
@@ -401,7 +388,7 @@ def request(
     if ids is None:
         raise InputError(
             f"reading verdicts by {read} needs their token ids and the server has no /tokenize; "
-            "give verdict_ids."
+            "choose read: top."
         )
     if read == "token_ids":
         fields["logprobs"] = True if chat else 1
@@ -421,7 +408,7 @@ def _routed(
     server: Server,
     asking: Asking,
     question: Question,
-    fields: _Fields,
+    fields: Mapping[str, Any],
     read: Callable[[Mapping[str, Any]], Reply],
 ) -> Request:
     chat = is_chat(question)

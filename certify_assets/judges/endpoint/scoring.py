@@ -141,7 +141,6 @@ class Answers:
     # by number of the text and of its request
     replies: dict[tuple[int, int], Reply] = field(default_factory=dict)
     lost: dict[int, str] = field(default_factory=dict)  # why a text has none: refused or failed
-    cut: set[int] = field(default_factory=set)
     fresh: set[tuple[int, int]] = field(default_factory=set)
     cache_hits: int = 0
     complaint: str = ""
@@ -225,11 +224,9 @@ class _Workers:
     async def _answer(self, row: int, index: int) -> None:
         asked = self.asked
         try:
-            question, cut = await fitted(self.client, self.journal, asked, self.texts[row])
+            question = await fitted(self.client, self.journal, asked, self.texts[row])
         except (RefusedError, UnavailableError, NotKeptError) as error:
             return self._lose(row, "failed", error)
-        if cut:
-            self.answers.cut.add(row)
         item = request(
             asked.server, asked.asking, question, read=asked.read, ids=asked.ids, index=index
         )
@@ -324,19 +321,19 @@ async def can_count(client: Client) -> bool:
 
 async def fitted(
     client: Client, journal: AnswerJournal, asked: EndpointSetup, text: str
-) -> tuple[Question, bool]:
+) -> Question:
     """Render a text, cut in its middle until its prompt fits."""
-    whole = question = asked.prompt.render(text)
+    question = asked.prompt.render(text)
     budget = asked.budget_tokens
     # a token is at least one byte
-    if budget is None or _characters(whole, bytes_=True) + _TEMPLATE <= budget:
-        return whole, False
+    if budget is None or _characters(question, bytes_=True) + _TEMPLATE <= budget:
+        return question
     if not asked.counts:
-        excess = _characters(whole) - _CHARACTERS * budget
+        excess = _characters(question) - _CHARACTERS * budget
         return (
-            (whole, False)
+            question
             if excess <= 0
-            else (asked.prompt.render(_cut(text, len(text) - excess - len(_NOTE))), True)
+            else asked.prompt.render(_cut(text, len(text) - excess - len(_NOTE)))
         )
     kept = len(text)
     for _ in range(_ROUNDS):
@@ -350,7 +347,7 @@ async def fitted(
             kept - int(1.1 * (count - budget) * _characters(question) / count) - len(_NOTE),
         )
         question = asked.prompt.render(_cut(text, kept))
-    return question, question != whole
+    return question
 
 
 async def _count(
@@ -399,9 +396,7 @@ async def connect(asked: EndpointSetup, journal_path: Path | None) -> EndpointSe
         asked = replace(asked, identity=await _identity(client), counts=counts)
         if asked.asking.mode != "logprob":
             return replace(asked, read="top")
-        ids = asked.ids or (
-            None if asked.read == "top" else await _verdict_ids(client, asked.asking)
-        )
+        ids = None if asked.read == "top" else await _verdict_ids(client, asked.asking)
         asked = replace(asked, ids=ids)
         if asked.read != "auto":
             return asked
@@ -482,14 +477,10 @@ async def _settled(client: Client, journal: AnswerJournal, asked: EndpointSetup)
         except (RefusedError, MisshapenError) as error:
             said = str(error).rstrip(".")
             continue
-        if read == "top" or _exact(reply):
+        # a server that does not know the field leaves it out of account and returns other tokens
+        if read == "top" or reply.reason != "missing":
             return replace(asked, read=read)
     raise InputError(
         f"{asked.server.plain_url} gives no log-probabilities of verdicts ({said}); check URL and "
         "model, or choose mode cot or vote."
     )
-
-
-def _exact(reply: Reply) -> bool:
-    # a server that does not know the field leaves it out of account and returns other tokens
-    return reply.reason != "missing"

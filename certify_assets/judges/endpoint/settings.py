@@ -14,7 +14,6 @@ from pydantic import ConfigDict
 from certify_assets.errors import InputError
 from certify_assets.judges.configured import Entry
 
-MODES = ("logprob", "cot", "vote")
 #: votes of one word and a chain of thought at temperature 1, as in the paper
 PAPER = "paper"
 READS = ("token_ids", "scoring", "top")
@@ -142,7 +141,6 @@ class Asking:
     # follow a marker
     words: tuple[str, str] = ("SUCCESS", "FAIL")
     marker: str = ""  # what the prompt ends with in completion mode; empty in chat
-    verdict_ids: tuple[int, int] | None = None
     # "auto", or one of token_ids (exact, vLLM), scoring (vLLM's /generative_scoring), top (the 20
     # likeliest tokens)
     read: str = "auto"
@@ -154,10 +152,6 @@ class Asking:
     preset: str = ""  # or paper
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise InputError(
-                f"{self.mode!r} is no mode of an endpoint judge; choose one of {', '.join(MODES)}."
-            )
         if self.read not in ("auto", *READS):
             raise InputError(
                 f"{self.read!r} is no way to read a verdict; choose auto, {', '.join(READS)}."

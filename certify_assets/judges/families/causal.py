@@ -97,6 +97,12 @@ class CausalFamily(JudgeFamily):
             tokens or item.cut_chars > 0 for tokens, item in zip(by_tokens, rendered, strict=True)
         ]
 
+    def describe(self, record: JudgeRecord) -> str:
+        """Return the rows of SFT, and how many of them a cap left."""
+        read = record.detail("training").get("rows", record.sft_trajectories)
+        cut = f", of which a cap left {read}" if read < record.sft_trajectories else ""
+        return super().describe(record) + cut + paired(record)
+
     def _record(
         self, judge: JudgedCorpus, model: CausalJudge, rows: pd.DataFrame, **details: Any
     ) -> JudgeRecord:
@@ -176,10 +182,6 @@ class SftFamily(CausalFamily):
         summary = f"{found['model']} with LoRA, fine-tuned on verdicts of the SFT split."
         return SftSpec(**found, summary=summary)
 
-    def describe(self, record: JudgeRecord) -> str:
-        """Return the rows of SFT, and how many of them a cap left."""
-        return super().describe(record) + capped(record) + paired(record)
-
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CausalJudge:
         """Fine-tune with checkpoints in a folder of its own."""
         from certify_assets.judges.lm.sft import fine_tuned
@@ -228,7 +230,7 @@ class GrpoFamily(CausalFamily):
     def describe(self, record: JudgeRecord) -> str:
         """Return the rows of SFT that its start read, and the prompts of RL that the arm took."""
         training = record.detail("training")
-        said = super().describe(record) + capped(record) + paired(record)
+        said = super().describe(record)
         by = f"{training['rl_trajectories']} runs of RL by {optimised_by(training)}"
         chosen = str(record.details["chosen"])
         if chosen == START:
@@ -261,12 +263,6 @@ class GrpoFamily(CausalFamily):
                 f"the arms of {judge} on {judge.corpus} started from another {start} judge than "
                 f"the stored one; materialize judges/{judge}/model again."
             )
-
-
-def capped(record: JudgeRecord) -> str:
-    """Return how many runs a training read where there is a cap; empty where it read all."""
-    read = record.detail("training").get("rows", record.sft_trajectories)
-    return f", of which a cap left {read}" if read < record.sft_trajectories else ""
 
 
 def paired(record: JudgeRecord) -> str:

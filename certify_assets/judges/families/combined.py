@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -53,14 +52,7 @@ class CombinedFamily(FileFamily):
         sft = judge.corpus.split("sft")
         model = train_combined(sft, judge.spec.reading, seed=judge.spec.seed)
         save_files(judge.store, judge.key("adapter"), model)
-        scales = {"lexical": model.lexical_scale, "structure": model.structure_scale}
-        return replace(
-            judge.record(model.adapter_sha256, sft),
-            details={
-                "importance": dict(model.importance),
-                "scales": {name: asdict(scale) for name, scale in scales.items()},
-            },
-        )
+        return judge.record(model.adapter_sha256, sft)
 
     def configure(self, name: str, entry: Mapping[str, Any]) -> CombinedSpec:
         """Read an entry of judges.yaml."""
@@ -71,13 +63,11 @@ class CombinedFamily(FileFamily):
         )
 
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CombinedJudge:
-        """Train on some rows, without measuring what features are worth."""
-        return train_combined(rows, judge.reading, seed=judge.spec.seed, explained=False)
+        """Train on some rows."""
+        return train_combined(rows, judge.reading, seed=judge.spec.seed)
 
 
-def train_combined(
-    rows: pd.DataFrame, reading: JudgeInput, *, seed: int, explained: bool = True
-) -> CombinedJudge:
+def train_combined(rows: pd.DataFrame, reading: JudgeInput, *, seed: int) -> CombinedJudge:
     """Train on the labelled rows of a table, and on what is read of their texts."""
     using, labelled = reading.renderer, rows[rows["outcome"].notna()]
     return CombinedJudge.train(
@@ -86,5 +76,4 @@ def train_combined(
         labelled["outcome"].to_numpy(dtype=np.int8),
         seed=seed,
         renderer_sha256=using.sha256,
-        explained=explained,
     )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from certify_assets.certificates import certify
-from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import score_table
 from certify_assets.judges.configured import LocalEntry, validated
 from certify_assets.judges.judged import FileFamily, JudgedCorpus, judge_family
@@ -97,12 +96,6 @@ class LexicalFamily(FileFamily):
             selection_rule=_RULE if selection else "",
             success_weight=chosen,
         )
-
-    def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
-        """Hash the two files of a lexical judge."""
-        folder = judge.key("adapter")
-        found = {name: judge.store.sha256(f"{folder}/{name}") for name in LexicalJudge.FILES}
-        return sha256_bytes(canonical_json(found))
 
     def configure(self, name: str, entry: Mapping[str, Any]) -> LexicalSpec:
         """Read an entry of judges.yaml."""

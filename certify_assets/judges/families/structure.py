@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -52,23 +51,18 @@ class StructureFamily(FileFamily):
     )
 
     def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
-        """Train on SFT; what each feature is worth is measured on SFT tasks held out."""
+        """Train on SFT."""
         sft = judge.corpus.split("sft")
         model = train_structure(sft, judge.spec.reading, seed=judge.spec.seed)
         save_files(judge.store, judge.key("adapter"), model)
-        return replace(
-            judge.record(model.adapter_sha256, sft),
-            details={"importance": dict(model.importance)},
-        )
+        return judge.record(model.adapter_sha256, sft)
 
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> StructureJudge:
-        """Train on some rows, without measuring what features are worth."""
-        return train_structure(rows, judge.reading, seed=judge.spec.seed, explained=False)
+        """Train on some rows."""
+        return train_structure(rows, judge.reading, seed=judge.spec.seed)
 
 
-def train_structure(
-    rows: pd.DataFrame, reading: JudgeInput, *, seed: int, explained: bool = True
-) -> StructureJudge:
+def train_structure(rows: pd.DataFrame, reading: JudgeInput, *, seed: int) -> StructureJudge:
     """Train on the labelled rows of a table."""
     labelled = rows[rows["outcome"].notna()]
     return StructureJudge.train(
@@ -76,5 +70,4 @@ def train_structure(
         labelled["outcome"].to_numpy(dtype=np.int8),
         seed=seed,
         renderer_sha256=reading.renderer.sha256,
-        explained=explained,
     )

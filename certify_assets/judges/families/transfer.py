@@ -17,13 +17,7 @@ from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.reading import COMPACT, LEXICAL, JudgeInput
 from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.specs import JudgeSpec
-from certify_assets.judges.transfer import (
-    PoolRecord,
-    TransferPool,
-    TransferRecord,
-    gather_pool,
-    require_sources,
-)
+from certify_assets.judges.transfer import PoolRecord, TransferPool, gather_pool, require_sources
 from certify_assets.storage.progress import Report
 
 if TYPE_CHECKING:
@@ -140,9 +134,7 @@ class TransferFamily(DerivedFamily):
             details={
                 "provenance": asdict(model.provenance()),
                 "training": training,
-                "transfer": asdict(
-                    TransferRecord(**vars(pool.record), limits=_limits(pool.record, spec))
-                ),
+                "transfer": asdict(replace(pool.record, limits=_limits(pool.record, spec))),
             },
         )
 
@@ -154,7 +146,7 @@ class TransferFamily(DerivedFamily):
 
     def describe(self, record: JudgeRecord) -> str:
         """Return the rows with the corpora they come from, and how many a cap left of them."""
-        pool = TransferRecord.of(record)
+        pool = PoolRecord.of(record)
         above = sum(source.dropped.get("above_share", 0) for source in pool.sources)
         read, tasks = record.sft_trajectories, f"{record.sft_tasks} SFT tasks of other corpora"
         runs = f"{read + above} runs, of which a cap left {read}" if above else f"{read} runs"
@@ -162,13 +154,13 @@ class TransferFamily(DerivedFamily):
 
     def provenance(self, record: JudgeRecord) -> dict[str, str]:
         """Return the sources, and what limits the claim of transfer."""
-        pool = TransferRecord.of(record)
+        pool = PoolRecord.of(record)
         limits = {"training_limits": "; ".join(pool.limits)} if pool.limits else {}
         return {"training_sources": pool.describe(), **limits}
 
     def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
         """Refuse a record whose sources give other rows now."""
-        require_sources(judge, TransferRecord.of(record))
+        require_sources(judge, PoolRecord.of(record))
 
 
 def pool_of(judge: JudgedCorpus) -> TransferPool:

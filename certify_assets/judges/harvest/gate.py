@@ -215,6 +215,8 @@ def skew(
     """Say how far a harvest is from its pool: what the bound on wrong labels does not cover."""
     if not taken.any():
         return None
+    from scipy.stats import ks_2samp
+
     tasks = frame.loc[taken, "task_id"].value_counts().to_numpy(np.float64)
     return {
         "agents": _total_variation(frame["agent"], taken),
@@ -222,7 +224,7 @@ def skew(
         "tasks_in_it": len(tasks),
         "tasks_in_pool": int(frame["task_id"].nunique()),
         "effective_tasks": float(tasks.sum() ** 2 / (tasks**2).sum()),
-        "length_distance": _kolmogorov_smirnov(lengths[taken], lengths),
+        "length_distance": float(ks_2samp(lengths[taken], lengths, method="asymp").statistic),
         "length_ratio": float(lengths[taken].mean() / lengths.mean()),
     }
 
@@ -230,11 +232,3 @@ def skew(
 def _total_variation(names: pd.Series[str], taken: NDArray[np.bool_]) -> float:
     pool, part = names.value_counts(normalize=True), names[taken].value_counts(normalize=True)
     return float(part.reindex(pool.index, fill_value=0.0).sub(pool).abs().sum() / 2)
-
-
-def _kolmogorov_smirnov(part: NDArray[np.int64], whole: NDArray[np.int64]) -> float:
-    at = np.unique(whole)
-    steps = [
-        np.searchsorted(np.sort(values), at, side="right") / values.size for values in (part, whole)
-    ]
-    return float(np.abs(steps[0] - steps[1]).max())

@@ -24,6 +24,7 @@ from certify_assets.judges.families.combined import train_combined
 from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.harvest.gate import (
     HALF_A,
+    HALVES_SEED,
     LABEL_SOURCE,
     HarvestGate,
     HarvestPool,
@@ -76,9 +77,6 @@ class Loop:
     # of the gate; half B is certified with the same, and with the other procedures
     settings: Settings
     rounds: int = 1
-    # of the halves
-    seed: int = 42
-    procedures: tuple[str, ...] = PROCEDURES[:3]
     say: Say = field(default=lambda _: None)
 
     @property
@@ -109,7 +107,7 @@ class Parts:
     @classmethod
     def of(cls, loop: Loop) -> Parts:
         """Cut them from the splits."""
-        return cls(*halves(loop.splits.cal, loop.seed), loop.pool())
+        return cls(*halves(loop.splits.cal, HALVES_SEED), loop.pool())
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
@@ -146,7 +144,7 @@ def measured(loop: Loop, parts: Parts, judge: Judge) -> MeasuredRow:
     names = dict.fromkeys(
         [
             *([] if loop.settings.procedure == "betting" else [loop.settings.procedure]),
-            *loop.procedures,
+            *PROCEDURES[:3],
         ]
     )
     given = {
@@ -189,14 +187,14 @@ def quick_learner(
             made[key] = _QUICK[name](rows)
         return made[key]
 
-    remembering = _remembering(score_table, LEXICAL.renderer)
+    remembering = _remembering(LEXICAL.renderer)
     return Learner(name, _labelled(source), train, remembering, transfer=transfer)
 
 
 #: judges that are trained in seconds, by what a learner of them is called
 _QUICK: dict[str, Callable[[pd.DataFrame], Judge]] = {
     "lexical": lambda rows: train_lexical(rows, seed=42),
-    "combined": lambda rows: train_combined(rows, LEXICAL, seed=42, explained=False),
+    "combined": lambda rows: train_combined(rows, LEXICAL, seed=42),
 }
 
 
@@ -229,7 +227,7 @@ def language_learner(
             judge, rows, checkpoints, model=model, seed=42, report=report, recipe=recipe
         )[0]
 
-    remembering = _remembering(score_table, reading.renderer)
+    remembering = _remembering(reading.renderer)
     return Learner(name, _labelled(source), train, remembering, transfer, costly=True)
 
 
@@ -237,9 +235,7 @@ def _identity(rows: pd.DataFrame) -> str:
     return sha256_bytes(rows[["trajectory_id", "outcome"]].to_csv(index=False).encode("utf-8"))
 
 
-def _remembering(
-    score: Callable[..., pd.DataFrame], using: Renderer
-) -> Callable[[Judge, pd.DataFrame], pd.DataFrame]:
+def _remembering(using: Renderer) -> Callable[[Judge, pd.DataFrame], pd.DataFrame]:
     """Score each trajectory once a judge: a score does not depend on the other rows."""
     known: dict[str, dict[str, tuple[float, ...]]] = {}
 
@@ -248,7 +244,7 @@ def _remembering(
         identities = rows["corpus"].str.cat(rows["trajectory_id"], sep="\n")
         fresh = rows[~identities.isin(list(mine)).to_numpy()]
         if len(fresh):
-            table = score(judge, fresh, using)
+            table = score_table(judge, fresh, using)
             names = fresh["corpus"].str.cat(fresh["trajectory_id"], sep="\n")
             mine.update(
                 zip(

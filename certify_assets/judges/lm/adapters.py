@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,20 @@ _DOCUMENT = "provenance.json"
 def inner_model(model: Any) -> Any:
     """Return the causal language model inside a PEFT model, its active adapters in its layers."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def head_logits(model: Any, hidden: Any, tokens: Sequence[int] | None = None) -> Any:
+    """Return the logits of hidden states in float32, of some tokens alone where they are named."""
+    import torch
+
+    head = model.get_output_embeddings()
+    weight, bias = head.weight, head.bias
+    if tokens is not None:
+        weight, bias = weight[tokens], None if bias is None else bias[tokens]
+    with torch.autocast(device_type=weight.device.type, enabled=False):
+        return torch.nn.functional.linear(
+            hidden.float(), weight.float(), None if bias is None else bias.float()
+        )
 
 
 def linear_targets(model: Any) -> tuple[str, ...]:
@@ -104,7 +119,7 @@ def write_weights(model: Any, folder: Path, *, source: str = "") -> str:
         metadata={"format": "pt"},
     )
     config = canonical_json(
-        _plain(model.peft_config["default"].to_dict())
+        json.loads(json.dumps(model.peft_config["default"].to_dict(), default=_plain))
         | {"base_model_name_or_path": source, "inference_mode": True}
     )
     write_atomic(folder / _WEIGHTS, weights)
@@ -219,14 +234,5 @@ def _hash(weights: str, config: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, set | frozenset):
-        return sorted(value)
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return (
-        value
-        if value is None or isinstance(value, bool | int | float)
-        else str(getattr(value, "value", value))
-    )
+    """Return what JSON has no word for: a set as a list, anything else as text."""
+    return sorted(value) if isinstance(value, set | frozenset) else str(value)

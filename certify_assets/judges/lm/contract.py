@@ -102,10 +102,6 @@ class Encoded:
     ids: tuple[int, ...]
     cut_tokens: int = 0  # tokens of the body that were cut from its middle to fit the budget
 
-    def __post_init__(self) -> None:
-        if not self.ids:
-            raise InputError("a prompt has no token; encode it with the judge's own encoder.")
-
 
 @dataclass(frozen=True, slots=True)
 class VerdictTokens:
@@ -114,14 +110,6 @@ class VerdictTokens:
     # neither is a prefix of the other
     success: tuple[int, ...]
     fail: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        shorter = min(len(self.success), len(self.fail))
-        if not shorter or self.success[:shorter] == self.fail[:shorter]:
-            raise InputError(
-                f"the verdicts are the tokens {self.success} and {self.fail}, where one "
-                "begins the other; choose other words for the verdicts."
-            )
 
     @property
     def single(self) -> bool:
@@ -140,6 +128,15 @@ class LanguageModel:
     # commit of the hub repository, or the SHA-256 of the weights of a local model: part of every
     # provenance
     revision: str
+
+
+def is_folder(name: str) -> bool:
+    """Whether a name is a folder's."""
+    try:
+        return Path(name).is_dir()
+    except (OSError, ValueError):
+        # too long for a path, or with a null character
+        return False
 
 
 def verdict_tokens(tokenizer: Any, marker: str, words: Sequence[str]) -> VerdictTokens:
@@ -195,15 +192,10 @@ def load_language_model(
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    folder = Path(source)
-    try:
-        local, there = folder.is_dir(), folder.exists()
-    except OSError:
-        # a name longer than a file system's
-        local = there = False
+    folder, local = Path(source), is_folder(str(source))
     if local:
         _require_weights(folder)
-    elif there or folder.is_absolute():
+    elif folder.is_absolute():
         raise InputError(
             f"{quoted(str(source))} is no folder; give the folder of a model with config.json, "
             "tokenizer.json and .safetensors, or a hub name with its commit."

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.adapters import inner_model, native_inputs
+from certify_assets.judges.lm.adapters import head_logits, inner_model, native_inputs
 from certify_assets.judges.lm.checkpoint import (
     checkpoint_run,
     load_checkpoint,
@@ -34,12 +34,8 @@ from certify_assets.judges.lm.checkpoint import (
     trainable_weights,
 )
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
-from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
-from certify_assets.judges.lm.rewards import Arm
+from certify_assets.judges.lm.grpo_config import Arm, GrpoConfig, run_sha256, single_tokens
 from certify_assets.judges.lm.varlen import pack, packable, packed_attention
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +68,14 @@ def verdict_log_probs(
 
     success, fail = single_tokens(language.verdicts)
     inner = inner_model(language.model)
-    head = inner.get_output_embeddings()
-    device = head.weight.device
+    device = inner.device
     with Hardware.of(inner).autocast():
         if packed:
             rows = pack([prompt.ids for prompt in prompts], device.type)
             hidden = rows.states(inner.base_model)[rows.last]
         else:
             hidden = _padded_hidden(inner, prompts, device)
-    with torch.autocast(device_type=device.type, enabled=False):
-        bias = None if head.bias is None else head.bias.float()
-        logits = torch.nn.functional.linear(hidden.float(), head.weight.float(), bias)
+    logits = head_logits(inner, hidden)
     verdicts = logits[:, [success, fail]]
     # 1 − p_S − p_F would lose every digit of a small rest
     others = logits.index_fill(
@@ -133,18 +126,13 @@ def train_exact(
     packed: bool | None = None,
 ) -> GrpoRun:
     """Train the model's trainable weights in place by exact GRPO."""
-    check_rows(prompts, outcomes)
     trainer = _Trainer(language, prompts, outcomes, arm=arm, config=config, packed=packed)
     history = trainer.resume(folder)
-    start = len(history)
-    if start == 0 and evaluate is not None and 0 in config.evaluate_at:
-        evaluate(0)
-    for step in range(start, config.steps):
+    for step in range(len(history), config.steps):
         history.append(trainer.step(step))
         done = step + 1
         due = evaluate is not None and done in config.evaluate_at
         if evaluate is not None and due:
-            language.model.eval()
             evaluate(done)
         if folder is not None and (
             due or done == config.steps or (config.save_every and done % config.save_every == 0)
@@ -184,10 +172,6 @@ class _Trainer:
         self.optimizer = AdamW(
             self.weights, lr=config.learning_rate, weight_decay=0.0, fused=hardware.fused
         )
-        if config.activation_checkpointing:
-            inner.activation_checkpointing_enable(
-                activation_checkpointing_kwargs={"use_reentrant": False}
-            )
 
     def resume(self, folder: Path | None) -> list[GrpoStep]:
         """Resume from a checkpoint where there is one."""
@@ -210,10 +194,14 @@ class _Trainer:
         """Take one optimizer step."""
         import torch
 
-        _prepare(self.language.model, self.config)
+        # dropout stays off, so that nothing is drawn
+        self.language.model.eval()
         rows = self.config.batch(len(self.prompts), step)
-        with self._ready():
-            sums = [self._backward(part, len(rows)) for part in self._parts(rows)]
+        model = self.language.model
+        attention = packed_attention(inner_model(model)) if self.packed else nullcontext()
+        with attention, native_inputs(model):
+            parts = _micro_batches(self.prompts, rows, self.config.micro_tokens, packed=self.packed)
+            sums = [self._backward(part, len(rows)) for part in parts]
         loss, reward, unparsed = (sum(values) / len(rows) for values in zip(*sums, strict=True))
         norm = torch.nn.utils.clip_grad_norm_(self.weights, self.config.max_grad_norm or math.inf)
         if not (math.isfinite(loss) and math.isfinite(float(norm))):
@@ -238,30 +226,6 @@ class _Trainer:
         seen = log_probs.detach()
         rewards = expected_reward(seen, outcomes, self.arm)
         return float(losses.detach().sum()), float(rewards.sum()), float(seen[:, 2].exp().sum())
-
-    @contextmanager
-    def _ready(self) -> Iterator[None]:
-        model = self.language.model
-        attention = packed_attention(inner_model(model)) if self.packed else nullcontext()
-        with attention, native_inputs(model):
-            yield
-
-    def _parts(self, rows: Sequence[int]) -> Iterator[list[int]]:
-        return _micro_batches(self.prompts, rows, self.config.micro_tokens, packed=self.packed)
-
-
-def _prepare(model: Any, config: GrpoConfig) -> None:
-    """Put the model where gradients flow and nothing is drawn: dropout stays off."""
-    from torch.nn import Dropout
-
-    model.eval()
-    if not config.activation_checkpointing:
-        return
-    # transformers checkpoints in training mode only
-    model.train()
-    for part in model.modules():
-        if isinstance(part, Dropout):
-            part.eval()
 
 
 def _micro_batches(

@@ -1,10 +1,10 @@
-"""Settings of a GRPO run, shared by the exact and the sampled optimiser."""
+"""The asymmetric reward of the paper on verdicts, its arms, and the settings of a GRPO run."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,18 +15,84 @@ from numpy.typing import NDArray
 from certify_assets.errors import InputError, require_whole
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
-from certify_assets.judges.lm.rewards import Arm
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A reward on verdicts: r(v, y) = 1[v = y] − λ·1[v = S, y = 0] − μ·1[v = F, y = 1]."""
+
+    # A completion that is no verdict earns −max(λ, μ), the least that any verdict earns. At 0 it
+    # would be the best answer of a judge that is not sure (docs/reward.md).
+
+    name: str
+    lam: float  # λ: cost of calling a failure a success, the error of the release side
+    mu: float  # μ: cost of calling a success a failure, the error of the reject side
+
+    def __post_init__(self) -> None:
+        for sign, value in (("lambda", self.lam), ("mu", self.mu)):
+            if not (math.isfinite(value) and value >= 0):
+                raise InputError(
+                    f"{sign} of the arm {self.name!r} is {value!r}; give a finite number that is "
+                    "not negative."
+                )
+
+    @property
+    def unparsed(self) -> float:
+        """Reward of a completion that is no verdict."""
+        return -max(self.lam, self.mu)
+
+    def reward(self, verdict: int | None, outcome: int) -> float:
+        """Return the reward of one verdict."""
+        if verdict is None:
+            return self.unparsed
+        if verdict == outcome:
+            return 1.0
+        return -self.lam if verdict else -self.mu
+
+    def rewards(self, outcome: int) -> tuple[float, float, float]:
+        """Rewards of the verdicts success and failure and of no verdict, at one outcome."""
+        return self.reward(1, outcome), self.reward(0, outcome), self.unparsed
+
+
+ARMS = {
+    arm.name: arm
+    for arm in (
+        Arm("accuracy", 1.0, 1.0),
+        Arm("reject_3", 1.0, 3.0),
+        Arm("reject_5", 1.0, 5.0),
+        Arm("release_5", 5.0, 1.0),
+    )
+}
+
+
+def arm_named(name: str, arms: Iterable[Arm] = ARMS.values()) -> Arm:
+    """Return one of some arms, by default the paper's."""
+    known = {arm.name: arm for arm in arms}
+    if name not in known:
+        raise InputError(f"there is no arm {name!r}; name one of {', '.join(known)}.")
+    return known[name]
+
+
+def arm_of(lam: float, mu: float) -> Arm:
+    """Return the arm of a reward: the paper's where it has it, else one named after it."""
+    same = (arm for arm in ARMS.values() if (arm.lam, arm.mu) == (lam, mu))
+    return next(same, None) or Arm(f"lambda_{lam:g}_mu_{mu:g}", float(lam), float(mu))
+
+
+def completion_reward(
+    arm: Arm, completion: Sequence[int], outcome: int, *, success: int, fail: int
+) -> float:
+    """Return the reward of a sampled completion, whose first token is a verdict or none."""
+    # the judge is read at the marker, so a verdict further on is none
+    first = completion[0] if len(completion) else None
+    return arm.reward({success: 1, fail: 0}.get(first) if first is not None else None, outcome)
+
 
 #: optimizer steps of the paper
 STEPS = 150
 #: of the paper at 4B
 LEARNING_RATE = 2e-6
 
-_WORDS = {
-    "schedule": ("linear", "constant"),
-    "scale_rewards": ("none", "batch", "group"),
-    "loss_type": ("dapo", "dr_grpo", "grpo", "bnpo"),
-}
 _LEAST = {
     "steps": 1,
     "prompts_per_step": 1,
@@ -35,7 +101,6 @@ _LEAST = {
     "save_every": 0,
     "micro_tokens": 1,
     "max_completion_tokens": 1,
-    "completions_per_device": 1,
 }
 
 
@@ -52,40 +117,17 @@ class GrpoConfig:
     samples: int = 8
     seed: int = 42
     max_grad_norm: float = 1.0
-    schedule: str = "linear"  # linear goes from the learning rate down to 0 after the last step
-    # numbers of steps after which the caller is asked to score CAL; 0 is the start
+    # numbers of steps after which the caller is asked to score CAL
     evaluate_at: Sequence[int] = ()
     save_every: int = 50  # steps between checkpoints; 0 keeps those of evaluations alone
     micro_tokens: int = 16_384
-    activation_checkpointing: bool = False
     max_completion_tokens: int = 40
-    completions_per_device: int = 8
-    # of the sampled optimiser. "group" divides by the standard deviation of a group, which removes
-    # λ and μ
-    scale_rewards: str = "none"
-    # of the sampled optimiser. They agree while every completion is one token
-    loss_type: str = "dapo"
 
     def __post_init__(self) -> None:
         require_whole(self, "{name} of GRPO", **_LEAST)
         if not 0 < self.learning_rate < math.inf or not self.max_grad_norm >= 0:
             raise InputError(
                 "learning_rate of GRPO must be above 0 and finite, max_grad_norm at least 0."
-            )
-        for name, names in _WORDS.items():
-            if getattr(self, name) not in names:
-                raise InputError(
-                    f"{name} of GRPO is {getattr(self, name)!r}; give one of {', '.join(names)}."
-                )
-        if not all(0 <= step <= self.steps for step in self.evaluate_at):
-            raise InputError(
-                f"evaluate_at of GRPO is {tuple(self.evaluate_at)}; give steps from 0 to "
-                f"{self.steps}."
-            )
-        if self.global_batch % self.completions_per_device:
-            raise InputError(
-                f"the global batch of {self.global_batch} completions is no multiple of "
-                f"{self.completions_per_device} a device; change either."
             )
 
     @property
@@ -94,8 +136,8 @@ class GrpoConfig:
         return self.prompts_per_step * self.samples
 
     def rate(self, step: int) -> float:
-        """Learning rate of a step, the first being 0."""
-        return self.learning_rate * (1 - step / self.steps if self.schedule == "linear" else 1.0)
+        """Learning rate of a step, the first being 0: it falls to 0 after the last step."""
+        return self.learning_rate * (1 - step / self.steps)
 
     def batch(self, rows: int, step: int) -> list[int]:
         """Return the rows of a step: epochs of seeded permutations, one after the other."""
@@ -115,21 +157,6 @@ class GrpoConfig:
 @lru_cache(maxsize=4)
 def _permutation(seed: int, epoch: int, rows: int) -> NDArray[np.int64]:
     return np.random.default_rng([seed, epoch]).permutation(rows)
-
-
-def check_rows(prompts: Sequence[Encoded], outcomes: Sequence[int]) -> None:
-    """Refuse rows that cannot be trained on."""
-    if not prompts or len(prompts) != len(outcomes):
-        raise InputError(
-            f"there are {len(prompts)} prompts and {len(outcomes)} outcomes; give one outcome a "
-            "prompt, and at least one."
-        )
-    wrong = next((row for row, outcome in enumerate(outcomes, 1) if outcome not in (0, 1)), None)
-    if wrong is not None:
-        raise InputError(
-            f"the outcome of row {wrong} is {outcomes[wrong - 1]!r}, not 0 or 1; train on "
-            "labelled trajectories."
-        )
 
 
 def single_tokens(verdicts: VerdictTokens) -> tuple[int, int]:

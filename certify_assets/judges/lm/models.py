@@ -11,21 +11,15 @@ from pathlib import Path
 from certify_assets.errors import InputError
 from certify_assets.judges.lm import smollm2
 from certify_assets.judges.lm.compact import CONTEXT, compact_model_path
-from certify_assets.judges.lm.contract import Hardware, LanguageModel, load_language_model
+from certify_assets.judges.lm.contract import (
+    Hardware,
+    LanguageModel,
+    is_folder,
+    load_language_model,
+)
 from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.reading import COMPACT, WHOLE, JudgeInput
-
-__all__ = [
-    "COMMIT",
-    "SMOLLM2",
-    "KnownModel",
-    "is_folder",
-    "known_model",
-    "load_model",
-    "placed",
-    "require_commit",
-]
 
 #: a commit of a hub repository
 COMMIT = "[0-9a-f]{40}"
@@ -71,15 +65,6 @@ class KnownModel:
 def known_model(name: str) -> KnownModel:
     """Return what is known of a model by its name in a judge's configuration."""
     return _KNOWN.get(name, KnownModel())
-
-
-def is_folder(name: str) -> bool:
-    """Whether a name is a folder's."""
-    try:
-        return Path(name).is_dir()
-    except (OSError, ValueError):
-        # too long for a path, or with a null character
-        return False
 
 
 def placed(name: str, base: Path) -> str:

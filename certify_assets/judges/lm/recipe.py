@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.errors import InputError, require_positive, require_whole
+from certify_assets.errors import require_positive, require_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,14 +18,6 @@ RECIPE_SETTINGS = ("runs", "epochs", "learning_rate", "objective")
 #: a success and a failure, of which those in the wrong order weigh most (Rudin 2009, "The P-Norm
 #: Push")
 OBJECTIVES = ("verdicts", "pairs")
-
-
-def require_objective(objective: str) -> None:
-    """Refuse what fine-tuning does not know."""
-    if objective not in OBJECTIVES:
-        raise InputError(
-            f"the objective of fine-tuning is {objective!r}; give {' or '.join(OBJECTIVES)}."
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +41,6 @@ class Recipe:
         if self.runs is not None:
             require_whole(self, words, runs=1)
         require_positive(self, words, "epochs", "learning_rate", "grpo_learning_rate")
-        require_objective(self.objective)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as documents have them."""
@@ -66,19 +57,20 @@ class Recipe:
         return rows if self.runs is None else draw_in_turn(rows, self.runs, seed)
 
 
+def place_of(seed: int, *parts: str) -> bytes:
+    """Return what names are ordered by in a draw: SHA-256 of the seed and the names."""
+    return hashlib.sha256("\0".join((str(seed), *parts)).encode()).digest()
+
+
 def draw_in_turn(rows: pd.DataFrame, number: int, seed: int) -> pd.DataFrame:
     """Return at most so many rows: one of every task, then a second of every task."""
     if len(rows) <= number:
         return rows
-
-    def order(*parts: str) -> bytes:
-        return hashlib.sha256("\0".join((str(seed), *parts)).encode()).digest()
-
     seen: dict[tuple[str, str], int] = {}
     keys = []
     runs = zip(rows["corpus"], rows["task_id"], rows["trajectory_id"], strict=True)
-    shuffled = sorted(enumerate(runs), key=lambda run: order(*run[1]))
+    shuffled = sorted(enumerate(runs), key=lambda run: place_of(seed, *run[1]))
     for place, (corpus, task, _) in shuffled:
         turn = seen[corpus, task] = seen.get((corpus, task), -1) + 1
-        keys.append((turn, order(corpus, task), place))
+        keys.append((turn, place_of(seed, corpus, task), place))
     return rows.iloc[sorted(place for *_, place in sorted(keys)[:number])]

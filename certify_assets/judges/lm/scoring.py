@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.errors import InputError, require_whole
+from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import Scores
 from certify_assets.judges.lm.adapters import inner_model
@@ -118,14 +118,6 @@ class ScoringConfig:
     shard_rows: int = 64  # least prompts in a share of the work that is kept
     # let torch compile the layers; off by default, as the first batches then take minutes
     compiled: bool = False
-
-    def __post_init__(self) -> None:
-        words = "the {name} of scoring"
-        require_whole(self, words, token_budget=1, rows=0, workers=0, shard_rows=1)
-        if self.padding not in ("left", "right", "packed"):
-            raise InputError(
-                f"the padding of scoring is {self.padding!r}; give 'left', 'right' or 'packed'."
-            )
 
     @classmethod
     def suited(cls, judge: LanguageModel) -> ScoringConfig:
@@ -245,11 +237,6 @@ def score_prompts(
 ) -> ScoringRun:
     """Score prompts."""
     config = config or ScoringConfig.suited(judge)
-    if config.padding == "packed" and not packable(inner_model(judge.model)):
-        raise InputError(
-            f"{judge.source} has layers that carry a state from row to row; choose padding "
-            "'right' instead of 'packed'."
-        )
     fingerprint = engine_fingerprint(judge, adapter_sha256, config)
     batches, store = compose(prompts, config), Shards(shards)
     groups = [

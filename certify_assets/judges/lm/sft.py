@@ -1,17 +1,21 @@
 """Supervised fine-tuning of the judge: LoRA through TRL, loss on the verdict alone."""
 
+
 # On a CPU in float32 the same rows, settings and versions give the same adapter bytes, also where
 # the training was stopped and resumed. Settings: the paper's appendix "Training details"; Hu et al.
 # (2021), "LoRA".
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+
+import numpy as np
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -19,40 +23,320 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.adapters import (
     ADAPTER_SCHEMA,
     attach_lora,
+    head_logits,
+    inner_model,
     linear_targets,
     native_inputs,
     quiet,
     save_adapter,
     trainable_parameters,
 )
-from certify_assets.judges.lm.contract import Hardware, LanguageModel
+from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel, VerdictTokens
 from certify_assets.judges.lm.grpo_config import single_tokens
 from certify_assets.judges.lm.models import known_model
-from certify_assets.judges.lm.recipe import Recipe
-from certify_assets.judges.lm.sft_config import (
-    SftConfig,
-    SftRow,
-    TrainingRow,
-    in_pairs,
-    training_rows,
-)
-from certify_assets.judges.lm.sft_trainer import (
-    collate,
-    collate_packed,
-    sft_arguments,
-    sft_trainer_class,
-    watcher,
-)
-from certify_assets.judges.lm.trainer import latest_checkpoint, own_random_state
-from certify_assets.judges.lm.varlen import packable, packed_attention
+from certify_assets.judges.lm.recipe import OBJECTIVES, Recipe
+from certify_assets.judges.lm.trainer import QuietTrainer, latest_checkpoint, own_random_state
+from certify_assets.judges.lm.varlen import Packed, pack, packable, packed_attention
 from certify_assets.judges.record import save_files
 from certify_assets.judges.specs import platform_judges
 from certify_assets.storage.progress import Advance, Report, silent
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import Tensor
 
     from certify_assets.judges.lm.judge import CausalJudge
+
+
+IGNORED = -100
+
+
+@dataclass(frozen=True, slots=True)
+class SftConfig:
+    """Hyperparameters; the defaults are the paper's (appendix "Training details")."""
+
+    # of LoRA. The paper gives 32.5 M trainable parameters and no rank: 16 gives 32.46 M at the
+    # shape of Qwen3.5-4B, its base model (33.03 M at that of Qwen3-4B)
+    rank: int = 16
+    # of LoRA; the paper gives neither: scale 2, and no dropout
+    alpha: int = 32
+    dropout: float = 0.0
+    # the paper's; the learning rate falls as a cosine
+    epochs: float = 1.0
+    learning_rate: float = 2e-5
+    batch_size: int = 2
+    accumulation: int = 4
+    seed: int = 42
+    max_grad_norm: float = 1.0
+    gradient_checkpointing: bool = False
+    objective: str = OBJECTIVES[0]
+
+    @property
+    def by_pairs(self) -> bool:
+        """Whether it trains on pairs of a success and a failure."""
+        return self.objective == "pairs"
+
+    @property
+    def step_rows(self) -> int:
+        """Rows of an optimizer step."""
+        return self.batch_size * self.accumulation
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as documents have them."""
+        return asdict(self)
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the settings."""
+        return sha256_bytes(canonical_json(self.to_dict()))
+
+
+@dataclass(frozen=True, slots=True)
+class SftRow:
+    """A prompt and the outcome that its verdict must name."""
+
+    prompt: Encoded
+    outcome: int
+    # where the outcome is from: "sft", or "harvest" (pseudo-labels of an unlabelled pool)
+    source: str = "sft"
+
+
+class TrainingRow(TypedDict):
+    """A row as the trainer takes it."""
+
+    input_ids: list[int]
+    labels: list[int]
+
+
+def training_rows(rows: Sequence[SftRow], verdicts: VerdictTokens) -> list[TrainingRow]:
+    """Return token ids, and labels on the verdict's tokens alone."""
+    built: list[TrainingRow] = []
+    for row in rows:
+        verdict = verdicts.success if row.outcome else verdicts.fail
+        prompt = row.prompt.ids
+        built.append(
+            {
+                "input_ids": [*prompt, *verdict],
+                "labels": [IGNORED] * len(prompt) + list(verdict),
+            }
+        )
+    return built
+
+
+def in_pairs(
+    built: Sequence[TrainingRow], outcomes: Sequence[int], config: SftConfig
+) -> list[TrainingRow]:
+    """Return the rows of all steps, each step half successes and half failures, in turn."""
+    # every success is drawn once before any is drawn again, and so is every failure
+    half, steps = config.step_rows // 2, math.ceil(config.epochs * len(built) / config.step_rows)
+    columns = []
+    for label in (1, 0):
+        places = np.flatnonzero(np.asarray(outcomes) == label)
+        draw = np.random.default_rng([config.seed, label])
+        rounds = math.ceil(steps * half / places.size)
+        drawn = np.concatenate([draw.permutation(places) for _ in range(rounds)])
+        columns.append(drawn[: steps * half].reshape(steps, half))
+    return [built[place] for place in np.concatenate(columns, axis=1).ravel().tolist()]
+
+
+class _TrainingBatch(TypedDict):
+    """Rows as tensors; packed rows have positions and bounds, padded ones a mask."""
+
+    input_ids: Tensor
+    labels: Tensor
+    attention_mask: NotRequired[Tensor]
+    position_ids: NotRequired[Tensor]
+    bounds: NotRequired[Tensor]
+    longest: NotRequired[int]
+
+
+def collate(rows: Sequence[TrainingRow]) -> _TrainingBatch:
+    """Pad rows on the right; every row keeps its labels."""
+    import torch
+
+    width = max(len(row["input_ids"]) for row in rows)
+
+    def padded(tokens: Iterable[list[int]], value: int) -> Tensor:
+        return torch.tensor([row + [value] * (width - len(row)) for row in tokens])
+
+    return {
+        "input_ids": padded((row["input_ids"] for row in rows), 0),
+        "attention_mask": padded(([1] * len(row["input_ids"]) for row in rows), 0),
+        "labels": padded((row["labels"] for row in rows), IGNORED),
+    }
+
+
+def collate_packed(rows: Sequence[TrainingRow]) -> _TrainingBatch:
+    """Put rows into one sequence."""
+    import torch
+
+    packed = pack([row["input_ids"] for row in rows])
+    return {
+        "input_ids": packed.ids,
+        "position_ids": packed.positions,
+        "labels": torch.tensor([[label for row in rows for label in row["labels"]]]),
+        "bounds": packed.bounds,
+        "longest": packed.longest,
+    }
+
+
+def _packed(inputs: _TrainingBatch) -> Packed:
+    return Packed(
+        inputs["input_ids"],
+        inputs["position_ids"],
+        inputs["bounds"],
+        last=None,
+        longest=int(inputs["longest"]),
+    )
+
+
+def packed_loss(model: Any, inputs: _TrainingBatch, tokens: Any = None) -> Any:
+    """Return the cross-entropy of the labels of packed rows, in float32."""
+    # only the positions before a label go through the head
+    import torch
+
+    with Hardware.of(model).autocast():
+        hidden = _packed(inputs).states(model.get_decoder())
+    # no row begins with a label, so the token before a label is of its row
+    places = (inputs["labels"][0] != IGNORED).nonzero()[:, 0]
+    losses = torch.nn.functional.cross_entropy(
+        head_logits(model, hidden[places - 1]), inputs["labels"][0, places], reduction="none"
+    )
+    return losses.sum() / (len(places) if tokens is None else tokens)
+
+
+def pair_loss(model: Any, inputs: _TrainingBatch, verdicts: tuple[int, int]) -> Any:
+    """Return the mean over pairs of a success and a failure of their squared logistic loss.
+
+    A step is one batch, half of it successes. The log-odds z of a run are those of the two verdicts
+    at the place before its label, and a pair's loss is log²(1 + exp(z of the failure − z of the
+    success)).
+    """
+    import torch
+
+    with Hardware.of(model).autocast():
+        if "bounds" in inputs:
+            hidden = _packed(inputs).states(model.get_decoder())[None]
+        else:
+            hidden = model.get_decoder()(
+                input_ids=inputs["input_ids"],
+                attention_mask=inputs["attention_mask"],
+                use_cache=False,
+            ).last_hidden_state
+    row, place = (inputs["labels"] != IGNORED).nonzero(as_tuple=True)
+    success = inputs["labels"][row, place] == verdicts[0]
+    logits = head_logits(model, hidden[row, place - 1], list(verdicts))
+    odds = logits[:, 0] - logits[:, 1]
+    apart = odds[success][:, None] - odds[~success][None, :]
+    return torch.nn.functional.softplus(-apart).square().mean()
+
+
+def sft_arguments(
+    config: SftConfig, folder: Path, *, device: str, dtype: str, checkpoint_steps: int
+) -> Any:
+    """Return TRL's configuration; defaults that could change a score are written out."""
+    from trl.trainer.sft_config import SFTConfig
+
+    # the rows of pairs come in the order of their steps, and a pair's runs in one batch
+    pairs = config.by_pairs
+
+    with quiet():
+        return SFTConfig(
+            output_dir=str(folder),
+            bf16=Hardware(device, dtype).half,
+            use_cpu=device == "cpu",
+            dataloader_pin_memory=Hardware(device).accelerated,
+            save_steps=checkpoint_steps,
+            num_train_epochs=1.0 if pairs else config.epochs,
+            train_sampling_strategy="sequential" if pairs else "random",
+            learning_rate=config.learning_rate,
+            lr_scheduler_type="cosine",
+            # the paper gives no warmup and no decay: those of the trainer
+            warmup_steps=0,
+            weight_decay=0.0,
+            max_grad_norm=config.max_grad_norm,
+            per_device_train_batch_size=config.step_rows if pairs else config.batch_size,
+            gradient_accumulation_steps=1 if pairs else config.accumulation,
+            gradient_checkpointing=config.gradient_checkpointing,
+            seed=config.seed,
+            data_seed=config.seed,
+            optim="adamw_torch_fused" if Hardware(device).accelerated else "adamw_torch",
+            # the rows are ready: TRL would cut at 1,024 tokens and lose the label, and train in
+            # bfloat16 even on a CPU
+            max_length=None,
+            dataset_kwargs={"skip_prepare_dataset": True},
+            packing=False,
+            remove_unused_columns=False,
+            fp16=False,
+            dataloader_num_workers=0,
+            save_strategy="steps",
+            save_total_limit=2,
+            logging_strategy="steps",
+            logging_steps=1,
+            # a loss that is not a number must be seen, not averaged away
+            logging_nan_inf_filter=False,
+            disable_tqdm=True,
+            report_to="none",
+            push_to_hub=False,
+        )
+
+
+def sft_trainer_class(pairs: tuple[int, int] | None = None) -> Any:
+    """Return the trainer's class; TRL is imported here. `pairs`: tokens of the two verdicts."""
+    from trl.trainer.sft_trainer import SFTTrainer
+
+    trainer: Any = SFTTrainer
+
+    class VerdictTrainer(QuietTrainer, trainer):  # type: ignore[misc]
+        def compute_loss(
+            self,
+            model: Any,
+            inputs: Any,
+            return_outputs: bool = False,
+            num_items_in_batch: Any = None,
+        ) -> Any:
+            if pairs is not None:
+                return pair_loss(inner_model(self.accelerator.unwrap_model(model)), inputs, pairs)
+            if "bounds" in inputs:
+                return packed_loss(
+                    inner_model(self.accelerator.unwrap_model(model)), inputs, num_items_in_batch
+                )
+            return super().compute_loss(
+                model,
+                inputs,
+                return_outputs=return_outputs,
+                num_items_in_batch=num_items_in_batch,
+            )
+
+    return VerdictTrainer
+
+
+def watcher(progress: Callable[[int, int, float], None] | None) -> Any:
+    """Return a callback that reports every step, and ends where a loss is not a number."""
+    from transformers import TrainerCallback
+
+    class SftWatcher(TrainerCallback):
+        def on_log(
+            self,
+            args: Any,
+            state: Any,
+            control: Any,
+            logs: dict[str, float] | None = None,
+            **_: Any,
+        ) -> None:
+            loss = (logs or {}).get("loss")
+            if loss is None:
+                return
+            if loss != loss:
+                raise InputError(
+                    f"the loss of step {state.global_step} is not a number; lower the learning "
+                    "rate."
+                )
+            if progress is not None:
+                progress(state.global_step, state.max_steps, loss)
+
+    return SftWatcher()
+
 
 # what the trainer aligns with the tokenizer, or switches off
 _ALIGNED = ("bos_token_id", "eos_token_id", "pad_token_id", "use_cache")
@@ -112,24 +396,15 @@ def train_sft(
     rows: Sequence[SftRow],
     folder: Path,
     *,
-    config: SftConfig | None = None,
+    config: SftConfig,
     checkpoint_steps: int = 50,
     progress: Callable[[int, int, float], None] | None = None,
-    packed: bool | None = None,
+    packed: bool = False,
 ) -> TrainedAdapter:
     """Train an adapter; a folder with checkpoints of the same run is resumed."""
-    config = config or SftConfig()
-    if hasattr(base.model, "peft_config"):
-        raise InputError(
-            f"{base.source} already carries an adapter; load the base model again and train on "
-            "that."
-        )
-    built = training_rows(rows, base.verdicts, config)
+    built = training_rows(rows, base.verdicts)
     if config.by_pairs:
         built = in_pairs(built, [row.outcome for row in rows], config)
-    hardware = Hardware.of(base.model)
-    if packed is None:
-        packed = hardware.accelerated and not hardware.distributed and packable(base.model)
     inputs = _inputs(base, rows, built, config, packed)
     run_sha256 = sha256_bytes(canonical_json(inputs.to_dict()))
     checkpoints = folder / "checkpoints"
@@ -183,22 +458,22 @@ def fine_tuned(
         SftRow(prompt, int(outcome), str(source))
         for prompt, outcome, source in zip(prompts, labelled["outcome"], sources, strict=True)
     ]
-    longest = judge.encoder.budget_tokens + max(
-        len(judge.language.verdicts.success), len(judge.language.verdicts.fail)
-    )
     config = SftConfig(
         epochs=recipe.epochs,
         learning_rate=recipe.learning_rate,
-        max_tokens=longest,
         objective=recipe.objective,
+        seed=seed,
     )
+    hardware = Hardware.of(judge.language.model)
     trained = train_sft(
         judge.language,
         rows,
         folder,
-        config=replace(config, seed=seed),
+        config=config,
         checkpoint_steps=recipe.checkpoint_steps,
-        packed=None if known.exact else _packs(judge.language),
+        # rows are packed on a CPU too: only verdicts go through the head, which of a large
+        # vocabulary costs as much as some layers
+        packed=not known.exact and not hardware.distributed and packable(judge.language.model),
         progress=lambda step, steps, loss: report(Advance("sft", step, steps, loss)),
     )
     return judge.with_adapter(trained.folder), trained
@@ -248,12 +523,6 @@ def training_run(judge: JudgedCorpus, name: str) -> str:
         return name
     about = {"judge": spec.registration(), "reading": spec.reading.to_dict(), "seed": spec.seed}
     return f"{name}_{sha256_bytes(canonical_json(about))[:12]}"
-
-
-def _packs(base: LanguageModel) -> bool:
-    """Whether rows of a training are packed, on a CPU too: only verdicts go through the head."""
-    # of a large vocabulary, where the head costs as much as some layers
-    return not Hardware.of(base.model).distributed and packable(base.model)
 
 
 def _trainer(

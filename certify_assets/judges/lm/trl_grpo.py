@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +10,13 @@ from typing import Any
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
-from certify_assets.judges.lm.grpo_config import GrpoConfig, check_rows, run_sha256, single_tokens
-from certify_assets.judges.lm.rewards import Arm, completion_reward
+from certify_assets.judges.lm.grpo_config import (
+    Arm,
+    GrpoConfig,
+    completion_reward,
+    run_sha256,
+    single_tokens,
+)
 from certify_assets.judges.lm.trainer import QuietTrainer, latest_checkpoint, own_random_state
 
 # What differs from TRL's defaults, and why:
@@ -57,13 +62,13 @@ def train_trl(
         trainer.add_callback(_watcher(config.evaluate_at, evaluate, progress))
         trainer.train(resume_from_checkpoint=None if last is None else str(last))
     language.model.eval()
-    history = (entry for entry in trainer.state.log_history if "loss" in entry)
-    return TrlRun(sha256, [_without_seconds(entry) for entry in history])
-
-
-def _without_seconds(entry: Mapping[str, float]) -> dict[str, float]:
     # a log that was read from a checkpoint has its names in order
-    return {name: value for name, value in sorted(entry.items()) if name != "step_time"}
+    history = [
+        {name: value for name, value in sorted(entry.items()) if name != "step_time"}
+        for entry in trainer.state.log_history
+        if "loss" in entry
+    ]
+    return TrlRun(sha256, history)
 
 
 def make_trainer(
@@ -76,9 +81,7 @@ def make_trainer(
     folder: Path,
 ) -> Any:
     """Return TRL's GRPOTrainer on encoded prompts, not yet run; see :func:`train_trl`."""
-    check_rows(prompts, outcomes)
     success, fail = single_tokens(language.verdicts)
-    _check_adapter(language.model)
     from datasets import Dataset
     from transformers import PrinterCallback
     from trl.trainer.grpo_trainer import GRPOTrainer
@@ -136,15 +139,6 @@ def _watcher(
     return GrpoWatcher()
 
 
-def _check_adapter(model: Any) -> None:
-    from peft import PeftModel
-
-    if not isinstance(model, PeftModel):
-        raise InputError("the model has no adapter; give the PeftModel that SFT made.")
-    if not any(weight.requires_grad for weight in model.parameters()):
-        raise InputError("the adapter is frozen; load it with is_trainable=True.")
-
-
 @contextmanager
 def _stopping_at(model: Any, verdicts: tuple[int, int]) -> Iterator[None]:
     """Name the verdicts among the model's ends of text while TRL reads them."""
@@ -164,7 +158,7 @@ def _arguments(language: LanguageModel, config: GrpoConfig, folder: Path) -> Any
 
     hardware = Hardware.of(language.model)
     world = max(1, torch.cuda.device_count()) if hardware.accelerated else 1
-    here = config.completions_per_device
+    here = config.samples
     if config.global_batch % (here * world):
         raise InputError(
             f"the global batch of {config.global_batch} completions cannot be cut among {world} "
@@ -173,14 +167,14 @@ def _arguments(language: LanguageModel, config: GrpoConfig, folder: Path) -> Any
     return GRPOConfig(
         output_dir=str(folder),
         learning_rate=config.learning_rate,
-        lr_scheduler_type=config.schedule,
+        lr_scheduler_type="linear",
         max_steps=config.steps,
         per_device_train_batch_size=here,
         gradient_accumulation_steps=config.global_batch // (here * world),
         num_generations=config.samples,
         max_completion_length=config.max_completion_tokens,
-        scale_rewards=config.scale_rewards,
-        loss_type=config.loss_type,
+        scale_rewards="none",
+        loss_type="dapo",
         beta=0.0,
         max_grad_norm=config.max_grad_norm,
         weight_decay=0.0,
@@ -190,7 +184,6 @@ def _arguments(language: LanguageModel, config: GrpoConfig, folder: Path) -> Any
         top_k=0,
         shuffle_dataset=False,
         disable_dropout=True,
-        activation_checkpointing=config.activation_checkpointing,
         # TRL turns bfloat16 on by itself, on a CPU as well
         bf16=hardware.dtype == "bfloat16",
         use_cpu=not hardware.accelerated,

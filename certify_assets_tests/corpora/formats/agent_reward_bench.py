@@ -98,31 +98,25 @@ def write_annotations(root: Path, rows: list[str]) -> Path:
 
 def write(root: Path, canary: str | None = None) -> None:
     alpha, beta = AGENTS
-    side = canary or "No"
-    rows = [
-        annotation("A", "shop.1", alpha, "Successful", side),
-        annotation("B", "shop.1", alpha, "Successful", side),
-        annotation("A", "shop.1", beta, "Successful", side),
-        annotation("B", "shop.1", beta, "Unsuccessful", side),
-        annotation("A", "shop.resized.2", alpha, "Unsuccessful", side),
-        annotation("A", "shop.resized.2", beta, "Successful", side),
-        annotation("B", "shop.resized.2", beta, "Unsure", side),
-        annotation("A", "shop.3", alpha, "Successful", side),
-        annotation("A", "shop.3", beta, "Successful", side),
+    annotations = [
+        ("A", "shop.1", alpha, "Successful"),
+        ("B", "shop.1", alpha, "Successful"),
+        ("A", "shop.1", beta, "Successful"),
+        ("B", "shop.1", beta, "Unsuccessful"),
+        ("A", "shop.resized.2", alpha, "Unsuccessful"),
+        ("A", "shop.resized.2", beta, "Successful"),
+        ("B", "shop.resized.2", beta, "Unsure"),
+        ("A", "shop.3", alpha, "Successful"),
+        ("A", "shop.3", beta, "Successful"),
     ]
-    write_annotations(root, rows)
-    (root / "data" / "splits.csv").write_text(
-        "task_id,benchmark,split\nshop.1,shop,test\n", "utf-8"
-    )
+    write_annotations(root, [annotation(*row, canary or "No") for row in annotations])
+    splits = "task_id,benchmark,split\nshop.1,shop,test\n"
+    (root / "data" / "splits.csv").write_text(splits, "utf-8")
     write_json(root / "data" / "shop.task_ids.json", ["1", "2", "3"])
-    for task, agent, valid in (
-        ("shop.1", alpha, True),
-        ("shop.1", beta, True),
-        ("shop.resized.2", alpha, True),
-        ("shop.resized.2", beta, True),
-        ("shop.3", alpha, False),
-    ):
-        write_run(root, task, _planted(record(agent, f"Buy lamp {task[-1]}.", valid=valid), canary))
+    for task in ("shop.1", "shop.resized.2", "shop.3"):
+        for agent in AGENTS if task != "shop.3" else (alpha,):
+            run = record(agent, f"Buy lamp {task[-1]}.", valid=task != "shop.3")
+            write_run(root, task, _planted(run, canary))
     judgment = {
         "benchmark": "shop",
         "goal": "Buy a lamp.",
@@ -130,8 +124,9 @@ def write(root: Path, canary: str | None = None) -> None:
         "judge": "j",
         "trajectory_info": {},
         "response": canary or "yes",
+        "steps": [],
     }
-    write_json(root / "judgments" / "shop" / alpha / "j" / "shop.1.json", judgment | {"steps": []})
+    write_json(root / "judgments" / "shop" / alpha / "j" / "shop.1.json", judgment)
 
 
 def _planted(run: dict[str, Any], canary: str | None) -> dict[str, Any]:

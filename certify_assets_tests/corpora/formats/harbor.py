@@ -104,69 +104,44 @@ def put(
 def write(root: Path, canary: str | None = None) -> None:
     job = root / "jobs" / "monday"
     put(job, {"id": "j", "n_total_trials": 9, "stats": {"evals": {canary or "a": 1}}}, {})
-    whole = {
-        "agent/trajectory.json": trajectory(
-            "Sort the names.", agent_step("First", "sort names", "a", canary), canary=canary
-        )
-    }
-    put(job / "sort__a", result("sort__a", "sort", {"reward": 1.0}, canary), whole, canary)
-    late = {"exception_type": "AgentTimeoutError", "exception_message": canary}
-    put(
-        job / "sort__b",
-        result("sort__b", "sort", {"reward": 0}, canary, exception_info=late),
-        whole,
-        canary,
-    )
-    broken = {"exception_type": "SandboxBuildFailedError", "exception_message": canary}
-    put(
-        job / "sort__c",
-        result("sort__c", "sort", {"reward": 0.0}, canary, exception_info=broken),
-        whole,
-        canary,
-    )
-    put(job / "sort__d", result("sort__d", "sort", None, canary), whole, canary)
-    put(job / "sort__e", result("sort__e", "sort", {"reward": 1.0}, canary), {}, canary)
-    put(
-        job / "sort__f",
-        result("sort__f", "sort", {"reward": None, "note": canary}, canary),
-        whole,
-        canary,
-    )
-    silent = {"agent/trajectory.json": trajectory("Sort.", canary=canary)}
-    put(job / "sort__g", result("sort__g", "sort", {"reward": 1.0}, canary), silent, canary)
-    again = agent_step("copied", "ls", "copied", canary, is_copied_context=True)
+
+    def trial(name: str, rewards: dict[str, Any] | None, documents: Any, **more: Any) -> None:
+        task = name.partition("__")[0]
+        put(job / name, result(name, task, rewards, canary, **more), documents, canary)
+
+    def ended(kind: str) -> dict[str, Any]:
+        return {"exception_type": kind, "exception_message": canary}
+
+    def told(asked: str | None, *steps: tuple[str, str, str], **more: Any) -> dict[str, Any]:
+        made = [agent_step(*step, canary) for step in steps]
+        return trajectory(asked, *made, canary=canary, **more)
+
+    first = "agent/trajectory.json"
+    whole = {first: told("Sort the names.", ("First", "sort names", "a"))}
+    trial("sort__a", {"reward": 1.0}, whole)
+    trial("sort__b", {"reward": 0}, whole, exception_info=ended("AgentTimeoutError"))
+    trial("sort__c", {"reward": 0.0}, whole, exception_info=ended("SandboxBuildFailedError"))
+    trial("sort__d", None, whole)
+    trial("sort__e", {"reward": 1.0}, {})
+    trial("sort__f", {"reward": None, "note": canary}, whole)
+    trial("sort__g", {"reward": 1.0}, {first: told("Sort.")})
+    again = told(None, ("copied", "ls", "copied"), ("Two", "keygen", "key"))
+    again["steps"][1]["is_copied_context"] = True
+    again["subagent_trajectories"] = [{"steps": [{"message": canary}]}]
     continued = {
-        "agent/trajectory.json": trajectory(
-            "Make a key.",
-            agent_step("One", "ls", "x", canary),
-            continued_trajectory_ref="trajectory.cont-1.json",
+        first: told(
+            "Make a key.", ("One", "ls", "x"), continued_trajectory_ref="trajectory.cont-1.json"
         ),
-        "agent/trajectory.cont-1.json": trajectory(
-            None,
-            again,
-            agent_step("Two", "keygen", "key", canary),
-            subagent_trajectories=[{"steps": [{"message": canary}]}],
-        ),
+        "agent/trajectory.cont-1.json": again,
         "agent/other.json": {"note": canary},
     }
-    put(job / "key__a", result("key__a", "key", {"reward": 0.5}, canary), continued, canary)
-    put(job / "key__b", result("key__b", "key", {"score": 1}, canary), whole, canary)
-    stages = [
-        {"step_name": name, "verifier_result": {"rewards": {"reward": 1, "note": canary}}}
-        for name in ("plan", "act")
-    ]
+    trial("key__a", {"reward": 0.5}, continued)
+    trial("key__b", {"score": 1}, whole)
+    verdict = {"verifier_result": {"rewards": {"reward": 1, "note": canary}}}
     staged = {
-        "steps/act/agent/trajectory.json": trajectory(
-            "Now act.", agent_step("Act", "run", "done", canary)
-        ),
-        "steps/plan/agent/trajectory.json": trajectory(
-            "Plan first.", agent_step("Plan", "look", "a room", canary)
-        ),
+        f"steps/act/{first}": told("Now act.", ("Act", "run", "done")),
+        f"steps/plan/{first}": told("Plan first.", ("Plan", "look", "a room")),
         "steps/act/verifier/result.json": {"note": canary},
     }
-    put(
-        job / "stages__a",
-        result("stages__a", "stages", {"reward": 1.0}, canary, step_results=stages),
-        staged,
-        canary,
-    )
+    stages = [{"step_name": name} | verdict for name in ("plan", "act")]
+    trial("stages__a", {"reward": 1.0}, staged, step_results=stages)

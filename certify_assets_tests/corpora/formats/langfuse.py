@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from certify_assets_tests.corpora.builders import write_json, write_lines
 from certify_assets_tests.corpora.formats import Counts
 
 COUNTS = Counts(
@@ -14,7 +15,6 @@ _SNAKE = {
     "parentObservationId": "parent_observation_id",
     "observationId": "observation_id",
     "startTime": "start_time",
-    "endTime": "end_time",
     "statusMessage": "status_message",
     "dataType": "data_type",
     "stringValue": "string_value",
@@ -36,34 +36,22 @@ def trace(
         {"role": "system", "content": "You book flights."},
         {"role": "user", "content": f"Cancel booking {task}."},
     ]
+    function = {"name": "find", "arguments": json.dumps({"id": task})}
     call = {
         "role": "assistant",
         "content": "I look first.",
-        "tool_calls": [
-            {
-                "id": "c1",
-                "type": "function",
-                "function": {"name": "find", "arguments": json.dumps({"id": task})},
-            }
-        ],
+        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
     }
     found = {"role": "tool", "tool_call_id": "c1", "content": f"booking {task} is open"}
     answer = {"role": "assistant", "content": f"Cancelled {task} in attempt {attempt}."}
+    model, verdict = {"model": "model-x"}, (canary or "?", canary or "right", {})
     rows: list[tuple[Any, ...]] = [
         ("root", "AGENT", "", "travel", {"messages": question}, answer, {}),
-        ("llm1", "GENERATION", "root", "chat", question, call, {"model": "model-x"}),
+        ("llm1", "GENERATION", "root", "chat", question, call, model),
         ("tool", "TOOL", "root", "find", {"id": task}, found["content"], {}),
-        (
-            "llm2",
-            "GENERATION",
-            "root",
-            "chat",
-            [*question, call, found],
-            answer,
-            {"model": "model-x"},
-        ),
-        ("judge", "EVALUATOR", "root", "judge", canary or "?", canary or "right", {}),
-        ("judge1", "GENERATION", "judge", "judge model", canary or "?", canary or "right", {}),
+        ("llm2", "GENERATION", "root", "chat", [*question, call, found], answer, model),
+        ("judge", "EVALUATOR", "root", "judge", *verdict),
+        ("judge1", "GENERATION", "judge", "judge model", *verdict),
     ]
     observations = [
         {
@@ -72,26 +60,24 @@ def trace(
             "type": kind,
             "name": called,
             "startTime": f"2026-03-01T10:00:0{number}.000Z",
-            "endTime": f"2026-03-01T10:00:0{number}.500Z",
             "parentObservationId": f"{identity}-{parent}" if parent else None,
             "input": asked,
             "output": answered,
             "metadata": {"note": canary},
-            "level": "DEFAULT",
             "statusMessage": None,
             **more,
         }
         for number, (name, kind, parent, called, asked, answered, more) in enumerate(rows)
     ]
-    said = [("EVAL", "correct", 0 if correct else 1)]
+    said = [("EVAL", 0 if correct else 1)]
     if correct is not None:
-        said.append(("ANNOTATION", "correct", correct))
+        said.append(("ANNOTATION", correct))
     scores = [
         {
             "id": f"{identity}-score{number}",
             "traceId": identity,
             "observationId": None,
-            "name": name,
+            "name": "correct",
             "source": source,
             "dataType": "BOOLEAN",
             "value": value,
@@ -99,7 +85,7 @@ def trace(
             "comment": canary,
             "timestamp": "2026-03-01T11:00:00.000Z",
         }
-        for number, (source, name, value) in enumerate(said)
+        for number, (source, value) in enumerate(said)
     ]
     return {
         "id": identity,
@@ -107,16 +93,11 @@ def trace(
         "name": "travel",
         "userId": None,
         "sessionId": f"session-{task}",
-        "release": None,
-        "version": None,
         "public": False,
         "tags": [canary] if canary else [],
         "metadata": {"task_id": task, "attempt": attempt, "solution": canary},
         "input": f"Cancel booking {task}.",
         "output": answer["content"],
-        "htmlPath": f"/project/p/traces/{identity}",
-        "latency": 4.0,
-        "totalCost": 0.01,
         "observations": observations,
         "scores": scores,
     }
@@ -128,18 +109,14 @@ def exported(whole: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     def row(record: dict[str, Any]) -> dict[str, Any]:
         made = {_SNAKE.get(key, key): value for key, value in record.items()}
         for key in ("input", "output"):
-            if key in made and not isinstance(made[key], str):
+            if not isinstance(made.get(key, ""), str):
                 made[key] = json.dumps(made[key])
-        for key in ("timestamp", "start_time", "end_time"):
+        for key in ("timestamp", "start_time"):
             if key in made:
                 made[key] = made[key].replace("T", " ").replace("Z", "000")
         return made
 
-    own = {
-        key: value
-        for key, value in whole.items()
-        if key not in ("observations", "scores", "htmlPath", "latency", "totalCost")
-    }
+    own = {key: value for key, value in whole.items() if key not in ("observations", "scores")}
     observations = [
         row(item | {"parentObservationId": item["parentObservationId"] or ""})
         for item in whole["observations"]
@@ -151,21 +128,15 @@ def exported(whole: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-
-
 def write(root: Path, canary: str | None = None) -> None:
     whole = [
         trace("t1", "a", 0, 1, canary),
         trace("t2", "a", 1, 0, canary),
         trace("t3", "b", 0, None, canary),
     ]
-    root.mkdir(parents=True)
     page = {"data": whole[:2], "meta": {"page": 1, "limit": 50, "totalItems": 2, "totalPages": 1}}
-    (root / "page.json").write_text(json.dumps(page), "utf-8")
-    (root / "t3.json").write_text(json.dumps(whole[2], indent=1), "utf-8")
+    write_json(root / "page.json", page)
+    write_json(root / "t3.json", whole[2])
     blob = [exported(trace(f"t{n}", task, n, n % 2, canary)) for n, task in ((4, "b"), (5, "c"))]
     for name in ("traces", "observations"):
         write_lines(root / "blob" / f"{name}.jsonl", [row for rows in blob for row in rows[name]])

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
+from certify_assets_tests.corpora.builders import write_json, write_lines
 from certify_assets_tests.corpora.formats import Counts
 
 COUNTS = Counts(
@@ -56,15 +57,11 @@ def runs(name: str, task: str, attempt: int = 0, canary: str | None = None) -> l
                 "name": own.removesuffix("2"),
                 "run_type": kind,
                 "start_time": f"2026-03-01T10:00:0{number}.000000",
-                "end_time": f"2026-03-01T10:00:0{number}.500000",
                 "inputs": asked,
                 "outputs": answered,
                 "error": None,
                 "extra": {"metadata": {**metadata, "note": canary}},
                 "tags": [canary] if canary else [],
-                "events": [{"name": "end", "note": canary}],
-                "feedback_stats": None,
-                "reference_example_id": None,
                 "session_id": run_id("project"),
                 "status": "success",
             }
@@ -90,11 +87,6 @@ def feedback(
     }
 
 
-def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-
-
 def write(root: Path, canary: str | None = None) -> None:
     some = [
         *runs("x1", "a", 0, canary),
@@ -103,14 +95,13 @@ def write(root: Path, canary: str | None = None) -> None:
     ]
     write_lines(root / "runs.jsonl", some)
     page = {"runs": runs("x4", "b", 1, canary), "cursors": {"next": None}}
-    (root / "page.json").write_text(json.dumps(page), "utf-8")
+    write_json(root / "page.json", page)
     nested = runs("x5", "c", 0, canary)
     for run in nested[1:]:
         parent = next(item for item in nested if item["id"] == run["parent_run_id"])
         parent.setdefault("child_runs", []).append(run)
-    (root / "tree.json").write_text(json.dumps(nested[0]), "utf-8")
-    unlabelled = runs("x6", "c", 1, canary)
-    write_lines(root / "more.jsonl", unlabelled)
+    write_json(root / "tree.json", nested[0])
+    write_lines(root / "more.jsonl", runs("x6", "c", 1, canary))
     write_lines(
         root / "feedback.jsonl",
         [

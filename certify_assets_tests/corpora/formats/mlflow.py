@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from certify_assets_tests.corpora.builders import write_json, write_lines
 from certify_assets_tests.corpora.formats import Counts
-from certify_assets_tests.corpora.traces import Run, small_run, write_lines
+from certify_assets_tests.corpora.traces import Run, small_run
 
 COUNTS = Counts(
     trajectories=6, tasks=3, successes=3, dropped={"no_label": 1, "unreadable_record": 1}
@@ -17,10 +18,9 @@ COUNTS = Counts(
 
 
 def write(root: Path, canary: str | None = None) -> None:
-    root.mkdir(parents=True)
     traces = [trace(small_run(number, number % 2), number, note=canary) for number in range(6)]
     traces.append(trace(small_run(6, None), 6, note=canary))
-    (root / "trace.json").write_text(json.dumps(traces[0], indent=1), "utf-8")
+    write_json(root / "trace.json", traces[0])
     lost = {"info": {"trace_location": {}}, "data": {"spans": [{}]}}
     write_lines(root / "traces.jsonl", [*traces[1:4], lost])
     pq.write_table(

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from certify_assets_tests.corpora.builders import write_lines
 from certify_assets_tests.corpora.formats import Counts
-from certify_assets_tests.corpora.swe_builders import openhands, save_lines
+from certify_assets_tests.corpora.swe_builders import openhands
 
 COUNTS = Counts(
     trajectories=3,
@@ -15,26 +16,15 @@ COUNTS = Counts(
 
 
 def write(root: Path, canary: str | None = None) -> None:
+    call = {"code": "print(1)", "thought": "I try."}
     pairs = [
         [
-            {"id": 1, "source": "user", "action": "message", "args": {"content": "Fix it."}},
-            {
-                "id": 0,
-                "source": "agent",
-                "observation": "null",
-                "content": canary or "",
-                "extras": {},
-            },
+            {"source": "user", "action": "message", "args": {"content": "Fix it."}},
+            {"source": "agent", "observation": "null", "content": canary or "", "extras": {}},
         ],
         [
+            {"source": "agent", "action": "run_ipython", "args": call},
             {
-                "id": 2,
-                "source": "agent",
-                "action": "run_ipython",
-                "args": {"code": "print(1)", "thought": "I try."},
-            },
-            {
-                "id": 3,
                 "source": "agent",
                 "observation": "run_ipython",
                 "content": "1",
@@ -54,7 +44,7 @@ def write(root: Path, canary: str | None = None) -> None:
     if canary:
         for record in records[:3]:
             _plant(record, canary)
-    save_lines(root / "model-1_maxiter_9" / "output.jsonl", records)
+    write_lines(root / "model-1_maxiter_9" / "output.jsonl", records)
 
 
 def _plant(record: dict[str, Any], canary: str) -> None:

@@ -1,16 +1,10 @@
 """OTLP JSON of three generations of conventions; one trace has no label, one span no trace id."""
 
-import json
 from pathlib import Path
 
+from certify_assets_tests.corpora.builders import write_json, write_lines
 from certify_assets_tests.corpora.formats import Counts
-from certify_assets_tests.corpora.traces import (
-    GENERATIONS,
-    otlp_request,
-    recorded,
-    small_run,
-    write_lines,
-)
+from certify_assets_tests.corpora.traces import GENERATIONS, otlp_request, recorded, small_run
 
 COUNTS = Counts(
     trajectories=6, tasks=3, successes=3, dropped={"no_label": 1, "unreadable_record": 1}
@@ -18,7 +12,6 @@ COUNTS = Counts(
 
 
 def write(root: Path, canary: str | None = None) -> None:
-    root.mkdir(parents=True)
     for place, generation in enumerate(GENERATIONS):
         runs = [small_run(2 * place, 1), small_run(2 * place + 1, 0)]
         if not place:
@@ -32,4 +25,4 @@ def write(root: Path, canary: str | None = None) -> None:
         else:
             document = otlp_request(spans)
             document["resourceSpans"][0]["scopeSpans"][0]["spans"].append({"spanId": "1"})
-            (root / "request.json").write_text(json.dumps(document, indent=1), "utf-8")
+            write_json(root / "request.json", document)

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from certify_assets_tests.corpora.builders import write_json, write_lines
 from certify_assets_tests.corpora.formats import Counts
-from certify_assets_tests.corpora.swe_builders import report, save, traj
+from certify_assets_tests.corpora.swe_builders import report, traj
 
 COUNTS = Counts(
     trajectories=4,
@@ -16,27 +17,15 @@ COUNTS = Counts(
 def write(root: Path, canary: str | None = None) -> None:
     alpha, beta, gamma = (root / name for name in ("alpha", "beta", "gamma"))
     for number in (1, 2, 3):
-        for folder in (alpha, beta, gamma):
+        for folder in (alpha / "trajs", beta, gamma):
             changes = {"trajectory": []} if folder == beta and number == 3 else {}
-            record = traj(f"look at {number} in {folder.name}", canary, **changes) | {
-                "replay_config": canary
-            }
-            save(
-                (folder / "trajs" if folder == alpha else folder) / f"org__name-{number}.traj",
-                record,
-            )
+            record = traj(f"look at {number} in {folder.name}", canary, **changes)
+            write_json(folder / f"org__name-{number}.traj", record | {"replay_config": canary})
     extra = {canary: canary, "error_ids": [canary], "schema_version": canary} if canary else {}
-    save(
-        alpha / "results" / "results.json", report(["org__name-1"], others=["org__name-2"]) | extra
-    )
-    save(
-        beta / "final_report.json",
-        {"stats": {"resolved": 1, "note": canary}, "resolved": ["org__name-2"]},
-    )
-    save(gamma / "report.json", report(["org__name-1"], total_instances=3))
-    patch = canary or "diff"
-    save(
-        beta / "all_preds.jsonl",
-        f'{{"model_name_or_path": "gpt-b", "instance_id": "org__name-1", '
-        f'"model_patch": "{patch}"}}\n',
-    )
+    whole = report(["org__name-1"], others=["org__name-2"])
+    write_json(alpha / "results" / "results.json", whole | extra)
+    old = {"stats": {"resolved": 1, "note": canary}, "resolved": ["org__name-2"]}
+    write_json(beta / "final_report.json", old)
+    write_json(gamma / "report.json", report(["org__name-1"], total_instances=3))
+    prediction = {"model_name_or_path": "gpt-b", "instance_id": "org__name-1"}
+    write_lines(beta / "all_preds.jsonl", [prediction | {"model_patch": canary or "diff"}])

@@ -1,8 +1,8 @@
 """A generic table; it has no fields but those that are named, so nothing can leak from others."""
 
-import json
 from pathlib import Path
 
+from certify_assets_tests.corpora.builders import write_lines
 from certify_assets_tests.corpora.formats import Counts
 
 COUNTS = Counts(trajectories=4, tasks=2, successes=2, dropped={"no_label": 1})
@@ -19,5 +19,4 @@ def write(root: Path, canary: str | None = None) -> None:
         }
         for number in range(5)
     ]
-    root.mkdir(parents=True, exist_ok=True)
-    (root / "runs.jsonl").write_text("\n".join(json.dumps(row) for row in rows), "utf-8")
+    write_lines(root / "runs.jsonl", rows)

@@ -1,9 +1,9 @@
 """τ²-bench: a file of the old schema, one of the new, and a folder of simulations, one spoken."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+from certify_assets_tests.corpora.builders import write_json
 from certify_assets_tests.corpora.formats import Counts
 
 COUNTS = Counts(
@@ -141,20 +141,20 @@ def ticks(canary: str | None = None) -> list[dict[str, Any]]:
 def write(root: Path, canary: str | None = None) -> None:
     tasks = [task(name, canary) for name in ("0", "1", "2")]
     old = [simulation("a0", "0", 1.0, canary), simulation("a1", "1", 0.0, canary)]
-    _write(root / "old.json", results(old, tasks))
+    write_json(root / "old.json", results(old, tasks))
     new = [
         simulation("b0", "0", 1.0, canary),
         simulation("b1", "1", None, canary),
         simulation("b2", "2", 0.0, canary, termination_reason="infrastructure_error"),
         simulation("b3", "2", 0.0, canary, messages=[], ticks=None),
     ]
-    _write(root / "new.json", results(new, tasks, llm="m-2", simulation_index=None))
+    write_json(root / "new.json", results(new, tasks, llm="m-2", simulation_index=None))
     listed = [
         {"id": name, "task_id": "9", "trial": 0, "reward": canary, "termination_reason": canary}
         for name in ("c0", "c1", "c2")
     ]
     folder = root / "voice" / "run"
-    _write(
+    write_json(
         folder / "results.json",
         results(
             None, [*tasks, task("9", canary)], llm="v-1", simulation_index=listed, format_version=2
@@ -166,9 +166,4 @@ def write(root: Path, canary: str | None = None) -> None:
         simulation("c1", "9", 0.0, canary, trial=1),
         simulation("c2", "1", 1.0, canary),
     ):
-        _write(folder / "simulations" / f"{record['id']}.json", record)
-
-
-def _write(path: Path, value: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value), "utf-8")
+        write_json(folder / "simulations" / f"{record['id']}.json", record)

@@ -1,17 +1,15 @@
 """τ-bench v1 results of two agents in the retail domain."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-from certify_assets_tests.corpora.builders import tau_record
+from certify_assets_tests.corpora.builders import tau_record, write_json
 from certify_assets_tests.corpora.formats import Counts
 
 COUNTS = Counts(trajectories=4, tasks=2, successes=3, dropped={"infrastructure_error": 1})
 
 
 def write(root: Path, canary: str | None = None) -> None:
-    root.mkdir(parents=True, exist_ok=True)
     for agent in ("alpha", "beta"):
         records = [
             tau_record(
@@ -29,18 +27,15 @@ def write(root: Path, canary: str | None = None) -> None:
                 tau_record(2)
                 | {"info": {"error": canary or "timed out", "traceback": canary or ""}, "traj": []}
             )
-        (root / f"{agent}-retail.json").write_text(json.dumps(records), "utf-8")
+        write_json(root / f"{agent}-retail.json", records)
 
 
 def _plant(record: dict[str, Any], canary: str) -> None:
-    task = record["info"]["task"]
-    task["actions"] = [{"name": canary, "kwargs": {canary: canary}}]
-    task["outputs"] = [canary]
-    record["info"]["reward_info"] = {
-        "reward": 1.0,
-        "info": {"outputs": {canary: True}},
-        "actions": [canary],
-    }
-    record["info"]["source"] = canary
-    record["info"]["user_cost"] = canary
-    record["records"] = {canary: canary}
+    info, messages = record["info"], record["traj"]
+    info["task"] |= {"actions": [{"name": canary, "kwargs": {canary: canary}}], "outputs": [canary]}
+    info["reward_info"] = {"reward": 1.0, "info": {"outputs": {canary: True}}, "actions": [canary]}
+    info |= {"source": canary, "user_cost": canary}
+    record |= {"records": {canary: canary}, canary: canary}
+    messages[0]["content"] = f"policy {canary}"
+    messages[4]["reward"] = canary
+    messages.append({"role": "evaluator", "content": canary})

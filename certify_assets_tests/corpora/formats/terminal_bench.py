@@ -63,78 +63,39 @@ def cast(*events: str) -> str:
 
 
 def write(root: Path, canary: str | None = None) -> None:
-    core = root / "results" / "demo-core@0.1"
-    first = core / "20250101_hand_model-x" / "run-1"
-    panes = {
-        "panes/post-agent.txt": pane(
-            ("source /installed-agent/setup.sh", "ok"),
-            ("sort names.txt > out.txt", ""),
-            ("cat out.txt", "a\nb"),
-        )
-    }
-    put(
-        first / "sort" / "sort.1-of-1.run-1",
-        trial("sort.1-of-1.run-1", "sort", True, canary),
-        panes,
-        canary,
-    )
-    log = {
-        "panes/post-agent.txt": " \n",
-        "sessions/agent.log": f"\x1b[32m{PROMPT}\x1b[0mtouch kk\bey\r\n{PROMPT}ls\r\n10%\rkey\r\n",
-    }
-    put(
-        first / "key" / "key.1-of-1.run-1",
-        trial("key.1-of-1.run-1", "key", False, canary),
-        log,
-        canary,
-    )
-    put(
-        first / "zip" / "zip.1-of-1.run-1",
-        trial("zip.1-of-1.run-1", "zip", True, canary),
-        {},
-        canary,
-    )
-    # a run that somebody copied into another one, without its panes
-    put(
-        first / "old" / "sort.1-of-1.run-1",
-        trial("sort.1-of-1.run-1", "sort", True, canary),
-        {},
-        canary,
-    )
-    unlabelled = {"panes/post-agent.txt": pane(("make", "compiling"))}
-    put(
-        first / "key" / "key.2-of-2.run-1",
-        trial("key.2-of-2.run-1", "key", None, canary),
-        unlabelled,
-        canary,
-    )
-
-    second = core.with_name("demo-core:0.1") / "20250202_other_model-y"
-    recording = {
-        "sessions/agent.cast": cast(PROMPT, "zip -r all", ".zip .\r\n", "adding: a\r\n", PROMPT)
-    }
-    put(second / "zip" / "zip.3-of-5", trial("zip.3-of-5", "zip", True, canary), recording, canary)
-    put(second / "sort" / "sort.3-of-5", trial("sort.3-of-5", "sort", False, canary), panes, canary)
-
-    third = core / "20250303_third_model-z" / "run-9"
-    names = [
-        ("sort.1-of-1.run-9", "sort", True),
-        ("key.1-of-1.run-9", "key", False),
-        ("zip.1-of-1.run-9", "zip", None),
-    ]
-    put(
-        third,
-        {
-            "id": "run-9",
-            "results": [trial(*row, canary) for row in names],
-            "accuracy": canary or 0.5,
-        },
-        {},
-    )
-    for name, task, _ in names[:2]:
+    def run(folder: Path, name: str, resolved: Any, files: dict[str, str], task: str = "") -> None:
+        task = task or name.partition(".")[0]
         put(
-            third / task / name,
-            None,
-            {"panes/post-agent.txt": pane((f"echo {task}", task))},
+            folder / task / name,
+            trial(name, name.partition(".")[0], resolved, canary),
+            files,
             canary,
         )
+
+    screen = "panes/post-agent.txt"
+    core = root / "results" / "demo-core@0.1"
+    first = core / "20250101_hand_model-x" / "run-1"
+    install, sort = ("source /installed-agent/setup.sh", "ok"), ("sort names.txt > out.txt", "")
+    panes = {screen: pane(install, sort, ("cat out.txt", "a\nb"))}
+    typed = f"\x1b[32m{PROMPT}\x1b[0mtouch kk\bey\r\n{PROMPT}ls\r\n10%\rkey\r\n"
+    run(first, "sort.1-of-1.run-1", True, panes)
+    run(first, "key.1-of-1.run-1", False, {screen: " \n", "sessions/agent.log": typed})
+    run(first, "zip.1-of-1.run-1", True, {})
+    # a run that somebody copied into another one, without its panes
+    run(first, "sort.1-of-1.run-1", True, {}, task="old")
+    run(first, "key.2-of-2.run-1", None, {screen: pane(("make", "compiling"))})
+
+    second = core.with_name("demo-core:0.1") / "20250202_other_model-y"
+    recording = cast(PROMPT, "zip -r all", ".zip .\r\n", "adding: a\r\n", PROMPT)
+    run(second, "zip.3-of-5", True, {"sessions/agent.cast": recording})
+    run(second, "sort.3-of-5", False, panes)
+
+    third = core / "20250303_third_model-z" / "run-9"
+    rows = [
+        trial(f"{task}.1-of-1.run-9", task, resolved, canary)
+        for task, resolved in (("sort", True), ("key", False), ("zip", None))
+    ]
+    put(third, {"id": "run-9", "results": rows, "accuracy": canary or 0.5}, {})
+    for task in ("sort", "key"):
+        files = {screen: pane((f"echo {task}", task))}
+        put(third / task / f"{task}.1-of-1.run-9", None, files, canary)

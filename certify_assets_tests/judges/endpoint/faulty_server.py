@@ -34,7 +34,6 @@ class Faulty:
     answered: Counter[str] = field(default_factory=Counter)
     times: list[float] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
-    paths: Counter[str] = field(default_factory=Counter)
     about: dict[str, Action] = field(default_factory=dict)
     now: int = 0
     most: int = 0

@@ -1,13 +1,8 @@
 import math
-from dataclasses import asdict
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from certify_assets.errors import IntegrityError
 from certify_assets.judges.endpoint.questions import (
-    MisshapenError,
     Reply,
     conclude,
     read_logprobs,
@@ -24,23 +19,16 @@ from certify_assets.judges.endpoint.questions import (
     [
         ("P_SUCCESS=85", 85.0),
         ("so **P_SUCCESS = 7.5%**.", 7.5),
-        ("P_SUCCESS=0", 0.0),
         ("P_SUCCESS=100.", 100.0),
         ("P_SUCCESS=20\nno, wait\nP_SUCCESS=30\n", 30.0),
         ("P_SUCCESS=20, later P_SUCCESS=maybe", None),
         ("P_SUCCESS=101", None),
         ("P_SUCCESS=-5", None),
-        ("P_SUCCESS=0-100", None),
         ("P_SUCCESS=40–60", None),
-        ("P_SUCCESS=1/2", None),
         ("P_SUCCESS=1e2", None),
         ("P_SUCCESS=0,85", None),
-        ("P_SUCCESS=1000", None),
-        ("P_SUCCESS: 85", None),
-        ("p_success=85", None),
         ("P_SUCCESS=٤٢", None),
         ("85", None),
-        ("", None),
     ],
 )
 def test_the_last_stated_probability_is_read_strictly(text: str, percent: float | None) -> None:
@@ -51,12 +39,10 @@ def test_the_last_stated_probability_is_read_strictly(text: str, percent: float 
     ("text", "vote"),
     [
         ("VERDICT: SUCCESS", True),
-        ("VERDICT: FAIL.", False),
         ("**VERDICT: FAIL**", False),
         ("VERDICT: SUCCESS … on reflection VERDICT: FAIL", False),
         ("VERDICT: SUCCESS, then VERDICT: unclear", None),
         ("VERDICT: SUCCESS or FAIL", None),
-        ("VERDICT: SUCCESS/FAIL", None),
         ("VERDICT: FAILED", None),
         ("SUCCESS", None),
     ],
@@ -68,16 +54,12 @@ def test_the_last_vote_is_read_strictly(text: str, vote: bool | None) -> None:
 @pytest.mark.parametrize(
     ("text", "vote"),
     [
-        ("SUCCESS", True),
         (" FAIL\n", False),
         ("**FAIL**.", False),
         ("VERDICT: __SUCCESS__", True),
         ("FAIL: the page still shows the form", False),
-        ("FAILED", None),
         ("SUCCESSFUL", None),
         ("SUCCESS/FAIL", None),
-        ("SUCCESS or FAIL", None),
-        ("SUCCESS, FAIL", None),
         ("I think SUCCESS", None),
         ("success", None),
         ("", None),
@@ -95,76 +77,31 @@ def test_an_answer_cut_in_its_number_is_not_read() -> None:
     assert stated_vote("VERDICT: FAIL", cut=True) is None
 
 
-@settings(deadline=None)
-@given(st.text(max_size=60), st.integers(0, 100))
-def test_whatever_stands_before_the_last_line_does_not_matter(before: str, percent: int) -> None:
-    assert stated_probability(f"{before}\nP_SUCCESS={percent}") == percent
-
-
 def test_conclusions_are_finite_and_in_order() -> None:
     stated = [conclude("cot", [Reply(text=f"P_SUCCESS={percent}")], 1) for percent in range(101)]
     odds = [success - fail for success, fail, _ in stated]
     assert all(map(math.isfinite, odds)) and odds == sorted(odds) and odds[50] == pytest.approx(0)
-    for success, fail, _ in stated:
-        assert math.exp(success) + math.exp(fail) == pytest.approx(1)
     yes, no, none = (Reply(text=text) for text in ("VERDICT: SUCCESS", "VERDICT: FAIL", "?"))
-    shares = [conclude("vote", [yes] * count + [no] * (5 - count), 5) for count in range(6)]
-    assert [success - fail for success, fail, _ in shares] == sorted(
-        success - fail for success, fail, _ in shares
-    )
-    assert math.exp(shares[5][0]) == pytest.approx(5.5 / 6)
-    assert math.exp(shares[0][0]) == pytest.approx(0.5 / 6)
+
+    def share(*votes: Reply) -> float:
+        return math.exp(conclude("vote", votes, 5)[0])
+
+    shares = [share(*[yes] * count, *[no] * (5 - count)) for count in range(6)]
+    assert shares == pytest.approx([(count + 0.5) / 6 for count in range(6)])
     # three of five readable: their share; two: no verdict
-    assert math.exp(conclude("vote", [yes, yes, no, none, none], 5)[0]) == pytest.approx(
-        (5 * 2 / 3 + 0.5) / 6
-    )
+    assert share(yes, yes, no, none, none) == pytest.approx((5 * 2 / 3 + 0.5) / 6)
     assert conclude("vote", [yes, yes, none, none, none], 5)[2] == "unparsed"
     assert conclude("cot", [none], 1)[2] == "unparsed"
     assert conclude("logprob", [Reply(logs=(-0.5,)), Reply(reason="missing")], 1)[2] == "missing"
 
 
 def test_completions_and_scores_are_read() -> None:
-    body = {
-        "choices": [
-            {
-                "text": " SUCCESS",
-                "logprobs": {"top_logprobs": [{"token_id:1": -0.5, "token_id:2": -2.0}]},
-            }
-        ],
-        "usage": None,
-    }
+    listed = {"token_id:1": -0.5, "token_id:2": -2.0}
+    body = {"choices": [{"text": " SUCCESS", "logprobs": {"top_logprobs": [listed]}}]}
     assert read_logprobs(body, ["token_id:1", "token_id:2"]).logs == (-0.5, -2.0)
     assert read_logprobs(body, ["token_id:1", "token_id:3"]).reason == "missing"
     assert read_probability({"data": [{"score": 0.25}]}).logs == (math.log(0.25),)
-    assert read_probability({"data": [{"score": 0.0}]}).reason == "missing"
     assert read_probability({"data": [{"score": math.nan}]}).reason == "not_finite"
     assert read_text({"choices": [{"text": "so", "finish_reason": "length"}]}).cut
     # a reasoning model that was cut before its answer sends no content
     assert read_text({"choices": [{"message": {"content": None}}]}).text == ""
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"choices": []},
-        {"choices": [3]},
-        {"choices": [{}]},
-        {"choices": [{"message": {"content": ["x"]}}]},
-    ],
-)
-def test_other_forms_are_named(body: dict[str, object]) -> None:
-    with pytest.raises(MisshapenError, match="the server's answer"):
-        read_text(body)
-    with pytest.raises(MisshapenError, match="the server's answer"):
-        read_logprobs(body, ["a", "b"])
-    with pytest.raises(MisshapenError, match="no list with one score"):
-        read_probability(body)
-
-
-def test_a_reply_comes_back_from_its_json() -> None:
-    reply = Reply(logs=(-0.1, -2.0), text="t", model="m", prompt_tokens=3)
-    assert Reply.from_dict(asdict(reply)) == reply
-    for value in ({}, {"logs": "x"}, {**asdict(reply), "more": 1}):
-        with pytest.raises(IntegrityError, match="another version"):
-            Reply.from_dict(value)

@@ -36,16 +36,6 @@ TEXTS = [
 FOLLOWING = {"words": (" SUCCESS", " FAIL"), "marker": "VERDICT:"}
 
 
-class TokenPrompt(NamedTuple):
-    """A prompt as the token ids of a local encoder."""
-
-    tokenizer: Any
-    sha256: str = "0" * 64
-
-    def render(self, text: str) -> list[int]:
-        return list(self.tokenizer.encode(CompletionPrompt().render(text)))
-
-
 class Vllm(NamedTuple):
     """A server that answered a real request."""
 
@@ -134,12 +124,3 @@ def test_a_lora_module_is_a_model_of_its_own(vllm: Vllm) -> None:
     direct = _direct(vllm, prompt, FOLLOWING["words"], vllm.adapter)
     assert _gap(run, direct) <= 1e-4 and run.report.models == ("sft",)
     assert np.abs(direct - _direct(vllm, prompt, FOLLOWING["words"])).max() > 0.01
-
-
-def test_a_verdict_beyond_the_likeliest_tokens_is_unscored(vllm: Vllm) -> None:
-    prompt = CompletionPrompt()
-    exact = _run(vllm, Asking(read="token_ids", **FOLLOWING), prompt)
-    top = _run(vllm, Asking(read="top", **FOLLOWING), prompt)
-    scored = ~np.isnan(top.scores.score)
-    assert set(top.reasons) <= {"", "missing"} and not scored.all()
-    np.testing.assert_allclose(top.scores.score[scored], exact.scores.score[scored], atol=1e-4)

@@ -4,8 +4,6 @@
 """
 
 import os
-import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +17,7 @@ from certify_assets.judges.endpoint.judge import EndpointJudge
 from certify_assets.judges.endpoint.questions import ChatPrompt, auditor_prompt
 from certify_assets.judges.endpoint.settings import Asking, Server
 from certify_assets_tests.paths import REPOSITORY
+from certify_assets_tests.services import end_group, free_port
 
 _START_SECONDS = 600
 
@@ -35,48 +34,25 @@ def require_vllm() -> Path:
 
 
 @contextmanager
-def vllm_server(
-    model: Path, name: str, log: Path, *, options: Sequence[str] = (), max_len: int = 1024
-) -> Iterator[str]:
-    """Serve a model folder under a name, its whole process group ended afterwards.
-
-    Give the base URL.
-    """
-    venv = require_vllm()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {
-        **os.environ,
-        "CERTIFY_VLLM_VENV": str(venv),
-        "CERTIFY_VLLM_MAX_LEN": str(max_len),
-    }
-    command = [
-        str(REPOSITORY / "tools" / "vllm_server.sh"),
-        "serve",
-        str(model),
-        str(port),
-        "--served-model-name",
-        name,
-        *options,
-    ]
+def vllm_server(model: Path, name: str, log: Path, *, options: Sequence[str] = ()) -> Iterator[str]:
+    """Serve a model folder under a name while the block lasts; give the base URL."""
+    venv, port = require_vllm(), str(free_port())
+    url = f"http://127.0.0.1:{port}/v1"
+    environment = {"CERTIFY_VLLM_VENV": str(venv), "CERTIFY_VLLM_MAX_LEN": "1024"}
+    command = [REPOSITORY / "tools/vllm_server.sh", "serve", model, port]
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            command, env=environment, stdout=stream, stderr=stream, start_new_session=True
+            [*map(str, command), "--served-model-name", name, *options],
+            env={**os.environ, **environment},
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
         )
         try:
-            _until_ready(process, f"http://127.0.0.1:{port}/v1", name, log)
-            yield f"http://127.0.0.1:{port}/v1"
+            _until_ready(process, url, name, log)
+            yield url
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(30)
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
-    with pytest.raises(ProcessLookupError):
-        _until_gone(process.pid)
+            end_group(process)
 
 
 def _until_ready(process: subprocess.Popen[bytes], url: str, name: str, log: Path) -> None:
@@ -93,9 +69,3 @@ def _until_ready(process: subprocess.Popen[bytes], url: str, name: str, log: Pat
     pytest.fail(
         f"vLLM was not ready after {_START_SECONDS} s: {log.read_text(errors='replace')[-3000:]}"
     )
-
-
-def _until_gone(group: int) -> None:
-    for _ in range(100):
-        os.killpg(group, 0)
-        time.sleep(0.1)

@@ -11,19 +11,14 @@ from certify_assets.judges.harvest.gate import (
     HALF_A,
     LABEL_SOURCE,
     SMALLEST,
-    Splits,
     contamination,
     fewest_tasks,
     halves,
     open_gate,
-    refuse_held_out,
-    share_wrong,
-    skew,
     training_set,
     withhold,
 )
-from certify_assets.judges.harvest.loop import Loop, quick_learner
-from certify_assets.research.harvest_study import ranking_of, uncertified_cuts
+from certify_assets.judges.harvest.loop import quick_learner
 from certify_assets_tests.builders import score_rows
 
 TASKS = [f"t{number:03d}" for number in range(60)]
@@ -57,12 +52,10 @@ def test_a_pool_carries_no_outcome_and_an_empty_one_is_refused(manifest: SplitMa
 def test_halves_share_no_task_and_hold_all_of_cal() -> None:
     cal = score_rows(tasks=31, attempts=3)
     half_a, half_b = halves(cal, 42)
-    assert not set(half_a["task_id"]) & set(half_b["task_id"])
-    assert len(half_a) + len(half_b) == len(cal)
-    assert half_a["task_id"].nunique() == 15, "the half that certifies is the larger one"
-    assert halves(cal, 42)[0].equals(half_a) and not halves(cal, 43)[0].equals(half_a)
-    turned = halves(cal[::-1], 42)[0]
-    assert set(turned["task_id"]) == set(half_a["task_id"]), "in whatever order the rows come"
+    own = set(half_a["task_id"])
+    assert not own & set(half_b["task_id"]) and len(half_a) + len(half_b) == len(cal)
+    assert len(own) == 15, "the half that certifies is the larger one"
+    assert own == set(halves(cal[::-1], 42)[0]["task_id"]) != set(halves(cal, 43)[0]["task_id"])
     with pytest.raises(InputError, match="CAL has 1 task"):
         halves(cal[cal["task_id"] == cal["task_id"].iloc[0]], 1)
 
@@ -79,34 +72,24 @@ def test_training_refuses_such_rows_too_even_where_they_call_themselves_human(
     manifest: SplitManifest,
 ) -> None:
     learner = quick_learner(rows(manifest, "sft"), manifest)
-    smuggled = pd.concat([rows(manifest, "sft"), rows(manifest, "test", 0)]).assign(
-        **{LABEL_SOURCE: "human"}
-    )
-    with pytest.raises(LeakError, match="training rows are of tasks that certify or audit"):
-        learner.train(smuggled, "x")
-    spent = pd.concat(
-        [
-            rows(manifest, "cal").assign(**{LABEL_SOURCE: HALF_A}),
-            rows(manifest, "test").assign(**{LABEL_SOURCE: "human"}),
-        ]
-    )
-    with pytest.raises(LeakError, match="TEST"):
-        learner.train(spent, "x")
+    test = rows(manifest, "test", 0).assign(**{LABEL_SOURCE: "human"})
+    for split, source, words in (
+        ("sft", "human", "training rows are of tasks that certify or audit"),
+        ("cal", HALF_A, "TEST"),
+    ):
+        own = rows(manifest, split).assign(**{LABEL_SOURCE: source})
+        with pytest.raises(LeakError, match=words):
+            learner.train(pd.concat([own, test]), "x")
 
 
 def test_the_same_task_name_in_another_corpus_is_another_task(manifest: SplitManifest) -> None:
     elsewhere = rows(manifest, "test").assign(corpus="other")
-    refuse_held_out(elsewhere, manifest, what="training")
     made = training_set(rows(manifest, "sft"), elsewhere, label=0, manifest=manifest)
-    assert len(made) == len(rows(manifest, "sft")) + len(elsewhere)
-
-
-def test_pseudo_labels_replace_whatever_outcome_the_rows_had(manifest: SplitManifest) -> None:
-    made = training_set(
-        rows(manifest, "sft", 1), rows(manifest, "rl", 1), label=0, manifest=manifest
-    )
-    assert made.loc[made[LABEL_SOURCE] == "harvest", "outcome"].eq(0).all()
-    assert made.loc[made[LABEL_SOURCE] == "human", "outcome"].eq(1).all()
+    # a pseudo-label replaces the outcome that a row had
+    assert made.groupby(LABEL_SOURCE)["outcome"].agg(["sum", "size"]).to_dict("index") == {
+        "human": {"sum": len(manifest.tasks["sft"]), "size": len(manifest.tasks["sft"])},
+        "harvest": {"sum": 0, "size": len(elsewhere)},
+    }
 
 
 def test_the_gate_closes_on_too_few_tasks_with_the_numbers() -> None:
@@ -145,55 +128,5 @@ def test_contamination_is_counted_by_hand(manifest: SplitManifest) -> None:
     table = pool.frame.assign(score=[-9.0, -9.0, -9.0, 9.0, np.nan, -9.0])
     found = contamination(gate, table, pool)
     assert (found["size"], found["pool"], found["unscored"]) == (4, 6, 1)
-    assert (
-        found["contamination"]
-        == 0.25
-        == share_wrong(gate.taken(table["score"].to_numpy()), pool.withheld, 0)
-    )
+    assert found["contamination"] == 0.25
     assert found["verdict"] == "WARN", "above the budget, on too few tasks to be beyond chance"
-    assert share_wrong(np.zeros(6, dtype=bool), pool.withheld, 0) is None
-
-
-def test_skew_of_a_harvest_of_one_agent_and_one_task() -> None:
-    frame = pd.DataFrame({"agent": ["a", "a", "b", "b"], "task_id": ["s", "t", "s", "t"]})
-    found = skew(frame, np.array([True, False, False, False]), np.array([1, 2, 3, 4]))
-    assert found == {
-        "agents": 0.5, "tasks": 0.5, "tasks_in_it": 1, "tasks_in_pool": 2, "effective_tasks": 1.0,
-        "length_distance": 0.75, "length_ratio": 0.4,
-    }  # fmt: skip
-    assert skew(frame, np.zeros(4, dtype=bool), np.array([1, 2, 3, 4])) is None
-
-
-def loop(manifest: SplitManifest, side: str) -> Loop:
-    splits = Splits(*(rows(manifest, name) for name in ("sft", "rl", "cal", "test")), manifest)
-    return Loop(splits, quick_learner(splits.sft, manifest), Settings(side=side))
-
-
-def test_cuts_without_a_certificate_take_the_end_of_the_side(manifest: SplitManifest) -> None:
-    scores = np.array([-3.0, -1.0, 0.5, 4.0, np.nan, -2.3])
-    reject = uncertified_cuts(scores, loop(manifest, "reject"), size=2)
-    assert {name: np.flatnonzero(taken).tolist() for name, taken in reject.items()} == {
-        "verdict": [0, 1, 5], "confidence": [0, 5], "lowest_as_many": [0, 5], "lowest_25%": [0],
-        "lowest_50%": [0, 1, 5],
-    }  # fmt: skip
-    release = uncertified_cuts(scores, loop(manifest, "release"), size=0)
-    assert {name: np.flatnonzero(taken).tolist() for name, taken in release.items()} == {
-        "verdict": [2, 3], "confidence": [3], "highest_25%": [3], "highest_50%": [2, 3, 1],
-    } | {"highest_50%": [1, 2, 3]}  # fmt: skip
-
-
-def test_whether_cal_could_have_ranked_the_rounds() -> None:
-    def row(number: int, half_b: float, test: float | None) -> dict[str, object]:
-        return {
-            "round": number,
-            "certificates": {"taskboot": {"half_b_coverage": half_b, "test_own_coverage": test}},
-        }
-
-    # the paper's own rounds: CAL certifies .514/.389/.486 while TEST moves .575/.585/.465
-    found = ranking_of([row(0, 0.514, 0.575), row(1, 0.389, 0.585), row(2, 0.486, 0.465)])
-    assert found is not None
-    assert found["taskboot"]["order_half_b"] == [0, 2, 1]
-    assert found["taskboot"]["order_test"] == [1, 0, 2]
-    assert not found["taskboot"]["agree"]
-    assert ranking_of([row(0, 0.5, None)]) is None
-    assert ranking_of([row(0, 0.5, None), {"round": 1, "skipped": "closed"}]) is None

@@ -1,6 +1,5 @@
 """Folders of somebody's language model: what is wrong with one is a sentence before any training."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -23,14 +22,6 @@ def weights(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Edit:
 
         path = folder / "model.safetensors"
         save_file(change(load_file(path)), path, metadata={"format": "pt"})
-
-    return edit
-
-
-def document(name: str, **changes: Any) -> Edit:
-    def edit(folder: Path) -> None:
-        path = folder / name
-        path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | changes), "utf-8")
 
     return edit
 
@@ -60,21 +51,8 @@ EDITS: dict[str, tuple[Edit, str]] = {
         weights(lambda found: {name: value * float("nan") for name, value in found.items()}),
         r"has weights that are no finite numbers, model\.",
     ),
-    "weights of other shapes": (
-        document("config.json", intermediate_size=64),
-        "cannot be loaded",
-    ),
-    "another architecture": (
-        document("config.json", model_type="bert", architectures=["BertModel"]),
-        "lacks",
-    ),
     "a configuration that is a list": (text("config.json", "[]"), "cannot be loaded"),
     "no tokenizer in its file": (text("tokenizer.json", "{}"), "cannot be loaded"),
-    "no size": (document("config.json", hidden_size=-4), "cannot be loaded"),
-    "a template that is none": (
-        text("chat_template.jinja", "{% for x in %}"),
-        "chat template of the judge's tokenizer cannot be applied .TemplateSyntaxError",
-    ),
     "a template that fails": (text("chat_template.jinja", "{{ 1 / 0 }}"), "ZeroDivisionError"),
 }
 
@@ -94,13 +72,11 @@ def test_a_whole_folder_is_loaded_and_read(tmp_path: Path) -> None:
     assert encoder.budget_tokens == 300 and language.source == "model"
 
 
-@pytest.mark.parametrize("place", ["nothing", "file"])
+@pytest.mark.parametrize("place", ["nothing", "file", "a" * 5000])
 def test_what_is_no_folder_is_called_so(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="is no folder; give the folder of a model"):
         load_base(str(tmp_path / place), None, JudgeInput())
-    with pytest.raises(InputError, match="is no folder; give the folder of a model"):
-        load_base("/" + "a" * 5000, None, JudgeInput())
 
 
 @pytest.mark.parametrize(

@@ -146,26 +146,23 @@ def test_templates_are_used_as_they_are() -> None:
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.integers(0, 3000), st.integers(0, 200))
-def test_only_the_middle_of_the_run_is_cut(lines: int, extra: int) -> None:
-    encoder = encoder_of("template")
-    around = len(encoder.prefix_ids) + len(encoder.suffix_ids)
-    encoder = PromptEncoder(encoder.tokenizer, budget_tokens=around + 40 + extra)
+@given(st.integers(0, 3000), st.integers(40, 240))
+def test_only_the_middle_of_the_run_is_cut(lines: int, room: int) -> None:
+    tokenizer, before, after = (
+        getattr(encoder_of("template"), name) for name in ("tokenizer", "prefix_ids", "suffix_ids")
+    )
+    encoder = PromptEncoder(tokenizer, budget_tokens=len(before) + len(after) + room)
     text = "TASK\n" + "".join(f"  word {n}\n" for n in range(lines))
-    body = encoder.body_ids(text)
-    encoded = encoder.encode_text(text)
-    assert len(encoded.ids) <= encoder.budget_tokens
-    shown = encoded.ids[len(encoder.prefix_ids) : -len(encoder.suffix_ids)]
-    if len(body) <= 40 + extra:
+    body, encoded = encoder.body_ids(text), encoder.encode_text(text)
+    shown = encoded.ids[len(before) : -len(after)]
+    if len(body) <= room:
         assert shown == body and encoded.cut_tokens == 0
-    else:
-        note = encoder.tokenizer.encode("\n[middle of the run cut]\n  ")
-        kept = len(shown) - len(note)
-        head, tail = kept - kept // 2, kept // 2
-        assert len(encoded.ids) == encoder.budget_tokens and encoded.cut_tokens == len(body) - kept
-        assert shown[:head] == body[:head]
-        assert shown[len(shown) - tail :] == body[len(body) - tail :]
-        assert list(shown[head : len(shown) - tail]) == note
+        return
+    note = tuple(tokenizer.encode("\n[middle of the run cut]\n  "))
+    kept = room - len(note)
+    head, tail = kept - kept // 2, kept // 2
+    assert shown == body[:head] + note + body[len(body) - tail :]
+    assert encoded.cut_tokens == len(body) - kept
 
 
 def test_the_hash_covers_all_that_makes_the_ids() -> None:
@@ -185,12 +182,13 @@ def test_the_hash_covers_all_that_makes_the_ids() -> None:
 
 def test_what_cannot_be_a_prompt_is_refused() -> None:
     tokenizer = encoder_of("template").tokenizer
-    with pytest.raises(InputError, match="marker is ''"):
-        AuditorPrompt(marker="")
-    with pytest.raises(InputError, match="both verdicts"):
-        AuditorPrompt(fail=" SUCCESS")
-    with pytest.raises(InputError, match="marks the run's place"):
-        AuditorPrompt(system="<<<the run is put here>>>")
+    for changes, words in (
+        ({"marker": ""}, "marker is ''"),
+        ({"fail": " SUCCESS"}, "both verdicts"),
+        ({"system": "<<<the run is put here>>>"}, "marks the run's place"),
+    ):
+        with pytest.raises(InputError, match=words):
+            AuditorPrompt(**changes)
     with pytest.raises(InputError, match="too small for a prompt"):
         PromptEncoder(tokenizer, budget_tokens=50)
     with pytest.raises(InputError, match=r"joins|joined"):

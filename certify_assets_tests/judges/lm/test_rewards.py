@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.rewards import ARMS, Arm, arm_named, completion_reward
+from certify_assets.judges.lm.grpo_config import ARMS, Arm, arm_named, completion_reward
 
 
 def test_the_arms_are_those_of_the_paper() -> None:
@@ -23,16 +23,6 @@ def test_rewards_of_every_verdict_and_outcome() -> None:
     arm = Arm("x", 2.0, 3.0)
     assert arm.rewards(1) == (1.0, -3.0, -3.0)
     assert arm.rewards(0) == (-2.0, 1.0, -3.0)
-    assert (arm.gap(1), arm.gap(0)) == (4.0, -3.0)
-    # the equation itself
-    for verdict in (0, 1):
-        for outcome in (0, 1):
-            formula = (
-                (verdict == outcome)
-                - 2 * (verdict == 1 and outcome == 0)
-                - 3 * (verdict == 0 and outcome == 1)
-            )
-            assert arm.reward(verdict, outcome) == formula
 
 
 @pytest.mark.parametrize("arm", ARMS.values(), ids=str)

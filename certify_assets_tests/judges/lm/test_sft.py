@@ -11,19 +11,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from certify_assets.errors import InputError, LeakError
-from certify_assets.judges.lm.adapters import attach_lora, load_adapter
+from certify_assets.errors import InputError
+from certify_assets.judges.lm.adapters import load_adapter
 from certify_assets.judges.lm.contract import Encoded, VerdictTokens
 from certify_assets.judges.lm.recipe import OBJECTIVES
 from certify_assets.judges.lm.scoring import score_prompts
-from certify_assets.judges.lm.sft import SftConfig, SftRow, TrainedAdapter, train_sft
-from certify_assets.judges.lm.sft_config import IGNORED, SFT_SOURCES, in_pairs, training_rows
-from certify_assets.judges.lm.sft_trainer import collate
+from certify_assets.judges.lm.sft import (
+    SftConfig,
+    SftRow,
+    TrainedAdapter,
+    in_pairs,
+    train_sft,
+    training_rows,
+)
 from certify_assets_tests.judges.lm import models
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SMALL = SftConfig(rank=4, alpha=8, learning_rate=5e-3, batch_size=2, accumulation=2, max_tokens=96)
+SMALL = SftConfig(rank=4, alpha=8, learning_rate=5e-3, batch_size=2, accumulation=2)
 VERDICTS = VerdictTokens((models.SUCCESS,), (models.FAIL,))
 
 
@@ -41,47 +46,6 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
 
 
-def test_the_verdict_alone_carries_loss() -> None:
-    rows, verdicts = _rows(7), VerdictTokens((7, 8), (9,))
-    built = training_rows(rows, verdicts, SMALL)
-    for row, made in zip(rows, built, strict=True):
-        verdict = list(verdicts.success if row.outcome else verdicts.fail)
-        assert made["input_ids"] == [*row.prompt.ids, *verdict]
-        assert made["labels"] == [IGNORED] * len(row.prompt.ids) + verdict
-    batch = collate(built)
-    labelled = [[int(token) for token in labels[labels != IGNORED]] for labels in batch["labels"]]
-    assert labelled == [list(verdicts.success if row.outcome else verdicts.fail) for row in rows]
-    on = batch["labels"] != IGNORED
-    assert bool((batch["input_ids"][on] == batch["labels"][on]).all())
-    assert batch["attention_mask"].sum(dim=1).tolist() == [len(made["input_ids"]) for made in built]
-
-
-def test_rows_that_cannot_train_are_refused() -> None:
-    row = _rows(1)[0]
-    long = SftRow(Encoded(tuple(range(96))), 1)
-    with pytest.raises(
-        InputError,
-        match=r"row 1 for fine-tuning has 96 tokens .* above max_tokens 96; encode prompts with "
-        "at most 95",
-    ):
-        training_rows([row, long], VERDICTS, SMALL)
-    assert (
-        training_rows([SftRow(Encoded(tuple(range(95))), 1)], VERDICTS, SMALL)[0]["labels"][-1]
-        == models.SUCCESS
-    )
-    with pytest.raises(InputError, match="no rows"):
-        training_rows([], VERDICTS, SMALL)
-    with pytest.raises(InputError, match="outcome -1"):
-        training_rows([replace(row, outcome=-1)], VERDICTS, SMALL)
-    for source in ("cal", "test", "harvest:cal", ""):
-        with pytest.raises(LeakError, match="pseudo-labels of CAL and TEST never train a judge"):
-            training_rows([row, replace(row, source=source)], VERDICTS, SMALL)
-    assert (
-        len(training_rows([replace(row, source=source) for source in SFT_SOURCES], VERDICTS, SMALL))
-        == 3
-    )
-
-
 def test_the_loss_of_the_first_step_by_hand(tmp_path: Path) -> None:
     base, rows = models.judge(models.tiny_qwen3()), _rows(4)
     scores = score_prompts(base, [row.prompt for row in rows]).scores
@@ -91,26 +55,6 @@ def test_the_loss_of_the_first_step_by_hand(tmp_path: Path) -> None:
     assert trained.loss_curve[0]["loss"] == pytest.approx(-float(right.mean()), rel=1e-4)
 
 
-def test_a_step_of_pairs_has_as_many_successes_as_failures() -> None:
-    rows, config = _rows(21), replace(SMALL, objective="pairs", epochs=3.0)
-    outcomes = [row.outcome for row in rows]
-    built = training_rows(rows, VERDICTS, config)
-    drawn = in_pairs(built, outcomes, config)
-    steps = [drawn[first : first + 4] for first in range(0, len(drawn), 4)]
-    # ceil(3 · 21 / 4)
-    assert len(steps) == 16 and all(len(step) == 4 for step in steps)
-    labels = np.array([[row["labels"][-1] for row in step] for step in steps])
-    assert (labels == [models.SUCCESS, models.SUCCESS, models.FAIL, models.FAIL]).all()
-    for label, places in ((1, labels == models.SUCCESS), (0, labels == models.FAIL)):
-        read = [id(row) for row, is_it in zip(drawn, places.ravel(), strict=True) if is_it]
-        # every run is read before any is read again
-        assert len(set(read[: outcomes.count(label)])) == outcomes.count(label)
-    with pytest.raises(InputError, match="no failure among the 2 runs of the training"):
-        in_pairs(built[:2], [1, 1], config)
-    with pytest.raises(InputError, match="a step of pairs has 1 row"):
-        in_pairs(built, outcomes, replace(config, batch_size=1, accumulation=1))
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_loss_of_the_first_step_of_pairs_by_hand(tmp_path: Path, packed: bool) -> None:
     base, rows = models.judge(models.tiny_qwen3()), _rows(8)
@@ -118,7 +62,7 @@ def test_the_loss_of_the_first_step_of_pairs_by_hand(tmp_path: Path, packed: boo
     # all in one step: the means of a step and of all pairs are the same
     config = replace(config, accumulation=2 * sum(row.outcome for row in rows) // 2)
     scores = score_prompts(base, [row.prompt for row in rows]).scores.score
-    drawn = in_pairs(training_rows(rows, VERDICTS, config), [row.outcome for row in rows], config)
+    drawn = in_pairs(training_rows(rows, VERDICTS), [row.outcome for row in rows], config)
     odds = {row.prompt.ids: score for row, score in zip(rows, scores, strict=True)}
     of_step = [odds[tuple(row["input_ids"][:-1])] for row in drawn[: config.step_rows]]
     half = config.step_rows // 2
@@ -144,7 +88,12 @@ def test_training_learns_and_leaves_the_base_as_it_was(
 
     settings = replace(SMALL, epochs=3.0, objective=objective)
     base, rows = models.judge(models.tiny_qwen3()), _rows(32)
-    before = score_prompts(base, [row.prompt for row in rows]).scores.score
+    prompts, outcomes = [row.prompt for row in rows], np.array([row.outcome for row in rows])
+
+    def apart(scores: np.ndarray) -> float:
+        return float(scores[outcomes == 1].mean() - scores[outcomes == 0].mean())
+
+    before = score_prompts(base, prompts).scores.score
     state, config = torch.get_rng_state(), base.model.config.to_dict()
     base.model.config.eos_token_id = config["eos_token_id"] = 5
     seen: list[tuple[int, int]] = []
@@ -155,49 +104,21 @@ def test_training_learns_and_leaves_the_base_as_it_was(
         config=settings,
         progress=lambda step, steps, _: seen.append((step, steps)),
     )
-    assert trained is not None and seen == [(step, 24) for step in range(1, 25)]
+    assert seen == [(step, 24) for step in range(1, 25)] and capsys.readouterr().out == ""
     assert torch.equal(torch.get_rng_state(), state) and "forward" not in base.model.__dict__
     assert base.model.config.to_dict() == config and not base.model.training
-    assert capsys.readouterr().out == ""
-    assert np.array_equal(score_prompts(base, [row.prompt for row in rows]).scores.score, before)
+    assert np.array_equal(score_prompts(base, prompts).scores.score, before)
     judge, sha256 = load_adapter(base, tmp_path)
-    after = score_prompts(judge, [row.prompt for row in rows]).scores.score
-    outcomes = np.array([row.outcome for row in rows])
-    assert (
-        after[outcomes == 1].mean() - after[outcomes == 0].mean()
-        > before[outcomes == 1].mean() - before[outcomes == 0].mean() + 1
-    )
+    assert apart(score_prompts(judge, prompts).scores.score) > apart(before) + 1
     document = trained.to_dict()
     assert sha256 == trained.sha256
     assert json.loads((tmp_path / "provenance.json").read_text("utf-8")) == document
     assert document["config"] == json.loads(json.dumps(settings.to_dict()))
+    assert document["rows"] == 32 and len(document["loss_curve"]) == 24
     assert document["base_revision"] == base.revision
-    assert document["rows"] == 32
-    assert document["sources"] == {"sft": 32}
-    assert len(document["loss_curve"]) == 24
-    rank, shapes = 4, [(64, 64), (64, 32), (64, 32), (64, 64), (64, 96), (64, 96), (96, 64)]
-    assert document["trainable_parameters"] == 2 * rank * sum(
-        inside + outside for inside, outside in shapes
-    )
-
-
-@pytest.mark.slow
-def test_a_hybrid_model_trains_on_its_linear_attention_too(tmp_path: Path) -> None:
-    import safetensors.numpy
-
-    base, rows = models.judge(models.tiny_qwen3_5()), _rows(8)
-    before = score_prompts(base, [row.prompt for row in rows]).scores.score
-    trained = train_sft(base, rows, tmp_path, config=SMALL)
-    assert trained is not None and "in_proj_qkv" in trained.inputs.targets
-    assert np.array_equal(score_prompts(base, [row.prompt for row in rows]).scores.score, before)
-    moved = {
-        name.split(".")[-3]
-        for name, value in safetensors.numpy.load_file(
-            tmp_path / "adapter_model.safetensors"
-        ).items()
-        if "lora_B" in name and value.any()
-    }
-    assert moved == set(trained.inputs.targets)
+    # inputs and outputs of the seven matrices of a layer; rank 4 and two layers
+    sides = 2 * (64 + 64) + 2 * (64 + 32) + 3 * (64 + 96)
+    assert document["trainable_parameters"] == 2 * 4 * sides
 
 
 def _train(folder: Path, objective: str = OBJECTIVES[0], **keywords: Any) -> TrainedAdapter:
@@ -271,10 +192,3 @@ def test_a_loss_that_is_not_a_number_ends_the_training(tmp_path: Path) -> None:
     ):
         train_sft(base, rows, tmp_path, config=SMALL)
     assert not (tmp_path / "provenance.json").exists() and not hasattr(base.model, "peft_config")
-
-
-def test_a_model_with_an_adapter_is_refused(tmp_path: Path) -> None:
-    base = models.judge(models.tiny_qwen3())
-    wrapped = models.judge(attach_lora(base.model, rank=2, alpha=4, dropout=0.0, seed=0))
-    with pytest.raises(InputError, match="already carries an adapter"):
-        train_sft(wrapped, _rows(4), tmp_path)

@@ -10,14 +10,8 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.evaluation.certification import certify_judge, verify_stored
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm import smollm2
-from certify_assets.judges.lm.judge import CausalJudge, load_base
 from certify_assets.judges.lm.models import SMOLLM2, known_model
-from certify_assets.judges.lm.recipe import Recipe
-from certify_assets.judges.reading import JudgeInput
-from certify_assets.judges.reinforced import GrpoSpec
-from certify_assets.judges.specs import judge_spec
 from certify_assets.reports.judge_page import reading_facts
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
@@ -59,19 +53,6 @@ def test_a_model_that_is_not_installed_is_refused_before_training(
     assert not judge.is_trained
 
 
-def test_a_cap_takes_a_run_of_every_task_before_a_second(corpora: Store) -> None:
-    rows = Corpus(corpora, "one").split("sft")
-    tasks = rows["task_id"].nunique()
-    recipe = Recipe(runs=tasks + 1)
-    drawn = recipe.drawn(rows, 1)
-    assert len(drawn) == tasks + 1 and drawn["task_id"].nunique() == tasks
-    assert drawn.index.is_monotonic_increasing
-    again = recipe.drawn(rows.sample(frac=1.0, random_state=0), 1)
-    assert set(again["trajectory_id"]) == set(drawn["trajectory_id"])
-    assert set(recipe.drawn(rows, 2)["trajectory_id"]) != set(drawn["trajectory_id"])
-    assert Recipe().drawn(rows, 1) is rows
-
-
 def _installed() -> bool:
     try:
         smollm2.smollm2_path()
@@ -95,7 +76,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Store:
     cap = {"runs": 10, "epochs": 1.0}
     configure(
         store.root,
-        {"name": "asis", "family": "base", **about},
         {"name": "tuned", "family": "sft", **about, **cap},
         {"name": "moved", "family": "transfer", **about, **cap},
     )
@@ -104,7 +84,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.mark.slow
 def test_the_installed_model_goes_from_settings_to_certificates(small: Store) -> None:
-    for name in ("asis", "tuned", "moved"):
+    for name in ("tuned", "moved"):
         record = judged(small, "here", name).train()
         base = record.detail("provenance")["settings"]
         assert (base["model"], base["revision"]) == ("smollm2", smollm2.SHA256)
@@ -122,31 +102,3 @@ def test_the_installed_model_goes_from_settings_to_certificates(small: Store) ->
     assert judged(small, "here", "moved").artifact.sft_trajectories == 10
     again = judged(small, "here", "tuned").train()
     assert again.adapter_sha256 == record.adapter_sha256, "what was finished is not trained again"
-
-
-@pytest.mark.slow
-def test_the_installed_model_is_reinforced(small: Store) -> None:
-    from certify_assets.judges.arms import train_arm
-
-    judged(small, "here", "tuned").train()
-    about = judge_spec("tuned", small.root)
-    spec = GrpoSpec(
-        name="reinforced",
-        summary="",
-        model="smollm2",
-        start="tuned",
-        steps=(1, 2),
-        reading=about.reading,
-    )
-    record = train_arm(JudgedCorpus.of(Corpus(small, "here"), spec), "accuracy")
-    assert set(record.steps) == {"1", "2"} and record.steps["1"] != record.steps["2"]
-
-
-@pytest.mark.slow
-def test_the_installed_model_refuses_what_it_cannot_read(small: Store) -> None:
-    with pytest.raises(InputError, match="the context of smollm2 is 8,192"):
-        load_base("smollm2", None, JudgeInput(tokens=9000, prompt=SMOLLM2.prompt))
-    language, encoder = load_base("smollm2", None, SMOLLM2)
-    assert language.verdicts.single and encoder.budget_tokens == 512
-    shown = CausalJudge("x", language, encoder).provenance()
-    assert shown.dtype == str(next(language.model.parameters()).dtype).removeprefix("torch.")

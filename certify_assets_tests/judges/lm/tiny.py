@@ -1,5 +1,6 @@
-"""A random language model with random rows, for tests of training and for timing it."""
+"""A random language model with random rows, for tests of training."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,7 @@ _SPECIAL = ["<pad>", "<eos>", "SUCCESS", "FAIL"]
 SUCCESS_WORDS = tuple(range(4, 12))
 
 
-def tiny_judge(
-    *, seed: int = 0, taught: int = 0, words: int = WORDS, **shape: Any
-) -> LanguageModel:
+def tiny_judge(*, seed: int = 0, taught: int = 0) -> LanguageModel:
     """Return a random Qwen3 with a tokenizer of words.
 
     ``taught`` steps let it answer with a verdict, of no particular kind.
@@ -27,29 +26,27 @@ def tiny_judge(
     from tokenizers.pre_tokenizers import Whitespace
     from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-    names = [*_SPECIAL, *(f"w{place}" for place in range(words - len(_SPECIAL)))]
+    names = [*_SPECIAL, *(f"w{place}" for place in range(WORDS - len(_SPECIAL)))]
     base = Tokenizer(WordLevel({word: place for place, word in enumerate(names)}, unk_token="w0"))
     base.pre_tokenizer = Whitespace()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=base, pad_token="<pad>", eos_token="<eos>", unk_token="w0"
     )
     torch.manual_seed(seed)
-    small = {
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-    }
-    small |= {
-        "head_dim": 16,
-        "max_position_embeddings": 128,
-        "pad_token_id": 0,
-        "eos_token_id": 1,
-        "bos_token_id": None,
-    }
     settings = Qwen3Config(
-        vocab_size=words, tie_word_embeddings=True, initializer_range=0.1, **{**small, **shape}
+        vocab_size=WORDS,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        max_position_embeddings=128,
+        tie_word_embeddings=True,
+        initializer_range=0.1,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=None,
     )
     model: Any = Qwen3ForCausalLM(settings).eval()
     judge = LanguageModel(model, tokenizer, VerdictTokens((2,), (3,)), "tiny", str(seed))
@@ -77,9 +74,7 @@ def _teach(
         optimizer.zero_grad()
 
 
-def with_adapter(
-    judge: LanguageModel, *, seed: int = 1, rank: int = 4, started: bool = True
-) -> LanguageModel:
+def with_adapter(judge: LanguageModel, *, seed: int = 1, started: bool = True) -> LanguageModel:
     """Return the judge with a trainable LoRA adapter; a started one does something."""
     import torch
     from peft import LoraConfig, get_peft_model
@@ -88,20 +83,18 @@ def with_adapter(
     names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     model = get_peft_model(
         judge.model,
-        LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=names, task_type="CAUSAL_LM"),
+        LoraConfig(r=4, lora_alpha=8, target_modules=names, task_type="CAUSAL_LM"),
     )
     if started:
         with torch.no_grad():
             for name, weight in model.named_parameters():
                 if "lora_B" in name:
                     weight.normal_(0, 0.05)
-    return LanguageModel(
-        model.eval(), judge.tokenizer, judge.verdicts, judge.source, judge.revision
-    )
+    return replace(judge, model=model.eval())
 
 
 def random_rows(
-    count: int, *, seed: int = 0, noise: float = 0.2, longest: int = 20
+    count: int, *, seed: int = 0, noise: float = 0.2
 ) -> tuple[list[Encoded], list[int]]:
     """Rows of random words whose outcome a few words tell, most of the time."""
     rng = np.random.default_rng(seed)
@@ -109,7 +102,7 @@ def random_rows(
     for _ in range(count):
         outcome = int(rng.random() < 0.5)
         shown = outcome if rng.random() >= noise else 1 - outcome
-        words = rng.integers(12, WORDS, rng.integers(5, longest))
+        words = rng.integers(12, WORDS, rng.integers(5, 20))
         words[:3] = rng.choice(SUCCESS_WORDS[:4] if shown else SUCCESS_WORDS[4:], 3)
         prompts.append(Encoded(tuple(int(word) for word in words)))
         outcomes.append(outcome)

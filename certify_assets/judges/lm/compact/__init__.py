@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["CONTEXT", "compact_model_path"]
-
 #: tokens of a prompt that the model was pretrained on; beyond, nothing is known of it
 CONTEXT = 768
 

@@ -1,0 +1,42 @@
+"""``certify schema``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from certify_assets.cli.output import emit_json
+
+_OF = ("certificate", "corpus", "judges", "notifications")
+
+
+@click.command()
+@click.argument("document", type=click.Choice(_OF))
+def schema(document: str) -> None:
+    """Print the JSON schema of a document.
+
+    `certificate` is what `certify certificate` writes, `corpus` an item of `corpora` in a Dagster
+    component. `judges` and `notifications` are the files judges.yaml and notifications.yaml of the
+    data root. An editor that knows the schema completes and checks what you write.
+    """
+    emit_json(schema_of(document))
+
+
+def schema_of(document: str) -> dict[str, Any]:
+    """Return the JSON schema of a document, generated from its class."""
+    if document == "certificate":
+        from certify_assets.certificates.schema import document_schema
+
+        return document_schema()
+    if document == "corpus":
+        from certify_assets.corpora.config import corpus_schema
+
+        return corpus_schema()
+    if document == "judges":
+        from certify_assets.judges.endpoint.config import judges_schema
+
+        return judges_schema()
+    from certify_assets.operations.notification_config import Notifications
+
+    return Notifications.model_json_schema()
