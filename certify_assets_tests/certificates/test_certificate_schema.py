@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import EVERY_PROCEDURE, Certificate, CertificateSet, certify_sides
+from certify_assets.certificates.certificate import LedgerHead
 from certify_assets.certificates.schema import document_schema
 from certify_assets.errors import ForgedCertificateError
 from certify_assets_tests.populations import paper_process
