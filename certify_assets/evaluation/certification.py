@@ -28,8 +28,6 @@ from certify_assets.evaluation.pool import (
     gather_pool,
     load_pool,
     pool_difference,
-    require_document,
-    store_pool,
     takes_pool,
 )
 from certify_assets.evaluation.relabelling import relabelling_finding
@@ -92,7 +90,7 @@ def _certified(judge: JudgedCorpus, run_id: str, procedures: Sequence[str]) -> l
     gathered, pool, of_pool = None, None, dict[str, str]()
     if any(map(takes_pool, procedures)):
         gathered = gather_pool(judge, run_id=run_id)
-        pool, of_pool = store_pool(judge, gathered), gathered.provenance
+        pool, of_pool = gathered.pool, gathered.provenance
     candidates = paid_candidates(judge, adapter)
     # the same test again has the same event, so that its certificates are the same
     claim = claim_certificate(judge.corpus, judge.name, _test_sha256(judge, cal, candidates, pool))
@@ -150,7 +148,6 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
                 f"judges/{judge}/certificate again."
             )
     stored = load_pool(judge, certificates)
-    require_document(document, certificates, stored)
     pool = None if stored is None else stored.pool
     delta = _claimed_delta(judge, _test_sha256(judge, cal, paid_candidates(judge, adapter), pool))
     for certificate in certificates:

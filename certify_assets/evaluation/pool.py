@@ -5,8 +5,8 @@ is fixed: every task that is not among the calibration rows, scored by a judge t
 it. Tasks of which such scores would take longer than seconds are left out, and the document says
 how many and why. No outcome of the pool is read, and that scores of TEST went in is in the ledger.
 
-A pool is stored by the hash by which certificates name it, next to those of other times, so that
-a certificate is recomputed with its own pool whatever is delivered later.
+A pool is stored in the document of its certificates, so that they are recomputed with it whatever
+is delivered later.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from certify_assets.certificates import Certificate
-    from certify_assets.storage.store import Store
 
 #: entry of a certificate's provenance that names the document of its pool
 PROVENANCE: Final = "pool_document_sha256"
@@ -150,7 +149,16 @@ class StoredPool:
     def from_json(cls, data: bytes, where: str) -> StoredPool:
         """Read a stored document; `where` is named if it is none."""
         try:
-            document = dict(parse_json(data.decode("utf-8")))
+            document = parse_json(data.decode("utf-8"))
+        except ValueError as error:
+            raise _unreadable(where, error) from None
+        return cls.from_dict(document, where)
+
+    @classmethod
+    def from_dict(cls, given: Any, where: str) -> StoredPool:
+        """Read what `to_dict` returns; `where` is named if it is something else."""
+        try:
+            document = dict(given)
             if document.pop("schema") != cls.SCHEMA:
                 raise ValueError("another schema")
             parts = [
@@ -160,15 +168,20 @@ class StoredPool:
             found = cls(**document, parts=tuple(parts))
             _ = found.pool
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise IntegrityError(
-                f"{where} is no pool as it was stored ({error}); restore it from a backup."
-            ) from None
+            raise _unreadable(where, error) from None
         return found
 
     @classmethod
     def is_file(cls, path: Path) -> bool:
         """Whether a file is a stored pool, and no score table."""
         return path.suffix == ".json" and cls.SCHEMA.encode() in path.read_bytes()
+
+
+def _unreadable(where: str, error: Exception) -> IntegrityError:
+    return IntegrityError(
+        f"{where} is no pool as it was stored ({error}); restore it from a backup, or certify "
+        "again."
+    )
 
 
 def takes_pool(procedure: str) -> bool:
@@ -207,25 +220,6 @@ def document_of(certificates: Sequence[Certificate], pool: StoredPool | None) ->
     document = {"certificates": [item.to_dict() for item in certificates]}
     named = pool is not None and any("pool" in item.inputs for item in certificates)
     return {**document, "pool": pool.to_dict()} if pool is not None and named else document
-
-
-def require_document(
-    document: Mapping[str, Any], certificates: Sequence[Certificate], pool: StoredPool | None
-) -> None:
-    """Refuse a stored document whose pool is not the stored one."""
-    if document.get("pool") != document_of(certificates, pool).get("pool"):
-        raise ForgedCertificateError(
-            "The document of the certificates holds another pool than the stored one; certify "
-            "again."
-        )
-
-
-def store_pool(judge: JudgedCorpus, stored: StoredPool) -> Pool | None:
-    """Store a pool by its hash, and return it; a pool without a score is none."""
-    pool = stored.pool
-    if pool is not None:
-        judge.store.write_bytes(pool_key(judge, pool.sha256), stored.to_json())
-    return pool
 
 
 class NamedPool(NamedTuple):
@@ -269,30 +263,24 @@ def load_pool(judge: JudgedCorpus, certificates: Sequence[Certificate]) -> Store
                 f"certify nothing; materialize judges/{judge}/certificate again."
             )
         return None
-    key = pool_key(judge, named.sha256)
-    stored = read_pool(judge.store, key, named)
+    document = judge.store.read_json(judge.key("certificates.json"))
+    stored = pool_in(document, named, f"{judge} on {judge.corpus}")
     if difference := _rule_difference(judge, stored):
         raise ForgedCertificateError(
-            f"{judge.store.locate(key)} is not every task that certifies nothing "
-            f"({difference}); materialize judges/{judge}/certificate again."
+            f"the pool of the certificates of {judge} on {judge.corpus} is not every task that "
+            f"certifies nothing ({difference}); materialize judges/{judge}/certificate again."
         )
     return stored
 
 
-def read_pool(store: Store, key: str, named: NamedPool) -> StoredPool:
-    """Read a stored pool; refuse another than the one that certificates name."""
-    where = store.locate(key)
-    if not store.exists(key):
+def pool_in(document: Mapping[str, Any], named: NamedPool, whose: str) -> StoredPool:
+    """Return the pool in a document of certificates; refuse another than the one they name."""
+    found = StoredPool.from_dict(document.get("pool"), f"the pool of the certificates of {whose}")
+    rows = "" if found.pool is None else found.pool.sha256
+    if NamedPool(rows, sha256_bytes(found.to_json())) != named:
         raise IntegrityError(
-            f"{where}, the pool that certificates name, is missing; restore it from a backup, or "
-            "certify again."
-        )
-    found = StoredPool.from_json(store.read_bytes(key), where)
-    rows = None if found.pool is None else found.pool.sha256
-    if (rows, store.sha256(key)) != named:
-        raise IntegrityError(
-            f"{where} is not the pool {named.sha256[:12]} that certificates name; restore it from "
-            "a backup, or certify again."
+            f"the document of the certificates of {whose} holds another pool than the one that "
+            "they name; certify again."
         )
     return found
 
@@ -305,11 +293,6 @@ def pool_difference(judge: JudgedCorpus, stored: StoredPool | None) -> str | Non
         f"the pool of {judge} on {judge.corpus} is another when it is gathered again; materialize "
         f"judges/{judge}/certificate again."
     )
-
-
-def pool_key(judge: JudgedCorpus, sha256: str) -> str:
-    """Return the storage key of a pool by the hash of its rows."""
-    return judge.key("pools", f"{sha256}.json")
 
 
 def _scored_parts(judge: JudgedCorpus) -> dict[str, PoolPart]:

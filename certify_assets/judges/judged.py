@@ -55,7 +55,6 @@ _DECIDING: Final = (
     "harvest.json",
     "harvest.parquet",
     "adapter",
-    "pools",
 )
 
 _SCORED_SPLITS = ("rl", "cal", "test")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError
-from certify_assets.evaluation.pool import PROVENANCE, pool_key
+from certify_assets.evaluation.pool import PROVENANCE
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file, shortest
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batch_audit import BatchAudit
@@ -37,7 +37,7 @@ from certify_assets.operations.layout import (
     own_key,
     recertification_key,
 )
-from certify_assets.operations.recertification_record import POOL
+from certify_assets.operations.recertification_record import CERTIFICATES
 from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
@@ -428,12 +428,13 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
         read = judge.renderer.sha256
         found.append(compared("renderer", "what the judge reads", hashes["renderer_sha256"], read))
     if pool := certificate.inputs.get("pool"):
-        key = pool_key(judge, pool["sha256"])
+        key = judge.key(CERTIFICATES)
         if number := hashes.get("recertification"):
-            key = recertification_key(corpus.name, int(number), POOL)
+            key = recertification_key(corpus.name, int(number), CERTIFICATES)
+        found_pool = _read(store, key).get("pool")
+        there = _document_hash(found_pool) if found_pool else ""
         detail = f"{pool['rows']} runs, {pool['origin']}"
-        named = hashes.get(PROVENANCE, "")
-        found.append(file_link(store, "pool", key, named, detail=detail))
+        found.append(compared("pool", key, hashes.get(PROVENANCE, ""), there, detail=detail))
     if registration := hashes.get("registration"):
         found.append(object_link(store, "registration", "plan", registration))
     return found + [

@@ -60,7 +60,6 @@ from certify_assets.operations.recertification_record import (
     CERTIFICATES,
     DOCUMENT,
     OVERRULED,
-    POOL,
     SCHEMA,
     SCORES,
     CertifiedSide,
@@ -207,10 +206,9 @@ def recertify_deployed(
         return record, f"{sentence} {error}"
 
 
-def _pool(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> StoredPool:
+def _pool(judge: JudgedCorpus, plan: Plan) -> StoredPool:
     """Return the pool of a recertification: the judge's, with the tasks that batches brought."""
-    corpus, store = judge.corpus, judge.store
-    key = recertification_key(corpus.name, claimed.number, POOL)
+    corpus = judge.corpus
     certified = set(plan.table["task_id"])
     found = gather_pool(judge).without(certified)
     delivered = load_decisions(corpus).drop_duplicates("trajectory_id")
@@ -223,10 +221,7 @@ def _pool(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> StoredPool:
     part = replace(part, scores=scored, left_out=len(part.scores) - len(scored))
     if part.left_out:
         part = replace(part, reason="no run of theirs was scored by this judge")
-    found = replace(found, parts=(*found.parts, part))
-    if found.pool is not None:
-        store.write_bytes(key, found.to_json())
-    return found
+    return replace(found, parts=(*found.parts, part))
 
 
 def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
@@ -235,7 +230,7 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
     store, counted = corpus.store, plan.counted
     scores = recertification_key(corpus.name, claimed.number, SCORES)
     scores_sha256 = store.write_table(scores, plan.table)
-    pool = _pool(judge, plan, claimed) if takes_pool(PROCEDURES[0]) else None
+    pool = _pool(judge, plan) if takes_pool(PROCEDURES[0]) else None
     certificates = _certify(plan, claimed, _provenance(corpus.name, plan, claimed, spending), pool)
     key = recertification_key(corpus.name, claimed.number, CERTIFICATES)
     store.write_json(key, document_of(certificates, pool))
@@ -303,7 +298,7 @@ def _certify(
     from certify_assets.certificates import certify
 
     rows = columns(plan.table)
-    return [
+    issued = [
         certify(
             *rows,
             alpha=alpha,
@@ -321,6 +316,7 @@ def _certify(
         for alpha in plan.alphas
         for side in SIDES
     ]
+    return [replace(item, ledger=claimed.ledger) for item in issued]
 
 
 def _side(certificate: Certificate, plan: Plan) -> CertifiedSide:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import ForgedCertificateError, IntegrityError, StaleCertificateError
 from certify_assets.evaluation.certification import recomputed_difference
-from certify_assets.evaluation.pool import StoredPool, named_pool, read_pool, require_document
+from certify_assets.evaluation.pool import StoredPool, named_pool, pool_in
 from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.layout import recertification_key
@@ -24,7 +24,6 @@ SCHEMA: Final = "certify_assets/recertification/1"
 DOCUMENT: Final = "recertification.json"
 SCORES: Final = "scores.parquet"
 CERTIFICATES: Final = "certificates.json"
-POOL: Final = "pool.json"
 #: finding of labels that reviewers replaced by what the judge says
 OVERRULED: Final = "overruled"
 
@@ -120,12 +119,14 @@ def load_recertification(corpus: Corpus, number: int) -> RecertificationRecord:
     return record
 
 
-def _pool(corpus: Corpus, number: int, certificates: Sequence[Certificate]) -> StoredPool | None:
-    """Return the pool that the certificates of a recertification name, as it was stored then."""
-    named = named_pool(certificates, f"recertification {number} of {corpus}")
+def _pool(
+    document: Mapping[str, Any], certificates: Sequence[Certificate], whose: str
+) -> StoredPool | None:
+    """Return the pool in the document of the certificates of a recertification."""
+    named = named_pool(certificates, whose)
     if named is None:
         return None
-    return read_pool(corpus.store, recertification_key(corpus.name, number, POOL), named)
+    return pool_in(document, named, whose)
 
 
 @remembered
@@ -143,8 +144,7 @@ def recertification_certificates(corpus: Corpus, number: int) -> list[Certificat
             f"the certificates of recertification {number} of {corpus} are not those that its "
             "document names."
         )
-    of_pool = _pool(corpus, number, certificates)
-    require_document(stored, certificates, of_pool)
+    of_pool = _pool(stored, certificates, f"recertification {number} of {corpus}")
     pool = None if of_pool is None else of_pool.pool
     for item in certificates:
         stale = next(

@@ -16,6 +16,7 @@ from certify_assets.evaluation.certification import (
     load_certificates,
     why_nothing,
 )
+from certify_assets.evaluation.pool import load_pool
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.checks import deployment_stands
 from certify_assets.operations.rollout import deploy
@@ -80,8 +81,10 @@ def test_the_command_says_so_on_the_same_scores(
 ) -> None:
     cal, _, _ = judge.calibration
     cal[["task_id", "score", "outcome"]].to_csv(tmp_path / "cal.csv", index=False)
-    sides = deciding_sides(load_certificates(judge))
-    pool = judge.key(f"pools/{sides.lead.inputs['pool']['sha256']}.json")
-    asked = f"--pool {judge.store.locate(pool)} --alpha {sides.lead.alpha} --json"
+    certificates = load_certificates(judge)
+    sides, pool = deciding_sides(certificates), load_pool(judge, certificates)
+    assert pool is not None
+    (tmp_path / "pool.json").write_bytes(pool.to_json())
+    asked = f"--pool {tmp_path}/pool.json --alpha {sides.lead.alpha} --json"
     document = call(f"certificate {tmp_path}/cal.csv {asked}").json
     assert document["decided"] == sides.decided and document["human"] == sides.human

@@ -33,7 +33,7 @@ from certify_assets_tests.builders import judged, register_runs, write_runs
 from certify_assets_tests.conftest import copy_world, prepared_world
 
 PROCEDURES = ("pseudo_task", "naive")
-POOLS = "judges/lexical/c/pools"
+CERTIFICATES = "judges/lexical/c/certificates.json"
 
 
 def _scored(root: Path) -> Store:
@@ -66,9 +66,8 @@ def certified(store: Store) -> list[Certificate]:
     return certify_judge(judged(store), procedures=PROCEDURES)
 
 
-def stored(store: Store) -> str:
-    (name,) = store.names(POOLS)
-    return f"{POOLS}/{name}"
+def stored(store: Store) -> StoredPool:
+    return StoredPool.from_dict(store.read_json(CERTIFICATES)["pool"], "here")
 
 
 def test_the_rule_takes_every_task_that_certifies_nothing(store: Store) -> None:
@@ -120,7 +119,7 @@ def test_no_outcome_of_the_pool_changes_a_byte(template: Path, tmp_path: Path) -
             judged(store).train()
             judged(store).score()
         certified(store)
-        found.append((stored(store), store.read_bytes(stored(store))))
+        found.append(stored(store).to_json())
     assert found[0] == found[1]
 
 
@@ -160,8 +159,9 @@ def test_certificates_name_the_stored_pool_and_recompute_with_it(store: Store) -
     judge = judged(store)
     assert load_certificates(judge) == made
     of_pseudo = [item for item in made if item.procedure == "pseudo_task"]
-    named = {item.inputs["pool"]["sha256"] for item in of_pseudo}
-    assert {f"{POOLS}/{sha256}.json" for sha256 in named} == {stored(store)}
+    pool = stored(store).pool
+    assert pool is not None
+    assert {item.inputs["pool"]["sha256"] for item in of_pseudo} == {pool.sha256}
     codes = {finding["code"] for item in of_pseudo for finding in item.findings}
     assert "hand_picked" not in codes
     assert all("pool" not in item.inputs for item in made if item.procedure == "naive")
@@ -169,9 +169,9 @@ def test_certificates_name_the_stored_pool_and_recompute_with_it(store: Store) -
     found = load_pool(judge, made)
     assert found is not None and load_pool(judge, made[1:2]) is None
     # a second run makes the same bytes, spends nothing and adds no line
-    before = store.read_bytes(stored(store)), ledger_entries(judge.corpus)
+    before = stored(store), ledger_entries(judge.corpus)
     assert certified(store) == made
-    assert before == (store.read_bytes(stored(store)), ledger_entries(judge.corpus))
+    assert before == (stored(store), ledger_entries(judge.corpus))
     assert len(read_spending(judge.corpus).tests) == 1
 
 
@@ -189,39 +189,22 @@ def test_the_ledger_notes_the_pool_and_the_audit_stays_the_first_read(store: Sto
     assert (reader["pool"], reader["first"]) == (1, 1)
 
 
-def _swapped(store: Store, pool: StoredPool) -> None:
-    store.write_bytes(stored(store), pool.to_json())
-
-
-def test_a_swapped_altered_or_missing_pool_is_refused(store: Store) -> None:
+def test_an_altered_or_missing_pool_is_refused(store: Store) -> None:
     certified(store)
-    key = stored(store)
-    data = store.read_bytes(key)
-    pool = StoredPool.from_json(data, key)
+    document, pool = store.read_json(CERTIFICATES), stored(store)
     test = pool.parts[3]
-    task = next(iter(test.scores))
-    other = replace(test, scores={**test.scores, task: (9.0,)})
-    _swapped(store, replace(pool, parts=(*pool.parts[:3], other)))
-    with pytest.raises(IntegrityError, match=r"is not the pool \w+ that certificates name"):
-        load_certificates(judged(store))
-    # the same rows, said to come from elsewhere
-    _swapped(store, replace(pool, parts=(*pool.parts[:3], replace(test, scored_by="folds"))))
-    with pytest.raises(IntegrityError, match=r"is not the pool \w+ that certificates name"):
-        load_certificates(judged(store))
-    store.write_bytes(key, data[:-9])
+    other = replace(test, scores={**test.scores, next(iter(test.scores)): (9.0,)})
+    # other rows, and the same rows said to come from elsewhere
+    for part in (other, replace(test, scored_by="folds")):
+        altered = replace(pool, parts=(*pool.parts[:3], part)).to_dict()
+        store.write_json(CERTIFICATES, {**document, "pool": altered})
+        with pytest.raises(IntegrityError, match="another pool than the one that they name"):
+            load_certificates(judged(store))
+    store.write_json(CERTIFICATES, {"certificates": document["certificates"]})
     with pytest.raises(IntegrityError, match="is no pool as it was stored"):
         load_certificates(judged(store))
-    store.write_bytes(key, data)
-    document = store.read_json("judges/lexical/c/certificates.json")
-    document["pool"]["parts"].pop()
-    store.write_json("judges/lexical/c/certificates.json", document)
-    with pytest.raises(IntegrityError, match="holds another pool"):
-        load_certificates(judged(store))
-    store.delete(key)
-    with pytest.raises(IntegrityError, match="is missing"):
-        load_certificates(judged(store))
     certified(store)
-    assert store.read_bytes(key) == data
+    assert stored(store) == pool
 
 
 def _with_pool(store: Store, pool: StoredPool | None, origin: str = "every_task") -> None:
@@ -231,7 +214,6 @@ def _with_pool(store: Store, pool: StoredPool | None, origin: str = "every_task"
     taken = None if pool is None else pool.pool
     if taken is not None:
         taken = replace(taken, origin=origin)
-        store.write_bytes(f"{POOLS}/{taken.sha256}.json", pool.to_json() if pool else b"")
     forged = [
         certify(
             *columns(judge.calibration[0]),
@@ -255,7 +237,7 @@ def _with_pool(store: Store, pool: StoredPool | None, origin: str = "every_task"
 
 def test_a_pool_that_is_not_the_rules_is_refused_whatever_it_claims(store: Store) -> None:
     certified(store)
-    pool = StoredPool.from_json(store.read_bytes(stored(store)), "here")
+    pool = stored(store)
     few = replace(pool.parts[3], scores=dict(list(pool.parts[3].scores.items())[:2]))
     picked = replace(pool, parts=(*pool.parts[:3], few))
     _with_pool(store, picked)
@@ -272,7 +254,7 @@ def test_a_pool_that_is_not_the_rules_is_refused_whatever_it_claims(store: Store
 
 def test_scores_out_of_fold_are_gathered_again_by_the_check_of_certificates(store: Store) -> None:
     certified(store)
-    pool = StoredPool.from_json(store.read_bytes(stored(store)), "here")
+    pool = stored(store)
     sft = pool.parts[0]
     higher = {task: tuple(score + 1 for score in of) for task, of in sft.scores.items()}
     _with_pool(store, replace(pool, parts=(replace(sft, scores=higher), *pool.parts[1:])))
@@ -294,7 +276,6 @@ def test_the_same_rows_with_another_pool_are_another_test(store: Store) -> None:
     spent = read_spending(Corpus(store, "c")).tests
     assert [one.number for one in spent] == [1, 2]
     assert {item.delta for item in again} == {spent[1].delta} and spent[1].delta < 0.05
-    assert len(store.names(POOLS)) == 2, "an older certificate finds its pool"
     assert len(load_certificates(judged(store))) == len(again)
 
 
@@ -320,7 +301,6 @@ def test_what_is_delivered_later_does_not_change_a_deployed_certificate(
     judged(store).train()
     judged(store).score()
     certified(store)
-    assert len(store.names(POOLS)) == 2
     then = Deployment.of(Corpus(store, "c"))
     assert then.refusal is None and then.certificates == before
     assert {item.sha256 for item in before} <= {item.sha256 for item in made}
