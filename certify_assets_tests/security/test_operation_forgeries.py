@@ -56,7 +56,6 @@ UNNOTICED: dict[str, set[str]] = {
     "certificates": set(),
     "recertifications/recertification.json": set(),
     "recertifications/certificates.json": set(),
-    "recertifications/pool.json": set(),
     "recertifications/scores.parquet": set(),
     "batches/import.json": set(),
     "batches/draw.json": set(),
