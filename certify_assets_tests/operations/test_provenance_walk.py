@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,12 +13,14 @@ from certify_assets.errors import InputError
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.ledger import registrations
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.batch_record import ready_batches
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.deployment_record import read_deployments
-from certify_assets.operations.layout import batch_key, decisions_of
+from certify_assets.operations.layout import decisions_of, first_decisions_of
 from certify_assets.operations.lineage import Link, find, model_link, walk
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
+from certify_assets_tests.batch_builders import decide_again, stored_object
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.operations_builders import deliver, pin_present_files
 
@@ -31,29 +33,32 @@ def _decided(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(_operated, root)
     store = Store(str(root))
     deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), track=False)
-    receive(
-        Corpus(store, "c"), [str(deliver(store.local_path("inbox/c") / "a.jsonl", tasks=10).parent)]
-    )
+    receive(Corpus(store, "c"), [str(deliver(source_of(root), tasks=10).parent)])
     decide_ready(Corpus(store, "c"))
     return root
+
+
+def source_of(root: Path) -> Path:
+    return root.parent / "c" / "a.jsonl"
+
+
+@pytest.fixture
+def source(_decided: Path) -> Iterator[Path]:
+    """The file that the batch was read from."""
+    path = source_of(_decided)
+    data = path.read_bytes()
+    yield path
+    path.write_bytes(data)
 
 
 @pytest.fixture
 def decided(_decided: Path, tmp_path: Path) -> Store:
     shutil.copytree(_decided, tmp_path / "root")
-    store = Store(str(tmp_path / "root"))
-    # where the files lay is the only path that is written down
-    key = batch_key("c", batch_of(store), "import.json")
-    about = batch_key("c", batch_of(store), "batch.json")
-    sha256 = store.write_json(
-        key, store.read_json(key) | {"paths": [store.folder.locate("inbox/c")]}
-    )
-    store.write_json(about, store.read_json(about) | {"import_sha256": sha256})
-    return store
+    return Store(str(tmp_path / "root"))
 
 
 def batch_of(store: Store) -> str:
-    (batch,) = store.names("operations/c/batches")
+    (batch,) = ready_batches(Corpus(store, "c"))
     return batch
 
 
@@ -100,7 +105,7 @@ def test_certificates_and_batches_are_followed_as_well(decided: Store) -> None:
         followed(decided, sha256[:8])
     )
     link = followed(decided, batch_of(decided))
-    kinds = {"table", "import", "certificate", "comparison"}
+    kinds = {"runs", "draw", "table", "certificate", "comparison"}
     assert {part.kind for part in link.links} == kinds and not broken(link)
     issued = certification.load_certificates(JudgedCorpus(Corpus(decided, "c"), "lexical"))
     deployed = read_deployments(Corpus(decided, "c"))[0].certificates
@@ -119,15 +124,22 @@ def lose(key: str) -> Callable[[Store], None]:
     return lambda store: store.delete(key)
 
 
-def of_batch(
-    name: str, change: Callable[[str], Callable[[Store], None]]
-) -> Callable[[Store], None]:
-    return lambda store: change(batch_key("c", batch_of(store), name))(store)
+def alter_object(name: str) -> Callable[[Store], None]:
+    """Alter an object of the batch, or the certificate that decides."""
+
+    def change(store: Store) -> None:
+        deciding = name == "certificate"
+        found = (
+            certificate_of(store) if deciding else stored_object(store, "c", batch_of(store), name)
+        )
+        with store.objects.path(found).open("ab") as stream:
+            stream.write(b" ")
+
+    return change
 
 
-def alter_certificate(store: Store) -> None:
-    with store.objects.path(certificate_of(store)).open("ab") as stream:
-        stream.write(b" ")
+def lose_identities(store: Store) -> None:
+    store.objects.path(stored_object(store, "c", batch_of(store), "identities")).unlink()
 
 
 def other_splits(store: Store) -> None:
@@ -142,20 +154,11 @@ def other_plan(store: Store) -> None:
     store.objects.path(plan.registration).write_text('{"seed": 1}', "utf-8")
 
 
-def other_source(store: Store) -> None:
-    path = store.local_path("inbox/c/a.jsonl")
-    path.write_bytes(path.read_bytes() + b" ")
-
-
 def other_decision(store: Store) -> None:
-    key = batch_key("c", batch_of(store), "decisions.parquet")
-    frame = store.read_table(key)
-    about = batch_key("c", batch_of(store), "batch.json")
-    store.write_json(
-        about,
-        store.read_json(about)
-        | {"decisions_sha256": store.write_table(key, frame.assign(decision="release"))},
-    )
+    batch = batch_of(store)
+    frame = first_decisions_of(Corpus(store, "c"), batch)
+    others = store.objects.put_table(frame.assign(decision="release"))
+    decide_again(store, "c", batch, decisions=others)
 
 
 @pytest.mark.parametrize(
@@ -171,13 +174,10 @@ def other_decision(store: Store) -> None:
         (spoil("corpora/c/trajectories.parquet"), {("trajectories", "differs")}),
         (lose("corpora/c/import.json"), {("import", "missing")}),
         (other_plan, {("registration", "differs")}),
-        (of_batch("runs.parquet", spoil), {("runs", "differs")}),
-        (of_batch("identities.parquet", lose), {("table", "missing")}),
-        (of_batch("draw.json", spoil), {("draw", "differs")}),
-        (of_batch("import.json", spoil), {("import", "differs")}),
-        (of_batch("batch.json", lose), {("batch", "missing")}),
-        (alter_certificate, {("certificate", "differs")}),
-        (other_source, {("source", "differs")}),
+        (alter_object("runs"), {("runs", "differs")}),
+        (lose_identities, {("table", "missing")}),
+        (alter_object("draw"), {("draw", "differs")}),
+        (alter_object("certificate"), {("certificate", "differs")}),
         (other_decision, {("decision", "differs")}),
     ],
 )
@@ -202,8 +202,13 @@ def test_a_certificate_that_was_lost_is_missing_with_all_below_it(decided: Store
     assert broken(followed(decided)) == {("certificate", "missing")}
 
 
-def test_a_source_that_was_moved_is_told_and_breaks_nothing(decided: Store) -> None:
-    decided.local_path("inbox/c/a.jsonl").unlink()
+def test_a_source_that_was_changed_breaks_a_link(decided: Store, source: Path) -> None:
+    source.write_bytes(source.read_bytes() + b" ")
+    assert broken(followed(decided)) == {("source", "differs")}
+
+
+def test_a_source_that_was_moved_is_told_and_breaks_nothing(decided: Store, source: Path) -> None:
+    source.unlink()
     link = followed(decided)
     assert (
         not broken(link)
@@ -225,13 +230,9 @@ def test_an_id_that_names_nothing_or_too_much_is_refused(decided: Store, tmp_pat
     assert not broken(link) and link.status == "told", "nothing decided it but the refusal"
 
 
-def test_a_run_that_changed_is_followed_twice(decided: Store) -> None:
-    deliver(
-        decided.local_path("inbox/c") / "a.jsonl",
-        tasks=1,
-        change=lambda record: record.update(agent="other"),
-    )
-    receive(Corpus(decided, "c"))
+def test_a_run_that_changed_is_followed_twice(decided: Store, source: Path) -> None:
+    deliver(source, tasks=1, change=lambda record: record.update(agent="other"))
+    receive(Corpus(decided, "c"), [str(source.parent)])
     decide_ready(Corpus(decided, "c"))
     found = find(decided, "new-1-task-000/0")
     assert len(found) == 2 and len(decisions_of(Corpus(decided, "c"), found[1].name)) == 4
