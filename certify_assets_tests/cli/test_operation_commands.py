@@ -10,8 +10,9 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.batch_audit import BatchAudit
+from certify_assets.operations.batch_record import ready_batches, received
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.layout import DECISION_COLUMNS, batch_key
+from certify_assets.operations.layout import DECISION_COLUMNS
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.operations_builders import (
@@ -151,7 +152,7 @@ def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_p
         pd.read_parquet(tmp_path / "d.parquet"),
         pd.read_csv(tmp_path / "q.csv", keep_default_na=False),
     )
-    assert tuple(rows.columns) == DECISION_COLUMNS and len(rows) == 120
+    assert tuple(rows.columns) == (*DECISION_COLUMNS, "ledger") and len(rows) == 120
     assert list(dict.fromkeys(queue["asked"])) == ["audit_sample", "spot_check", "undecided"]
     assert len(queue) == (rows["asked"] != "").sum()
     again = call("ops", "ingest", "c", "--root", operated.root, "--json")
@@ -262,7 +263,7 @@ def test_a_dry_run_says_on_stdout_what_is_new_and_stores_nothing(
     answer = call("ops", "ingest", "c", path, "--dry-run", "--root", operated.root)
     assert answer.code == 0, answer.err
     assert answer.out.startswith("12 runs read; 12 new, 0 changed, 0 received before")
-    assert operated.names("operations/c/batches") == []
+    assert ready_batches(Corpus(operated, "c")) == []
 
 
 def test_the_status_names_provisional_batches_and_closes_them(
@@ -303,7 +304,7 @@ def test_the_queue_of_an_ingest_begins_with_the_draw(
 ) -> None:
     audit = BatchAudit.load(Corpus(provisional.store, "c"), provisional.name)
     assert audit is not None
-    runs = provisional.store.read_json(batch_key("c", provisional.name, "import.json"))["paths"]
+    runs = received(Corpus(provisional.store, "c"), provisional.name).paths
     queue = tmp_path / "queue.csv"
     found = call("ops", "ingest", "c", *runs, "--queue", queue, "--root", provisional.store.root)
     assert found.code == 0 and "Promise: batch certificate:" in " ".join(found.out.split())

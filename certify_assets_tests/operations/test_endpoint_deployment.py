@@ -63,7 +63,7 @@ def configure(store: Store, server: Faulty, **settings: Any) -> None:
         "model": "m",
         **settings,
     }
-    store.write_bytes("judges.yaml", yaml.safe_dump({"judges": [entry]}).encode("utf-8"))
+    store.folder.write("judges.yaml", yaml.safe_dump({"judges": [entry]}).encode("utf-8"))
 
 
 def test_a_server_decides_as_long_as_it_is_the_registered_one(

@@ -115,9 +115,9 @@ def test_a_model_that_was_altered_is_not_loaded(registered: Registered) -> None:
     assert pyfunc.load_model(_MODEL).metadata.signature.inputs.input_names() == [*COLUMNS]
     names = {path.name for path in registered.model.rglob("*") if path.is_file()}
     assert not {name for name in names if name.endswith((".pkl", ".bin", ".pt"))}, names
-    (path,) = registered.model.rglob("reject.json")
+    (path,) = registered.model.rglob(registered.named)
     path.write_bytes(path.read_bytes().replace(b'"coverage":0', b'"coverage":1'))
-    with pytest.raises(IntegrityError, match="not what was deployed, so nothing is decided"):
+    with pytest.raises(IntegrityError, match="was altered"):
         pyfunc.load_model(_MODEL)
 
 
