@@ -120,6 +120,27 @@ def ledger_export(corpus: str, out: Path | None, store: Store) -> None:
             stream.write(f"{line}\n".encode())
 
 
+@ledger.command("blank")
+@click.argument("corpus")
+@click.option("--reviewer", required=True, help="Name to take out.")
+@store_option
+@json_option
+def ledger_blank(corpus: str, reviewer: str, store: Store, as_json: bool) -> None:
+    """Take a reviewer's name and comments out of CORPUS, as the law may ask for.
+
+    The outcomes stay, under a number instead of the name. The chain still verifies, but no longer
+    proves what the changed events say. Nobody else may write meanwhile. Tables that were stored
+    before hold the name until certify gc --discard removes them.
+    """
+    from certify_assets.operations.blanking import blank_reviewer
+
+    count = blank_reviewer(store, corpus, reviewer)
+    if as_json:
+        emit_json({"corpus": corpus, "events": count})
+    else:
+        show_line(f"{count} events of {corpus} have no name and no comment any more.")
+
+
 @ledger.command("rebuild")
 @store_option
 @json_option

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
 from certify_assets.errors import InputError
-from certify_assets.storage.database import events, properties, tables
+from certify_assets.files import canonical_json, parse_json, sha256_bytes
+from certify_assets.storage.database import blanked, events, properties, tables
 from certify_assets.storage.events import Discarded, Head, chain, objects_of
 from certify_assets.storage.indexes import follow
 from certify_assets.storage.store import Store
@@ -82,7 +84,7 @@ def rebuild(store: Store) -> int:
         return 0
     with store.database.writing((), sole=True) as connection:
         for table in tables.sorted_tables:
-            if table not in (events, properties):
+            if table not in (events, properties, blanked):
                 connection.execute(table.delete())
         for name in names:
             portion = []
@@ -93,6 +95,44 @@ def rebuild(store: Store) -> int:
                     portion = []
                 count += 1
             follow(store, connection, portion)
+    return count
+
+
+def blank(store: Store, corpus: str, change: Callable[[str, Any], Any | None]) -> int:
+    """Change what events say, as the law may ask for; return the number of changed ones.
+
+    The chain still verifies: it holds the hash of what was said. It no longer proves what the changed
+    events say now, and `blanked` of the database names them.
+
+    Parameters
+    ----------
+    store : Store
+        Data root.
+    corpus : str
+        Name of the corpus.
+    change : callable
+        Returns what an event of a kind says instead of its document; None leaves it as it is.
+    """
+    count = 0
+    with store.database.writing([corpus], sole=True) as connection:
+        store.database.unguard(connection)
+        for event in list(chain(connection, corpus)):
+            document = change(event.kind, parse_json(event.payload))
+            if document is None:
+                continue
+            place = {"corpus": corpus, "sequence": event.sequence}
+            digest = sha256_bytes(event.payload.encode("utf-8"))
+            known = sa.select(blanked).where(
+                blanked.c.corpus == corpus, blanked.c.sequence == event.sequence
+            )
+            if connection.execute(known).first() is None:
+                connection.execute(blanked.insert(), [{**place, "payload_sha256": digest}])
+            text = canonical_json(document).decode("utf-8").rstrip("\n")
+            mine = events.c.corpus == corpus, events.c.sequence == event.sequence
+            connection.execute(events.update().where(*mine).values(payload=text))
+            count += 1
+        store.database.guard(connection)
+    rebuild(store)
     return count
 
 

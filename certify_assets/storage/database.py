@@ -75,6 +75,14 @@ events = sa.Table(
     # the last event of a kind, whatever its subject
     sa.Index("events_last", "corpus", "kind", "sequence"),
 )
+#: hashes that payloads had before a name was taken out of them
+blanked = sa.Table(
+    "blanked",
+    tables,
+    _text("corpus", primary_key=True),
+    _number("sequence", primary_key=True),
+    _text("payload_sha256"),
+)
 #: corpora that have events
 chains = sa.Table("chains", tables, _text("corpus", primary_key=True))
 #: objects that must exist as long as the events that name them
@@ -270,8 +278,7 @@ class Database:
                 _lock(connection, "", shared=False)
             if not self._is_current(connection):
                 tables.create_all(connection)
-                for statement in _SQLITE_TRIGGERS if self.is_sqlite else _POSTGRESQL_TRIGGERS:
-                    connection.execute(sa.text(statement))
+                self.guard(connection)
                 named = {"schema": SCHEMA, "root": self._root() or uuid.uuid4().hex}
                 rows = [{"name": name, "value": value} for name, value in named.items()]
                 connection.execute(properties.insert(), rows)
@@ -284,6 +291,20 @@ class Database:
             else:
                 self.folder.write(ROOT_FILE, f'{{"root": "{root}"}}\n'.encode())
         self._whole = True
+
+    def guard(self, connection: sa.Connection) -> None:
+        """Make the triggers that keep events as they are."""
+        for statement in _SQLITE_TRIGGERS if self.is_sqlite else _POSTGRESQL_TRIGGERS:
+            connection.execute(sa.text(statement))
+
+    def unguard(self, connection: sa.Connection) -> None:
+        """Lift the triggers that keep events as they are, for what the law asks for."""
+        if self.is_sqlite:
+            for name in ("events_update", "events_delete", "events_insert"):
+                connection.execute(sa.text(f"DROP TRIGGER {name}"))
+        else:
+            for name in ("events_kept", "events_follow"):
+                connection.execute(sa.text(f"DROP FUNCTION {name} CASCADE"))
 
     def _root(self) -> str:
         if not self.folder.exists(ROOT_FILE):

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict  # pydantic reads those of `typing` from
 # pydantic takes that of the standard library only from Python 3.12 on
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
-from certify_assets.storage.database import events
+from certify_assets.storage.database import blanked, events
 
 _ROWS_AT_ONCE = 5000
 
@@ -98,11 +98,11 @@ class Event(NamedTuple):
         event = cls(*about, previous, "")
         return event._replace(sha256=event.digest())
 
-    def digest(self) -> str:
-        """Return the hash that the event must have."""
+    def digest(self, payload_sha256: str = "") -> str:
+        """Return the hash that the event must have, whose payload had a hash before it was blanked."""
         # of the hash of the payload: one that had to be blanked leaves the chain whole
-        about = [*self[:7], sha256_bytes(self.payload.encode("utf-8")), self.previous]
-        return sha256_bytes(canonical_json(about))
+        payload_sha256 = payload_sha256 or sha256_bytes(self.payload.encode("utf-8"))
+        return sha256_bytes(canonical_json([*self[:7], payload_sha256, self.previous]))
 
 
 P = TypeVar("P", bound=Payload)
@@ -164,6 +164,11 @@ def last_event(connection: sa.Connection, corpus: str) -> tuple[int, str]:
 def chain(connection: sa.Connection, corpus: str) -> Iterator[Event]:
     """Iterate over the events of a corpus, verified."""
     last = (0, "")
+    before = sa.select(blanked.c.sequence, blanked.c.payload_sha256)
+    known = {
+        row.sequence: row.payload_sha256
+        for row in connection.execute(before.where(blanked.c.corpus == corpus))
+    }
     query = sa.select(events).where(events.c.corpus == corpus).order_by(events.c.sequence)
     # of the statement alone: the connection writes as well where indexes are made again
     result = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
@@ -171,7 +176,7 @@ def chain(connection: sa.Connection, corpus: str) -> Iterator[Event]:
         for row in rows:
             event = Event(*row)
             following = event._replace(sequence=last[0] + 1, previous=last[1])
-            if event != following or event.sha256 != event.digest():
+            if event != following or event.sha256 != event.digest(known.get(event.sequence, "")):
                 raise IntegrityError(
                     f"event {last[0] + 1} of {corpus or 'the data root'} was altered; restore the "
                     "database from a backup."

@@ -5,12 +5,13 @@ import threading
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
-from certify_assets.errors import InputError, IntegrityError
+from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.storage.backup import back_up, restore
-from certify_assets.storage.care import verify
+from certify_assets.storage.care import blank, verify
 from certify_assets.storage.cleaning import collect, discard
-from certify_assets.storage.events import Stored
+from certify_assets.storage.events import Discarded, Stored
 from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.store import Store
 
@@ -65,6 +66,19 @@ def test_nothing_is_removed_where_the_database_is_older_than_the_objects(store: 
     shutil.copy(f"{store.root}-copy/certify.db", f"{store.root}/certify.db")
     with pytest.raises(IntegrityError, match="restore the newer one"):
         collect(store, older_days=-1)
+
+
+def test_an_event_can_be_blanked_and_later_changes_are_still_refused(store: Store) -> None:
+    for reason in ("Ann said so", "space"):
+        store.append("c", Discarded(discarded=(), reason=reason))
+    changed = blank(
+        store, "c", lambda _, said: {**said, "reason": ""} if "Ann" in said["reason"] else None
+    )
+    verify(store)
+    assert changed == 1
+    assert [entry.content.reason for entry in store.events("c", Discarded)] == ["", "space"]
+    with pytest.raises(CertifyError, match="never changed"), store.database.writing(["c"]) as rows:
+        rows.execute(sa.text("UPDATE events SET payload = '{}'"))
 
 
 def test_a_backup_made_while_others_write_is_whole(store: Store, tmp_path: Path) -> None:
