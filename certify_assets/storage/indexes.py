@@ -57,7 +57,8 @@ def _use(connection: sa.Connection, rows: Sequence[Event]) -> None:
             free = uses.delete().where(
                 uses.c.corpus == row.corpus, uses.c.object == sa.bindparam("name")
             )
-            connection.execute(free, [{"name": name} for name in gone])
+            if gone:
+                connection.execute(free, [{"name": name} for name in gone])
 
 
 def _receive(store: Store, connection: sa.Connection, row: Event) -> None:
