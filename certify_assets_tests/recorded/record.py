@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from certify_assets.storage.store import Store
 from certify_assets_tests.doc_commands import execute, surroundings
 from certify_assets_tests.paths import REPOSITORY, shared_data
 from certify_assets_tests.recorded import calls
@@ -97,31 +98,26 @@ _SECTION = Callable[[], Any]
 
 def stored_scores(root: Path, corpus: str, judge: str) -> pd.DataFrame:
     """Return the score table of a judge: RL and CAL with their outcomes."""
-    import pandas as pd
-
-    table = pd.read_parquet(root / "judges" / judge / corpus / "scores.parquet")
+    store = Store(str(root))
+    table = store.read_table(f"judges/{judge}/{corpus}/scores.parquet")
     # as the table has it, split=cal is of all runs that certify
-    manifest = json.loads(
-        (root / "corpora" / corpus / "splits" / "manifest.json").read_text("utf-8")
-    )
+    manifest = store.read_json(f"corpora/{corpus}/splits/manifest.json")
     return table.assign(split=table["task_id"].map(manifest["assignment"]))
 
 
 def stored_runs(root: Path, corpus: str) -> pd.DataFrame:
     """Return the runs of a corpus with tasks, steps and outcomes."""
-    import pandas as pd
-
-    return pd.read_parquet(root / "corpora" / corpus / "trajectories.parquet")
+    return Store(str(root)).read_table(f"corpora/{corpus}/trajectories.parquet")
 
 
 def stored_document(root: Path, corpus: str, judge: str, name: str) -> Any:
     """Return a judge's certificates, audits or monitor on a corpus as they are stored."""
-    return json.loads((root / "judges" / judge / corpus / f"{name}.json").read_text("utf-8"))
+    return Store(str(root)).read_json(f"judges/{judge}/{corpus}/{name}.json")
 
 
 def stored_tables(root: Path) -> list[Path]:
     """Return the CSV tables of the study."""
-    return sorted((root / "study" / "tables").glob("*.csv"))
+    return sorted((root / "pages" / "study" / "tables").glob("*.csv"))
 
 
 @dataclass
