@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from certify_assets.storage.store import Store
 
 
+# for so long a killed training may be resumed
+_RESUMABLE_DAYS = 30
+
+
 @click.command()
 @click.option(
     "--older",
@@ -46,6 +50,7 @@ def gc(older: float, reason: str | None, discard_older: float, store: Store, as_
 
     gone = 0 if reason is None else discard(store, reason=reason, older_days=discard_older)
     freed = collect(store, older_days=older)
+    store.forget_work(_RESUMABLE_DAYS)
     if as_json:
         emit_json({"discarded": gone, "removed": freed.objects, "bytes": freed.bytes})
     else:

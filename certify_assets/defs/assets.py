@@ -134,6 +134,7 @@ class AssetStep:
             record["summary"] = judge_summary(self.judge(judge), figures, reads)
             record["metrics"] = {**(figures or {}), **record.get("metrics", {})}
         record["tags"] = {"ledger": self.ledger, **record.get("tags", {})}
+        record["tags"] = {**record.get("tags", {}), "certify.ledger": self.ledger}
         recorded = self.mlflow.record(context, store, **record)
         links = _page_links(page, record.get("documents", {}), recorded)
         if page:

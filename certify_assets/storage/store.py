@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -123,6 +124,14 @@ class Store:
         path = cache.joinpath("certify_assets", folder, *key.split("/"))
         path.mkdir(parents=True, exist_ok=True)
         return path
+
+    def forget_work(self, older_days: float) -> None:
+        """Remove what killed processes left to resume, where nobody came back for so long."""
+        import shutil
+
+        for path in self.scratch("judges").parent.glob("*/*/*"):
+            if time.time() - path.stat().st_mtime > 86_400 * older_days:
+                shutil.rmtree(path, ignore_errors=True)
 
     def keeps_work(self, key: str) -> bool:
         """Whether a killed process left something to resume."""

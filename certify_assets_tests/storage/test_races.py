@@ -7,23 +7,26 @@ import json
 import multiprocessing
 import os
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from certify_assets.errors import ChangedInputError, IntegrityError
+from certify_assets.errors import CertifyError, ChangedInputError, IntegrityError
 from certify_assets.storage import snapshot
 from certify_assets.storage.care import rebuild, verify
 from certify_assets.storage.cleaning import collect
-from certify_assets.storage.database import Database
+from certify_assets.storage.database import VARIABLE, Database
 from certify_assets.storage.events import Payload, Stored, chain, objects_of
 from certify_assets.storage.objects import LooseObject, MissingObjectError, Objects
 from certify_assets.storage.store import Store
+from certify_assets_tests.services import postgres_server
 
 pytestmark = pytest.mark.slow
 
@@ -232,3 +235,42 @@ def test_a_stopped_writer_stops_nobody_for_good(store: Store) -> None:
     finally:
         os.kill(stopped.pid or 0, signal.SIGKILL)
         stopped.join()
+
+
+def test_a_restart_of_the_server_loses_nothing_and_adds_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with postgres_server("rows") as databases:
+        monkeypatch.setenv(VARIABLE, databases["rows"])
+        store = Store(str(tmp_path / "root"))
+        store.append("c", Said(worker=0))
+        cut, ended = Counter[int](), threading.Event()
+
+        def write(worker: int) -> None:
+            for number in range(40):
+                while True:
+                    try:
+                        # the same request is sent again until it is answered
+                        store.append("c", Said(worker=worker), token=f"{worker} {number}")
+                        break
+                    except (CertifyError, ChangedInputError):
+                        cut[worker] += 1
+                        time.sleep(0.05)
+
+        def restart() -> None:
+            while not ended.wait(1):
+                databases.restart()
+
+        threads = [threading.Thread(target=write, args=(worker,)) for worker in (1, 2)]
+        restarting = threading.Thread(target=restart)
+        for thread in (*threads, restarting):
+            thread.start()
+        for thread in threads:
+            thread.join()
+        ended.set()
+        restarting.join()
+        verify(store)
+        said = Counter(entry.content.worker for entry in store.events("c", Said))
+        assert said == {0: 1, 1: 40, 2: 40}
+        print(f"cut off {cut.total()} times")
+        store.database.engine.dispose()
