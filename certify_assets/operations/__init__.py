@@ -10,10 +10,7 @@ Layout below the data root (``<batch>`` names runs that arrived together)::
         batches/<batch>/runs.parquet        trajectories as imported, without outcomes
         batches/<batch>/import.json         with identities.parquet and draw.json
         batches/<batch>/decisions.parquet   with scores.parquet and batch.json
-        batches/<batch>/audit.json          draw of provisional runs; closing.json, closed.parquet
-        draws.jsonl                         journal of the seeds of these draws
-        labels.jsonl, labels.parquet        journal of labels, and their majority
-        gold.jsonl                          journal of what reviewers said of known runs
+        labels.parquet                      majority of the labels of each run
         recertifications/<number>/…         certificates on CAL and the audit sample
         spending.jsonl                      journal of the δ that all certificates spend
         automatic_deployment.json           what the corpus's policy made of new certificates
