@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -31,14 +31,20 @@ from certify_assets.operations.batch_record import BatchRecord, UndoneBatch, is_
 from certify_assets.operations.labels import GoldLabel, GoldLabelled, Label, Labelled
 from certify_assets.operations.layout import RunLookup, decisions_of, drawn_runs
 from certify_assets.operations.review_order import KINDS, review_place, threshold_distance
-from certify_assets.storage.database import QUEUE_ORDER, labels, parts, queue, runs
+from certify_assets.storage.database import (
+    IN_DRAW,
+    QUEUE_ORDER,
+    WAITS,
+    WAITS_AGAIN,
+    labels,
+    parts,
+    queue,
+    runs,
+)
 from certify_assets.storage.events import Event, Payload
 from certify_assets.storage.indexes import insert
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
-
-if TYPE_CHECKING:
-    pass
 
 # a row has the place of its kind
 _DRAW, _AUDIT, _SPOT, _UNDECIDED = range(len(KINDS))
@@ -87,7 +93,7 @@ class ReviewState:
     def count_waiting(self, reviewer: str) -> int:
         """Count the runs of the queue that a reviewer may label."""
         waits = self._waits(sa.func.count())
-        own = waits.where(queue.c.votes > 0, _said_by(reviewer))
+        own = waits.where(WAITS_AGAIN, _said_by(reviewer))
         return sum(self._scalars(waits)) - sum(self._scalars(own))
 
     def waiting(self, names: Collection[str], reviewer: str = "") -> set[str]:
@@ -102,9 +108,7 @@ class ReviewState:
 
     def settled_draws(self) -> list[str]:
         """Return the open draws that want no label any more."""
-        query = sa.select(queue.c.draw).where(
-            queue.c.corpus == self.corpus.name, queue.c.draw != ""
-        )
+        query = sa.select(queue.c.draw).where(queue.c.corpus == self.corpus.name, IN_DRAW)
         wants = sa.func.count(queue.c.rank) == 0
         return list(self._scalars(query.group_by(queue.c.draw).having(wants)))
 
@@ -167,7 +171,12 @@ class ReviewState:
         return _label(found[0]) if found and found[0].kind in _SAID else None
 
     def _waits(self, *columns: Any) -> sa.Select[Any]:
-        return sa.select(*columns).where(queue.c.corpus == self.corpus.name, queue.c.lacking > 0)
+        return sa.select(*columns).where(
+            # by its needs, so that the database takes the index of those that wait
+            queue.c.corpus == self.corpus.name,
+            queue.c.need.in_(range(len(KINDS))),
+            WAITS,
+        )
 
     def _labels(self, *columns: Any, gold: bool) -> sa.Select[Any]:
         query = sa.select(*columns).where(labels.c.corpus == self.corpus.name)

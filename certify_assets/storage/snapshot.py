@@ -513,10 +513,11 @@ class Snapshot(Store):
 
     def _changed(self, connection: sa.Connection, corpus: str, last: int | None = None) -> Changes:
         """Return what was changed after the last event that is seen, by default up to now."""
-        query = (
-            sa.select(events.c.kind, events.c.subject)
-            .distinct()
-            .where(events.c.corpus == corpus, events.c.sequence > self._upto.get(corpus, 0))
+        if corpus not in self._upto:
+            # nothing was asked of it
+            return {}
+        query = sa.select(events.c.kind, events.c.subject).where(
+            events.c.corpus == corpus, events.c.sequence > self._upto[corpus]
         )
         if last is not None:
             query = query.where(events.c.sequence <= last)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -59,8 +58,8 @@ def say(store: Store, chance: random.Random, names: list[str], most: int) -> Non
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_index_is_the_queue_after_every_event(tmp_path: Path, seed: int) -> None:
-    store, chance = Store(str(tmp_path)), random.Random(seed)
+def test_the_index_is_the_queue_after_every_event(store: Store, seed: int) -> None:
+    chance = random.Random(seed)
     names, double = list[str](), 0.0
     for number in range(3):
         rows = [
