@@ -638,6 +638,8 @@ class Snapshot(Store):
     def _see(self, rows: Sequence[Event]) -> None:
         """Move to the events that a step has just committed, which are its own."""
         for corpus, last in {row.corpus: row.sequence for row in rows}.items():
+            own = ((row.kind, row.subject) for row in rows if row.corpus == corpus)
+            self._forget(corpus, _changes(own))
             with self._reading() as connection:
                 if connection is not None:
                     self._forget(corpus, self._changed(connection, corpus, last))
