@@ -33,7 +33,7 @@ from certify_assets.corpora.config import NAMED_JUDGE, registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.deliveries import same_runs
 from certify_assets.errors import CertifyError, InputError, LedgerError
-from certify_assets.files import canonical_json, parse_json, sha256_bytes
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.storage.events import Entry, Head, Payload, head_text
 from certify_assets.storage.snapshot import Snapshot, remembered
 from certify_assets.storage.store import Store
@@ -252,7 +252,7 @@ def reading_delta(delta: float, number: int) -> float:
 
 
 def _runs(store: Store, digest: str) -> frozenset[str]:
-    return frozenset(parse_json(store.objects.get(digest).decode("utf-8")))
+    return frozenset(store.objects.get_json(digest))
 
 
 def announce_study(
@@ -309,12 +309,9 @@ class Registration(NamedTuple):
 
 def registrations(corpus: Corpus) -> list[Registration]:
     """Return what was registered, oldest first."""
-
-    def plan(digest: str) -> dict[str, Any]:
-        return dict(parse_json(corpus.store.objects.get(digest).decode("utf-8")))
-
+    read_plan = corpus.store.objects.get_json
     return [
-        Registration(said.registration, time, said.run_id, plan(said.registration))
+        Registration(said.registration, time, said.run_id, read_plan(said.registration))
         for said, _, time, _ in corpus.store.events(corpus.name, Registered, watched=False)
     ]
 
