@@ -116,10 +116,7 @@ def receive(
                 unchanged()
                 _require_same_kind(corpus, own, facts.format)
                 shown = [shown_url(place) for place in places]
-                delivered = list(_identified(runs))
-                return _stored(
-                    corpus, delivered, facts, shown, dry_run=dry_run, new_tasks=new_tasks
-                )
+                return _stored(corpus, runs, facts, shown, dry_run=dry_run, new_tasks=new_tasks)
         except InputError as error:
             _refuse_score_tables(roots)
             sentence = str(error)
@@ -157,9 +154,7 @@ def _require_known_names(corpus: Corpus, runs: Sequence[DeliveredRun], *, new_ta
             f"{in_both(*spelled[0])}. Give them the ids that they had, or say --new-tasks where "
             "they are new. Nothing was stored."
         )
-    rows = [
-        (run.trajectory.task_id, instruction_sha256(run.trajectory.instruction)) for run in runs
-    ]
+    rows = [(run.trajectory.task_id, run.instruction_sha256) for run in runs]
     delivered = pd.DataFrame(rows, columns=["task_id", "instruction"])
     known = stored.assign(instruction=stored["instruction"].map(instruction_sha256))
     renamed = renamed_tasks(known, delivered)
@@ -291,9 +286,14 @@ def audits_version(corpus: Corpus) -> str:
 
 
 def _identified(runs: Gathered) -> Iterator[DeliveredRun]:
-    for row, trajectory in zip(runs.rows, runs.trajectories(), strict=True):
-        numbered = row.kept.run.trajectory_id is None
-        yield DeliveredRun(trajectory, trajectory_sha256(trajectory), numbered)
+    for place, run in enumerate(runs.trajectories()):
+        yield DeliveredRun(
+            replace(run, instruction="", steps=()),
+            place,
+            instruction_sha256(run.instruction),
+            trajectory_sha256(run),
+            numbered=runs.rows[place].kept.run.trajectory_id is None,
+        )
 
 
 def undo_batch(corpus: Corpus, batch: str) -> None:
@@ -320,7 +320,7 @@ def undo_batch(corpus: Corpus, batch: str) -> None:
 
 def _stored(
     corpus: Corpus,
-    runs: Sequence[DeliveredRun],
+    gathered: Gathered,
     facts: ImportFacts,
     paths: Sequence[str],
     *,
@@ -329,6 +329,7 @@ def _stored(
 ) -> Received:
     from certify_assets.corpora.formats.gathering import NO_INSTRUCTION
 
+    runs = list(_identified(gathered))
     new = KnownRuns.of(corpus, runs).new(runs)
     _require_known_names(corpus, new.kept, new_tasks=new_tasks)
     # ids where the source has them, and contents, whatever the files are called
@@ -356,7 +357,6 @@ def _stored(
     objects, last = corpus.store.objects, corpus.store.last(corpus.name, ReceivedBatch)
     files, made = objects.put_json(facts.files), []
     for number, part in enumerate(_parts(new.kept), 1 if last is None else last.content.number + 1):
-        rows = [replace(run.trajectory, outcome=None) for run in part]
         batch = ReceivedBatch(
             batch=f"{number:06d}{ending}",
             number=number,
@@ -365,14 +365,14 @@ def _stored(
             paths=tuple(paths),
             dropped=facts.dropped,
             examples=facts.examples,
-            rows=len(rows),
+            rows=len(part),
             **{name: getattr(found, name) for name in ("runs", "new", "changed", "known")},
             outcomes_left_out=sum(run.trajectory.outcome is not None for run in part),
             sentences=found.sentences,
             objects={
-                "runs": objects.put_stream(partial(_write, rows=rows)),
+                "runs": objects.put_stream(partial(_write, gathered=gathered, runs=part)),
                 "identities": objects.put_table(new.table(part)),
-                "draw": objects.put_json(asdict(_drawn(corpus, rows))),
+                "draw": objects.put_json(asdict(_drawn(corpus, part))),
                 "files": files,
             },
         )
@@ -399,23 +399,28 @@ def _task(run: DeliveredRun) -> str:
     return run.trajectory.task_id
 
 
-def _write(sink: IO[bytes], *, rows: Sequence[Trajectory]) -> None:
+def _write(sink: IO[bytes], *, gathered: Gathered, runs: Sequence[DeliveredRun]) -> None:
     from certify_assets.corpora.schema import row_groups, write_groups
 
-    sizes = (
-        len(row.instruction) + sum(len(step.action) + len(step.observation) for step in row.steps)
-        for row in rows
+    sizes = (gathered.chars(run.place) for run in runs)
+    write_groups(
+        sink,
+        ([_whole(gathered, run) for run in runs[start:end]] for start, end in row_groups(sizes)),
     )
-    write_groups(sink, (list(rows[start:end]) for start, end in row_groups(sizes)))
 
 
-def _drawn(corpus: Corpus, rows: Iterable[Trajectory]) -> Draw:
+def _whole(gathered: Gathered, run: DeliveredRun) -> Trajectory:
+    texts = gathered.trajectory(run.place)
+    return replace(run.trajectory, instruction=texts.instruction, steps=texts.steps, outcome=None)
+
+
+def _drawn(corpus: Corpus, runs: Iterable[DeliveredRun]) -> Draw:
     # one that cannot be read draws nothing: nobody would be asked about the runs that it decides
     # once it can be
     record = load_deployment(corpus)
     if record is None:
         return Draw(None, None, {})
-    return Draw.of(record.number, record.sampling, corpus.name, (row.task_id for row in rows))
+    return Draw.of(record.number, record.sampling, corpus.name, map(_task, runs))
 
 
 def _refuse_score_tables(roots: Sequence[Path]) -> None:

@@ -23,9 +23,11 @@ _COLUMNS = ("trajectory_id", "task_id", "agent", "source_sha256", "content_sha25
 
 @dataclass(frozen=True)
 class DeliveredRun:
-    """A run of a delivery."""
+    """A run of a delivery, without its texts: a delivery may be larger than the memory."""
 
     trajectory: Trajectory
+    place: int  # among the runs of the delivery, which have the texts
+    instruction_sha256: str
     content: str  # hash of task, agent, instruction and steps: the same run under any id
     numbered: bool  # the source has no ids: this one was made of task, agent and attempt
 

@@ -32,15 +32,15 @@ def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> No
     if begun := [{"corpus": row.corpus} for row in rows if row.sequence == 1]:
         connection.execute(chains.insert(), begun)
     _use(connection, rows)
-    for module, kinds in _FOLLOWERS.items():
-        if mine := [row for row in rows if row.kind in kinds]:
-            importlib.import_module(module).follow(store, connection, mine)
     for row in rows:
         if row.kind == "received":
             _receive(store, connection, row)
         elif row.kind == "undone":
             batch = runs.c.batch == parse_json(row.payload)["batch"]
             connection.execute(runs.delete().where(runs.c.corpus == row.corpus, batch))
+    for module, kinds in _FOLLOWERS.items():
+        if mine := [row for row in rows if row.kind in kinds]:
+            importlib.import_module(module).follow(store, connection, mine)
 
 
 def _use(connection: sa.Connection, rows: Sequence[Event]) -> None:

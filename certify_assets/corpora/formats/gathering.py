@@ -102,6 +102,14 @@ class Gathered:
         """Go through the runs."""
         return map(self._trajectory, counted("comparing the runs", self.rows))
 
+    def trajectory(self, place: int) -> Trajectory:
+        """Return the run of one of the rows."""
+        return self._trajectory(self.rows[place])
+
+    def chars(self, place: int) -> int:
+        """Return the number of characters of the run of one of the rows."""
+        return self.rows[place].kept.place.chars
+
     def groups(self) -> Iterator[list[Trajectory]]:
         """Go through the runs by the row groups of a file."""
         with under_way(WorkStage("writing the runs", len(self.rows))) as stage:
