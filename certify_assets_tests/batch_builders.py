@@ -9,12 +9,13 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Trajectory, write_groups
 from certify_assets.operations.batch_record import (
     BatchRecord,
+    ProvisionalBatch,
     ReceivedBatch,
     decided,
     is_decided,
     ready_batches,
 )
-from certify_assets.operations.layout import DECISION_COLUMNS
+from certify_assets.operations.layout import DECISION_COLUMNS, PROVISIONAL
 from certify_assets.storage.store import Store
 
 __all__ = ["decide_again", "receive_batch", "store_batch", "stored_object"]
@@ -65,6 +66,8 @@ def store_batch(
         objects=objects,
     )
     store.append(corpus, record.model_copy(update=about))
+    if waiting := record.decisions.get(PROVISIONAL, 0):
+        store.append(corpus, ProvisionalBatch(batch=batch, runs=waiting, deployment=1))
 
 
 def decide_again(store: Store, corpus: str, batch: str, **objects: str) -> None:

@@ -27,8 +27,13 @@ from certify_assets.certificates.shift import (
     spent_level,
 )
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.batch_record import BatchRecord, batch_names, decided
-from certify_assets.operations.layout import decisions_of, first_decisions_of
+from certify_assets.operations.batch_record import (
+    BatchRecord,
+    batch_names,
+    decided,
+    decisions_sha256,
+)
+from certify_assets.operations.layout import decisions_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,6 +48,7 @@ GROUP_TASKS: Final = (40, 200)
 _MOST_BATCHES: Final = 40
 _SHOWN: Final = 3
 _COLUMNS = ["trajectory_id", "task_id", "score"]
+_DECIDED: Final = (*_COLUMNS, "reason", "certificate_sha256", "adapter_sha256")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +213,8 @@ def _earlier(
     for name in reversed(batch_names(corpus)):
         if name == batch:
             continue
-        document, rows = BatchComparison.load(corpus, name), first_decisions_of(corpus, name)
+        document = BatchComparison.load(corpus, name)
+        rows = corpus.store.objects.get_table(decisions_sha256(corpus, name), _DECIDED)
         if document.certificates not in ((), certificates):
             return
         if set(rows["certificate_sha256"]) - {"", ";".join(certificates)}:

@@ -116,6 +116,20 @@ class BatchRecord(Payload):
         return self.model_dump(mode="json", exclude={"bill"} if self.bill is None else None)
 
 
+class ProvisionalBatch(Payload):
+    """Runs of a decided batch that wait for a certificate of their own."""
+
+    kind = "provisional"
+    batch: str
+    runs: int
+    deployment: int  # whose judge scored them
+
+    @property
+    def subject(self) -> str:
+        """Name of the batch."""
+        return self.batch
+
+
 class UndoneBatch(Payload):
     """A batch that was taken back: it is in no queue and no figure, and its runs may come again."""
 
@@ -133,16 +147,14 @@ def ready_batches(corpus: Corpus, *, undone: bool = False) -> list[str]:
     """Return the received batches, decided or not, the oldest first; undone ones if asked."""
     # a name begins with the number of the batch
     names = corpus.store.subjects(corpus.name, ReceivedBatch)
-    back = set() if undone else set(corpus.store.subjects(corpus.name, UndoneBatch))
-    return [name for name in names if name not in back]
+    return [name for name in names if undone or not is_undone(corpus, name)]
 
 
 @remembered
 def batch_names(corpus: Corpus, *, undone: bool = False) -> list[str]:
     """Return the decided batches, the oldest first; undone ones if asked."""
     names = corpus.store.subjects(corpus.name, BatchRecord)
-    back = set() if undone else set(corpus.store.subjects(corpus.name, UndoneBatch))
-    return [name for name in names if name not in back]
+    return [name for name in names if undone or not is_undone(corpus, name)]
 
 
 def waiting_batches(corpus: Corpus) -> list[str]:
@@ -152,7 +164,12 @@ def waiting_batches(corpus: Corpus) -> list[str]:
 
 def is_undone(corpus: Corpus, batch: str) -> bool:
     """Whether a batch was taken back."""
-    return corpus.store.last(corpus.name, UndoneBatch, batch) is not None
+    return batch in _undone(corpus)
+
+
+@remembered
+def _undone(corpus: Corpus) -> frozenset[str]:
+    return frozenset(corpus.store.subjects(corpus.name, UndoneBatch))
 
 
 def is_decided(corpus: Corpus, batch: str) -> bool:

@@ -12,9 +12,8 @@ from datetime import UTC, datetime, timedelta
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.batch_draws import draw_of
-from certify_assets.operations.batch_record import batch_names, decided
+from certify_assets.operations.batch_record import ProvisionalBatch, is_undone
 from certify_assets.operations.deployment_record import DeploymentRecord, read_deployments
-from certify_assets.operations.layout import PROVISIONAL
 
 
 @dataclass(frozen=True)
@@ -64,15 +63,17 @@ def waiting_runs(corpus: Corpus) -> list[WaitingRuns]:
     """Return the provisional runs that wait for a draw, those of one judge together."""
     deployments = {item.number: item for item in read_deployments(corpus)}
     found: dict[tuple[str, str], WaitingRuns] = {}
-    for name in batch_names(corpus):
-        record, _, time, _ = decided(corpus, name)
-        runs = record.decisions.get(PROVISIONAL, 0)
-        made = deployments.get(record.deployment or 0)
-        if not runs or made is None or draw_of(corpus, name) is not None:
+    for name in corpus.store.subjects(corpus.name, ProvisionalBatch):
+        if is_undone(corpus, name) or draw_of(corpus, name) is not None:
+            continue
+        last = corpus.store.last(corpus.name, ProvisionalBatch, name)
+        assert last is not None
+        made = deployments.get(last.content.deployment)
+        if made is None:
             continue
         # one that is decided in the step that is under way has no time yet
-        since = datetime.fromisoformat(time) if time else datetime.now(UTC)
+        since = datetime.fromisoformat(last.time) if last.time else datetime.now(UTC)
         scorer = scorer_of(made)
         before = found.get(scorer, WaitingRuns(corpus, made, (), 0, since))
-        found[scorer] = before.joined(made, name, runs)
+        found[scorer] = before.joined(made, name, last.content.runs)
     return list(found.values())

@@ -36,6 +36,7 @@ from certify_assets.operations.batch_findings import shifts, unlike_calibration
 from certify_assets.operations.batch_record import (
     REFUSALS,
     BatchRecord,
+    ProvisionalBatch,
     ReceivedBatch,
     Refusal,
     UndoneBatch,
@@ -174,6 +175,9 @@ def _decided(
         objects=objects,
     )
     store.append(corpus.name, record)
+    if (waiting := record.decisions.get(PROVISIONAL, 0)) and made is not None:
+        left = ProvisionalBatch(batch=name, runs=waiting, deployment=made.number)
+        store.append(corpus.name, left)
     return record
 
 
