@@ -194,9 +194,8 @@ def test_runs_of_another_judge_share_no_draw(deployed: Store, tmp_path: Path) ->
     redeploy(deployed)
     (waiting,) = waiting_runs(Corpus(deployed, "c"))
     assert waiting.batches == (first.batch,) and not waiting.is_due
-    trained = replace(
-        waiting.deployed, fingerprint={**waiting.deployed.fingerprint, "adapter_sha256": "0"}
-    )
+    other = {**waiting.deployed.fingerprint, "adapter_sha256": "0"}
+    trained = waiting.deployed.model_copy(update={"fingerprint": other})
     assert (
         scorer_of(waiting.deployed) != scorer_of(trained)
         and replace(waiting, deployed=trained).is_due
