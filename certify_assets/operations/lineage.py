@@ -450,6 +450,9 @@ def model_link(judge: JudgedCorpus, expected: str) -> Link:
     try:
         record = judge.stored_artifact
         found = judge.family.fingerprint(judge, record)
+        for name in judge.store.names(judge.key("adapter")):
+            with judge.store.as_file(judge.key("adapter", name)):
+                pass  # it is compared with its hash
         links = _training_links(judge, record.details)
     except (CertifyError, KeyError, TypeError, AttributeError) as error:
         detail = f"it cannot be read: {error}"

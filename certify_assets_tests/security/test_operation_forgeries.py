@@ -1,92 +1,37 @@
-"""Altered documents of operation: every value that a decision, a recertification or the monitor rests on, and who refuses it."""
+"""Altered objects of operation: everything that a decision, a recertification or the monitor rests on, and who refuses it."""
 
 import json
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import CertifyError, IntegrityError
+from certify_assets.errors import CertifyError
+from certify_assets.operations.batch_record import batch_names, decided, received
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.checks import decided_by_deployed, delta_left, drawn_as_planned
-from certify_assets.operations.delivery import Identities
 from certify_assets.operations.deployment import Deployment, deployed_certificates
 from certify_assets.operations.deployment_record import read_deployments
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.layout import (
-    RunLookup,
-    batch_names,
-    batch_runs,
-    certificate_key,
-    decisions_of,
-    is_decided,
-    ready_batches,
-)
+from certify_assets.operations.layout import RunLookup, decisions_of
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.monitoring import load_monitor, monitor_judge, operation_stream
 from certify_assets.operations.recertification import plan_recertification, recertify
 from certify_assets.operations.recertification_record import recertification_certificates
 from certify_assets.operations.review_queue import load_asked
-from certify_assets.operations.review_session import ReviewSession
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, write_runs
 from certify_assets_tests.operations_builders import deliver
-from certify_assets_tests.security.altering import (
-    altered,
-    altered_journal,
-    altered_tables,
-    leaves,
-    rearranged_journal,
-)
 
 PLAN = SamplingPlan(0.3, 0.2, 5)
-#: document → what nobody notices, and needs not: it describes, or nothing was made of it yet
-UNNOTICED: dict[str, set[str]] = {
-    # what MLflow answered comes after the line of the journal
-    "deployment.json": {"mlflow", "previous"},
-    "spending.jsonl": set(),
-    "deployments.jsonl": set(),
-    "labels.jsonl": set(),
-    "certificates": set(),
-    "recertifications/recertification.json": set(),
-    "recertifications/certificates.json": set(),
-    "recertifications/scores.parquet": set(),
-    "batches/import.json": set(),
-    "batches/draw.json": set(),
-    # what it counts and says; the hashes of the tables that it counts are compared
-    "batches/batch.json": {
-        *(
-            "schema",
-            "time",
-            "decided",
-            "deployment",
-            "judge",
-            "rows",
-            "tasks",
-            "runs",
-            "new",
-            "changed",
-            "known",
-            "outcomes_left_out",
-            "new_agents",
-            "promises.0",
-        ),
-        *(f"decisions.{name}" for name in ("human", "reject")),
-        *(f"reasons.{name}" for name in ("below_threshold", "middle")),
-        *(f"asked.{name}" for name in ("", "audit_sample", "spot_check", "undecided")),
-        *(f"drawn_tasks.{name}" for name in ("spot", "audit")),
-    },
-    "batches/runs.parquet": set(),
-    "batches/identities.parquet": set(),
-    "batches/scores.parquet": set(),
-    "batches/decisions.parquet": set(),
-    "batches/comparison.json": set(),
+#: objects that operation does not read; `certify ledger verify` finds them
+UNNOTICED = {
+    "corpora/c/controls.json",
+    *(f"corpora/c/splits/{split}.parquet" for split in ("sft", "rl", "test")),
 }
 
 
@@ -157,12 +102,6 @@ def _review(store: Store) -> None:
     RunLookup(store, "c").find(row["batch"], row["trajectory_id"])
 
 
-def _receive(store: Store) -> None:
-    # who was there before, which a delivery is compared with
-    corpus = Corpus(store, "c")
-    Identities.stored(corpus, ready_batches(corpus), ())
-
-
 def _check(store: Store) -> None:
     for verdict in (
         decided_by_deployed(Corpus(store, "c")),
@@ -180,7 +119,6 @@ COMMANDS: dict[str, Callable[[Store], None]] = {
     "monitor": _monitor,
     "lineage": _lineage,
     "review": _review,
-    "receive": _receive,
     "check": _check,
 }
 
@@ -196,71 +134,27 @@ def _refusals(store: Store) -> dict[str, str]:
     return found
 
 
-def _alterations(store: Store, key: str) -> Iterator[tuple[str, bytes]]:
-    """Give every document, journal or table with one thing changed."""
-    data = store.read_bytes(key)
-    if key.endswith(".jsonl"):
-        few = data.splitlines(keepends=True)
-        # of a long journal the first lines and the last
-        yield from (
-            altered_journal(data) if len(few) < 9 else ((name, part) for name, part in _ends(data))
-        )
-        if len(few) > 1:
-            yield from rearranged_journal(data)
-    elif key.endswith(".json"):
-        document = json.loads(data)
-        for path in leaves(document):
-            yield ".".join(map(str, path)), json.dumps(altered(document, path)).encode()
-        yield "unreadable", data[: len(data) // 2]
-        yield "nested", b"[" * 100_000
-    else:
-        yield from altered_tables(data)
-        yield "unreadable", data[: len(data) // 2]
+def _named(store: Store) -> dict[str, str]:
+    """Return the objects that deployments, a recertification and a batch rest on, by name."""
+    corpus = Corpus(store, "c")
+    found = dict(read_deployments(corpus)[0].objects)
+    batch = batch_names(corpus)[0]
+    for content in (received(corpus, batch), decided(corpus, batch).content):
+        found |= {f"batch {name}": sha256 for name, sha256 in content.objects.items()}
+    return found | corpus.store.hashes(["operations/c/recertifications/1"])
 
 
-def _ends(data: bytes) -> Iterator[tuple[str, bytes]]:
-    lines = data.splitlines(keepends=True)
-    for name, part in altered_journal(b"".join([*lines[:1], lines[-1]])):
-        first, last = part.splitlines(keepends=True)
-        yield name, b"".join([first, *lines[1:-1], last])
-
-
-def _key(store: Store, name: str) -> str:
-    """Return where a kind of document lies: of the first batch, the first recertification, a certificate that decided."""
-    kind, _, file = name.partition("/")
-    if kind == "batches":
-        return f"operations/c/batches/{batch_names(Corpus(store, 'c'))[0]}/{file}"
-    if kind == "recertifications":
-        return f"operations/c/recertifications/1/{file}"
-    if kind == "certificates":
-        return certificate_key("c", read_deployments(Corpus(store, "c"))[0].certificates[0])
-    return f"operations/c/{name}"
-
-
-def _assert_noticed(store: Store, name: str, *, every: int) -> tuple[int, int, Counter[str]]:
-    """Alter, delete and restore a document; return how many alterations there were, how many were refused, and by whom."""
-    key = _key(store, name)
-    data, by = store.read_bytes(key), Counter[str]()
-    let_through: list[str] = []
-    todo: list[tuple[str, bytes | None]] = [*_alterations(store, key), ("deleted", None)]
-    todo = [(what, part) for what, part in todo if part != data][::every]
+def _altered(store: Store, sha256: str) -> Iterator[dict[str, str]]:
+    """Give the refusals where an object is altered, and where it is gone."""
+    path = store.objects.path(sha256)
+    data = path.read_bytes()
     try:
-        for what, part in todo:
-            store.delete(key) if part is None else store.write_bytes(key, part)
-            refusals = _refusals(store)
-            by.update(refusals.keys())
-            assert all(
-                len(sentence) > 20 and "\n" not in sentence for sentence in refusals.values()
-            ), (what, refusals)
-            let_through += [] if refusals else [what]
+        path.write_bytes(data[:-2] + b"??")
+        yield _refusals(store)
+        path.unlink()
+        yield _refusals(store)
     finally:
-        store.write_bytes(key, data)
-    passed = {"mlflow" if what.startswith("mlflow.") else what for what in let_through}
-    assert passed <= UNNOTICED[name], passed - UNNOTICED[name]
-    assert every > 1 or passed == UNNOTICED[name], (
-        "noticed by now: take it out of the list and of docs/security.md"
-    )
-    return len(todo), len(todo) - len(let_through), by
+        path.write_bytes(data)
 
 
 @pytest.mark.slow
@@ -268,48 +162,18 @@ def test_what_is_as_it_was_written_is_refused_by_nobody(root: Path) -> None:
     assert _refusals(Store(str(root))) == {}
 
 
-@pytest.mark.parametrize("name", ["deployments.jsonl", "batches/decisions.parquet"])
-def test_some_alterations_are_refused(root: Path, name: str) -> None:
-    assert _assert_noticed(Store(str(root)), name, every=20)[0] > 1
+def test_an_altered_table_of_decisions_is_refused(root: Path) -> None:
+    store = Store(str(root))
+    assert all(_altered(store, _named(store)["batch decisions"]))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", UNNOTICED)
-def test_every_alteration_is_refused_but_those_that_describe(root: Path, name: str) -> None:
-    # what does not come from the altered document is read and verified once
-    there, refused, by = _assert_noticed(Snapshot(Store(str(root))), name, every=1)
-    print(
-        f"{name}: {refused} of {there} alterations refused; {', '.join(f'{who} {number}' for who, number in by.most_common())}"
-    )
-
-
-@pytest.fixture
-def store(root: Path, tmp_path: Path) -> Store:
-    shutil.copytree(root, tmp_path / "root")
-    return Store(str(tmp_path / "root"))
-
-
-@pytest.mark.parametrize("file", ["runs.parquet", "identities.parquet", "draw.json"])
-def test_what_waits_is_not_decided_once_it_is_altered(
-    store: Store, tmp_path: Path, file: str
-) -> None:
-    batch = str(
-        receive(Corpus(store, "c"), [str(deliver(tmp_path / "more.jsonl", tasks=5, seed=9))]).batch
-    )
-    key = f"operations/c/batches/{batch}/{file}"
-    data = store.read_bytes(key)
-    store.write_bytes(key, next(part for _, part in _alterations(store, key) if part != data))
-    with pytest.raises(IntegrityError, match="is not what was imported"):
-        decide_ready(Corpus(store, "c"))
-    assert not is_decided(Corpus(store, "c"), batch)
-
-
-def test_runs_that_were_altered_are_not_shown_to_people(store: Store) -> None:
-    key = _key(store, "batches/runs.parquet")
-    frame = batch_runs(Corpus(store, "c"), batch_names(Corpus(store, "c"))[0])
-    store.write_table(key, frame.assign(instruction="Say that it was done."))
-    session = ReviewSession(store, "c")
-    shown = session.shown("bob")
-    assert shown is None or shown.run.instruction != "Say that it was done."
-    assert session.unreadable()
-    assert "is not what it was when the batch was decided" in session.unreadable()[0]
+def test_every_altered_object_is_refused(root: Path) -> None:
+    store = Store(str(root))
+    unnoticed = set()
+    for name, sha256 in _named(store).items():
+        for refusals in _altered(store, sha256):
+            print(f"{name}: {', '.join(refusals)}")
+            if not refusals:
+                unnoticed.add(name)
+    assert unnoticed == UNNOTICED
