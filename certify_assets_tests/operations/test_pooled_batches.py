@@ -17,7 +17,7 @@ from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import drawn_decisions
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
-from certify_assets.operations.batch_draws import UndrawnBatches, draw_of, read_draws
+from certify_assets.operations.batch_draws import draw_of, read_draws
 from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.batch_waiting import scorer_of, waiting_runs
 from certify_assets.operations.batches import close_batches, decide_ready, receive, undo_batch
@@ -39,13 +39,7 @@ from certify_assets.operations.review_queue import load_queue
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.operations_builders import (
-    agreeing,
-    deliver,
-    label_draw,
-    other_scores,
-    pin_present_files,
-)
+from certify_assets_tests.operations_builders import agreeing, deliver, label_draw
 
 # runs of a delivery
 RUNS = 80
@@ -200,18 +194,6 @@ def test_runs_of_another_judge_share_no_draw(deployed: Store, tmp_path: Path) ->
         scorer_of(waiting.deployed) != scorer_of(trained)
         and replace(waiting, deployed=trained).is_due
     )
-
-
-def test_reviewers_get_runs_whose_judge_is_not_what_it_was(deployed: Store, tmp_path: Path) -> None:
-    first = decided(deployed, tmp_path, 3)
-    other_scores(deployed)
-    pin_present_files(deployed)
-    decide_ready(Corpus(deployed, "c"), draw=True)
-    corpus = Corpus(deployed, "c")
-    assert draw_of(corpus, first.batch) == "" and read_draws(corpus) == []
-    (undrawn,) = corpus.store.events("c", UndrawnBatches)
-    assert "belong to another scores" in undrawn.content.why
-    assert set(decisions_of(corpus, first.batch)["decision"]) == {"human"}
 
 
 @pytest.mark.slow
