@@ -44,7 +44,10 @@ def deliver(store: Store, folder: Path, batches: int, number: int) -> None:
             for place in range(BATCH):
                 name = f"run-{batch}-{place}"
                 steps = [{"action": f"look({name})", "observation": "a page"}]
-                run = {"task_id": f"task-{batch}-{place // 4}", "trajectory_id": name}
+                run: dict[str, object] = {
+                    "task_id": f"task-{batch}-{place // 4}",
+                    "trajectory_id": name,
+                }
                 run |= {"agent": "agent-a", "attempt": place % 4, "instruction": f"Do {name}"}
                 file.write(json.dumps({**run, "steps": steps}) + "\n")
         receive(corpus, [str(path)])

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -54,10 +54,10 @@ GOLD: Final = GoldLabelled.kind
 _SAID: Final = (Labelled.kind, GOLD)
 _OF_BATCHES: Final = (BatchRecord, UndoneBatch, DrawnBatch, UndrawnBatches, ClosedBatch)
 
-Row = dict[str, Any]
-
-
+# what follows from the decisions, the labels and the draw of a run
 _FOLLOWS: Final = ("lacking", "need", "calm", "lack", "since", "near", "together")
+
+Row = dict[str, Any]
 
 
 class TwiceReviewed(Payload):
@@ -94,7 +94,7 @@ class ReviewState:
         """Count the runs of the queue that a reviewer may label."""
         waits = self._waits(sa.func.count())
         own = waits.where(WAITS_AGAIN, _said_by(reviewer))
-        return sum(self._scalars(waits)) - sum(self._scalars(own))
+        return int(sum(self._scalars(waits)) - sum(self._scalars(own)))
 
     def waiting(self, names: Collection[str], reviewer: str = "") -> set[str]:
         """Return those of some runs that wait for a label, of this reviewer where one is given."""
@@ -260,6 +260,11 @@ class _Indexes:
             if is_decided(self.corpus, batch) and not is_undone(self.corpus, batch):
                 added |= _asked_rows(self.corpus, batch, ReviewState(self.corpus).share)
         gone = list(self._rows(queue.c.batch, batches))
+        lost = {row["run"] for row in gone} - added.keys()
+        if earlier := self._holding(lost) - {*batches}:
+            # a run that came again has its earlier row where nobody is asked about the later one
+            self.queue(sorted({*batches, *earlier}))
+            return
         for row in list(self._rows(queue.c.run, added)):
             # of a run that was decided twice the later row
             if row["batch"] in batches:
@@ -287,13 +292,14 @@ class _Indexes:
         if isinstance(content, ClosedBatch | UndoneBatch):
             drawn = last_draw_of(self.corpus, batch)
             yield from () if drawn is None else drawn.batches
-        if isinstance(content, UndoneBatch):
-            # runs that it had again have their earlier rows
-            earlier = runs.alias()
-            same = (earlier.c.corpus == runs.c.corpus, earlier.c.run == runs.c.run)
-            query = sa.select(runs.c.batch).distinct().join(earlier, sa.and_(*same))
-            mine = (runs.c.corpus == self.corpus.name, earlier.c.batch == batch)
-            yield from self.connection.scalars(query.where(*mine))
+
+    def _holding(self, names: Collection[str]) -> set[str]:
+        """Return the batches that hold some of these runs."""
+        query = sa.select(runs.c.batch).where(runs.c.corpus == self.corpus.name)
+        found: set[str] = set()
+        for part in parts(list(names)):
+            found.update(self.connection.scalars(query.where(runs.c.run.in_(part))))
+        return found
 
     def _share(self, share: float) -> None:
         mine = queue.c.corpus == self.corpus.name
@@ -374,7 +380,7 @@ class _Indexes:
         names = ("votes", "tied", "rank", "side", *_FOLLOWS)
         mine = queue.c.run == sa.bindparam("its_run")
         change = queue.update().where(queue.c.corpus == self.corpus.name, mine)
-        values = {name: sa.bindparam(f"its_{name}") for name in names}
+        values: Mapping[str, Any] = {name: sa.bindparam(f"its_{name}") for name in names}
         its = [{f"its_{name}": row[name] for name in ("run", *names)} for row in rows]
         if its:
             self.connection.execute(change.values(values), its)

@@ -161,6 +161,8 @@ queue = sa.Table(
     _text("together"),
     sa.Index("queue_batch", "corpus", "batch"),
     sa.Index("queue_task", "corpus", "task"),
+    # every label changes rows: what it leaves must be cleared away soon
+    postgresql_with={"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0.02},
 )
 QUEUE_ORDER: Final = (
     *(queue.c[name] for name in ("need", "calm", "lack", "since", "near", "together")),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from certify_assets.storage.events import Event
     from certify_assets.storage.store import Store
 
+# so many at once change how a table is best asked
+_MANY_ROWS: Final = 10_000
 # modules with rows of their own, and the kinds of events that these follow; imported only where one
 # of them is stored
 _FOLLOWERS: Final = {
@@ -92,5 +94,8 @@ def insert(connection: sa.Connection, table: sa.Table, rows: Iterable[tuple[Any,
         marks = ", ".join("?" * len(names))
         statement = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks})"
         connection.exec_driver_sql(statement, every)
-    else:
-        connection.execute(table.insert(), [dict(zip(names, row, strict=True)) for row in every])
+        return
+    connection.execute(table.insert(), [dict(zip(names, row, strict=True)) for row in every])
+    if len(every) > _MANY_ROWS:
+        # the next questions are planned for a table of its size, not for one that is empty
+        connection.execute(sa.text(f"ANALYZE {table.name}"))

@@ -694,7 +694,7 @@ def append(
     store: Store, connection: sa.Connection, drafts: Sequence[Draft], token: str
 ) -> list[Event]:
     """Append events in a transaction that writes, with the indexes that follow from them."""
-    from certify_assets.storage.indexes import follow
+    from certify_assets.storage.indexes import follow, insert
 
     for name in dict.fromkeys(name for draft in drafts for name in draft.objects):
         # `certify gc` is alone while it removes, so that what is there now stays
@@ -716,7 +716,7 @@ def append(
         heads[draft.corpus] = event.sequence, event.sha256
         rows.append(event)
     # one statement for many: an import of labels is one transaction
-    connection.execute(events.insert(), [row._asdict() for row in rows])
+    insert(connection, events, rows)
     follow(store, connection, rows)
     return rows
 
