@@ -218,8 +218,8 @@ def _require_guards(corpus: Corpus, now: DeploymentRecord, found: _Candidate) ->
         alarm = alarms[0].content
         raise GateClosedError(
             f"an alarm is open: the monitor raised it for the {alarm.side} side at {alarm.alpha:g} "
-            f"of deployment {now.number} ({alarms[0].time}). Find out why, then deploy with `certify "
-            f"ops deploy {corpus} {now.judge}`."
+            f"of deployment {now.number} ({alarms[0].time}). Find out why, then deploy with "
+            f"`certify ops deploy {corpus} {now.judge}`."
         )
     if found.record is not None:
         wanted = {item.sha256 for item in found.certificates}

@@ -1,10 +1,11 @@
 """Recertification: certificates of the deployed judge on CAL and audit sample, at their own δ."""
 
 # Its number is claimed before it is computed; the same inputs are the same recertification. Labels
-# that come meanwhile are no part of it: it names the last one that is. Its folder is enough to recompute it by `certify verify`. Its population is that of CAL and the audit
-# sample together. Where the runs have changed since CAL was drawn, the mixture says less about
-# later runs than the audit sample alone, so each new threshold is also audited on the audit sample
-# alone, and an ERROR there keeps it from deployment.
+# that come meanwhile are no part of it: it names the last one that is. Its documents are enough to
+# recompute it by `certify verify`. Its population is that of CAL and the audit sample together.
+# Where the runs have changed since CAL was drawn, the mixture says less about later runs than the
+# audit sample alone, so each new threshold is also audited on the audit sample alone, and an ERROR
+# there keeps it from deployment.
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_deliveries_labels_and_the_week_lead_to_deployments_with_nobody_typing(
     assert len(read_deployments(loop.corpus)) == 4
     assert loop.tick("reviewed_labels") == []
 
-    sent = [item.kind for item in read_deliveries(loop.corpus) if item.sent]
+    sent = [item.content.about for item in read_deliveries(loop.corpus) if item.content.sent]
     assert sent.count("deployment") == 2 and " ".join(messages).count("rollback") == 2
     with dg.DagsterInstance.get() as instance:
         assert instance.get_dynamic_partitions(CORPORA) == ["c"]
