@@ -17,7 +17,7 @@ from certify_assets.corpora.config import format_domain
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.deliveries import instruction_sha256, renamed_tasks, trajectory_sha256
 from certify_assets.corpora.landing import inbox_key, is_inbox_empty, settled_inbox
-from certify_assets.errors import CertifyError, InputError
+from certify_assets.errors import CertifyError, ChangedInputError, InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.names import in_both, shared_names
 from certify_assets.operations.batch_audit import AuditSummary, BatchAudit
@@ -240,6 +240,9 @@ def _standing(corpus: Corpus) -> Deployment:
         return deployment
     try:
         monitor_new_labels(corpus)
+    except ChangedInputError:
+        # another process was faster, which says nothing of the labels
+        raise
     except CertifyError as error:
         sentence = (
             "the labels that are there cannot be put to the monitor, so an alarm may be missed: "

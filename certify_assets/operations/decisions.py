@@ -212,6 +212,8 @@ def _scored(
             coverage, table, adapters = cover(deployment.judge, runs, table, policy, report)
             _require_scale(deployment, table)
             return deployment, _Scored(table, adapters, coverage, bill)
+        except ChangedInputError:
+            raise
         except IntegrityError as error:
             deployment = deployment.refused(Refusal("stale_certificate", str(error)))
     return deployment, _unscored(deployment, runs)

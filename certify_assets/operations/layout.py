@@ -23,7 +23,6 @@ from certify_assets.storage.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
-_BATCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,79}")
 _RECERTIFIED = re.compile(
     r"operations/(?P<corpus>[^/]+)/recertifications/(?P<number>[0-9]+)/certificates\.json"
 )
@@ -98,16 +97,6 @@ def recertification_number(corpus: str, key: str) -> int:
     """Return the recertification whose certificates are stored under a key; 0 for any other."""
     found = _RECERTIFIED.fullmatch(key)
     return int(found["number"]) if found and found["corpus"] == corpus else 0
-
-
-def batch_key(corpus: str, batch: str, name: str) -> str:
-    """Return the key of a document of a batch; refuse what cannot name a folder."""
-    if not _BATCH.fullmatch(batch):
-        raise InputError(
-            f"{batch!r} cannot name a batch; use up to 80 letters, digits, '_', '-' and '.', a "
-            "letter or digit first."
-        )
-    return operation_key(corpus, "batches", batch, name)
 
 
 @remembered

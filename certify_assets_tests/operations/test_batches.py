@@ -7,16 +7,20 @@ from typing import Any
 
 import fsspec
 import pytest
+import sqlalchemy as sa
 
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
+from certify_assets.operations import batches
 from certify_assets.operations.batch_record import ready_batches
 from certify_assets.operations.batch_record import received as stored
 from certify_assets.operations.batches import receive, undo_batch
 from certify_assets.operations.labels import Label, append_label
 from certify_assets.operations.layout import batch_runs
 from certify_assets.storage import urls
+from certify_assets.storage.care import rebuild
+from certify_assets.storage.database import runs
 from certify_assets.storage.store import Store
 from certify_assets.storage.urls import local_copies, shown_url
 from certify_assets_tests.builders import register_runs, write_runs
@@ -60,6 +64,31 @@ def test_the_same_files_are_one_batch_under_any_name(store: Store, tmp_path: Pat
         and other.batch.startswith("000002-")
         and other.known + other.new == 24
     )
+
+
+def test_a_large_delivery_becomes_batches_of_whole_tasks(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "MOST_RUNS", 10)
+    path = str(deliver(tmp_path / "x.jsonl", tasks=5))
+    found = receive(Corpus(store, "c"), [path])
+    assert found.new == 20 and [name[:6] for name in found.batches] == [
+        "000001",
+        "000002",
+        "000003",
+    ]
+    tasks = [batch_runs(Corpus(store, "c"), name)["task_id"].tolist() for name in found.batches]
+    assert list(map(len, tasks)) == [8, 8, 4]
+    assert sum(len(set(part)) for part in tasks) == 5, "no task is in two batches"
+    again = receive(Corpus(store, "c"), [path])
+    assert again.batches == found.batches and again.known == 20
+    # the index of runs follows from the events
+    with store.database.reading() as connection:
+        before = connection.execute(sa.select(runs).order_by(runs.c.run)).all()
+    rebuild(store)
+    with store.database.reading() as connection:
+        assert connection.execute(sa.select(runs).order_by(runs.c.run)).all() == before
+    assert len(before) == 20 and before[0].batch == found.batches[0]
 
 
 def test_runs_of_another_format_are_refused_with_both_named(store: Store, tmp_path: Path) -> None:
