@@ -326,20 +326,23 @@ class _Indexes:
     def _rank(self, draw: str) -> None:
         """Bring the rows of an open draw to its labels."""
         votes = self._votes(queue.c.draw, [draw])
-        known = {name: int(2 * right > said) for name, (said, right) in votes.items()}
-        tied = [name for name, (said, right) in votes.items() if 2 * right == said]
+        known = {
+            name: int(2 * right > said)
+            for name, (said, right) in votes.items()
+            if 2 * right != said
+        }
         try:
-            wanted = opened_draw(self.corpus, draw).asked(
-                {name: outcome for name, outcome in known.items() if name not in tied}
-            )
+            wanted = opened_draw(self.corpus, draw).asked(known)
         except IntegrityError:
             # the label is stored; who asks for the draw gets the sentence
             return
         rows: dict[str, Row] = {}
         before: dict[str, Row] = {}
-        for row in self._rows(queue.c.draw, [draw]):
+        mine = (queue.c.corpus == self.corpus.name, queue.c.draw == draw, IN_DRAW)
+        ranked = sa.select(queue.c.run).where(*mine, queue.c.rank.is_not(None))
+        for row in self._rows(queue.c.run, {*wanted, *self.connection.scalars(ranked)}):
             rank, side = wanted.get(row["run"], (None, 0))
-            if (row["rank"], row["side"]) != (rank, side):
+            if row["draw"] == draw and (row["rank"], row["side"]) != (rank, side):
                 before[row["run"]] = row
                 rows[row["run"]] = {**row, "rank": rank, "side": side}
         self._order(rows, before)
@@ -370,7 +373,7 @@ class _Indexes:
         query = query.where(labels.c.outcome.is_not(None))
         if column.table is queue:
             same = (queue.c.corpus == labels.c.corpus, queue.c.run == labels.c.run)
-            query = query.join(queue, sa.and_(*same))
+            query = query.join(queue, sa.and_(*same)).where(queue.c.votes > 0, IN_DRAW)
         for part in parts(list(values)):
             for name, said, right in self.connection.execute(query.where(column.in_(part))):
                 found[name] = said, int(right)

@@ -176,7 +176,7 @@ IN_DRAW: Final = sa.text("draw <> ''")
 for _name, _columns, _rows in (
     ("queue_order", QUEUE_ORDER, WAITS),
     ("queue_again", (queue.c.run,), WAITS_AGAIN),
-    ("queue_draw", (queue.c.draw, queue.c.rank), IN_DRAW),
+    ("queue_draw", (queue.c.draw, queue.c.votes, queue.c.rank), IN_DRAW),
 ):
     sa.Index(_name, queue.c.corpus, *_columns, sqlite_where=_rows, postgresql_where=_rows)
 
