@@ -29,6 +29,7 @@ def test_the_draw_is_labelled_by_keyboard_until_the_batch_is_certified(
         for name, outcome in agreeing(audit).items()
     }
     (wanted,) = load_queue(corpus).budget.draws
+    before = corpus.store.head("c")[0]
     with served(provisional.store, "--reviewer", "Ann") as server:
         page = browser.new_context(
             java_script_enabled=False, viewport={"width": 1280, "height": 900}
@@ -42,7 +43,7 @@ def test_the_draw_is_labelled_by_keyboard_until_the_batch_is_certified(
                 assert word not in visible, word
             number += 1
             press(page, "s" if outcomes[key] else "x")
-            page.get_by_text(f"Label {number} of this corpus").wait_for()
+            page.get_by_text(f"Event {before + number} of this corpus").wait_for()
         assert certified == 1 and wanted.least <= number <= wanted.most
         page.screenshot(path=tmp_path / "certified.png")
         assert_painted(tmp_path / "certified.png")

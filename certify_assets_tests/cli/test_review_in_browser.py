@@ -109,9 +109,9 @@ def test_labelling_by_keyboard_alone_and_without_scripts(
     press(page, "u")
     page.get_by_text("a failure, a run of task audit-0").wait_for()
     press(page, "s")
-    page.get_by_text("Label 4 of this corpus").wait_for()
+    page.get_by_text("Event 6 of this corpus").wait_for()
     press(page, "x")
-    page.get_by_text("Label 5 of this corpus").wait_for()
+    page.get_by_text("Event 7 of this corpus").wait_for()
     first = page.locator("input[name=run]").first.get_attribute("value")
     press(page, "k")
     page.locator(f"input[name=run]:not([value='{first}'])").first.wait_for(state="attached")
@@ -123,14 +123,14 @@ def test_labelling_by_keyboard_alone_and_without_scripts(
     page.keyboard.type("two\nlines <b>")
     assert len(read_labels(Corpus(store, "c"))) == 5
     press(page, "x")
-    page.get_by_text("Label 6 of this corpus").wait_for()
+    page.get_by_text("Event 8 of this corpus").wait_for()
     assert read_labels(Corpus(store, "c"))[-1].comment.split() == ["two", "lines", "<b>"]
 
 
 def test_the_pages_fit_wide_screen_phone_and_paper(
     browser: Any, server: Served, tmp_path: Path
 ) -> None:
-    for line, width in enumerate((1280, 420), 1):
+    for line, width in enumerate((1280, 420), 3):
         pictures = look(browser, server, tmp_path, width, line)
         assert len(pictures) == 3
         assert_painted(pictures[0])
@@ -146,7 +146,7 @@ def look(browser: Any, server: Served, tmp_path: Path, width: int, line: int) ->
     )
     enter(page, server, "Ann")
     press(page, "s")
-    page.get_by_text(f"Label {line} of this corpus").wait_for()
+    page.get_by_text(f"Event {line} of this corpus").wait_for()
     for path, heading in (
         ("", "Did this run do what the instruction asks?"),
         ("queue", "c"),
@@ -198,7 +198,7 @@ def test_hostile_text_is_shown_and_never_obeyed(browser: Any, store: Store, tmp_
         page.on("dialog", lambda dialog: troubles.append(dialog.message))
         page.on("popup", lambda popup: troubles.append(popup.url))
         enter(page, server, "<b onclick=document.title='owned'>Ann</b>")
-        for line in range(1, len(HOSTILE) + 1):
+        for line in range(3, len(HOSTILE) + 3):
             page.locator("details summary").first.wait_for()
             for summary in page.locator("main details summary").all():
                 summary.click()
@@ -217,7 +217,7 @@ def test_hostile_text_is_shown_and_never_obeyed(browser: Any, store: Store, tmp_
             assert page.locator("script").count() == 1, "that of the keys"
             assert page.evaluate("document.title") == "Review of c"
             press(page, "s")
-            page.get_by_text(f"Label {line} of this corpus").wait_for()
+            page.get_by_text(f"Event {line} of this corpus").wait_for()
         page.goto(server.url.partition("?")[0] + "queue")
         assert page.evaluate("document.title") == "Review queue of c"
         base = server.url.partition("?")[0]

@@ -68,7 +68,7 @@ def test_a_label_goes_from_the_link_to_the_journal(client: Client, store: Store)
     )
     assert len(read_labels(Corpus(store, "c"))) == before + 1
     after = client.ask("GET", "/")
-    assert f"Label {label.number} of this corpus" in after.text and after.field(
+    assert f"Event {label.number} of this corpus" in after.text and after.field(
         "run"
     ) != page.field("run")
     assert (

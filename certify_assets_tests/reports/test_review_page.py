@@ -90,7 +90,7 @@ def test_the_judge_speaks_after_the_label(row: dict[str, float], words: str) -> 
     text = page(said=Statement(label, JudgeDecision.of(decided("run", **row))))
     assert words in body(text)
     assert "a failure, a run of task run" in body(text)
-    assert "Label 12 of this corpus" in text
+    assert "Event 12 of this corpus" in text
 
 
 def test_the_stored_queue_is_a_table_and_a_page(tmp_path: Path) -> None:
