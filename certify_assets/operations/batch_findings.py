@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from certify_assets.certificates.shift import SHIFT_LEVEL, decided_shift
 from certify_assets.corpora.schema import run_chars
 from certify_assets.operations.coverage import changed_agents
-from certify_assets.storage.database import runs as index
+from certify_assets.operations.delivery import known_runs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,11 +110,11 @@ def _sent_again(
     here = Counter(map(tuple, rows[_PAIR].to_numpy().tolist()))
     corpus, total = judge.corpus.current, Counter(here)
     # batches that were received and not decided yet are later ones
-    query = sa.select(index.c.task, index.c.agent, sa.func.count().label("runs")).where(
-        index.c.corpus == corpus.name, index.c.batch < batch
+    query = sa.select(known_runs.c.task, known_runs.c.agent, sa.func.count().label("runs")).where(
+        known_runs.c.corpus == corpus.name, known_runs.c.batch < batch
     )
-    earlier = query.group_by(index.c.task, index.c.agent)
-    for row in corpus.store.indexed(earlier, index.c.task, {task for task, _ in here}):
+    earlier = query.group_by(known_runs.c.task, known_runs.c.agent)
+    for row in corpus.store.indexed(earlier, known_runs.c.task, {task for task, _ in here}):
         if (row.task, row.agent) in here:
             total[row.task, row.agent] += row.runs
     again = {pair: number for pair, number in total.items() if number > max(most, here[pair])}

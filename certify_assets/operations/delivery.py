@@ -10,15 +10,58 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.batch_record import identities_of, ready_batches
-from certify_assets.storage.database import runs as index
+from certify_assets.files import parse_json
+from certify_assets.operations.batch_record import UndoneBatch, identities_of, ready_batches
+from certify_assets.storage.database import number_column, tables, text_column
+from certify_assets.storage.indexes import insert
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.corpora.schema import Trajectory
+    from certify_assets.storage.events import Event
+    from certify_assets.storage.store import Store
 
 _COLUMNS = ("trajectory_id", "task_id", "agent", "source_sha256", "content_sha256", "changed")
+
+#: index of the runs of all batches, which are known when they come again
+known_runs = sa.Table(
+    "runs",
+    tables,
+    text_column("corpus", primary_key=True),
+    text_column("run", primary_key=True),
+    # a run that came again with other content is in another batch
+    text_column("batch", primary_key=True),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+    text_column("task"),
+    text_column("agent"),
+    # in the table of runs of the batch, from 0
+    number_column("place"),
+    sa.Index("runs_content", "corpus", "content"),
+    sa.Index("runs_task", "corpus", "task", "agent"),
+)
+
+
+def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
+    """Bring the index of runs to the state after batches were received or taken back."""
+    for row in rows:
+        batch = parse_json(row.payload)["batch"]
+        if row.kind == UndoneBatch.kind:
+            mine = known_runs.c.corpus == row.corpus, known_runs.c.batch == batch
+            connection.execute(known_runs.delete().where(*mine))
+        else:
+            _receive(store, connection, row, batch)
+
+
+def _receive(store: Store, connection: sa.Connection, row: Event, batch: str) -> None:
+    columns = ("trajectory_id", "content_sha256", "task_id", "agent")
+    table = store.objects.get_arrow(parse_json(row.payload)["objects"]["identities"], columns)
+    runs = zip(*(table.column(name).to_pylist() for name in columns), strict=True)
+    found = (
+        (row.corpus, name, batch, bytes.fromhex(content), task, agent, place)
+        for place, (name, content, task, agent) in enumerate(runs)
+    )
+    insert(connection, known_runs, found)
 
 
 @dataclass(frozen=True)
@@ -86,7 +129,7 @@ class KnownRuns:
         contents = {bytes.fromhex(run.content) for run in runs}
         ids: dict[str, set[str]] = {}
         changed: set[str] = set()
-        for name, batch, content in _indexed(corpus, index.c.run, named):
+        for name, batch, content in _indexed(corpus, known_runs.c.run, named):
             ids.setdefault(name, set()).add(content)
             if content != named[name].content:
                 changed.add(batch)
@@ -98,8 +141,8 @@ class KnownRuns:
                 ids[name] |= {source} if source else set()
         return cls(
             ids,
-            Counter(content for _, _, content in _indexed(corpus, index.c.content, contents)),
-            frozenset(name for name, _, _ in _indexed(corpus, index.c.task, tasks)),
+            Counter(content for _, _, content in _indexed(corpus, known_runs.c.content, contents)),
+            frozenset(name for name, _, _ in _indexed(corpus, known_runs.c.task, tasks)),
         )
 
     def new(self, runs: Sequence[DeliveredRun]) -> NewRuns:
@@ -153,7 +196,9 @@ def _indexed(
 ) -> Iterator[tuple[str, str, str]]:
     """Give id, batch and content of the runs that have one of the values."""
     for row in corpus.store.indexed(
-        sa.select(index.c.run, index.c.batch, index.c.content).where(index.c.corpus == corpus.name),
+        sa.select(known_runs.c.run, known_runs.c.batch, known_runs.c.content).where(
+            known_runs.c.corpus == corpus.name
+        ),
         column,
         values,
     ):

@@ -28,19 +28,11 @@ from certify_assets.operations.batch_draws import (
     last_draw_of,
 )
 from certify_assets.operations.batch_record import BatchRecord, UndoneBatch, is_decided, is_undone
+from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.labels import GoldLabel, GoldLabelled, Label, Labelled
 from certify_assets.operations.layout import RunLookup, decisions_of, drawn_runs
 from certify_assets.operations.review_order import KINDS, review_place, threshold_distance
-from certify_assets.storage.database import (
-    IN_DRAW,
-    QUEUE_ORDER,
-    WAITS,
-    WAITS_AGAIN,
-    labels,
-    parts,
-    queue,
-    runs,
-)
+from certify_assets.storage.database import number_column, parts, tables, text_column
 from certify_assets.storage.events import Event, Payload
 from certify_assets.storage.indexes import insert
 from certify_assets.storage.snapshot import Snapshot
@@ -58,6 +50,76 @@ _OF_BATCHES: Final = (BatchRecord, UndoneBatch, DrawnBatch, UndrawnBatches, Clos
 _FOLLOWS: Final = ("lacking", "need", "calm", "lack", "since", "near", "together")
 
 Row = dict[str, Any]
+
+#: what each reviewer said last of a run
+labels = sa.Table(
+    "labels",
+    tables,
+    text_column("corpus", primary_key=True),
+    text_column("run", primary_key=True),
+    text_column("reviewer", primary_key=True),
+    # of a run of known outcome, which measures the reviewer
+    sa.Column("gold", sa.Boolean, primary_key=True),
+    # none where it was taken back
+    sa.Column("outcome", sa.Integer),
+    text_column("via"),
+    # of the event
+    number_column("sequence"),
+    sa.Index("labels_reviewer", "corpus", "reviewer", "via", "sequence", "gold", "outcome"),
+)
+#: runs that reviewers are asked about, labelled or not
+queue = sa.Table(
+    "queue",
+    tables,
+    text_column("corpus", primary_key=True),
+    text_column("run", primary_key=True),
+    # what the decisions say: why it is asked about, whether it counts for its audit task, how near
+    # it is to a threshold, and the open draw that it is in, else empty
+    text_column("batch"),
+    text_column("task"),
+    number_column("attempt"),
+    number_column("asked"),
+    sa.Column("covered", sa.Boolean, nullable=False),
+    number_column("known"),
+    sa.Column("distance", sa.Float, nullable=False),
+    text_column("draw"),
+    # place in [0, 1) that decides whether two reviewers are wanted
+    sa.Column("place", sa.Float, nullable=False),
+    number_column("wanted"),
+    # what labels and the draw say: votes, whether they are tied, and the place in the draw of a run
+    # that it wants now
+    number_column("votes"),
+    number_column("tied"),
+    sa.Column("rank", sa.Float),
+    number_column("side"),
+    # what follows from both: labels that it lacks, and its order among those that lack some
+    number_column("lacking"),
+    number_column("need"),
+    number_column("calm"),
+    number_column("lack"),
+    text_column("since"),
+    sa.Column("near", sa.Float, nullable=False),
+    text_column("together"),
+    sa.Index("queue_batch", "corpus", "batch"),
+    sa.Index("queue_task", "corpus", "task"),
+    # every label changes rows: what it leaves must be cleared away soon
+    postgresql_with={"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0.02},
+)
+QUEUE_ORDER: Final = (
+    *(queue.c[name] for name in ("need", "calm", "lack", "since", "near", "together")),
+    *(queue.c.tied.desc(), queue.c.batch, queue.c.attempt, queue.c.run),
+)
+#: rows that wait, those that wait for another reviewer, and those of open draws; written out, since
+#: a database uses an index of some rows only where it sees that no others are asked for
+WAITS: Final = sa.text("lacking > 0")
+WAITS_AGAIN: Final = sa.text("lacking > 0 AND votes > 0")
+IN_DRAW: Final = sa.text("draw <> ''")
+for _name, _columns, _rows in (
+    ("queue_order", QUEUE_ORDER, WAITS),
+    ("queue_again", (queue.c.run,), WAITS_AGAIN),
+    ("queue_draw", (queue.c.draw, queue.c.votes, queue.c.rank), IN_DRAW),
+):
+    sa.Index(_name, queue.c.corpus, *_columns, sqlite_where=_rows, postgresql_where=_rows)
 
 
 class TwiceReviewed(Payload):
@@ -295,10 +357,10 @@ class _Indexes:
 
     def _holding(self, names: Collection[str]) -> set[str]:
         """Return the batches that hold some of these runs."""
-        query = sa.select(runs.c.batch).where(runs.c.corpus == self.corpus.name)
+        query = sa.select(known_runs.c.batch).where(known_runs.c.corpus == self.corpus.name)
         found: set[str] = set()
         for part in parts(list(names)):
-            found.update(self.connection.scalars(query.where(runs.c.run.in_(part))))
+            found.update(self.connection.scalars(query.where(known_runs.c.run.in_(part))))
         return found
 
     def _share(self, share: float) -> None:

@@ -13,7 +13,7 @@ from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.database import blanked, events, properties, tables
 from certify_assets.storage.events import Discarded, Head, chain, objects_of
-from certify_assets.storage.indexes import follow
+from certify_assets.storage.indexes import follow, register
 from certify_assets.storage.store import Store
 
 _ROWS_AT_ONCE = 1000
@@ -79,6 +79,7 @@ def export(store: Store, corpus: str) -> Iterator[str]:
 
 def rebuild(store: Store) -> int:
     """Make every index again from the events; return the number of events."""
+    register()
     names, count = _chains(store), 0
     if not names:
         return 0

@@ -44,32 +44,35 @@ V = TypeVar("V")
 tables = sa.MetaData()
 
 
-def _text(name: str, **about: Any) -> sa.Column[str]:
-    # the same order in both databases, whatever the locale
+def text_column(name: str, **about: Any) -> sa.Column[str]:
+    """Return a column of texts, which both databases sort alike whatever the locale."""
     kind = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
     return sa.Column(name, kind, nullable=False, **about)
 
 
-def _number(name: str, **about: Any) -> sa.Column[int]:
+def number_column(name: str, **about: Any) -> sa.Column[int]:
+    """Return a column of whole numbers."""
     return sa.Column(name, sa.BigInteger, nullable=False, autoincrement=False, **about)
 
 
-properties = sa.Table("properties", tables, _text("name", primary_key=True), _text("value"))
+properties = sa.Table(
+    "properties", tables, text_column("name", primary_key=True), text_column("value")
+)
 events = sa.Table(
     "events",
     tables,
-    _text("corpus", primary_key=True),
-    _number("sequence", primary_key=True),
-    _text("kind"),
-    _text("subject"),
+    text_column("corpus", primary_key=True),
+    number_column("sequence", primary_key=True),
+    text_column("kind"),
+    text_column("subject"),
     # of the request, and of what the request appended, from 0
-    _text("token"),
-    _number("part"),
-    _text("time"),
+    text_column("token"),
+    number_column("part"),
+    text_column("time"),
     # canonical JSON, exactly what is hashed
-    _text("payload"),
-    _text("previous"),
-    _text("sha256"),
+    text_column("payload"),
+    text_column("previous"),
+    text_column("sha256"),
     sa.UniqueConstraint("corpus", "token", "part", name="events_token"),
     sa.Index("events_kind", "corpus", "kind", "subject", "sequence"),
     # the last event of a kind, whatever its subject
@@ -79,106 +82,20 @@ events = sa.Table(
 blanked = sa.Table(
     "blanked",
     tables,
-    _text("corpus", primary_key=True),
-    _number("sequence", primary_key=True),
-    _text("payload_sha256"),
+    text_column("corpus", primary_key=True),
+    number_column("sequence", primary_key=True),
+    text_column("payload_sha256"),
 )
 #: corpora that have events
-chains = sa.Table("chains", tables, _text("corpus", primary_key=True))
+chains = sa.Table("chains", tables, text_column("corpus", primary_key=True))
 #: objects that must exist as long as the events that name them
 uses = sa.Table(
     "uses",
     tables,
-    _text("object", primary_key=True),
-    _text("corpus", primary_key=True),
-    _number("sequence", primary_key=True),
+    text_column("object", primary_key=True),
+    text_column("corpus", primary_key=True),
+    number_column("sequence", primary_key=True),
 )
-#: runs of the batches of new runs, which are known when they come again
-runs = sa.Table(
-    "runs",
-    tables,
-    _text("corpus", primary_key=True),
-    _text("run", primary_key=True),
-    # a run that came again with other content is in another batch
-    _text("batch", primary_key=True),
-    sa.Column("content", sa.LargeBinary, nullable=False),
-    _text("task"),
-    _text("agent"),
-    # in the table of runs of the batch, from 0
-    _number("place"),
-    sa.Index("runs_content", "corpus", "content"),
-    sa.Index("runs_task", "corpus", "task", "agent"),
-)
-
-#: what each reviewer said last of a run
-labels = sa.Table(
-    "labels",
-    tables,
-    _text("corpus", primary_key=True),
-    _text("run", primary_key=True),
-    _text("reviewer", primary_key=True),
-    # of a run of known outcome, which measures the reviewer
-    sa.Column("gold", sa.Boolean, primary_key=True),
-    # none where it was taken back
-    sa.Column("outcome", sa.Integer),
-    _text("via"),
-    # of the event
-    _number("sequence"),
-    sa.Index("labels_reviewer", "corpus", "reviewer", "via", "sequence", "gold", "outcome"),
-)
-#: runs that reviewers are asked about, labelled or not
-queue = sa.Table(
-    "queue",
-    tables,
-    _text("corpus", primary_key=True),
-    _text("run", primary_key=True),
-    # what the decisions say: why it is asked about, whether it counts for its audit task, how near
-    # it is to a threshold, and the open draw that it is in, else empty
-    _text("batch"),
-    _text("task"),
-    _number("attempt"),
-    _number("asked"),
-    sa.Column("covered", sa.Boolean, nullable=False),
-    _number("known"),
-    sa.Column("distance", sa.Float, nullable=False),
-    _text("draw"),
-    # place in [0, 1) that decides whether two reviewers are wanted
-    sa.Column("place", sa.Float, nullable=False),
-    _number("wanted"),
-    # what labels and the draw say: votes, whether they are tied, and the place in the draw of a run
-    # that it wants now
-    _number("votes"),
-    _number("tied"),
-    sa.Column("rank", sa.Float),
-    _number("side"),
-    # what follows from both: labels that it lacks, and its order among those that lack some
-    _number("lacking"),
-    _number("need"),
-    _number("calm"),
-    _number("lack"),
-    _text("since"),
-    sa.Column("near", sa.Float, nullable=False),
-    _text("together"),
-    sa.Index("queue_batch", "corpus", "batch"),
-    sa.Index("queue_task", "corpus", "task"),
-    # every label changes rows: what it leaves must be cleared away soon
-    postgresql_with={"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0.02},
-)
-QUEUE_ORDER: Final = (
-    *(queue.c[name] for name in ("need", "calm", "lack", "since", "near", "together")),
-    *(queue.c.tied.desc(), queue.c.batch, queue.c.attempt, queue.c.run),
-)
-#: rows that wait, those that wait for another reviewer, and those of open draws; written out, since
-#: a database uses an index of some rows only where it sees that no others are asked for
-WAITS: Final = sa.text("lacking > 0")
-WAITS_AGAIN: Final = sa.text("lacking > 0 AND votes > 0")
-IN_DRAW: Final = sa.text("draw <> ''")
-for _name, _columns, _rows in (
-    ("queue_order", QUEUE_ORDER, WAITS),
-    ("queue_again", (queue.c.run,), WAITS_AGAIN),
-    ("queue_draw", (queue.c.draw, queue.c.votes, queue.c.rank), IN_DRAW),
-):
-    sa.Index(_name, queue.c.corpus, *_columns, sqlite_where=_rows, postgresql_where=_rows)
 
 _SQLITE_TRIGGERS: Final = (
     "CREATE TRIGGER events_update BEFORE UPDATE ON events BEGIN "
@@ -275,6 +192,8 @@ class Database:
 
     def create(self) -> None:
         """Make the tables where there are none; refuse those of another schema or data root."""
+        from certify_assets.storage.indexes import register
+
         # opening waits for nobody: only the first one writes
         if self.exists():
             return
@@ -284,6 +203,7 @@ class Database:
             if not self.is_sqlite:
                 _lock(connection, "", shared=False)
             if not self._is_current(connection):
+                register()
                 tables.create_all(connection)
                 self.guard(connection)
                 named = {"schema": SCHEMA, "root": self._root() or uuid.uuid4().hex}

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Sequence
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from certify_assets.files import parse_json
-from certify_assets.storage.database import chains, runs, uses
+from certify_assets.storage.database import chains, uses
 from certify_assets.storage.events import Discarded, objects_of
 
 if TYPE_CHECKING:
@@ -19,14 +17,18 @@ if TYPE_CHECKING:
 
 # so many at once change how a table is best asked
 _MANY_ROWS: Final = 10_000
-# modules with rows of their own, and the kinds of events that these follow; imported only where one
-# of them is stored
+# modules with tables of their own, and the kinds of events that these follow
 _FOLLOWERS: Final = {
-    "certify_assets.operations.review_index": frozenset(
-        {"labelled", "gold_labelled", "twice_reviewed"}
-        | {"decided", "undone", "drawn", "undrawn", "closed"}
-    )
+    "certify_assets.operations.delivery": {"received", "undone"},
+    "certify_assets.operations.review_index": {"labelled", "gold_labelled", "twice_reviewed"}
+    | {"decided", "undone", "drawn", "undrawn", "closed"},
 }
+
+
+def register() -> None:
+    """Let the schema have the tables of all modules, which are imported when they are needed."""
+    for module in _FOLLOWERS:
+        importlib.import_module(module)
 
 
 def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
@@ -34,12 +36,6 @@ def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> No
     if begun := [{"corpus": row.corpus} for row in rows if row.sequence == 1]:
         connection.execute(chains.insert(), begun)
     _use(connection, rows)
-    for row in rows:
-        if row.kind == "received":
-            _receive(store, connection, row)
-        elif row.kind == "undone":
-            batch = runs.c.batch == parse_json(row.payload)["batch"]
-            connection.execute(runs.delete().where(runs.c.corpus == row.corpus, batch))
     for module, kinds in _FOLLOWERS.items():
         if mine := [row for row in rows if row.kind in kinds]:
             importlib.import_module(module).follow(store, connection, mine)
@@ -61,27 +57,6 @@ def _use(connection: sa.Connection, rows: Sequence[Event]) -> None:
             )
             if gone:
                 connection.execute(free, [{"name": name} for name in gone])
-
-
-def _receive(store: Store, connection: sa.Connection, row: Event) -> None:
-    about = parse_json(row.payload)
-    columns = ("trajectory_id", "content_sha256", "task_id", "agent")
-    table = store.objects.get_arrow(about["objects"]["identities"], columns)
-    names, contents, tasks, agents = (table.column(name).to_pylist() for name in columns)
-    insert(
-        connection,
-        runs,
-        zip(
-            repeat(row.corpus, len(names)),
-            names,
-            repeat(about["batch"], len(names)),
-            map(bytes.fromhex, contents),
-            tasks,
-            agents,
-            range(len(names)),
-            strict=True,
-        ),
-    )
 
 
 def insert(connection: sa.Connection, table: sa.Table, rows: Iterable[tuple[Any, ...]]) -> None:

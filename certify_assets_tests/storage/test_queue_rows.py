@@ -11,10 +11,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.batch_record import UndoneBatch
 from certify_assets.operations.batches import close_batches
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.review_index import ReviewState, TwiceReviewed
+from certify_assets.operations.review_index import ReviewState, TwiceReviewed, labels, queue
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.storage.care import rebuild
-from certify_assets.storage.database import labels, queue
 from certify_assets.storage.store import Store
 from certify_assets_tests.operations_builders import ProvisionalBatch, agreeing, audit_of
 from certify_assets_tests.review_builders import decided, write_batch
