@@ -53,7 +53,7 @@ def test_the_draw_is_labelled_by_keyboard_until_the_batch_is_certified(
         page.screenshot(path=tmp_path / "queue.png")
     audit = audit_of(provisional)
     assert audit.state == "certified" and audit.labels_used <= number
-    assert len(read_labels(corpus)) == number
+    assert len(read_labels(Corpus(provisional.store, "c"))) == number
     rows = decisions_of(Corpus(provisional.store, "c"), provisional.name)
     assert int((rows["reason"] == "batch_certificate").sum()) == audit.decided > 0
 
