@@ -108,7 +108,7 @@ class Corpus:
 
     def __init__(self, store: Store, name: str) -> None:
         # a plain store starts a new snapshot, a snapshot is shared
-        object.__setattr__(self, "store", Snapshot.of(store))
+        object.__setattr__(self, "store", store.now())
         object.__setattr__(self, "name", name)
 
     def __str__(self) -> str:

@@ -39,7 +39,6 @@ from certify_assets.operations.layout import (
 )
 from certify_assets.operations.recertification_record import CERTIFICATES
 from certify_assets.storage.objects import MissingObjectError
-from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 from certify_assets.storage.urls import is_url
 
@@ -98,7 +97,7 @@ def file_link(
     links: Sequence[Link] = (),
 ) -> Link:
     """Return the link of a stored file by the hash of its bytes."""
-    found = Snapshot.of(store).current(key)
+    found = store.now().current(key)
     if found == expected:
         return object_link(store, kind, key, expected, detail=detail, links=links)
     return compared(kind, key, expected, found, detail=detail, links=links)
@@ -156,7 +155,7 @@ class Found:
 
 def find(store: Store, name: str, corpus: str | None = None) -> list[Found]:
     """Return what a trajectory_id, the start of a certificate's hash, or a batch names."""
-    store = Snapshot.of(store)
+    store = store.now()
     corpora = [corpus] if corpus else sorted({*registered_corpora(store), *store.corpora()})
     found = [item for one in corpora for item in _named(Corpus(store, one), name)]
     if not found:

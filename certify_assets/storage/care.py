@@ -102,8 +102,8 @@ def rebuild(store: Store) -> int:
 def blank(store: Store, corpus: str, change: Callable[[str, Any], Any | None]) -> int:
     """Change what events say, as the law may ask for; return the number of changed ones.
 
-    The chain still verifies: it holds the hash of what was said. It no longer proves what the changed
-    events say now, and `blanked` of the database names them.
+    The chain still verifies: it holds the hash of what was said. It no longer proves what the
+    changed events say now, and `blanked` of the database names them.
 
     Parameters
     ----------
@@ -139,11 +139,9 @@ def blank(store: Store, corpus: str, change: Callable[[str, Any], Any | None]) -
 
 def _chains(store: Store, corpus: str | None = None) -> list[str]:
     """Return the corpora that have events, or the one that is asked for."""
-    names: list[str] = []
-    if store.database.exists():
+    with store.database.reading() as connection:
         # from the events: an index may be what is wrong
-        with store.database.reading() as connection:
-            names = sorted(connection.scalars(sa.select(events.c.corpus).distinct()))
+        names = sorted(connection.scalars(sa.select(events.c.corpus).distinct()))
     if corpus is None:
         return names
     if corpus not in names:

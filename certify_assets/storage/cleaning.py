@@ -135,5 +135,5 @@ def publish_all(store: Store) -> int:
     view = store.now()
     with store.database.reading() as connection:
         query = sa.select(events.c.subject).where(events.c.kind == Stored.kind).distinct()
-        keys = list(connection.scalars(query)) if store.database.exists() else []
+        keys = list(connection.scalars(query))
     return publish(view, keys)

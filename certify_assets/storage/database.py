@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import uuid
@@ -257,7 +258,11 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Give one state of all rows; end it before anything is computed."""
+        """Give one state of all rows, none before the first; end it before anything is computed."""
+        if not self.exists():
+            with _empty(frozenset(tables.tables)).connect() as connection:
+                yield connection
+            return
         with self._asking(), self._transaction("read") as connection:
             yield connection
 
@@ -301,6 +306,16 @@ class Database:
                 f"the database of {self.folder.root} cannot be used ({said}); see that it runs "
                 "and has space, then call again."
             ) from error
+
+
+@functools.cache
+def _empty(names: frozenset[str]) -> sa.Engine:
+    """Return a database in memory that has these tables, and no rows."""
+    engine = sa.create_engine(
+        "sqlite://", poolclass=sa.StaticPool, connect_args={"check_same_thread": False}
+    )
+    tables.create_all(engine, [tables.tables[name] for name in names])
+    return engine
 
 
 def parts(values: Sequence[V]) -> Iterator[Sequence[V]]:

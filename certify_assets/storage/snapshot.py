@@ -1,8 +1,8 @@
 """A data root at one moment, and the two ways to change it: a step and a short one."""
 
 # Events are never changed, so the data root as it was after event n can be read at any later time,
-# without a transaction that stays open. A snapshot notes what it was asked, as the newest event of a
-# key or kind. A step commits only if all that it asked still has the same answer. Otherwise another
+# without a transaction that stays open. A snapshot notes what it was asked, as the newest event of
+# a key or kind. A step commits only if all that it asked still has the same answer. Otherwise another
 # process was faster, nothing is stored, and the step is run again.
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -103,16 +103,15 @@ class Snapshot(Store):
     def __init__(self, base: Store, connection: sa.Connection | None = None) -> None:
         super().__init__(base.root)
         # the dataclass is frozen: what it names never changes, what was read of it grows
-        for name, value in (
-            ("_connection", connection),
-            ("_upto", {}),
-            ("_currents", {}),
-            ("_answers", {}),
-            ("_steps", []),
-            ("_local", threading.local()),
-            ("_pins", None),
-        ):
-            object.__setattr__(self, name, value)
+        vars(self).update(
+            _connection=connection,
+            _upto={},
+            _currents={},
+            _answers={},
+            _steps=[],
+            _local=threading.local(),
+            _pins=None,
+        )
 
     # that of a short step, which reads what it locked
     _connection: sa.Connection | None
@@ -125,11 +124,6 @@ class Snapshot(Store):
     _steps: list[Step]
     _local: threading.local
     _pins: Pins | None
-
-    @classmethod
-    def of(cls, store: Store) -> Snapshot:
-        """Return the store itself where it is a snapshot, else a new snapshot of it."""
-        return store if isinstance(store, Snapshot) else cls(store)
 
     def __reduce__(self) -> tuple[Callable[..., Snapshot], tuple[Any, ...]]:
         # another process starts its own operation
@@ -214,8 +208,7 @@ class Snapshot(Store):
         if self._pins is not None and self._pins.cover(folder):
             return _names(self._pins.files, below)
         with self._reading() as connection:
-            every = [] if connection is None else list(connection.scalars(sa.select(chains)))
-            for corpus in keys_of(["", *every], folder):
+            for corpus in keys_of(["", *connection.scalars(sa.select(chains))], folder):
                 found |= self._stored_below(connection, corpus, below)
         for key, sha256 in (item for step in self._steps for item in step.keys.items()):
             if key.startswith(below):
@@ -227,14 +220,10 @@ class Snapshot(Store):
     def corpora(self) -> list[str]:
         """Return the sorted names of all corpora that have events."""
         with self._reading() as connection:
-            if connection is None:
-                return []
             return sorted(filter(None, connection.scalars(sa.select(chains))))
 
-    def _stored_below(self, connection: sa.Connection | None, corpus: str, below: str) -> set[str]:
+    def _stored_below(self, connection: sa.Connection, corpus: str, below: str) -> set[str]:
         self._ask(Question(corpus, Stored.kind, below, below=True))
-        if connection is None:
-            return set()
         query = self._select(connection, corpus, Stored.kind).where(
             events.c.subject >= below, events.c.subject < below[:-1] + "0"
         )
@@ -255,15 +244,9 @@ class Snapshot(Store):
         return self._committed(key)
 
     def _committed(self, key: str) -> str:
-        corpus = chain_of(key)
         if key not in self._currents:
-            with self._reading() as connection:
-                row = None
-                if connection is not None:
-                    query = self._select(connection, corpus, Stored.kind)
-                    newest = query.where(events.c.subject == key).order_by(events.c.sequence.desc())
-                    row = connection.execute(newest.limit(1)).first()
-            self._currents[key] = _content(row.payload) if row else ""
+            rows = self._stored(chain_of(key), Stored.kind, events.c.subject == key, last=1)
+            self._currents[key] = _content(rows[0].payload) if rows else ""
         return self._currents[key]
 
     def hashes(self, areas: Iterable[str]) -> dict[str, str]:
@@ -307,10 +290,9 @@ class Snapshot(Store):
         drafts = self._steps[0].drafts if self._steps else []
         found = {item.subject for item in drafts if item[:2] == (corpus, kind.kind)}
         with self._reading() as connection:
-            if connection is not None:
-                query = self._select(connection, corpus, kind.kind).order_by(events.c.subject)
-                # in the order of the index, which then has all that is asked
-                found.update(connection.scalars(query.with_only_columns(events.c.subject)))
+            query = self._select(connection, corpus, kind.kind).order_by(events.c.subject)
+            # in the order of the index, which then has all that is asked
+            found.update(connection.scalars(query.with_only_columns(events.c.subject)))
         return sorted(found)
 
     def named(self, corpus: str, tokens: Collection[str]) -> list[Event]:
@@ -342,15 +324,8 @@ class Snapshot(Store):
         """
         question = Question(corpus, kind, subject, watched=watched)
         self._ask(question)
-        found: list[Event] = []
-        with self._reading() as connection:
-            if connection is not None:
-                query = self._select(connection, corpus, kind)
-                if subject is not None:
-                    query = query.where(events.c.subject == subject)
-                query = query.where(events.c.sequence > after) if after else query
-                query = query.order_by(events.c.sequence.desc()).limit(last)
-                found = [Event(*row) for row in connection.execute(query)][::-1]
+        asked = [] if subject is None else [events.c.subject == subject]
+        found = self._stored(corpus, kind, *asked, events.c.sequence > after, last=last)
         drafts = [draft for step in self._steps for draft in step.drafts]
         return found + [
             Event(corpus, 0, kind, draft.subject, "", 0, "", draft.payload, "", "")
@@ -364,12 +339,8 @@ class Snapshot(Store):
 
         Every document that leaves the house carries it, so that an older database is noticed.
         """
-        with self._reading() as connection:
-            if connection is None:
-                return (0, "")
-            query = self._select(connection, corpus).order_by(events.c.sequence.desc())
-            row = connection.execute(query.limit(1)).first()
-        return (row.sequence, row.sha256) if row else (0, "")
+        rows = self._stored(corpus, None, last=1)
+        return (rows[0].sequence, rows[0].sha256) if rows else (0, "")
 
     def ledger(self, corpus: str) -> Head:
         """Return the head of a corpus as documents name it under ``ledger``."""
@@ -378,12 +349,10 @@ class Snapshot(Store):
 
     def holds(self, corpus: str, sequence: int, sha256: str) -> bool:
         """Whether the chain of a corpus has an event with this number and hash."""
-        with self._reading() as connection:
-            if connection is None or not sequence:
-                return (sequence, sha256) == (0, "")
-            query = self._select(connection, corpus).where(events.c.sequence == sequence)
-            row = connection.execute(query).first()
-        return row is not None and row.sha256 == sha256
+        if not sequence:
+            return not sha256
+        rows = self._stored(corpus, None, events.c.sequence == sequence)
+        return bool(rows) and rows[0].sha256 == sha256
 
     def require_held(self, head: Head, who: str) -> None:
         """Refuse a database that lost the event that a document names under ``ledger``."""
@@ -408,7 +377,7 @@ class Snapshot(Store):
     def asked(self, query: sa.Select[Any]) -> list[sa.Row[Any]]:
         """Return the rows of an index as of now; as `indexed`."""
         with self._reading() as connection:
-            return [] if connection is None else list(connection.execute(query))
+            return list(connection.execute(query))
 
     def indexed(
         self, query: sa.Select[Any], column: sa.Column[Any], values: Collection[Any]
@@ -418,9 +387,8 @@ class Snapshot(Store):
         A step that asks notices others only by the events that it asks for as well.
         """
         with self._reading() as connection:
-            if connection is not None:
-                for part in parts(list(values)):
-                    yield from connection.execute(query.where(column.in_(part)))
+            for part in parts(list(values)):
+                yield from connection.execute(query.where(column.in_(part)))
 
     def once_committed(self, done: Callable[[], None]) -> None:
         """Call something when the step that is under way is committed, at once without one."""
@@ -429,15 +397,21 @@ class Snapshot(Store):
         else:
             done()
 
-    @contextmanager
-    def _reading(self) -> Iterator[sa.Connection | None]:
-        if self._connection is not None:
-            yield self._connection
-        elif self.database.exists():
-            with self.database.reading() as connection:
-                yield connection
-        else:
-            yield None
+    def _reading(self) -> AbstractContextManager[sa.Connection]:
+        return nullcontext(self._connection) if self._connection else self.database.reading()
+
+    def _stored(
+        self,
+        corpus: str,
+        kind: str | None,
+        *asked: sa.ColumnElement[bool],
+        last: int | None = None,
+    ) -> list[Event]:
+        """Return the events that are seen, the oldest first: all of them, or the last ones."""
+        with self._reading() as connection:
+            query = self._select(connection, corpus, kind).where(*asked)
+            newest = query.order_by(events.c.sequence.desc()).limit(last)
+            return [Event._make(row) for row in connection.execute(newest)][::-1]
 
     def _select(
         self, connection: sa.Connection, corpus: str, kind: str | None = None
@@ -452,9 +426,6 @@ class Snapshot(Store):
     # Remembering
 
     def _ask(self, question: Question) -> None:
-        if question.corpus not in self._upto and not self.database.exists():
-            # what another process stores first is seen by `refresh`
-            self._upto[question.corpus] = 0
         if self._steps and question.watched:
             self._steps[-1].asked.add(question)
         for asked in self._open_answers():
@@ -503,8 +474,6 @@ class Snapshot(Store):
     def refresh(self) -> None:
         """Move to now; refuse, in a step, where an answer of the step is another one now."""
         with self._reading() as connection:
-            if connection is None:
-                return
             for corpus in list(self._upto):
                 changed = self._changed(connection, corpus)
                 _require_same(self._asked(), corpus, changed)
@@ -637,13 +606,10 @@ class Snapshot(Store):
 
     def _see(self, rows: Sequence[Event]) -> None:
         """Move to the events that a step has just committed, which are its own."""
-        for corpus, last in {row.corpus: row.sequence for row in rows}.items():
-            own = ((row.kind, row.subject) for row in rows if row.corpus == corpus)
-            self._forget(corpus, _changes(own))
-            with self._reading() as connection:
-                if connection is not None:
-                    self._forget(corpus, self._changed(connection, corpus, last))
-            self._upto[corpus] = last
+        with self._reading() as connection:
+            for corpus, last in {row.corpus: row.sequence for row in rows}.items():
+                self._forget(corpus, self._changed(connection, corpus, last))
+                self._upto[corpus] = last
 
     def short(self, corpus: str, work: Callable[[Snapshot], R], *, token: str = "") -> R | None:
         """Read, compute and write while nobody else writes to the corpus; None where it was done.

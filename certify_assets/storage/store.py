@@ -16,8 +16,8 @@
 #     corpora/<corpus>/…, judges/<judge>/<corpus>/…, operations/<corpus>/…   of a corpus
 #     research/…, study/…   of the data root
 #
-# Storing one is an event `stored` with its key and the SHA-256 of its content; the newest event of a
-# key is what is stored there.
+# Storing one is an event `stored` with its key and the SHA-256 of its content; the newest event of
+# a key is what is stored there.
 
 from __future__ import annotations
 
