@@ -9,7 +9,7 @@ import pytest
 from certify_assets.errors import CertifyError, InputError, MissingToolError
 from certify_assets.judges.endpoint.settings import Server
 from certify_assets.research import miniwob
-from certify_assets.research.miniwob import ModelAgent, attempt, parse_reply
+from certify_assets.research.miniwob import ModelAgent, attempt
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
 from certify_assets_tests.judges.endpoint.faulty_server import Action, chat_body, faulty_server
@@ -46,19 +46,6 @@ def steps_of(*replies: str) -> tuple[list[tuple[str, str]], list[str]]:
         return left.pop(0)
 
     return list(attempt(Form(), ask)), asked  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("reply", "parsed"),
-    [
-        ("click 3", ("click", 3, "")),
-        ('I will type.\ntype 0 "Tora"', ("type", 0, "Tora")),
-        ('claim "done"', ("claim", -1, "done")),
-        ("let me think", ("claim", -1, "not done: no readable action")),
-    ],
-)
-def test_replies(reply: str, parsed: tuple[str, int, str]) -> None:
-    assert parse_reply(reply) == parsed
 
 
 def test_a_model_acts_until_it_claims() -> None:
