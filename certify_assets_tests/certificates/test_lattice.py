@@ -11,7 +11,6 @@ from certify_assets.certificates.bootstrap import (
     bootstrap_tails,
     error_lattice,
     exact_tail,
-    resample_errors,
 )
 from certify_assets.errors import InputError
 
@@ -137,10 +136,3 @@ def test_alpha_is_the_decimal_that_was_written() -> None:
     assert as_fraction(0.1) == Fraction(1, 10)
     assert as_fraction(0.3) == Fraction(3, 10)
     assert as_fraction(0.0001) == Fraction(1, 10_000)
-
-
-def test_a_resample_that_covers_nothing_has_no_error() -> None:
-    errors = resample_errors(
-        np.array([4] + [0] * 30, np.int32), np.array([4] + [0] * 30, np.int32), 400, 0
-    )
-    assert set(errors.tolist()) == {0.0, 1.0}

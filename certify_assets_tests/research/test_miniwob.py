@@ -64,19 +64,6 @@ def test_a_model_acts_until_it_claims() -> None:
     ]
 
 
-def test_a_model_that_repeats_itself_is_stuck() -> None:
-    steps, asked = steps_of(*["click 99"] * 12)
-    assert steps[-1][0] == 'claim("not done: the same action on the same page, three times")'
-    # the first time the page was just opened; then three times the same
-    assert len(asked) == 4
-
-
-def test_turns_run_out() -> None:
-    steps, asked = steps_of(*[f'type 0 "{number}"' for number in range(20)])
-    assert len(asked) == miniwob.MAX_TURNS
-    assert steps[-1] == ('claim("not done: out of turns")', "")
-
-
 def answering(replies: list[str | int], asked: list[dict[str, Any]]) -> Answer:
     """Answer each request with the next text, or decline it with the next status."""
 
@@ -151,3 +138,15 @@ def test_a_model_runs_on_real_pages_and_a_stopped_generation_goes_on(
     assert not [word for word in ("reward", "Time left", "Last 10") if word in str(asked)]
     unknown = call(f"{pages} --task nothing")
     assert unknown.code == 2 and "no task 'nothing'" in unknown.err
+
+
+def test_a_model_that_gets_nowhere_is_stopped() -> None:
+    steps, asked = steps_of(*["click 99"] * 12)
+    assert steps[-1][0] == 'claim("not done: the same action on the same page, three times")'
+    # the first time the page was just opened; then three times the same
+    assert len(asked) == 4
+    steps, asked = steps_of(*[f'type 0 "{number}"' for number in range(20)])
+    assert steps[-1] == ('claim("not done: out of turns")', "")
+    assert len(asked) == miniwob.MAX_TURNS
+    steps, _ = steps_of("let me think")
+    assert steps[-1] == ('claim("not done: no readable action")', "")
