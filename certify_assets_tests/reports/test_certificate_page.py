@@ -104,18 +104,6 @@ def test_a_page_without_a_certificate_says_what_stopped_it_and_what_would_lift_i
     assert "no number of tasks like these; a judge that ranks better, or a larger budget" in text
 
 
-def test_what_a_judge_was_trained_on_is_among_the_findings() -> None:
-    cal = score_table(30, seed=9, signal=1.5)
-    told = {
-        "training_limits": "it has read web text",
-        "pseudo_labels": "7 runs were taken as failures",
-        "split": "cal_half_b",
-    }
-    page = text_of(render_page([small(cal, provenance=told)], cal, title="told"))
-    assert "training_limits It has read web text." in " ".join(page.split())
-    assert "7 runs were taken as failures" in page and "of 30 tasks in half B of CAL" in page
-
-
 def test_equal_inputs_make_equal_bytes() -> None:
     cal, test = score_table(30, seed=9, signal=1.5), score_table(20, seed=10, signal=1.5)
     pages = {render_page([small(cal)], cal, title="twice", audit_frame=test) for _ in range(2)}
