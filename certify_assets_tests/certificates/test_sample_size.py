@@ -59,7 +59,7 @@ def test_a_plan_says_what_it_promises() -> None:
     assert document == json.loads(json.dumps(document)) and document["notes"] == []
     needed, more = document["tasks_needed"], document["more_tasks"]
     assert 0.75 <= document["success_probability"] <= 0.85 and more == needed - 20 > 0
-    assert document["trajectories_needed"] == 4 * needed
+    assert document["attempts_per_task"] == 4 and document["trajectories_needed"] == 4 * needed
     assert document["sentence"].startswith(f"With about {more} more tasks of 4 attempts each")
     assert document["answer"].startswith(
         f"You do not have enough tasks (20; about {needed} are needed)"
