@@ -117,8 +117,7 @@ def test_the_recipe_passes_and_fails(repository: Path) -> None:
     first = run(repository, {"scores": "scores.csv", "out": recipe["certificate"]})
     assert first.code == 0 and first.outputs["certified"] == "true"
     passed = run(repository, recipe)
-    assert passed.code == 0, passed.log
-    assert 0.3 < float(passed.outputs["coverage"]) < 1
+    assert passed.code == 0 and 0.3 < float(passed.outputs["coverage"]) < 1, passed.log
     assert "::notice title=certify verify::Verified" in passed.log
     assert passed.summary.count("### certify") == 2
     assert (repository / "new_certificate.json").is_file()

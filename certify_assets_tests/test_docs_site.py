@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -64,22 +64,18 @@ def test_the_reference_has_every_command_and_field(site: Path) -> None:
 @pytest.mark.parametrize("width", [390, 1400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_and_are_searched_from_disk(
-    site: Path, browser: "Browser", width: int, scheme: str
+    site: Path, browser: "Browser", width: int, scheme: Any
 ) -> None:
-    context = browser.new_context(
-        viewport={"width": width, "height": 900},
-        color_scheme=scheme,  # type: ignore[arg-type]
-    )
-    page = context.new_page()
+    look = {"width": width, "height": 900}
+    page = browser.new_context(viewport=look, color_scheme=scheme).new_page()  # type: ignore[arg-type]
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    for name in ("index", "tutorial", "certificates", "reference/cli", "promise"):
+    for name in ("tutorial", "certificates", "reference/cli", "promise", "index"):
         page.goto((site / f"{name}.html").as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
         colours = page.evaluate("getComputedStyle(document.body).backgroundColor")
         dark = sum(map(int, re.findall(r"\d+", colours)[:3])) < 384
         assert dark == (scheme == "dark")
-    page.goto((site / "index.html").as_uri())
     if width < 1000:
         page.locator("label[for=__search]").first.click()
     page.locator("input[name=query]").press_sequentially("pseudo-task")
@@ -87,4 +83,3 @@ def test_pages_fit_and_are_searched_from_disk(
     found.wait_for(timeout=120_000)
     assert "thresholds are tested" in found.inner_text()
     assert not [url for url in asked if not url.startswith(("file:", "data:", "about:"))]
-    context.close()

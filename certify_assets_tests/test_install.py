@@ -85,20 +85,11 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copy_source(folder: Path) -> Path:
     """Copy what a build reads to where it leaves nothing in the repository."""
     folder.mkdir(exist_ok=True)
-    for name in (
-        "pyproject.toml",
-        "setup.cfg",
-        "setup.py",
-        "constraints.txt",
-        "README.md",
-        "LICENSE",
-    ):
+    read = ("pyproject.toml", "setup.cfg", "setup.py", "constraints.txt", "README.md", "LICENSE")
+    for name in read:
         shutil.copy(REPOSITORY / name, folder)
-    shutil.copytree(
-        REPOSITORY / "certify_assets",
-        folder / "certify_assets",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(REPOSITORY / "certify_assets", folder / "certify_assets", ignore=ignored)
     return folder
 
 
@@ -139,26 +130,23 @@ def outcome(folder: Path, *arguments: str) -> dict[str, object]:
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_the_statistics_work_alone(statistics: Path, ending: str) -> None:
-    certificate, cal, later = f"{ending}.json", f"cal.{ending}", f"later.{ending}"
-    outcome(statistics, "certificate", cal, "--alpha", "0.2", "--out", certificate)
-    assert outcome(statistics, "verify", certificate, cal)["verified"] is True
-    assert "audits" in outcome(statistics, "audit", certificate, later)
-    queue = statistics / f"queue.{ending}"
-    decided = outcome(statistics, "decide", certificate, later, "--queue", str(queue))
+    cal, later, queue = (f"{name}.{ending}" for name in ("cal", "later", "queue"))
+    kept = f"{ending}.json"
+    outcome(statistics, "certificate", cal, "--alpha", "0.2", "--out", kept)
+    assert outcome(statistics, "verify", kept, cal)["verified"] is True
+    assert "audits" in outcome(statistics, "audit", kept, later)
+    decided = outcome(statistics, "decide", kept, later, "--queue", queue)
     assert sum(int(str(decided[name])) for name in ("reject", "release", "human")) == 240
     # a header, and a line a row
-    rows = len(queue.read_text("utf-8").splitlines()) - (ending == "csv")
+    rows = len((statistics / queue).read_text("utf-8").splitlines()) - (ending == "csv")
     assert rows == decided["human"]
     assert certify(statistics, "plan", cal).returncode == 0
 
 
 @pytest.mark.slow
 def test_without_the_platform_a_sentence_names_what_is_missing(statistics: Path) -> None:
-    for arguments, package in (
-        (("certificate", "cal.parquet"), "pyarrow"),
-        (("corpus", "list"), "pydantic"),
-    ):
-        done = certify(statistics, *arguments)
+    for arguments, package in (("certificate cal.parquet", "pyarrow"), ("corpus list", "pydantic")):
+        done = certify(statistics, *arguments.split())
         assert done.returncode == 2
         assert f"No module named '{package}'" in done.stderr and done.stderr.count("\n") == 1
 

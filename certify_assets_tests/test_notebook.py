@@ -83,15 +83,14 @@ def test_columns_are_read_as_those_of_score_tables(runs: pd.DataFrame, plain: Ce
     odd = pd.DataFrame(
         {
             "Instance": runs["task_id"].astype("category"),
-            "p": [f"{value!r}".replace(".", ",") for value in runs["score"].tolist()],
+            "p": runs["score"].map(repr).str.replace(".", ","),
             "verdict": np.where(runs["outcome"] == 1, "good", "<b>bad</b>"),
             "anything": [object()] * len(runs),
             "split": "cal",
         }
     )
     columns = {"task": "instance", "score": "p", "outcome": "verdict"}
-    extra = odd.head(3).assign(split="test", verdict=None)
-    both = pd.concat([odd, extra], ignore_index=True)
+    both = pd.concat([odd, odd.head(3).assign(split="test", verdict=None)], ignore_index=True)
     found = certify(both, alpha=0.2, columns=columns, success="good", side="reject")
     said = {"success": "good", "columns": "task=instance,score=p,outcome=verdict"}
     assert found == replace(plain, provenance=said)
@@ -100,9 +99,9 @@ def test_columns_are_read_as_those_of_score_tables(runs: pd.DataFrame, plain: Ce
     assert found.decide(odd)["decision"].tolist() == found.decide(runs["score"]).tolist()
     with pytest.raises(InputError) as refused:
         certify(odd)
-    said = str(refused.value)
-    assert "no column 'task_id'" in said and "columns={'task': NAME}" in said
-    assert "--" not in said and "try: certify(table, columns={'task': 'Instance'" in said
+    message = str(refused.value)
+    for words in ("no column 'task_id'", "try: certify(table, columns={'task': 'Instance'"):
+        assert words in message and "--" not in message
     for table, more, words in (
         (odd, {"columns": columns}, r"'good' is not an outcome.* success=VALUE"),
         (runs.drop(columns="outcome"), {}, r"no outcome column.*columns=\{'outcome': NAME\}"),
@@ -181,11 +180,11 @@ def test_an_account_says_why_and_what_would_widen(runs: pd.DataFrame) -> None:
     said = found.explain()
     assert said == repr(said) and found.promise in said
     assert "is the widest of the 160 thresholds tried that passes" in said
-    assert "more tasks like these" in said or "a judge that ranks better" in said
     few = certify(runs.head(100), alpha=0.05, side="reject")
     assert not few.certified and "Nothing is certified" in few._repr_html_()
     assert "none of the 160 thresholds tried passes" in few.explain()
-    assert re.search(r"widen it: (about \d+ more tasks?|a judge that ranks better)", few.explain())
+    for account in (said, few.explain()):
+        assert re.search(r"about \d+ more tasks?|a judge that ranks better", account)
 
 
 def test_a_chart_is_drawn_on_axes_of_the_user(runs: pd.DataFrame) -> None:

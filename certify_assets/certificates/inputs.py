@@ -420,10 +420,9 @@ def _factorise(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], ND
     array = np.asarray(tasks) if hasattr(tasks, "__array__") else None
     if array is not None and array.ndim != 1:
         raise InputError(f"tasks has {array.ndim} dimensions; give one task a row.")
-    found: list[Any]
     if array is not None and array.dtype.kind in "iu" and array.size:
-        found, codes = _integer_codes(array)
-        named = [str(value) for value in found]
+        distinct, codes = np.unique(array, return_inverse=True)
+        named = [str(value) for value in distinct.tolist()]
     else:
         found, codes = _object_codes(tasks if array is None else array)
         named = [
@@ -434,18 +433,6 @@ def _factorise(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], ND
     rank = dict(zip(ordered, range(len(ordered)), strict=True))
     ranks = np.fromiter(map(rank.__getitem__, named), dtype=np.int64, count=len(named))
     return tuple(ordered), ranks[codes] if codes.size else codes
-
-
-def _integer_codes(array: NDArray[Any]) -> tuple[list[int], NDArray[np.int64]]:
-    low, high = int(array.min()), int(array.max())
-    if high - low <= 4 * array.size + 1024:
-        shifted = (array - array.dtype.type(low)).astype(np.int64)
-        present = np.flatnonzero(np.bincount(shifted))
-        place = np.zeros(high - low + 1, dtype=np.int64)
-        place[present] = np.arange(present.size)
-        return [low + value for value in present.tolist()], place[shifted]
-    found, codes = np.unique(array, return_inverse=True)
-    return found.tolist(), codes.astype(np.int64)
 
 
 def _object_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ from certify_assets.cli.options import (
     Finite,
     certificate_argument,
     column_options,
+    gathered,
     scores_argument,
     split_option,
 )
@@ -65,45 +65,34 @@ _CLOSED = (
 )
 
 
-def _batch_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that all three share, and give them to the command as ``asked``."""
-
-    @wraps(command)
-    def asked(*given: Any, **options: Any) -> None:
-        names = ("split", "history", "threshold", "side", "alpha", "delta")
-        shared = {name: options.pop(name) for name in names}
-        reading = options.pop("reading")
-        command(*given, asked=BatchOptions(**shared, reading=reading), **options)
-
-    added: Callable[..., None] = asked
-    for option in (
-        click.option("--delta", type=OPEN_SHARE, help="Risk limit. [default: the certificate's]"),
-        click.option("--alpha", type=OPEN_SHARE, help="Error budget. [default: the certificate's]"),
-        click.option(
-            "--side",
-            type=click.Choice([*SIDE.choices, BOTH]),
-            help="Which certificate of a document of both sides; both certifies them together, "
-            "from one draw at half the risk limit a side, with --history or the certified "
-            "thresholds. [default: each that the document has]",
-        ),
-        click.option(
-            "--threshold",
-            type=Finite(),
-            metavar="SCORE",
-            help="The one threshold to certify. [default: planned]",
-        ),
-        click.option(
-            "--history",
-            type=PATH,
-            help="Score table of labelled past runs: candidate thresholds, prior and weights.",
-        ),
-        split_option,
-        column_options,
-        verbose_option,
-        json_option,
-    ):
-        added = option(added)
-    return added
+_batch_options = gathered(
+    "asked",
+    BatchOptions,
+    click.option("--delta", type=OPEN_SHARE, help="Risk limit. [default: the certificate's]"),
+    click.option("--alpha", type=OPEN_SHARE, help="Error budget. [default: the certificate's]"),
+    click.option(
+        "--side",
+        type=click.Choice([*SIDE.choices, BOTH]),
+        help="Which certificate of a document of both sides; both certifies them together, "
+        "from one draw at half the risk limit a side, with --history or the certified "
+        "thresholds. [default: each that the document has]",
+    ),
+    click.option(
+        "--threshold",
+        type=Finite(),
+        metavar="SCORE",
+        help="The one threshold to certify. [default: planned]",
+    ),
+    click.option(
+        "--history",
+        type=PATH,
+        help="Score table of labelled past runs: candidate thresholds, prior and weights.",
+    ),
+    split_option,
+    column_options,
+    verbose_option,
+    json_option,
+)
 
 
 @click.group()

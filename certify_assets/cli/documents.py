@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from certify_assets.cli.options import OPEN_SHARE, SIDE, argument_order
+from certify_assets.cli.options import OPEN_SHARE, SIDE, argument_order, gathered
 from certify_assets.corpora import CERTIFYING
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
 from certify_assets.files import read_json
@@ -108,30 +107,17 @@ class Choice:
         )
 
 
-def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --side, --alpha and --procedure, and give the command what they choose as ``choice``."""
-
-    @wraps(command)
-    def chosen(
-        *given: Any,
-        side: str | None,
-        alpha: float | None,
-        procedure: str | None,
-        **options: Any,
-    ) -> Any:
-        return command(*given, choice=Choice(side, alpha, procedure), **options)
-
-    for option in (
-        click.option(
-            "--procedure", help="Of a document of several: the certificates of this procedure."
-        ),
-        click.option(
-            "--alpha", type=OPEN_SHARE, help="Of a document of several: those of this error budget."
-        ),
-        click.option("--side", type=SIDE, help="Of a document of several: those of this side."),
-    ):
-        chosen = option(chosen)
-    return chosen
+choice_options = gathered(
+    "choice",
+    Choice,
+    click.option(
+        "--procedure", help="Of a document of several: the certificates of this procedure."
+    ),
+    click.option(
+        "--alpha", type=OPEN_SHARE, help="Of a document of several: those of this error budget."
+    ),
+    click.option("--side", type=SIDE, help="Of a document of several: those of this side."),
+)
 
 
 def load_certificates(path: Path, choice: Choice | None = None) -> list[Certificate]:

@@ -207,38 +207,49 @@ class ReadingOptions:
         )
 
 
-def column_options(given: Callable[..., None]) -> Callable[..., None]:
-    """Add options of how a score table is read, and give them to the command as ``reading``."""
+def gathered(
+    name: str, made: type[Any], *options: Callable[..., Any]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds options and gives the command what they say as one object."""
 
-    @wraps(given)
-    def command(*values: Any, **options: Any) -> None:
-        names = [item.name for item in fields(ReadingOptions) if item.name in options]
-        reading = ReadingOptions(**{name: options.pop(name) for name in names})
-        given(*values, reading=reading, **options)
+    def add(given: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(given)
+        def called(*words: Any, **values: Any) -> Any:
+            names = [entry.name for entry in fields(made) if entry.name in values]
+            found = made(**{entry: values.pop(entry) for entry in names})
+            return given(*words, **{name: found}, **values)
 
-    for option in (
-        set_option,
-        click.option(
-            "--score-scale",
-            type=click.Choice(["probability", "log-odds"]),
-            help="What scores are: percentages are divided by 100 where probabilities are said, "
-            "and other scores than those refused. [default: as those of CERTIFICATE were, or as "
-            "they are]",
-        ),
-        click.option(
-            "--lower-is-better",
-            is_flag=True,
-            help="A lower score means a success is likelier: every score is negated as it is read.",
-        ),
-        click.option(
-            "--columns",
-            metavar="FIELD=NAME,…",
-            callback=_read_columns,
-            help="Other names of columns: task=…,score=…,outcome=…,id=…,agent=…,split=….",
-        ),
-    ):
-        command = option(command)
-    return command
+        command: Callable[..., Any] = called
+        for option in options:
+            command = option(command)
+        return command
+
+    return add
+
+
+column_options = gathered(
+    "reading",
+    ReadingOptions,
+    set_option,
+    click.option(
+        "--score-scale",
+        type=click.Choice(["probability", "log-odds"]),
+        help="What scores are: percentages are divided by 100 where probabilities are said, "
+        "and other scores than those refused. [default: as those of CERTIFICATE were, or as "
+        "they are]",
+    ),
+    click.option(
+        "--lower-is-better",
+        is_flag=True,
+        help="A lower score means a success is likelier: every score is negated as it is read.",
+    ),
+    click.option(
+        "--columns",
+        metavar="FIELD=NAME,…",
+        callback=_read_columns,
+        help="Other names of columns: task=…,score=…,outcome=…,id=…,agent=…,split=….",
+    ),
+)
 
 
 def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -> ScoreTable:

@@ -70,17 +70,7 @@ class LawPoint:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the point with its index as plain values."""
-        return {
-            "corpus": self.corpus,
-            "success_rate": self.success_rate,
-            "auroc": self.auroc,
-            "coverage": self.coverage,
-            "n_eff": self.n_eff,
-            "tasks": self.tasks,
-            "index": self.x,
-            "anchor": self.anchor,
-            "note": self.note,
-        }
+        return {**asdict(self), "index": self.x, "anchor": self.anchor}
 
 
 def _require(corpus: str, name: str, value: object, least: float, most: float) -> None:

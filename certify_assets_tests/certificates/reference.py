@@ -4,7 +4,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 _Integers = NDArray[np.int64]
-_Floats = NDArray[np.float64]
 
 
 def group_order(keys: _Integers, buckets: int) -> _Integers:

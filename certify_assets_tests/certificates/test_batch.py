@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,13 +154,12 @@ def test_the_risk_of_nested_sets_together_is_exactly_below_delta() -> None:
 
 def test_drawing_goes_on_while_a_wider_set_is_likely_to_save_more(batch: Batch) -> None:
     draw = BatchDraw(plan_of(0.4, 0.8), batch, 3)
-    outcomes = [0] * draw.order.size
-    stop = int(draw.trace(outcomes).stops)
+    stop = int(draw.trace([0] * draw.order.size).stops)
     found = draw.close(labels(draw, stop))
     assert (found.threshold, found.worth_more) == (0.8, False) and found.net_share > 0.4
     ring = frozenset(batch.trajectories[48:96])
-    names = [batch.trajectories[place] for place in draw.order]
-    early = int(draw.trace([int(name in ring) for name in names]).stops)
+    wrong = [int(batch.trajectories[place] in ring) for place in draw.order]
+    early = int(draw.trace(wrong).stops)
     strict = draw.close(labels(draw, early, ring))
     assert (strict.threshold, strict.worth_more) == (0.4, False)
     before = draw.close(labels(draw, early - 1, ring))
@@ -214,16 +214,17 @@ def test_a_plan_chooses_by_what_it_saves_and_survives_its_file(batch: Batch) -> 
     scores = rng.random(600)
     outcomes = (rng.random(600) < np.clip(2 * scores - 0.6, 0.01, 1)).astype(np.int64)
     history = History(scores, outcomes, [f"t{number // 4}" for number in range(600)], "h")
-    plan = plan_batch(batch, side="reject", alpha=0.1, delta=0.05, history=history)
-    assert 0.2 < plan.thresholds[-1] < 0.6 and plan.expected_net_share is not None
-    assert plan.expected_net_share > 0.1 and plan.expected_labels is not None
-    assert plan_batch(batch, side="reject", alpha=0.1, delta=0.05, history=history) == plan
+    asked: dict[str, Any] = {"side": "reject", "alpha": 0.1, "delta": 0.05}
+    plan = plan_batch(batch, **asked, history=history)
+    assert 0.2 < plan.thresholds[-1] < 0.6 and plan.expected_labels is not None
+    assert plan.expected_net_share is not None and plan.expected_net_share > 0.1
+    assert plan_batch(batch, **asked, history=history) == plan
     assert BatchPlan.from_dict(plan.to_dict()) == plan
     with pytest.raises(InputError, match="not a batch plan"):
         BatchPlan.from_dict({**plan.to_dict(), "note": "mine"})
     with pytest.raises(InputError, match="--history"):
-        plan_batch(batch, side="reject", alpha=0.1, delta=0.05)
-    one = plan_batch(batch, side="reject", alpha=0.1, delta=0.05, threshold=0.3)
+        plan_batch(batch, **asked)
+    one = plan_batch(batch, **asked, threshold=0.3)
     assert one.thresholds == (0.3,) and one.risk is None
     assert math.isclose(one.predicted_errors[0], 0.03)
 

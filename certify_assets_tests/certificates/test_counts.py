@@ -49,12 +49,6 @@ def test_grid_is_numpys_observed_quantile(rows: int) -> None:
     )
 
 
-def test_ties_go_together_and_the_grid_keeps_its_size() -> None:
-    counts = count_tasks(observe(np.zeros(30), np.zeros(30), np.arange(30)), "reject")
-    assert counts.thresholds.tolist() == [0.0] * 40
-    assert counts.covered_trajectories.tolist() == [30] * 40
-
-
 def test_summaries_of_a_small_table() -> None:
     seen = observe([0.1, 0.2, 0.3, 0.4, np.nan], [1, 0, 0, 1, 1], ["a", "a", "b", "b", "c"])
     counts = count_at(seen, "reject", np.array([0.0, 0.2, 0.3]))

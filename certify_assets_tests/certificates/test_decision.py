@@ -56,7 +56,3 @@ def test_what_cannot_be_decided_is_refused() -> None:
     ):
         with pytest.raises(InputError):
             decide(certificates, scores)
-
-
-def test_no_rows() -> None:
-    assert decide(both()[0], []).counts == {"reject": 0, "release": 0, "human": 0}

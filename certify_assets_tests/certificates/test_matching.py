@@ -78,14 +78,6 @@ def test_the_error_at_the_coverage_named_is_alpha(side: str) -> None:
     assert 0.1 < coverage < 0.9 and wrong.mean() == pytest.approx(0.15, abs=0.005)
 
 
-def test_a_smaller_draw_is_the_beginning_of_a_larger_one() -> None:
-    population = match_population(success_rate=0.4, auroc=0.8, icc=0.3, sizes=(1, 4, 6))
-    small, large = population.draw(10, (3, 1)), population.draw(50, (3, 1))
-    for one, other in zip(small, large, strict=True):
-        assert (one == other[: one.size]).all()
-    assert (population.draw(10, (3, 2)).scores[:3] != small.scores[:3]).all()
-
-
 def test_extremes_are_clipped_and_finite() -> None:
     perfect = match_population(success_rate=0.01, auroc=1.0, icc=1.0, sizes=(3,))
     assert perfect.auroc == pytest.approx(0.9999) and perfect.icc == pytest.approx(0.95)

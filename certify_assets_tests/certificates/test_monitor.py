@@ -138,7 +138,7 @@ def test_the_interval_is_what_neither_process_rejects(rows: list[tuple[int, int,
 
 def test_uncovered_tasks_contribute_nothing() -> None:
     some = stream(40, 0.03, 0.5, np.random.default_rng(3))
-    none = TaskStream(np.zeros(25, dtype=np.int64), np.zeros(25, dtype=np.int64), np.full(25, 8.0))
+    none = TaskStream(*np.zeros((2, 25), dtype=np.int64), np.full(25, 8.0))
     both = joined(none, some, none)
     assert error_interval(both, DELTA) == error_interval(some, DELTA)
     assert certification_process(both, ALPHA)[-1] == pytest.approx(

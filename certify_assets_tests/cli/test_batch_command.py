@@ -26,16 +26,10 @@ def tables(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def label(number: int, draw: str = "draw.csv") -> str:
-    """Write the true outcomes of the first drawn runs; return the name of the file."""
-    drawn = pd.read_json(draw, lines=True) if draw.endswith("jsonl") else pd.read_csv(draw)
-    batch = pd.read_csv("batch.csv")[["trajectory_id", "outcome"]]
-    labels = drawn[["trajectory_id"]].head(number).merge(batch, on="trajectory_id")
-    name = draw.replace("draw", "labels")
-    labels.to_json(name, orient="records", lines=True) if "jsonl" in name else labels.to_csv(
-        name, index=False
-    )
-    return name
+def label(number: int) -> None:
+    """Write the true outcomes of the first drawn runs."""
+    drawn = pd.read_csv("draw.csv")[["trajectory_id"]].head(number)
+    drawn.merge(pd.read_csv("batch.csv")[["trajectory_id", "outcome"]]).to_csv("labels.csv")
 
 
 def test_a_batch_is_planned_drawn_and_closed(call: Call, tables: Path) -> None:
@@ -177,5 +171,7 @@ def test_a_draw_with_a_name_like_a_formula_is_written_where_no_spreadsheet_runs_
     assert refused.code == 2 and "a spreadsheet would run it as a formula" in refused.err
     assert not (tables / "draw.csv").exists()
     assert call(f"{drawing} draw.jsonl").code == 0
-    closing = f"batch close cert.json batch.csv draw.jsonl {label(5, 'draw.jsonl')} --json"
-    assert call(closing).json["labels_used"] == 5
+    labels = pd.read_json("draw.jsonl", lines=True).head(5).merge(rows, on="trajectory_id")
+    labels[["trajectory_id", "outcome"]].to_json("labels.jsonl", orient="records", lines=True)
+    closed = call("batch close cert.json batch.csv draw.jsonl labels.jsonl --json")
+    assert closed.json["labels_used"] == 5

@@ -275,11 +275,10 @@ def test_a_certificate_says_how_its_scores_were_read(
 def test_the_pilot_is_its_own_split(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:
     whole = tmp_path / "whole.csv"
     asked = "certificate {} --side reject --procedure betting --pilot {} --alpha 0.2 --json"
-    both = [pd.read_csv(scores).assign(split="cal"), pd.read_csv(pilot).assign(split="rl")]
-    pd.concat(both).to_csv(whole, index=False)
-    apart = call(asked.format(scores, pilot)).json
-    assert call(asked.format(whole, whole)).json == apart
-    pd.concat(both).assign(split="cal").to_csv(whole, index=False)
+    both = pd.concat([pd.read_csv(scores).assign(split="cal"), pd.read_csv(pilot)])
+    both.fillna({"split": "rl"}).to_csv(whole, index=False)
+    assert call(asked.format(whole, whole)).json == call(asked.format(scores, pilot)).json
+    both.assign(split="cal").to_csv(whole, index=False)
     refused = call(asked.format(scores, whole))
     assert refused.code == 2 and "split='pilot'" in refused.err
 

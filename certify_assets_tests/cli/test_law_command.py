@@ -43,25 +43,20 @@ def test_a_prediction_comes_with_what_it_rests_on(call: Call, table: Path) -> No
     assert found["extrapolates"]
     assert 0 <= found["low"] <= found["coverage"] <= found["high"] <= found["ceiling"]
     text = call(asked).out
-    for sentence in found["sentences"]:
-        assert sentence in text
-    assert "4 corpora, fewer than the paper's 7" in text
-    assert text.count("fewer than the paper's") == 1
+    assert all(sentence in text for sentence in found["sentences"])
+    assert text.count("4 corpora, fewer than the paper's 7") == 1
 
 
 @pytest.mark.slow
 def test_the_corpora_of_the_data_root(call: Call, corpora: Store) -> None:
     for corpus in ("one", "two", "three"):
         score_as_base(corpora, corpus)
-    answer = call(f"research law --root {corpora.root} --json")
-    assert answer.code == 0
-    assert [point["corpus"] for point in answer.json["points"]] == ["one", "three", "two"]
-    assert all(
-        "CAL" in point["source"] and "TEST" not in point["source"]
-        for point in answer.json["points"]
-    )
-    text = call(f"research law --root {corpora.root}").out
-    assert "Left out: miniwob_mixed: lexical has no certificates" in text and "taken" not in text
+    asked = f"research law --root {corpora.root}"
+    points = call(f"{asked} --json").json["points"]
+    assert [point["corpus"] for point in points] == ["one", "three", "two"]
+    for point in points:
+        assert "CAL" in point["source"] and "TEST" not in point["source"]
+    assert "Left out: miniwob_mixed: lexical has no certificates" in call(asked).out
 
 
 def test_a_data_root_with_too_little_is_exit_three(call: Call, tmp_path: Path) -> None:

@@ -38,9 +38,10 @@ class Way(NamedTuple):
             self.table.to_json(path, orient="records", lines=path.suffix == ".jsonl")
         elif path.suffix == ".xlsx":
             _book(path, {"Runs": self.table})
+        elif path.suffix in (".arrow", ".feather"):
+            self.table.to_feather(path)
         else:
-            feather = path.suffix in (".arrow", ".feather")
-            self.table.to_feather(path) if feather else self.table.to_parquet(path)
+            self.table.to_parquet(path)
 
     @property
     def told(self) -> dict[str, Any]:

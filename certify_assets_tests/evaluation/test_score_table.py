@@ -140,15 +140,12 @@ def test_json_values_that_are_no_numbers_are_refused(tmp_path: Path, value: obje
 
 
 @pytest.mark.parametrize("value", [True, ["a"], {"a": 1}])
-@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
-def test_a_task_that_is_no_name_is_refused(tmp_path: Path, value: object, suffix: str) -> None:
-    path = tmp_path / f"a.{suffix}"
-    if suffix == "parquet":
-        pq.write_table(pa.table({"task_id": [value], "score": [0.5]}), path)
-    else:
-        path.write_text(json.dumps({"task_id": value, "score": 0.5}), "utf-8")
-    with pytest.raises(InputError, match=r"row 1, column 'task_id': .* is no name but a"):
-        read_score_table(path)
+def test_a_task_that_is_no_name_is_refused(tmp_path: Path, value: object) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"task_id": value, "score": 0.5}), "utf-8")
+    pq.write_table(pa.table({"task_id": [value], "score": [0.5]}), tmp_path / "a.parquet")
+    for name in ("a.jsonl", "a.parquet"):
+        with pytest.raises(InputError, match=r"row 1, column 'task_id': .* is no name but a"):
+            read_score_table(tmp_path / name)
 
 
 def test_parquet_text_that_is_not_utf8_is_refused_where_it_is_needed(tmp_path: Path) -> None:

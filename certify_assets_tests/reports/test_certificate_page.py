@@ -28,16 +28,13 @@ def test_the_page_is_one_well_formed_file_that_loads_and_runs_nothing(kind: str,
 
 def test_the_banner_says_share_budget_and_confidence(certified: Case) -> None:
     text = text_of(certified.html)
-    reject, release = (
-        c for c in certified.certificates if c.procedure == "pseudo_task" and c.alpha == 0.1
-    )
-    assert reject.certified and release.certified
-    for certificate, word in ((reject, "rejected"), (release, "released")):
-        assert f"runs {word}" in text and percent(certificate.coverage) in text
-    assert (
-        f"at most {percent(0.1)}, with {percent(0.9)} confidence by simulation for both at once"
-        in text
-    )
+    for certificate in certified.certificates:
+        if (certificate.procedure, certificate.alpha) == ("pseudo_task", 0.1):
+            word = {"reject": "rejected", "release": "released"}[certificate.side]
+            assert certificate.certified and f"runs {word}" in text
+            assert percent(certificate.coverage) in text
+    promised = f"at most {percent(0.1)}, with {percent(0.9)} confidence by simulation"
+    assert f"{promised} for both at once" in text
     assert "reviewer-hours" not in text and "saved" not in text
 
 
@@ -64,16 +61,10 @@ def test_audits_stand_with_both_coverages_and_the_point_rule(certified: Case) ->
     text = text_of(certified.html)
     assert len(certified.audits) == 4
     for audit in certified.audits:
-        row = [
-            percent(audit.realized_error, 2),
-            percent(audit.lower_bound, 2),
-            percent(audit.coverage),
-            percent(audit.own_coverage),
-        ]
-        assert (
-            " ".join([*row, str(audit.covered_tasks), "met" if audit.paper_rule_pass else "missed"])
-            in text
-        )
+        errors = (percent(value, 2) for value in (audit.realized_error, audit.lower_bound))
+        shares = (percent(value) for value in (audit.coverage, audit.own_coverage))
+        rule = "met" if audit.paper_rule_pass else "missed"
+        assert " ".join([*errors, *shares, str(audit.covered_tasks), rule]) in text
         assert audit.verdict in text and audit.reason in text
 
 
@@ -113,18 +104,6 @@ def test_a_page_without_a_certificate_says_what_stopped_it_and_what_would_lift_i
     assert "no number of tasks like these; a judge that ranks better, or a larger budget" in text
 
 
-def test_what_a_judge_was_trained_on_is_among_the_findings() -> None:
-    cal = score_table(30, seed=9, signal=1.5)
-    told = {
-        "training_limits": "it has read web text",
-        "pseudo_labels": "7 runs were taken as failures",
-        "split": "cal_half_b",
-    }
-    page = text_of(render_page([small(cal, provenance=told)], cal, title="told"))
-    assert "training_limits It has read web text." in " ".join(page.split())
-    assert "7 runs were taken as failures" in page and "of 30 tasks in half B of CAL" in page
-
-
 def test_equal_inputs_make_equal_bytes() -> None:
     cal, test = score_table(30, seed=9, signal=1.5), score_table(20, seed=10, signal=1.5)
     pages = {render_page([small(cal)], cal, title="twice", audit_frame=test) for _ in range(2)}
@@ -146,30 +125,24 @@ def hostile_frame(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_hostile_names_are_text_and_nothing_else() -> None:
-    cal, test = (
-        hostile_frame(score_table(40, seed=9, signal=1.5)),
-        hostile_frame(score_table(30, seed=10, signal=1.5)),
-    )
-    provenance = {"judge": HOSTILE[0], HOSTILE[1]: HOSTILE[2]}
-    certificates = [
-        small(cal, procedure=p, provenance=provenance, candidates=3, selection=HOSTILE[0])
-        for p in ("pseudo_task", "naive")
-    ]
+    cal, test = (hostile_frame(score_table(tasks, seed=9, signal=1.5)) for tasks in (40, 30))
+    named = {"judge": HOSTILE[0], HOSTILE[1]: HOSTILE[2]}
+    certificate = small(cal, provenance=named, candidates=3, selection=HOSTILE[0])
     html = render_page(
-        certificates,
+        [certificate],
         cal,
         title=HOSTILE[0],
         audit_frame=test,
-        audits=[audit_of(certificates[0].sha256, realized_error=0.01, reason=HOSTILE[1])],
+        audits=[audit_of(certificate.sha256, realized_error=0.01, reason=HOSTILE[1])],
         lineage={"corpus": HOSTILE[1], "note": HOSTILE[4]},
         controls={f"{HOSTILE[0]}_auroc": 0.5},
         certificate_file=HOSTILE[3],
     )
-    parsed = outline(html)
+    parsed, text = outline(html), text_of(html)
     assert "script" not in parsed.tags and "img" not in parsed.tags and not parsed.handlers
     assert "<script" not in html and "onerror=alert(1)>" not in html
-    assert "{{ 7*7 }}{% raw %}" in text_of(html) and "$x^{2}$" in text_of(html)
-    assert f"Selection. {HOSTILE[0]}" in text_of(html)
+    for shown in ("{{ 7*7 }}{% raw %}", "$x^{2}$", f"Selection. {HOSTILE[0]}"):
+        assert shown in text
 
 
 @pytest.mark.parametrize(

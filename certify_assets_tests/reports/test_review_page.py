@@ -79,18 +79,16 @@ def test_the_steps_of_a_long_run_are_cut_in_the_middle_with_the_count_said() -> 
             "The judge released it. Score 2 (release at or above 1.5).",
         ),
         (
-            {"score": 0.0, "reason": "stale_certificate"},
-            "The judge left it to human review (stale certificate). Score 0 (",
+            {"score": float("nan"), "reason": "stale_certificate"},
+            "The judge left it to human review (stale certificate). No score (reject",
         ),
-        ({"score": float("nan")}, "No score (reject"),
     ],
 )
 def test_the_judge_speaks_after_the_label(row: dict[str, float], words: str) -> None:
     label = Label("run", 0, "Ann", "page", "t", number=12)
     text = page(said=Statement(label, JudgeDecision.of(decided("run", **row))))
-    assert words in body(text)
-    assert "a failure, a run of task run" in body(text)
-    assert "Event 12 of this corpus" in text
+    for shown in (words, "a failure, a run of task run", "Event 12 of this corpus"):
+        assert shown in body(text)
 
 
 def test_the_stored_queue_is_a_table_and_a_page(tmp_path: Path) -> None:

@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 from certify_assets.corpora.schema import Step, Trajectory
 from certify_assets.operations.review_session import QueuedRun, ReviewPace
 from certify_assets.reports.review_page import Reviewer, render_review
-from certify_assets.reports.review_run import (
-    Node,
-    Text,
-    criterion_lines,
-    folded_text,
-    shown_parts,
-    shown_steps,
-    whole_text,
-)
+from certify_assets.reports.review_run import criterion_lines, folded_text, shown_steps, whole_text
 
 ORDER = json.dumps(
     {
@@ -63,33 +55,25 @@ def test_speakers_are_named_and_no_text_can_pass_for_another() -> None:
 
 
 def test_json_is_a_tree_whose_long_parts_fold_with_their_size() -> None:
-    (root,) = shown_parts(ORDER, 20_000)
-    assert isinstance(root, Node) and [entry.key for entry in root.entries] == [
-        '"order_id": ',
-        '"items": ',
-        '"address": ',
-        '"said": ',
-    ]
-    order, items, address, said = root.entries
-    assert order.text is not None and order.text.head == '"#W1009"'
-    assert (
-        items.closed and items.about == "40 entries, 2,950 characters" and len(items.others) == 20
-    )
-    assert items.about_others == "20 entries more, 1,440 characters"
-    assert address.text is not None or not address.closed
-    assert said.text is not None and said.text.folded and said.text.whole.count("word") == 400
     text = words(page(Step("", f"tool find: {ORDER} and more")))
-    assert "Zürich" in text and "and more" in text and "#W1009" in text
+    for shown in (
+        '"order_id": "#W1009"',
+        "40 entries, 2,950 characters",
+        "20 entries more, 1,440 characters",
+        "Zürich",
+        "and more",
+    ):
+        assert shown in text, shown
+    assert text.count("word") >= 400
 
 
 def test_no_string_is_cut_in_a_word() -> None:
-    text = "alpha beta gamma delta " * 400
-    found = folded_text(text, 2000)
     known = {"alpha", "beta", "gamma", "delta"}
+    found = folded_text("alpha beta gamma delta " * 400, 2000)
     assert set(found.head.split()) | set(found.tail.split()) == known
     assert set(re.sub(r"\[.*?\]", "", found.whole).split()) == known
     lines = folded_text("\n".join("x" * 60 for _ in range(300)), 20_000)
-    assert {len(line) for line in [*lines.head.split("\n"), *lines.tail.split("\n")]} <= {60, 0}
+    assert {*map(len, lines.head.split("\n")), *map(len, lines.tail.split("\n"))} <= {60, 0}
 
 
 def test_what_the_page_leaves_out_is_counted_and_in_the_whole_text() -> None:
@@ -103,11 +87,10 @@ def test_what_the_page_leaves_out_is_counted_and_in_the_whole_text() -> None:
 
 
 def test_unseen_characters_of_json_are_written_out_and_depth_is_bounded() -> None:
-    hidden = json.dumps({"name": "safe\u202etxt\x1b[2J", "pad": "z" * 80})
-    assert "safe\\u{202e}txt" in page(Step("", hidden)) and "\x1b" not in page(Step("", hidden))
-    deep = "[" * 5000 + "1" + "]" * 5000
-    assert isinstance(shown_parts(deep, 20_000)[0], Text)
-    page(Step("", "[" * 90 + '"' + "q" * 100 + '"' + "]" * 90))
+    hidden = page(Step("", json.dumps({"name": "safe\u202etxt\x1b[2J", "pad": "z" * 80})))
+    assert "safe\\u{202e}txt" in hidden and "\x1b" not in hidden
+    for deep in ("[" * 5000 + "1" + "]" * 5000, f'{"[" * 90}"{"q" * 100}"{"]" * 90}'):
+        page(Step("", deep))
 
 
 @settings(max_examples=60, deadline=None)

@@ -9,7 +9,7 @@ import pytest
 from certify_assets.errors import CertifyError, InputError, MissingToolError
 from certify_assets.judges.endpoint.settings import Server
 from certify_assets.research import miniwob
-from certify_assets.research.miniwob import ModelAgent, attempt, parse_reply
+from certify_assets.research.miniwob import ModelAgent, attempt
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
 from certify_assets_tests.judges.endpoint.faulty_server import Action, chat_body, faulty_server
@@ -48,19 +48,6 @@ def steps_of(*replies: str) -> tuple[list[tuple[str, str]], list[str]]:
     return list(attempt(Form(), ask)), asked  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("reply", "parsed"),
-    [
-        ("click 3", ("click", 3, "")),
-        ('I will type.\ntype 0 "Tora"', ("type", 0, "Tora")),
-        ('claim "done"', ("claim", -1, "done")),
-        ("let me think", ("claim", -1, "not done: no readable action")),
-    ],
-)
-def test_replies(reply: str, parsed: tuple[str, int, str]) -> None:
-    assert parse_reply(reply) == parsed
-
-
 def test_a_model_acts_until_it_claims() -> None:
     steps, asked = steps_of('type 0 "Joe"', "click 99", "click 1", 'claim "sent"')
     assert steps == [
@@ -75,19 +62,6 @@ def test_a_model_acts_until_it_claims() -> None:
         '0. field holds "Joe"',
         '1. button "Submit"',
     ]
-
-
-def test_a_model_that_repeats_itself_is_stuck() -> None:
-    steps, asked = steps_of(*["click 99"] * 12)
-    assert steps[-1][0] == 'claim("not done: the same action on the same page, three times")'
-    # the first time the page was just opened; then three times the same
-    assert len(asked) == 4
-
-
-def test_turns_run_out() -> None:
-    steps, asked = steps_of(*[f'type 0 "{number}"' for number in range(20)])
-    assert len(asked) == miniwob.MAX_TURNS
-    assert steps[-1] == ('claim("not done: out of turns")', "")
 
 
 def answering(replies: list[str | int], asked: list[dict[str, Any]]) -> Answer:
@@ -164,3 +138,15 @@ def test_a_model_runs_on_real_pages_and_a_stopped_generation_goes_on(
     assert not [word for word in ("reward", "Time left", "Last 10") if word in str(asked)]
     unknown = call(f"{pages} --task nothing")
     assert unknown.code == 2 and "no task 'nothing'" in unknown.err
+
+
+def test_a_model_that_gets_nowhere_is_stopped() -> None:
+    steps, asked = steps_of(*["click 99"] * 12)
+    assert steps[-1][0] == 'claim("not done: the same action on the same page, three times")'
+    # the first time the page was just opened; then three times the same
+    assert len(asked) == 4
+    steps, asked = steps_of(*[f'type 0 "{number}"' for number in range(20)])
+    assert steps[-1] == ('claim("not done: out of turns")', "")
+    assert len(asked) == miniwob.MAX_TURNS
+    steps, _ = steps_of("let me think")
+    assert steps[-1] == ('claim("not done: no readable action")', "")

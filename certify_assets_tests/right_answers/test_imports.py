@@ -75,7 +75,7 @@ def test_a_replacement_that_is_cut_off_leaves_the_corpus_as_it_was(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("certify_assets.storage.database.events.insert", full)
+        patch.setattr("certify_assets.storage.folder.Folder.write", full)
         assert call(replace).code != 0
     assert seed() == before and call(f"corpus show c --root {root}").code == 0
     assert call(replace).code == 0
