@@ -21,7 +21,7 @@ from certify_assets.judges import specs
 from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
 from certify_assets.judges.reading import JudgeInput
-from certify_assets.judges.record import JudgeRecord, save_files, stored_folder, texts
+from certify_assets.judges.record import JudgeRecord, save_files, texts
 from certify_assets.judges.specs import JudgeSpec, families, judge_spec, platform_judges
 from certify_assets.operations.recertification import to_recertify
 from certify_assets.storage.store import Store
@@ -86,7 +86,7 @@ class BayesFamily(JudgeFamily):
     ) -> BayesJudge:
         if self.fingerprint(judge, judge.stored_artifact) != expected_sha256:
             raise IntegrityError("the words of the judge were altered; train it again.")
-        with stored_folder(judge.store, judge.key("adapter")) as folder:
+        with judge.store.as_folder(judge.key("adapter")) as folder:
             return BayesJudge(read_json(folder / "words.json"))
 
 

@@ -213,9 +213,8 @@ def test_a_judge_goes_from_training_to_decisions(
     assert judge.family.fingerprint(judge, judge.artifact) == judge.artifact.adapter_sha256
     assert left_out_agents(judge).seen == "", "it is trained again without each agent"
     made = deploy(judge, accept_choice=True, track=False)
-    # the copies decide, whatever is trained since
-    for path in sorted(store.local_path(f"judges/{name}/c/adapter").iterdir()):
-        path.unlink()
+    # it decides by what it names, whatever is trained since
+    store.remove_tree(f"judges/{name}/c/adapter")
     batch = receive(judge.corpus, [str(deliver(tmp_path / "new.jsonl"))]).batch
     decide_ready(judged(store, "c", name).corpus)
     rows = first_decisions_of(judged(store, "c", name).corpus, batch)

@@ -3,7 +3,6 @@
 An equal share of every other corpus, and nothing that the target's CAL or TEST holds.
 """
 
-import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -147,10 +146,10 @@ def test_a_strict_pool_leaves_out_the_domain_of_the_target_and_what_is_of_none(
 
 
 def test_where_no_corpus_can_be_a_source_the_sentence_says_why_each_cannot(store: Store) -> None:
-    shutil.rmtree(Path(store.root) / "corpora/far")
+    store.remove_tree("corpora/far")
     with pytest.raises(InputError, match="near: its domain is web"):
         home(store, "lexical_transfer_strict").train()
-    shutil.rmtree(Path(store.root) / "corpora/near")
+    store.remove_tree("corpora/near")
     pool = gather_pool(Corpus(store, "home"))
     assert pool.frame.empty and "miniwob_weak: it is not split yet" in pool.missing
 
@@ -177,7 +176,7 @@ def test_a_transfer_judge_is_stale_when_a_source_is_split_anew_and_not_when_one_
 ) -> None:
     home(store, "lexical_transfer").train()
     add_corpus(store, "new", tasks=20, domain="shell")
-    shutil.rmtree(Path(store.root) / "corpora/near")
+    store.remove_tree("corpora/near")
     _ = home(store, "lexical_transfer").artifact
     resplit(store, "far", 43)
     said = "the splits of far, on which lexical_transfer for home was trained"

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from certify_assets.storage.store import Store
 from certify_assets_tests.corpora.builders import write_json, write_lines
 from certify_assets_tests.corpora.swe_builders import openhands, report
 from certify_assets_tests.paths import shared_data
@@ -28,7 +29,7 @@ def test_settings_of_a_task_that_change_its_question_make_two_tasks(
     assert (same["trajectories"], same["tasks"], same["notes"]) == (2, 1, {})
     _change(other, input="What is an acid?")
     assert imported(one, other).json["tasks"] == 2
-    tasks = (tmp_path / "root/corpora/c2/trajectories.parquet").read_bytes()
+    tasks = Store(str(tmp_path / "root")).read_bytes("corpora/c2/trajectories.parquet")
     assert b"sums/1 domain=biology" in tasks and b"sums/1 domain=chemistry" in tasks
     inspect_log(tmp_path / "b.json", "I", task_args={"domain": "biology", "limit": 3}, task_id="u")
     noted = imported(one, _change(other, input="What is an acid?")).json

@@ -63,7 +63,7 @@ def test_certificates_of_the_platform_verify_wherever_they_are(
     call: Call, root: Path, tmp_path: Path
 ) -> None:
     for name in ("certificates.json", "scores.parquet"):
-        shutil.copy(root / "judges/lexical/c" / name, tmp_path)
+        shutil.copy(root / "pages/judges/lexical/c" / name, tmp_path)
     shown = call(f"show {tmp_path}/certificates.json")
     assert shown.code == 0 and "pool" in shown.out and "lexical" in shown.out
     verified = call(f"verify {tmp_path}/certificates.json {tmp_path}/scores.parquet --json")

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.paths import shared_data
 
@@ -31,8 +32,7 @@ def imported(call: Call, path: Path, *options: str) -> tuple[dict[str, Any], pd.
     root = path.parent / "root"
     answer = call("corpus", "import", path, "--name", "c", "--root", root, "--json", *options)
     assert answer.code == 0, answer.err
-    found = next(root.rglob("trajectories.parquet"))
-    return answer.json, pd.read_parquet(found)
+    return answer.json, Store(str(root)).read_table("corpora/c/trajectories.parquet")
 
 
 @pytest.mark.parametrize("parts", [False, True])

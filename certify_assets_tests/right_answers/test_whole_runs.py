@@ -4,8 +4,6 @@ import json
 import re
 from pathlib import Path
 
-import pandas as pd
-
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.review_client import Client, served
@@ -17,7 +15,7 @@ LONG = "a line of the log\n" * 1400 + DECISIVE + "\nanother line" * 1900
 
 
 def stored_steps(root: Path, corpus: str) -> list[list[tuple[str, str]]]:
-    frame = pd.read_parquet(root / "corpora" / corpus / "trajectories.parquet")
+    frame = Store(str(root)).read_table(f"corpora/{corpus}/trajectories.parquet")
     return [[(step["action"], step["observation"]) for step in steps] for steps in frame["steps"]]
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -64,10 +65,13 @@ def test_damage_is_read_or_refused_in_words(
     content, read = DOCUMENTS[name]
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    # what the platform stores is no file
+    store = Store(str(tmp_path)) if name.startswith("corpora/") else None
+    write = path.write_bytes if store is None else partial(store.write_bytes, name)
+    write(content)
     read(tmp_path, path)
     begin = int(place * len(content))
-    path.write_bytes(content[:begin] + junk + (b"" if cut else content[begin + len(junk) :]))
+    write(content[:begin] + junk + (b"" if cut else content[begin + len(junk) :]))
     try:
         read(tmp_path, path)
     except CertifyError as error:

@@ -108,7 +108,7 @@ def test_no_text_becomes_markup_on_a_page(operation: Operated) -> None:
     names = {f"operations/c/{name}.html" for name in ("history", "queue")} | {
         "judges/lexical/c/monitor.html"
     }
-    root = Path(operation.store.root)
+    root = Path(operation.store.root) / "pages"
     pages = {
         path.relative_to(root).as_posix(): path.read_text("utf-8") for path in root.rglob("*.html")
     }

@@ -73,7 +73,7 @@ def test_a_round_trains_on_source_and_harvest_and_is_certified_on_half_b(store: 
 
 def test_the_stored_scores_verify_the_certificates_as_the_page_says(store: Store) -> None:
     judge = judged(store, "c", FIRST)
-    path = store.local_path(judge.key("scores.parquet"))
+    path = Path(store.locate(judge.key("scores.parquet")))
     table = read_score_table(path).choose_split("cal")
     certificates = certification.load_certificates(judge)
     stored = load_pool(judge, certificates)
