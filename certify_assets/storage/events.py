@@ -99,7 +99,7 @@ class Event(NamedTuple):
         return event._replace(sha256=event.digest())
 
     def digest(self, payload_sha256: str = "") -> str:
-        """Return the hash that the event must have; of a blanked payload the hash before is given."""
+        """Return the hash that the event must have; of a blanked payload give the hash before."""
         # of the hash of the payload: one that had to be blanked leaves the chain whole
         payload_sha256 = payload_sha256 or sha256_bytes(self.payload.encode("utf-8"))
         return sha256_bytes(canonical_json([*self[:7], payload_sha256, self.previous]))

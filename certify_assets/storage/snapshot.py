@@ -2,8 +2,8 @@
 
 # Events are never changed, so the data root as it was after event n can be read at any later time,
 # without a transaction that stays open. A snapshot notes what it was asked, as the newest event of
-# a key or kind. A step commits only if all that it asked still has the same answer. Otherwise another
-# process was faster, nothing is stored, and the step is run again.
+# a key or kind. A step commits only if all that it asked still has the same answer. Otherwise
+# another process was faster, nothing is stored, and the step is run again.
 
 from __future__ import annotations
 
