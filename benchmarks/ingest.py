@@ -1,6 +1,6 @@
 """What an ingest costs where many batches are stored, as CPU seconds of the command.
 
-    python benchmarks/ingest.py [--batches 20 2000] [--runs 40] [--times 3] [--profile]
+    python benchmarks/ingest.py [--batches 20 2000] [--runs 40] [--times 3] [--profile] [--quick]
 
 A corpus gets a judge, which is deployed. A first batch is delivered. The others are copies of it
 with runs and tasks of their own, and are stored as receiving and deciding store theirs. Then new
@@ -96,7 +96,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=40)
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--profile", action="store_true", help="also say where the time goes")
+    parser.add_argument("--quick", action="store_true", help="4 and 12 batches, once each")
     given = parser.parse_args()
+    if given.quick:
+        given.batches, given.times = [4, 12], 1
     taken = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

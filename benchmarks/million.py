@@ -1,6 +1,6 @@
 """What a million new runs cost: received, decided and queued, in batches of at most 100,000.
 
-    python benchmarks/million.py [--runs 1000000] [--delivery 100000] [--limit 4]
+    python benchmarks/million.py [--runs 1000000] [--delivery 100000] [--limit 4] [--quick]
 
 The runs have about 1 kB, and ten attempts are of one task. A corpus gets a judge, which is deployed.
 Deliveries are received and decided one after the other by the functions of the command, in this
@@ -49,7 +49,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--delivery", type=int, default=100_000, help="runs of a delivery")
     parser.add_argument("--limit", type=float, default=4.0, help="GiB of memory")
+    parser.add_argument("--quick", action="store_true", help="4,000 runs in two deliveries")
     given = parser.parse_args()
+    if given.quick:
+        given.runs, given.delivery = 4000, 2000
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         store = certified(folder)

@@ -16,11 +16,11 @@ from certify_assets.operations import batches
 from certify_assets.operations.batch_record import ready_batches
 from certify_assets.operations.batch_record import received as stored
 from certify_assets.operations.batches import receive, undo_batch
+from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.labels import Label, append_label
 from certify_assets.operations.layout import batch_runs
 from certify_assets.storage import urls
 from certify_assets.storage.care import rebuild
-from certify_assets.storage.database import runs
 from certify_assets.storage.store import Store
 from certify_assets.storage.urls import local_copies, shown_url
 from certify_assets_tests.builders import register_runs, write_runs
@@ -84,10 +84,10 @@ def test_a_large_delivery_becomes_batches_of_whole_tasks(
     assert again.batches == found.batches and again.known == 20
     # the index of runs follows from the events
     with store.database.reading() as connection:
-        before = connection.execute(sa.select(runs).order_by(runs.c.run)).all()
+        before = connection.execute(sa.select(known_runs).order_by(known_runs.c.run)).all()
     rebuild(store)
     with store.database.reading() as connection:
-        assert connection.execute(sa.select(runs).order_by(runs.c.run)).all() == before
+        assert connection.execute(sa.select(known_runs).order_by(known_runs.c.run)).all() == before
     assert len(before) == 20 and before[0].batch == found.batches[0]
 
 
