@@ -133,8 +133,7 @@ class AssetStep:
         if judge and self.mlflow.enabled:
             record["summary"] = judge_summary(self.judge(judge), figures, reads)
             record["metrics"] = {**(figures or {}), **record.get("metrics", {})}
-        record["tags"] = {"ledger": self.ledger, **record.get("tags", {})}
-        record["tags"] = {**record.get("tags", {}), "certify.ledger": self.ledger}
+        record["tags"] = {"certify.ledger": self.ledger, **record.get("tags", {})}
         recorded = self.mlflow.record(context, store, **record)
         links = _page_links(page, record.get("documents", {}), recorded)
         if page:

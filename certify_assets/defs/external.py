@@ -6,7 +6,6 @@ from certify_assets.corpora.arrivals import read_versions
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import VERSION, key
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.operations.labels import labels_head
 
 SOURCE, INBOX, SAMPLE = "corpora/source_runs", "operations/inbox", "operations/audit_sample"
 
@@ -31,29 +30,12 @@ def source_version(corpus: Corpus) -> str:
     return sha256_bytes(canonical_json([config_version(corpus), landed[-1].version]))
 
 
-def _samples(corpus: Corpus) -> list[str]:
-    files, folder = corpus.store.folder, f"monitoring/{corpus.name}"
-    return [
-        f"{folder}/{judge}/{name}"
-        for judge in files.names(folder)
-        for name in files.names(f"{folder}/{judge}")
-    ]
-
-
-def reviewed_stamp(corpus: Corpus) -> str:
-    """Return sizes and times of journal and audit samples; "" where a remote root has none."""
-    # what an idle tick compares in place of the hashes of every table
-    if not corpus.store.is_local:
-        return ""
-    found = [(key, corpus.store.local_path(key).stat().st_mtime_ns) for key in _samples(corpus)]
-    return sha256_bytes(canonical_json([*labels_head(corpus), *found]))
-
-
 def sample_version(corpus: Corpus) -> str:
     """Return the hash of the score tables of every judge's audit sample; "" where there is none."""
-    folder = f"monitoring/{corpus.name}/"
+    files, folder = corpus.store.folder, f"monitoring/{corpus.name}"
     found = {
-        key.removeprefix(folder): sha256_bytes(corpus.store.folder.read(key))
-        for key in _samples(corpus)
+        f"{judge}/{name}": sha256_bytes(files.read(f"{folder}/{judge}/{name}"))
+        for judge in files.names(folder)
+        for name in files.names(f"{folder}/{judge}")
     }
     return sha256_bytes(canonical_json(found)) if found else ""

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -19,7 +18,7 @@ import sqlalchemy as sa
 from certify_assets.errors import CertifyError, InputError, MissingToolError
 from certify_assets.storage.database import FILE, ROOT_FILE, uses
 from certify_assets.storage.folder import Folder
-from certify_assets.storage.objects import FOLDER
+from certify_assets.storage.objects import Objects
 from certify_assets.storage.store import Store
 
 _DUMP: Final = "certify.dump"
@@ -45,7 +44,7 @@ def back_up(store: Store, target: str) -> int:
     with store.database.reading() as connection:
         # those that came since the database was copied do no harm
         named = list(connection.scalars(sa.select(uses.c.object).distinct()))
-    return sum(_copied(store, folder, name) for name in named)
+    return sum(Objects(folder).copy_from(store.objects, name) for name in named)
 
 
 def restore(store: Store, source: str) -> int:
@@ -64,10 +63,8 @@ def restore(store: Store, source: str) -> int:
         )
     if store.database.exists():
         raise InputError(f"{store.root} is in use; give an empty data root to restore into.")
-    copied = 0
-    for found in folder.files(FOLDER):
-        name = found.key.rpartition("/")[2]
-        copied += _copied(Store(folder.root), store.folder, name)
+    backup = Objects(folder)
+    copied = sum(store.objects.copy_from(backup, found.sha256) for found in backup.found())
     _copy_placed(folder, store.folder)
     if store.database.is_sqlite:
         _copy_sqlite(folder.path(FILE), store.folder.path(FILE))
@@ -81,20 +78,6 @@ def _copy_placed(source: Folder, target: Folder) -> None:
     for name in (ROOT_FILE, *_PLACED, *samples):
         if source.exists(name):
             target.write(name, source.read(name))
-
-
-def _copied(store: Store, folder: Folder, name: str) -> bool:
-    """Copy an object, verified, unless it is there."""
-    key = f"{FOLDER}/{name[:2]}/{name}"
-    if folder.exists(key):
-        return False
-    if not folder.is_local:
-        with store.objects.as_file(name) as path:
-            folder.upload(path, key)
-        return True
-    with store.objects.as_file(name) as path, path.open("rb") as stream:
-        folder.write_stream(key, lambda sink: shutil.copyfileobj(stream, sink))
-    return True
 
 
 def _copy_sqlite(source: Path, target: Path) -> None:

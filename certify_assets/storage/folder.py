@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
@@ -78,16 +79,24 @@ class Folder:
     def write(self, key: str, data: bytes) -> None:
         """Store a file."""
         if self.is_local:
-            self.write_stream(key, lambda stream: _written(stream, data))
+            with self._durable(key) as stream:
+                stream.write(data)
         else:
-            self._remote.makedirs(self.locate(key).rpartition("/")[0], exist_ok=True)
-            self._remote.pipe_file(self.locate(key), data)
+            self._remote.pipe_file(self._made(key), data)
 
-    def write_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> None:
-        """Store what `write` puts into a stream on a local folder."""
+    def write_file(self, key: str, path: Path) -> None:
+        """Store a copy of a file of this machine."""
+        if self.is_local:
+            with path.open("rb") as source, self._durable(key) as stream:
+                shutil.copyfileobj(source, stream)
+        else:
+            self._remote.put_file(str(path), self._made(key))
+
+    @contextmanager
+    def _durable(self, key: str) -> Iterator[IO[bytes]]:
         path = self.path(key)
         with naming(path), replacing(path) as stream:
-            write(stream)
+            yield stream
         # the name must be on the disk before a row names it
         handle = os.open(path.parent, os.O_RDONLY)
         try:
@@ -95,10 +104,11 @@ class Folder:
         finally:
             os.close(handle)
 
-    def upload(self, path: Path, key: str) -> None:
-        """Store a local file at a remote place."""
-        self._remote.makedirs(self.locate(key).rpartition("/")[0], exist_ok=True)
-        self._remote.put_file(str(path), self.locate(key))
+    def _made(self, key: str) -> str:
+        """Return the remote place of a key, in a folder that is there."""
+        place = self.locate(key)
+        self._remote.makedirs(place.rpartition("/")[0], exist_ok=True)
+        return place
 
     def touch(self, key: str) -> bool:
         """Make a local file young; return whether it is there."""
@@ -170,7 +180,3 @@ class Folder:
                 "that fsspec knows."
             ) from None
         return filesystem
-
-
-def _written(stream: IO[bytes], data: bytes) -> None:
-    stream.write(data)

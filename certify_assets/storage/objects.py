@@ -59,11 +59,17 @@ class Objects:
             with path.open("wb") as stream:
                 write(stream)
             name = sha256_file(path)
-            if not self.folder.is_local:
-                self.folder.upload(path, _key(name))
-            elif not self._is_whole(name, path.stat().st_size):
-                self.folder.write_stream(_key(name), lambda sink: _copy(path, sink))
+            if not self.folder.is_local or not self._is_whole(name, path.stat().st_size):
+                self.folder.write_file(_key(name), path)
         return name
+
+    def copy_from(self, other: Objects, name: str) -> bool:
+        """Store an object of another data root, verified; return whether it was not there."""
+        if self.has(name):
+            return False
+        with other.as_file(name) as path:
+            self.folder.write_file(_key(name), path)
+        return True
 
     def put_json(self, value: Any) -> str:
         """Store a JSON document, indented for readers."""
@@ -151,13 +157,6 @@ class Objects:
 
 def _key(name: str) -> str:
     return f"{FOLDER}/{name[:2]}/{name}"
-
-
-def _copy(path: Path, sink: IO[bytes]) -> None:
-    import shutil
-
-    with path.open("rb") as source:
-        shutil.copyfileobj(source, sink)
 
 
 def _missing(name: str, root: str) -> MissingObjectError:

@@ -20,7 +20,6 @@ from certify_assets.defs.external import (
     SAMPLE,
     SOURCE,
     observation,
-    reviewed_stamp,
     sample_version,
     source_version,
 )
@@ -247,31 +246,17 @@ def reviewed_labels_sensor(
     store = data_root.store()
     seen: dict[str, str] = json.loads(context.cursor or "{}")
     corpora = sorted(context.instance.get_dynamic_partitions(CORPORA))
-    # before anything is read, so that a change in between is seen at the next tick
-    stamps = {f"stamp/{corpus}": reviewed_stamp(Corpus(store, corpus)) for corpus in corpora}
-    moved = [
-        corpus
-        for corpus in corpora
-        if not (now := stamps[f"stamp/{corpus}"]) or seen.get(f"stamp/{corpus}") != now
-    ]
-    seen |= stamps
-    samples = {corpus: sample_version(Corpus(store, corpus)) for corpus in moved}
-    journals = {corpus: journal_version(Corpus(store, corpus)) for corpus in moved}
-    # no corpus has a name with a slash
-    changed = {
-        corpus: sha256
-        for corpus, sha256 in samples.items()
-        if sha256 and seen.get(f"{SAMPLE}/{corpus}") != sha256
-    }
-    seen |= {f"{SAMPLE}/{corpus}": sha256 for corpus, sha256 in changed.items()}
-    events = [observation(SAMPLE, corpus, sha256) for corpus, sha256 in changed.items()]
-    new = {
-        corpus: sha256
-        for corpus, sha256 in journals.items()
-        if sha256 and seen.get(corpus) != sha256
-    }
+    new, events = dict[str, str](), list[dg.AssetObservation]()
+    for corpus in corpora:
+        journal, sample = (of(Corpus(store, corpus)) for of in (journal_version, sample_version))
+        if journal and seen.get(corpus) != journal:
+            new[corpus] = journal
+        # no corpus has a name with a slash
+        if sample and seen.get(f"{SAMPLE}/{corpus}") != sample:
+            events.append(observation(SAMPLE, corpus, sample))
+            seen[f"{SAMPLE}/{corpus}"] = sample
     if not new:
-        labelled = any(journals.values()) or any(corpus in seen for corpus in corpora)
+        labelled = any(corpus in seen for corpus in corpora)
         skipped = "no new label since the last tick" if labelled else "no label yet"
         cursor = json.dumps(seen, sort_keys=True)
         if not events:
