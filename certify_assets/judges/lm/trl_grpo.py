@@ -184,6 +184,8 @@ def _arguments(language: LanguageModel, config: GrpoConfig, folder: Path) -> Any
         top_k=0,
         shuffle_dataset=False,
         disable_dropout=True,
+        # TRL turns it on by itself, which on a small model costs time
+        gradient_checkpointing=False,
         # TRL turns bfloat16 on by itself, on a CPU as well
         bf16=hardware.dtype == "bfloat16",
         use_cpu=not hardware.accelerated,
