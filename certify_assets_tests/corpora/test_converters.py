@@ -12,9 +12,9 @@ from certify_assets_tests.paths import REPOSITORY, shared_data
     ("name", "runs", "tasks", "agents", "rate", "digest"),
     [
         ("agentclinic_whissle", 275, 100, 8, 0.814545, "04eb0d1241c12e81"),
-        ("intercode_bash", 1802, 200, 10, 0.286903, "5afab597854f305a"),
+        ("intercode_bash", 1802, 200, 10, 0.286903, "d973854b7b8e2145"),
         ("miniwob_demos", 1683, 60, 935, 0.926916, "ba2d5a822c59a931"),
-        ("swebench_lite_acr", 2326, 300, 4, 0.162511, "822cc79b7c4c18af"),
+        ("swebench_lite_acr", 2326, 300, 4, 0.162511, "df25f9b18279ed11"),
     ],
 )
 def test_tables_hold_the_runs_that_readers_imported(
