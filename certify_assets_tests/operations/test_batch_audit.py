@@ -231,19 +231,6 @@ def test_labels_of_runs_that_were_not_drawn_change_nothing(deployed: Store, tmp_
     assert set(audit.wanted) == {names[0] for names in audit.draw.orders}
 
 
-def test_a_closing_that_labels_do_not_give_is_an_error(deployed: Store, tmp_path: Path) -> None:
-    record = decided(deployed, tmp_path)
-    labelled_until_closed(deployed, record, agreeing(opened(deployed, record)).__getitem__)
-    assert decided_by_deployed(Corpus(deployed, "c")).status == "PASS"
-    closing = opened(deployed, record).closing
-    assert closing is not None
-    table = deployed.objects.get_table(closing.objects["closed"]).assign(decision="release")
-    forged = {"closed": deployed.objects.put_table(table)}
-    deployed.append("c", closing.model_copy(update={"objects": forged}))
-    found = decided_by_deployed(Corpus(deployed, "c"))
-    assert found.status == "ERROR" and "is not what the labels of its draw decide" in found.sentence
-
-
 @pytest.mark.slow
 def test_drawing_the_same_runs_again_is_counted_and_spends_less(
     deployed: Store, tmp_path: Path

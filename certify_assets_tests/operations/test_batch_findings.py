@@ -58,15 +58,6 @@ def test_runs_like_those_of_cal_are_not_found(deployed: Store, tmp_path: Path) -
     )
 
 
-def test_words_of_failure_in_most_runs_shift_the_share_decided(
-    deployed: Store, tmp_path: Path
-) -> None:
-    path = tmp_path / "new.jsonl"
-    found = _findings(deployed, path, tasks=60, change=_with_words(_BAD))
-    assert "the reject threshold decides" in found["shifted"]
-    assert "certify this batch by a draw" in found["shifted"]
-
-
 @pytest.mark.parametrize("policy", ["batch_certificate", "review", "accept"])
 def test_a_batch_that_is_not_like_cal_waits_for_its_own_certificate(
     deployed: Store, tmp_path: Path, policy: str

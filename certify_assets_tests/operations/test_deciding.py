@@ -12,7 +12,6 @@ import pytest
 from certify_assets.certificates import decide
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import ChangedInputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import files_sha256
 from certify_assets.operations import decisions
@@ -254,15 +253,6 @@ def test_standing_is_asked_again_once_a_batch_is_scored(
     assert "provisional" in set(frame["decision"])
 
 
-def test_without_a_deployment_everything_goes_to_people(operated: Store, tmp_path: Path) -> None:
-    document = decided(operated, tmp_path, tasks=20)
-    frame = decisions_of(Corpus(operated, "c"), document.batch)
-    assert not document.decided and document.refusal.code == "not_deployed"
-    assert document.reasons == {"not_deployed": 80} and set(frame["asked"]) == {"undecided"}
-    assert frame["score"].isna().all() and set(frame["certificate_sha256"]) == {""}
-    assert deployment_stands(Corpus(operated, "c")).status == "WARN"
-
-
 def test_checks_find_altered_decisions_and_picked_tasks(deployed: Store, tmp_path: Path) -> None:
     assert (
         decided_by_deployed(Corpus(deployed, "c")).status == "WARN"
@@ -294,16 +284,3 @@ def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people
     assert not document.decided and document.refusal.code == "alarm"
     assert "cannot be put to the monitor, so an alarm may be missed" in document.refusal.sentence
     assert set(decisions_of(Corpus(operated, "c"), document.batch)["decision"]) == {"human"}
-
-
-def test_a_batch_waits_where_another_judge_is_deployed_while_it_is_scored(
-    deployed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def deploy_again(store: Store) -> None:
-        deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
-
-    between(monkeypatch, deployed, deploy_again)
-    with pytest.raises(ChangedInputError, match="another judge was deployed on c while"):
-        decided(deployed, tmp_path, tasks=10)
-    (document,) = decide_ready(Corpus(deployed, "c"))
-    assert document.deployment == 2 and document.decided

@@ -197,11 +197,6 @@ def test_what_is_trained_or_delivered_later_breaks_no_link(decided: Store) -> No
     assert not broken(followed(decided))
 
 
-def test_a_certificate_that_was_lost_is_missing_with_all_below_it(decided: Store) -> None:
-    decided.objects.path(certificate_of(decided)).unlink()
-    assert broken(followed(decided)) == {("certificate", "missing")}
-
-
 def test_a_source_that_was_changed_breaks_a_link(decided: Store, source: Path) -> None:
     source.write_bytes(source.read_bytes() + b" ")
     assert broken(followed(decided)) == {("source", "differs")}
@@ -282,23 +277,3 @@ def test_an_adapter_is_followed_through_its_harvest_to_the_one_before(harvested:
     ) == {("gate", "differs"), ("harvest", "differs"), ("scores", "differs")}
     for key, data in kept.items():
         harvested.write_bytes(key, data)
-
-
-def test_a_deployment_keeps_what_its_judge_began_with(harvested: Store) -> None:
-    judge = JudgedCorpus(Corpus(harvested, "c"), "lexical_harvest_1")
-    made = deploy(judge, batch_only=True, track=False)
-    sha256 = made.fingerprint["adapter_sha256"]
-    keys = [f"{JUDGE}/scores.parquet", f"{JUDGE}/adapter.json"]
-    data = {key: harvested.read_bytes(key) for key in keys}
-    for key in keys:
-        # as another training does it
-        harvested.delete(key)
-        harvested.write_bytes(key, b"{}")
-    corpus = Corpus(harvested, "c")
-    assert broken(model_link(JudgedCorpus(corpus, "lexical_harvest_1"), sha256))
-    link = model_link(made.judge_on(corpus), sha256)
-    assert {part.status for part in link.walk()} == {"holds"}
-    (scores,) = [part for part in link.walk() if part.kind == "scores"]
-    assert scores.found == made.objects[f"{JUDGE}/scores.parquet"]
-    for key, stored in data.items():
-        harvested.write_bytes(key, stored)

@@ -17,8 +17,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import platform_judges
-from certify_assets.operations import served
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.served import COLUMNS, ServedJudge, export_judge
@@ -88,15 +86,6 @@ def test_judges_of_other_families_are_served_as_well(operated: Store, tmp_path: 
     expected = judge.score_runs(runs)[0]["score"]
     opened = ServedJudge.open(tmp_path, export_judge(judge, [], tmp_path))
     np.testing.assert_array_equal(opened.decide(runs)["score"], expected)
-
-
-@pytest.mark.parametrize("name", sorted(platform_judges()))
-def test_a_specification_is_read_as_it_was_written(name: str) -> None:
-    spec = platform_judges()[name]
-    document = json.loads(json.dumps(spec.model_dump(mode="json", exclude=served._NOT_SERVED)))
-    usual = type(spec).model_fields
-    expected = {"reading": usual["reading"].default, "recipe": None}
-    assert served._specification(document) == spec.model_copy(update=expected)
 
 
 def test_without_a_certificate_nothing_is_decided(operated: Store, tmp_path: Path) -> None:
