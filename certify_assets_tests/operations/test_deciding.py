@@ -30,6 +30,7 @@ from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import decide_again, stored_object
+from certify_assets_tests.builders import judged
 from certify_assets_tests.operations_builders import (
     deliver,
     empty_deployment,
@@ -59,7 +60,7 @@ def between(monkeypatch: pytest.MonkeyPatch, store: Store, fault: Callable[[Stor
 
 @pytest.fixture
 def deployed(operated: Store) -> Store:
-    deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), sampling=PLAN, track=False)
+    deploy(judged(operated), sampling=PLAN, track=False)
     return operated
 
 
@@ -91,7 +92,7 @@ def test_every_row_says_what_it_stands_on(deployed: Store, tmp_path: Path) -> No
     certificates = deployed_certificates(Corpus(deployed, "c"))
     assert tuple(frame.columns) == DECISION_COLUMNS and len(frame) == 160 and document.decided
     runs = batch_runs(Corpus(deployed, "c"), document.batch)
-    again = JudgedCorpus(Corpus(deployed, "c"), "lexical").score_runs(runs)[0]
+    again = judged(deployed).score_runs(runs)[0]
     assert (
         np.array_equal(frame["score"], again["score"])
         and frame["trajectory_id"].tolist() == runs["trajectory_id"].tolist()
@@ -153,7 +154,7 @@ def test_the_same_runs_give_the_same_bytes(operated: Store, tmp_path: Path) -> N
     for share in (2000, 7):
         store = Store(f"{operated.root}-{share}")
         subprocess.run(["cp", "-r", operated.root, store.root], check=True)
-        deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
+        deploy(judged(store), sampling=PLAN, track=False)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(decisions, "_SHARE", share)
             document = decided(store, tmp_path, tasks=10)
@@ -274,7 +275,7 @@ def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people
     operated: Store,
 ) -> None:
     save_config(operated, replace(Corpus(operated, "c").config, batch_runs=1))
-    deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), track=False)
+    deploy(judged(operated), track=False)
     operated.folder.write(
         "monitoring/c/lexical/1.csv", b"task_id,score,outcome,audit_sample\nt,1,maybe,True\n"
     )

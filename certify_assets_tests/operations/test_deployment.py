@@ -30,6 +30,7 @@ from certify_assets.operations.deployment_record import load_deployment, read_de
 from certify_assets.operations.rollout import ALIAS, deploy, model_name, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.operations_builders import (
     fail_audit,
     other_scores,
@@ -40,7 +41,7 @@ from certify_assets_tests.operations_builders import (
 
 
 def judge_of(store: Store) -> JudgedCorpus:
-    return JudgedCorpus(Corpus(store, "c"), "lexical")
+    return judged(store)
 
 
 def put(store: Store, **options: Any) -> Any:

@@ -29,12 +29,12 @@ from certify_assets.operations.recertification import recertify_deployed
 from certify_assets.operations.rollout import deploy, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import write_runs
+from certify_assets_tests.builders import judged, write_runs
 from certify_assets_tests.operations_builders import deliver
 
 
 def judge_of(store: Store) -> JudgedCorpus:
-    return JudgedCorpus(Corpus(store, "c"), "lexical")
+    return judged(store)
 
 
 def put(store: Store) -> DeploymentRecord:

@@ -34,14 +34,14 @@ from certify_assets.operations.recertification_record import load_recertificatio
 from certify_assets.operations.rollout import deploy, promote, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import write_runs
+from certify_assets_tests.builders import judged, write_runs
 from certify_assets_tests.operations_builders import certified_corpus, deliver
 
 PLAN = SamplingPlan(0.3, 0.2, 5)
 
 
 def judge_of(store: Store) -> JudgedCorpus:
-    return JudgedCorpus(Corpus(store, "c"), "lexical")
+    return judged(store)
 
 
 @pytest.fixture(scope="module")
