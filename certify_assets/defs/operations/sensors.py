@@ -52,7 +52,7 @@ def new_runs_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
 ) -> dg.SensorResult | dg.SkipReason:
     """Request one run a corpus whose files changed; the cursor keeps what was seen."""
-    store = data_root.store()
+    store = data_root.view()
     folder = place_of(store, "incoming")
     arrivals, waiting = scan_incoming(store, folder)
     return _request_runs(
@@ -72,7 +72,7 @@ def new_versions_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
 ) -> dg.SensorResult | dg.SkipReason:
     """Request one run a corpus whose certificates are of another version than the stored runs."""
-    store = data_root.store()
+    store = data_root.view()
     seen: dict[str, str] = json.loads(context.cursor or "{}")
     new: dict[str, str] = {}
     requests = []
@@ -128,7 +128,7 @@ def declared_corpora_sensor(name: str, configs: Sequence[CorpusConfig]) -> dg.Se
     def sense(
         context: dg.SensorEvaluationContext, data_root: DataRoot
     ) -> dg.SensorResult | dg.SkipReason:
-        store = data_root.store()
+        store = data_root.view()
         arrivals, waiting = scan_declared(store, declared.values())
         return _request_runs(
             context, store, arrivals, waiting, lambda corpus: declare(store, declared[corpus])
@@ -149,7 +149,7 @@ def new_inbox_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
 ) -> dg.SensorResult | dg.SkipReason:
     """Request one run a corpus whose inbox changed since the last tick."""
-    store = data_root.store()
+    store = data_root.view()
     seen: dict[str, str] = json.loads(context.cursor or "{}")
     arrivals, waiting = scan_inbox(store)
     new = [arrival for arrival in arrivals if seen.get(arrival.corpus) != arrival.version]
@@ -243,7 +243,7 @@ def reviewed_labels_sensor(
     The audit samples, which nobody reviews here, are observed: what depends on them is kept
     current.
     """
-    store = data_root.store()
+    store = data_root.view()
     seen: dict[str, str] = json.loads(context.cursor or "{}")
     corpora = sorted(context.instance.get_dynamic_partitions(CORPORA))
     new, events = dict[str, str](), list[dg.AssetObservation]()
