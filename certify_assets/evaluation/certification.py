@@ -2,7 +2,7 @@
 
 A certificate is of the splits that its judge did not learn from, and names them. It depends on the
 hashes of artifact, renderer, manifest, scores and trajectories; every reader compares them with
-what is stored now. Its δ is what the journal of δ says of its rows.
+what is stored now. Its δ is the share that its rows claimed.
 """
 
 from __future__ import annotations

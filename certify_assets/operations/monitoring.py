@@ -416,8 +416,8 @@ def stream_source(corpus: Corpus) -> StreamSource:
     return StreamSource(LabelPrefix(*labels_head(corpus)), batches)
 
 
-def journal_version(corpus: Corpus) -> str:
-    """Return the hash of the whole lines of the journal of labels; "" where there are none."""
+def labels_version(corpus: Corpus) -> str:
+    """Return the hash of the last event with a label; "" where there is none."""
     return labels_head(corpus)[1]
 
 

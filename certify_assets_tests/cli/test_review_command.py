@@ -67,7 +67,7 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
     }
     again = call(f"review import c {table} --root {store.root} --reviewer Ann")
     assert (
-        "0 labels of Ann added to the journal of c; 9 stood already, 0 rows have no outcome"
+        "0 labels of Ann added to c; 9 stood already, 0 rows have no outcome"
         in again.out
     )
     assert len(read_labels(Corpus(store, "c"))) == 9

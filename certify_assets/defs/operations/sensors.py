@@ -28,10 +28,10 @@ from certify_assets.defs.operations.jobs import decide_job, onboard_job, recerti
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import CertifyError
 from certify_assets.operations.layout import own_key
-from certify_assets.operations.monitoring import journal_version
+from certify_assets.operations.monitoring import labels_version
 from certify_assets.storage.store import Store
 
-# a page label is a line of the journal: not a run for every one of them
+# not a run for every label of the page
 _PATIENCE = 300
 _ENDED = {
     dg.DagsterRunStatus.SUCCESS,
@@ -232,13 +232,13 @@ def _name(entry: str) -> str:
     job=recertify_job,
     minimum_interval_seconds=_PATIENCE,
     default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Watch the journals of labels; new labels go to monitor and recertification. The "
-    "same journal twice is one run.",
+    description="Watch the labels of every corpus; new ones go to monitor and recertification, "
+    "each set of labels once.",
 )
 def reviewed_labels_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request one run a corpus whose journal changed; the hash is of its whole lines.
+    """Request one run for each corpus that has new labels.
 
     The audit samples, which nobody reviews here, are observed: what depends on them is kept
     current.
@@ -248,9 +248,9 @@ def reviewed_labels_sensor(
     corpora = sorted(context.instance.get_dynamic_partitions(CORPORA))
     new, events = dict[str, str](), list[dg.AssetObservation]()
     for corpus in corpora:
-        journal, sample = (of(Corpus(store, corpus)) for of in (journal_version, sample_version))
-        if journal and seen.get(corpus) != journal:
-            new[corpus] = journal
+        labels, sample = (of(Corpus(store, corpus)) for of in (labels_version, sample_version))
+        if labels and seen.get(corpus) != labels:
+            new[corpus] = labels
         # no corpus has a name with a slash
         if sample and seen.get(f"{SAMPLE}/{corpus}") != sample:
             events.append(observation(SAMPLE, corpus, sample))
