@@ -4,7 +4,7 @@ A workspace sees the data root as of one moment, and what it writes itself.
 Open one for a piece of work and drop it afterwards.
 
 Every method that writes is one step, as in commands and runs: it stores all of its results, or
-none where something that it read was replaced meanwhile. A block `with corpus.writing("…")` makes
+none where something that it read was replaced meanwhile. A block `with corpus.writing()` makes
 one step of several methods.
 """
 

@@ -177,7 +177,7 @@ def import_(
     from certify_assets.operations.label_files import import_labels
 
     opened = _open(store, corpus)
-    with opened.writing("review import"), remedies():
+    with opened.writing(), remedies():
         done = import_labels(opened, path, reviewer=reviewer, settings=settings)
         if done.added:
             report_stored(opened, "review import", "operations/reviewed_labels")

@@ -55,7 +55,7 @@ def writing(
     # a process that is killed after its commit, before Dagster knows, commits nothing twice
     token = f"{context.run.run_id} {context.op_def.name} {corpus}"
     try:
-        with data_root.view().step(corpus, context.op_def.name, token=token):
+        with data_root.view().step(corpus, token=token):
             yield
     except (ChangedInputError, MissingObjectError) as error:
         raise dg.RetryRequested(max_retries=1, seconds_to_wait=0) from error

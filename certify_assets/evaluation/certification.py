@@ -53,7 +53,7 @@ def certify_judge(
 
     Procedures that take a pool take every task that certifies nothing; see `pool.gather_pool`.
     """
-    with judge.corpus.writing("certifying"):
+    with judge.corpus.writing():
         return _certified(judge, run_id, procedures)
 
 

@@ -147,7 +147,7 @@ class OperationStream(_LabelledRows):
 def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
     """Compare the labels of a judge with its certificates; store and return the document."""
     # labels that come meanwhile are no part of it: the document names the last one that is
-    with judge.corpus.writing("monitor"):
+    with judge.corpus.writing():
         return _monitor(certified_judge(judge))
 
 

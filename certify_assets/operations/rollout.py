@@ -85,7 +85,7 @@ def deploy(
     # the certificates on CAL. `policy` is that of the corpus, where no user asked.
     corpus = judge.corpus
     # what it rests on is stored: a step that goes on with it may end as it will
-    with corpus.store.step(corpus.name, "deployment", apart=True):
+    with corpus.store.step(corpus.name, apart=True):
         made = _checked(
             judge,
             alpha,

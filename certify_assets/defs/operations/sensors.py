@@ -189,7 +189,7 @@ def _request_runs(
             continue
         try:
             corpus = arrival.corpus
-            with store.now().step(corpus, "sensor"):
+            with store.now().step(corpus):
                 register(arrival.corpus)
                 number = record_version(store, arrival)
                 version = source_version(Corpus(store, corpus))
