@@ -66,10 +66,7 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
         "closed": [],
     }
     again = call(f"review import c {table} --root {store.root} --reviewer Ann")
-    assert (
-        "0 labels of Ann added to c; 9 stood already, 0 rows have no outcome"
-        in again.out
-    )
+    assert "0 labels of Ann added to c; 9 stood already, 0 rows have no outcome" in again.out
     assert len(read_labels(Corpus(store, "c"))) == 9
     assert call(f"review queue c --root {store.root} --json").json["waiting"] == 0
     later = table.with_stem("later")
