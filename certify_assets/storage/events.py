@@ -162,7 +162,7 @@ def last_event(connection: sa.Connection, corpus: str) -> tuple[int, str]:
 
 
 def blanked_payloads(connection: sa.Connection, corpus: str) -> dict[int, str]:
-    """Return the hashes that blanked payloads of a corpus had before, by the number of the event."""
+    """Return the hashes that blanked payloads had before, by the number of their event."""
     before = sa.select(blanked.c.sequence, blanked.c.payload_sha256)
     rows = connection.execute(before.where(blanked.c.corpus == corpus))
     return {row.sequence: row.payload_sha256 for row in rows}
