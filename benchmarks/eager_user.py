@@ -14,7 +14,7 @@ first without and then with what the platform asks for it:
           by their number (arms of a judge, `judges_compared` of a corpus); the platform deploys
           another judge than the named one only so;
   peeks   certified again whenever a quarter of the tasks has been labelled, until it succeeds; paid
-          for by the journal of δ (δ·6/(π²n²) for the n-th certificate of a corpus);
+          for by the account of δ (δ·6/(π²n²) for the n-th certificate of a corpus);
   labels  the ten successes with the lowest scores, of some 26, called failures afterwards; the
           platform deploys the certificate only if a user accepts the change (finding
           `relabelled_after_certificate`);

@@ -53,7 +53,7 @@ def copy_batches(store: Store, wanted: int) -> None:
         corpus = Corpus(store, "c")
         first = batch_names(corpus)[0]
         upto = min(wanted, stored + _AT_ONCE)
-        with corpus.writing("copies"):
+        with corpus.writing():
             for number in range(stored + 1, upto + 1):
                 _copy(corpus, first, number)
         stored = upto

@@ -271,7 +271,7 @@ def stored_as(kind: type[_Stored], document: Any) -> _Stored:
     """
     import pydantic
 
-    # an adapter takes a millisecond to make, and journals have many lines
+    # an adapter takes a millisecond to make, and there are many events
     if kind not in _ADAPTERS:
         _ADAPTERS[kind] = pydantic.TypeAdapter(kind)
     try:

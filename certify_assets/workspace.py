@@ -1,11 +1,11 @@
 """The platform from Python: a data root, its corpora, their judges and deployments.
 
-Each object is a view of one operation: what it reads is verified once and keeps one version.
-Open a workspace for a piece of work and drop it afterwards.
+A workspace sees the data root as of one moment, and what it writes itself.
+Open one for a piece of work and drop it afterwards.
 
-Every method that writes holds the lease of its corpus while it does, as commands and runs do, waits
-for another process that has it, and sees what that one wrote. A block `with corpus.writing("…")`
-keeps it over several methods.
+Every method that writes is one step, as in commands and runs: it stores all of its results, or
+none where something that it read was replaced meanwhile. A block `with corpus.writing()` makes
+one step of several methods.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Made = TypeVar("_Made")
 def _alone(
     step: Callable[Concatenate[_Opened, _Given], _Made],
 ) -> Callable[Concatenate[_Opened, _Given], _Made]:
-    """Let a step hold the lease of its corpus."""
+    """Store all that a method writes in one step."""
 
     @wraps(step)
     def held(opened: _Opened, /, *given: _Given.args, **named: _Given.kwargs) -> _Made:
@@ -58,7 +58,7 @@ class Workspace:
     Parameters
     ----------
     store : Snapshot
-        The data root, with one version of every file.
+        The data root as of one moment.
 
     Examples
     --------

@@ -48,7 +48,6 @@ LONGEST = (
     "cli/test_judge_grpo.py",
     "defs/test_materialization.py",
     "faults/test_postgres_restarts.py",
-    "security/test_operation_forgeries.py",
     "faults/test_at_once.py",
     "defs/test_executors.py",
     "judges/test_arms.py",

@@ -1,50 +1,15 @@
-"""Processes that are killed: at one of their writes, as a machine that fails leaves them, or with
-children at work, none of which may be left."""
+"""Processes that are killed with children at work, none of which may be left."""
 
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
-from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
-
-_OPENED = """
-import sys
-from certify_assets.corpora.corpus import Corpus
-from certify_assets_tests.killing import DoomedStore
-store = DoomedStore(sys.argv[1], sys.argv[2])
-"""
-
-
-@dataclass(frozen=True)
-class DoomedStore(Store):
-    """A data root whose process is killed where it writes a file whose key ends in `last`."""
-
-    last: str = ""
-
-    def write_bytes(self, key: str, data: bytes) -> str:
-        """Write, or die."""
-        if not key.endswith(self.last):
-            return super().write_bytes(key, data)
-        os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError("the process lives")
-
-
-def run_killed(block: str, root: str, last: str) -> None:
-    """Run a block with `store` in a process that must die at the write of a file."""
-    command = [sys.executable, "-c", _OPENED + block, root, last]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run(
-        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
 
 
 def left_by_a_kill(

@@ -12,7 +12,6 @@ from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.ledger import ledger_entries, record_result
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_draws import DrawnBatch
 from certify_assets.operations.batches import close_batches, decide_ready, receive
@@ -24,7 +23,7 @@ from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import register_runs, write_runs
+from certify_assets_tests.builders import judged, register_runs, write_runs
 
 __all__ = [
     "ProvisionalBatch",
@@ -53,10 +52,10 @@ def certified_corpus(root: Path) -> Store:
     )
     Corpus(store, "c").prepare_splits()
     Corpus(store, "c").measure_leaks()
-    JudgedCorpus(Corpus(store, "c"), "lexical").train()
-    JudgedCorpus(Corpus(store, "c"), "lexical").score()
-    certification.certify_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
-    audit_judge(JudgedCorpus(Corpus(store, "c"), "lexical"))
+    judged(store).train()
+    judged(store).score()
+    certification.certify_judge(judged(store))
+    audit_judge(judged(store))
     return store
 
 
@@ -113,7 +112,7 @@ def provisional_batch(
 ) -> ProvisionalBatch:
     """Deploy the judge of `c` and decide a batch with an agent that CAL does not have."""
     plan = SamplingPlan(audit_rate, 0.0, 5)
-    deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=plan, track=False)
+    deploy(judged(store), sampling=plan, track=False)
     truth: dict[str, int] = {}
     lines = write_runs(folder / "truth.jsonl", tasks=tasks, attempts=4, seed=3)
     for record in map(json.loads, lines.read_text("utf-8").splitlines()):
@@ -187,9 +186,7 @@ def fail_audit(store: Store) -> None:
 
 def place_wrong_labels(store: Store) -> None:
     """Place an audit sample whose labels are all wrong for the monitor of `c`."""
-    threshold = strictest_certificates(
-        certification.load_certificates(JudgedCorpus(Corpus(store, "c"), "lexical"))
-    )[0].threshold
+    threshold = strictest_certificates(certification.load_certificates(judged(store)))[0].threshold
     rows = [f"fresh-{row // 4},{threshold!r},1,True" for row in range(240)]
     store.folder.write(
         "monitoring/c/lexical/1.csv",
@@ -200,13 +197,13 @@ def place_wrong_labels(store: Store) -> None:
 def raise_alarm(store: Store) -> None:
     """Put labels that are all wrong to the monitor of `c`."""
     place_wrong_labels(store)
-    assert monitor_judge(JudgedCorpus(Corpus(store, "c"), "lexical")).status == "alarm"
+    assert monitor_judge(judged(store)).status == "alarm"
 
 
 def pin_present_files(store: Store, name: str = "c") -> None:
     """Deploy what is stored now with the certificates of the last deployment, by the book."""
     made = read_deployments(Corpus(store, name))[-1]
-    put_deployment(store, name, objects=JudgedCorpus(Corpus(store, name), made.judge).files())
+    put_deployment(store, name, objects=judged(store, name, made.judge).files())
 
 
 def put_deployment(store: Store, name: str = "c", **changes: Any) -> None:

@@ -105,7 +105,7 @@ def _evaluate(
             if corpora or store.exists(judge_file(judge, corpus, "scores.json")):
                 say(f"{judge} on {corpus}: trained without some agents, {folds} times")
                 opened = Corpus(store, corpus)
-                with opened.writing("judge compare"):
+                with opened.writing():
                     evaluate_agent_folds(JudgedCorpus(opened, judge), folds=folds, seed=seed)
                     report_stored(opened, "judge compare", "corpora/agent_disjoint")
 

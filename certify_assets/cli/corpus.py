@@ -125,7 +125,7 @@ def import_(
             config = _delivered(registered.config, config, given, add=add)
         _preview(registered, config, as_json=as_json)
         return
-    with Corpus(store, name).writing("corpus import"):
+    with Corpus(store, name).writing():
         imported, summary, profile = _imported(store, config, given, add=add, replace=replace)
     say(add_partitions(store, [name]))
     report_stored(imported, "corpus import", "corpora/trajectories")

@@ -103,7 +103,7 @@ def train(corpus: Corpus, name: str, as_json: bool) -> None:
     """
     from certify_assets.cli.launching import report_stored
 
-    with corpus.writing("judge train"):
+    with corpus.writing():
         judge = JudgedCorpus(corpus, name)
         with progress() as report:
             record = judge.train(report=report)
@@ -164,7 +164,7 @@ def score(
     if paths:
         table, dropped, bill = _new_runs(judged, paths, format_name)
     else:
-        with corpus.writing("judge score"):
+        with corpus.writing():
             table, dropped, bill = _splits(judged)
             report_stored(corpus, "judge score", f"judges/{name}/scores")
     if out is not None:

@@ -96,6 +96,10 @@ def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store, as_j
         show_line(
             f"{item.events} events and {item.objects} objects are whole: {head_text(item.head)}"
         )
+        if item.blanked:
+            show_line(
+                f"  {item.blanked} of the events were blanked: what they say is not verified."
+            )
 
 
 @ledger.command("export")

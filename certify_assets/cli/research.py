@@ -158,7 +158,7 @@ def harvest(
         profiles=profiles or (("",) if learner.endswith("_transfer") else HarvestPlan.profiles),
     )
     with (
-        corpus.writing("research harvest"),
+        corpus.writing(),
         learner_maker(corpus, learner, report=ProgressLines(say)) as make,
     ):
         document = run_harvests(corpus, plan, learner=make, say=say)

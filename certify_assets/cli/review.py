@@ -167,7 +167,7 @@ def import_(
     store: Store,
     as_json: bool,
 ) -> None:
-    """Add the labels of a file to the journal of a corpus.
+    """Add the labels of a file to a corpus.
 
     FILE is a table with trajectory_id and outcome (0, 1, failure, success), read as score tables
     are, or the JSON export of Label Studio. All of the file is taken or nothing; the same
@@ -177,7 +177,7 @@ def import_(
     from certify_assets.operations.label_files import import_labels
 
     opened = _open(store, corpus)
-    with opened.writing("review import"), remedies():
+    with opened.writing(), remedies():
         done = import_labels(opened, path, reviewer=reviewer, settings=settings)
         if done.added:
             report_stored(opened, "review import", "operations/reviewed_labels")
@@ -199,7 +199,7 @@ def import_(
         return
     whose = f" of {', '.join(done.reviewers)}" if done.reviewers else ""
     show_line(
-        f"{done.added} labels{whose} added to the journal of {corpus}; {done.stood} stood already, "
+        f"{done.added} labels{whose} added to {corpus}; {done.stood} stood already, "
         f"{done.empty} rows have no outcome."
     )
     if done.replaced:

@@ -71,7 +71,7 @@ def record_version(store: Store, arrival: Arrival) -> int:
     # The number, from 1, makes the run key: content that comes back is a new version, and a scan
     # that was killed before it requested its run finds its own event and uses the same key.
     corpus = Corpus(store, arrival.corpus)
-    with corpus.writing("the arrival of files"):
+    with corpus.writing():
         versions = read_versions(corpus)
         of_source = [entry for entry in versions if entry.source == arrival.source]
         if of_source and of_source[-1].version == arrival.version:

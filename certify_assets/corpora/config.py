@@ -357,7 +357,7 @@ def remove_corpus(store: Store, name: str) -> list[str]:
     require_removable(store, name)
     folder, view = corpus_file(name), store.now()
     # judges, certificates and all events stay: they are the record of what was claimed
-    with view.step(name, "corpus rm"):
+    with view.step(name):
         splits = [f"splits/{entry}" for entry in view.names(f"{folder}/splits")]
         gone = [*splits, *(entry for entry in view.names(folder) if entry != "splits")]
         for entry in gone:

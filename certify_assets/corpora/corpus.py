@@ -142,9 +142,9 @@ class Corpus:
         return self.key("splits", f"{split}.parquet")
 
     @contextmanager
-    def writing(self, what: str) -> Iterator[None]:
+    def writing(self) -> Iterator[None]:
         """Commit what a block and all that it calls store at its end, all or nothing."""
-        with self.store.step(self.name, what):
+        with self.store.step(self.name):
             yield
 
     # What is stored, verified as it is read
@@ -300,7 +300,7 @@ class Corpus:
         config, key = given or self.config, self.key("trajectories.parquet")
         if given is None and self.missing_source:
             return self.import_summary
-        with self.writing("the import"):
+        with self.writing():
             if config.format == "embedded":
                 imported = embedded_import(self.name)
                 summary = ImportSummary.of_embedded(imported, self._store(key, imported.frame))

@@ -31,7 +31,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.storage.events import head_text
 from certify_assets.storage.objects import MissingObjectError
-from certify_assets.storage.store import Store
+from certify_assets.storage.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,7 @@ def writing(
     # a process that is killed after its commit, before Dagster knows, commits nothing twice
     token = f"{context.run.run_id} {context.op_def.name} {corpus}"
     try:
-        with data_root.view().step(corpus, context.op_def.name, token=token):
+        with data_root.view().step(corpus, token=token):
             yield
     except (ChangedInputError, MissingObjectError) as error:
         raise dg.RetryRequested(max_retries=1, seconds_to_wait=0) from error
@@ -70,14 +70,14 @@ class AssetStep:
     mlflow: MlflowTracker
 
     @cached_property
-    def store(self) -> Store:
+    def store(self) -> Snapshot:
         """Data root of the run."""
-        return self.data_root.store()
+        return self.data_root.view()
 
     @cached_property
     def corpus(self) -> Corpus:
         """Corpus of the partition, opened once."""
-        return Corpus(self.data_root.view(), self.context.partition_key)
+        return Corpus(self.store, self.context.partition_key)
 
     @property
     def run_id(self) -> str:
@@ -92,7 +92,7 @@ class AssetStep:
     def ledger(self) -> str:
         """Head of the ledger that the step saw, by which an older database is noticed later."""
         corpus = self.context.partition_key if self.context.has_partition_key else ""
-        return head_text(self.store.now().ledger(corpus))
+        return head_text(self.store.ledger(corpus))
 
     def _inputs(self, corpus: str) -> dict[str, str]:
         """Return the versions of what the step read as Dagster names them."""
@@ -141,7 +141,7 @@ class AssetStep:
 
             # every page is on the start page as soon as it is there; what it shows is verified
             # again where it was replaced since
-            links["index"] = dg.MetadataValue.path(write_index(self.data_root.view()))
+            links["index"] = dg.MetadataValue.path(write_index(store))
         return dg.MaterializeResult(
             metadata={**metadata, "ledger": self.ledger, **links, **recorded},
             tags=self._inputs(corpus),

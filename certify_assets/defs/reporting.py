@@ -16,7 +16,7 @@ from certify_assets.operations.recertification_record import recertifications
 
 
 def _labelled_version(corpus: Corpus) -> str:
-    # a command appends to the journal, and the asset is the table that is resolved from it
+    # a command adds events, and the asset is the table that is resolved from them
     write_label_table(corpus)
     version = stored_version(corpus.store, key("operations/reviewed_labels"), corpus.name)
     return version.value if version else ""

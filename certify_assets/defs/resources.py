@@ -35,10 +35,6 @@ class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
         if os.environ.get(EXECUTOR_VARIABLE) == "multiprocess":
             end_with_parent()
 
-    def store(self) -> Store:
-        """Return the data root's reader and writer."""
-        return self.view()
-
     def view(self) -> Snapshot:
         """Return what the steps of one process share: an unchanged file is verified once."""
         root = self.root or default_root()

@@ -101,7 +101,7 @@ class AuditResult:
 
 def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
     """Read TEST through the ledger and audit every certificate that decides; store the audits."""
-    with judge.corpus.writing("the audit"):
+    with judge.corpus.writing():
         deciding = deciding_certificates(judge)
         entry = _recorded(judge, deciding, run_id)
         table = _with_outcomes(judge, judge.corpus.split("test"))

@@ -2,7 +2,7 @@
 
 A certificate is of the splits that its judge did not learn from, and names them. It depends on the
 hashes of artifact, renderer, manifest, scores and trajectories; every reader compares them with
-what is stored now. Its δ is what the journal of δ says of its rows.
+what is stored now. Its δ is the share that its rows claimed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def certify_judge(
 
     Procedures that take a pool take every task that certifies nothing; see `pool.gather_pool`.
     """
-    with judge.corpus.writing("certifying"):
+    with judge.corpus.writing():
         return _certified(judge, run_id, procedures)
 
 

@@ -188,8 +188,8 @@ def with_labels(frame: pd.DataFrame, labels: Iterable[Label]) -> pd.DataFrame:
 
 
 def completed_at(labels: Iterable[Label], runs: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return the line of the journal with which every run of a task first had an outcome."""
-    # Lines are numbered as they were written, whatever the clock said, so the order never changes.
+    """Return the number of the label with which every run of a task first had an outcome."""
+    # Labels are numbered as they were stored, whatever the clock said, so the order never changes.
     # A task without runs is complete from the start, at 0.
     owner = {run: task for task, names in runs.items() for run in names}
     waiting = {task: set(names) for task, names in runs.items()}

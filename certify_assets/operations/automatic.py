@@ -83,7 +83,7 @@ def deploy_by_policy(corpus: Corpus) -> AutomaticDeployment | None:
     if now.policy and now.mlflow is None:
         # a kill came before MLflow was told
         register(corpus, now.number)
-    with corpus.writing("deployment by the policy"):
+    with corpus.writing():
         policy = corpus.config.auto_deploy
         asked = AutomaticDeployment(corpus=corpus.name, judge=now.judge, policy=policy)
         found = []

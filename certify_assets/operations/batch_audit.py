@@ -126,7 +126,7 @@ class BatchAudit:
 
     @cached_property
     def outcomes(self) -> Mapping[str, int]:
-        """Outcomes of drawn runs in the journal of labels, without those that are tied; of a
+        """Outcomes of drawn runs by their labels, without those that are tied; of a
         closed batch those that closed it.
         """
         if self.closing is not None:
@@ -134,7 +134,7 @@ class BatchAudit:
         return self.said(read_labels(self.corpus))
 
     def said(self, labels: Sequence[Label]) -> dict[str, int]:
-        """Return the outcomes of drawn runs that lines of the journal amount to."""
+        """Return the outcomes of drawn runs that labels amount to."""
         drawn = set(self.record.order)
         return {
             name: found.outcome

@@ -76,7 +76,7 @@ def settled_rows(audit: BatchAudit) -> pd.DataFrame:
 
 
 def closing_holds(audit: BatchAudit) -> bool:
-    """Whether a closing is what the journal of labels said then, and decided what follows."""
+    """Whether a closing is what the labels said then, and decided what follows."""
     corpus, closing = audit.corpus, audit.closing
     if closing is None:
         return True

@@ -104,7 +104,7 @@ def receive(
         sentence = f"{places[0]} holds no file: put new runs there, or name them."
         return Received(corpus.name, sentences=(sentence,))
     with (
-        nullcontext() if dry_run else corpus.writing("import of a batch"),
+        nullcontext() if dry_run else corpus.writing(),
         settled_inbox(corpus, watched=not paths) as unchanged,
         local_copies(places) as roots,
     ):
@@ -216,7 +216,7 @@ def decide_ready(
     With `draw` all runs that wait for a draw are drawn from, however few.
     """
     # a batch whose deciding was killed still waits
-    with corpus.writing("closing batches"):
+    with corpus.writing():
         # an audit that was edited decides nothing of its batch, and is no matter of the next one
         close_settled(corpus)
         draw_waiting(corpus)
@@ -227,7 +227,7 @@ def decide_ready(
         reopened = partial(_standing, corpus)
         records.append(reopened().decide(name, report=report, reopened=reopened))
     if draw:
-        with corpus.writing("drawing"):
+        with corpus.writing():
             draw_waiting(corpus, every=True)
     return records
 
@@ -262,7 +262,7 @@ def close_batches(corpus: Corpus) -> tuple[list[AuditSummary], list[str]]:
     settled = any(item.state == "provisional" and not item.labels_wanted for item in audits)
     if settled or any(item.is_due for item in waiting_runs(corpus)):
         # where another process was faster, the next look closes them
-        with suppress(CertifyError), corpus.writing("closing batches"):
+        with suppress(CertifyError), corpus.writing():
             close_settled(corpus)
             draw_waiting(corpus)
         audits, faults = audit_summaries(corpus)
@@ -302,7 +302,7 @@ def _identified(runs: Gathered) -> Iterator[DeliveredRun]:
 def undo_batch(corpus: Corpus, batch: str) -> None:
     """Take a batch back: its runs are in no queue and no figure, and may come again."""
     # what it holds stays; so does a batch with a labelled run, on which what reviewers said depends
-    with corpus.writing("taking a batch back"):
+    with corpus.writing():
         if batch not in ready_batches(corpus):
             raise unknown_batch(corpus, batch)
         runs = set(identities_of(corpus, batch)["trajectory_id"])

@@ -174,7 +174,7 @@ def no_alarm(corpus: Corpus) -> Verdict:
 
 
 def delta_left(corpus: Corpus) -> Verdict:
-    """WARN where the next share of δ is small; ERROR where the journal cannot be read."""
+    """WARN where the next share of δ is small; ERROR where what was spent cannot be read."""
     try:
         spending = deployed_spending(corpus)
     except CertifyError as error:

@@ -124,7 +124,7 @@ def decide_batch(
     with corpus.store.workplace(work) as folder:
         batch = _opened(corpus, name)
         deployment, scored = _scored(deployment, folder, batch.runs, report)
-        with corpus.writing("deciding"):
+        with corpus.writing():
             if is_decided(corpus, name):
                 raise InputError(
                     f"{name} of {corpus} is decided already; `certify ops status {corpus}` says "

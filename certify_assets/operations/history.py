@@ -2,7 +2,7 @@
 
 # The realised error of a certificate is that of the runs that it decided, over the tasks that were
 # labelled whatever the judge decided, every task weighing by the share of its runs that was
-# decided. The order is that of the journals, not of the clock.
+# decided. The order is that of the events, not of the clock.
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def import_labels(
     reviewer: str | None = None,
     settings: TableSettings | None = None,
 ) -> Imported:
-    """Append the labels of a file to the journal: all of them, or none where one is at fault."""
+    """Add the labels of a file: all of them, or none where one is at fault."""
     # rows without an outcome are skipped; the same file again adds nothing, nor does a repetition
     if not path.is_file():
         raise InputError(f"{path} does not exist or is not a file; check the path.")

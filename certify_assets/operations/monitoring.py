@@ -147,7 +147,7 @@ class OperationStream(_LabelledRows):
 def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
     """Compare the labels of a judge with its certificates; store and return the document."""
     # labels that come meanwhile are no part of it: the document names the last one that is
-    with judge.corpus.writing("monitor"):
+    with judge.corpus.writing():
         return _monitor(certified_judge(judge))
 
 
@@ -416,8 +416,8 @@ def stream_source(corpus: Corpus) -> StreamSource:
     return StreamSource(LabelPrefix(*labels_head(corpus)), batches)
 
 
-def journal_version(corpus: Corpus) -> str:
-    """Return the hash of the whole lines of the journal of labels; "" where there are none."""
+def labels_version(corpus: Corpus) -> str:
+    """Return the hash of the last event with a label; "" where there is none."""
     return labels_head(corpus)[1]
 
 

@@ -35,7 +35,7 @@ class Target(BaseModel):
 
     name: str = Field(
         pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,39}$",
-        description="Name in the journal, which holds no address.",
+        description="Name in the log of what was sent, which holds no address.",
     )
     events: Annotated[tuple[EventKind, ...], Field(strict=False, min_length=1)] = Field(
         EVENTS, description="Kinds of events to send."
@@ -82,7 +82,7 @@ class Notifications(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Notifications:
         if len({target.name for target in self.targets}) < len(self.targets):
-            raise ValueError("two targets have one name; each is journalled by its own.")
+            raise ValueError("two targets have one name; give each its own.")
         return self
 
 

@@ -158,7 +158,7 @@ def recertify(
     # None where too few tasks are new or labels of CAL were corrected, and nothing was spent
     corpus = judge.corpus
     # it is stored before anything is deployed that rests on it
-    with corpus.store.step(corpus.name, "recertification", apart=True):
+    with corpus.store.step(corpus.name, apart=True):
         if corrected := corrected_labels(judge):
             return None, f"{corrected} Nothing was spent."
         spending = read_spending(corpus)

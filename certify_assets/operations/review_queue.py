@@ -195,7 +195,7 @@ def load_asked(corpus: Corpus) -> Asked:
 
 
 def load_queue(corpus: Corpus, *, double: float = 0.0) -> Queue:
-    """Read decisions and journal and return the queue; as `build_queue`."""
+    """Read decisions and labels and return the queue; as `build_queue`."""
     return build_queue(load_asked(corpus), resolve_labels(read_labels(corpus)), double=double)
 
 

@@ -85,7 +85,7 @@ def deploy(
     # the certificates on CAL. `policy` is that of the corpus, where no user asked.
     corpus = judge.corpus
     # what it rests on is stored: a step that goes on with it may end as it will
-    with corpus.store.step(corpus.name, "deployment", apart=True):
+    with corpus.store.step(corpus.name, apart=True):
         made = _checked(
             judge,
             alpha,
@@ -424,7 +424,7 @@ def _registered(
     )
     run = url.rsplit("/", 1)[-1]
     if not judge.spec.hosted:
-        # a server's judge has no files, and a copy of it would have no journal of its answers
+        # a server's judge has no files, and a copy of it would not have its answers
         log_model(tracker.uri, run, judge, certificates, deployment=record.number)
     version = _version(tracker.uri, model_name(corpus), run, tags)
     return {"model": model_name(corpus), "version": version, "alias": ALIAS, "run": url}

@@ -1,1 +1,1 @@
-"""Storage: the data root, hash-chained journals, MLflow tracking, progress and process pools."""
+"""Storage: the data root with its objects and events, backups, MLflow tracking, and progress."""

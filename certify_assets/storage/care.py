@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.database import blanked, events, properties, tables
-from certify_assets.storage.events import Discarded, Head, chain, objects_of
+from certify_assets.storage.events import Discarded, Head, blanked_payloads, chain, objects_of
 from certify_assets.storage.indexes import follow, register
 from certify_assets.storage.store import Store
 
@@ -25,6 +25,7 @@ class Verified:
 
     events: int
     objects: int
+    blanked: int
     head: Head
 
 
@@ -54,6 +55,7 @@ def verify(store: Store, corpus: str | None = None, heads: Iterable[Head] = ()) 
     for name in _chains(store, corpus):
         with store.database.reading() as connection:
             count, last, needed = 0, "", set[str]()
+            changed = len(blanked_payloads(connection, name))
             for event in chain(connection, name):
                 count, last = event.sequence, event.sha256
                 needed.update(objects_of(event.payload))
@@ -64,7 +66,7 @@ def verify(store: Store, corpus: str | None = None, heads: Iterable[Head] = ()) 
             with store.objects.as_file(sha256):
                 pass
         head = Head(corpus=name, sequence=count, sha256=last)
-        found.append(Verified(count, len(needed), head))
+        found.append(Verified(count, len(needed), changed, head))
     return found
 
 
@@ -72,9 +74,13 @@ def export(store: Store, corpus: str) -> Iterator[str]:
     """Iterate over the events of a corpus, verified, each as a line of JSON."""
     for name in _chains(store, corpus):
         with store.database.reading() as connection:
+            changed = blanked_payloads(connection, name)
             for event in chain(connection, name):
                 # the payload as text: its bytes are hashed
-                yield json.dumps(event._asdict(), ensure_ascii=False)
+                line = event._asdict()
+                if before := changed.get(event.sequence):
+                    line["payload_sha256"] = before
+                yield json.dumps(line, ensure_ascii=False)
 
 
 def rebuild(store: Store) -> int:

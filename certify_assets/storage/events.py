@@ -161,14 +161,17 @@ def last_event(connection: sa.Connection, corpus: str) -> tuple[int, str]:
     return (row.sequence, row.sha256) if row else (0, "")
 
 
+def blanked_payloads(connection: sa.Connection, corpus: str) -> dict[int, str]:
+    """Return the hashes that blanked payloads had before, by the number of their event."""
+    before = sa.select(blanked.c.sequence, blanked.c.payload_sha256)
+    rows = connection.execute(before.where(blanked.c.corpus == corpus))
+    return {row.sequence: row.payload_sha256 for row in rows}
+
+
 def chain(connection: sa.Connection, corpus: str) -> Iterator[Event]:
     """Iterate over the events of a corpus, verified."""
     last = (0, "")
-    before = sa.select(blanked.c.sequence, blanked.c.payload_sha256)
-    known = {
-        row.sequence: row.payload_sha256
-        for row in connection.execute(before.where(blanked.c.corpus == corpus))
-    }
+    known = blanked_payloads(connection, corpus)
     query = sa.select(events).where(events.c.corpus == corpus).order_by(events.c.sequence)
     # of the statement alone: the connection writes as well where indexes are made again
     result = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})

@@ -81,7 +81,6 @@ class Pins(NamedTuple):
 class Step:
     """A step that is under way: what it asked, and what it will commit."""
 
-    what: str
     token: str
     asked: set[Question] = field(default_factory=set)
     drafts: list[Draft] = field(default_factory=list)
@@ -518,9 +517,7 @@ class Snapshot(Store):
             self._forget(corpus, _changes((item.kind, item.subject) for item in payloads))
 
     @contextmanager
-    def step(
-        self, corpus: str, what: str = "", *, token: str = "", apart: bool = False
-    ) -> Iterator[Step]:
+    def step(self, corpus: str, *, token: str = "", apart: bool = False) -> Iterator[Step]:
         """Read, compute and write in the block, and commit at its end, all or nothing.
 
         A step within a step is a part of it, unless it is `apart`: then it is committed at its own
@@ -530,8 +527,6 @@ class Snapshot(Store):
         ----------
         corpus : str
             Corpus that it is about; "" is the data root.
-        what : str, optional
-            What is done, for messages.
         token : str, optional
             Name of the request: where events with it are there, nothing is committed again.
         apart : bool, optional
@@ -549,7 +544,7 @@ class Snapshot(Store):
             return
         if not self._steps:
             self.refresh()
-        step = Step(what or f"work on {corpus}", token or uuid.uuid4().hex)
+        step = Step(token or uuid.uuid4().hex)
         self._steps.append(step)
         try:
             yield step
@@ -557,25 +552,22 @@ class Snapshot(Store):
             if written:
                 self._commit(step, written)
         except BaseException:
-            self._drop(step)
+            # what was remembered of it never came to be
+            for key in step.keys:
+                self._forget(chain_of(key), _changes([(Stored.kind, key)]))
+            for draft in step.drafts:
+                self._forget(draft.corpus, _changes([(draft.kind, draft.subject)]))
             raise
-        self._steps.pop()
-        self._see(step.rows)
+        finally:
+            self._steps.pop()
         if self._steps:
             # what it depends on, the outer step depends on as well
             self._steps[-1].asked |= step.asked
-        elif self._connection is None:
-            self.refresh()
+        self._see(step.rows)
         if self._connection is None:
             publish(self, [draft.subject for draft in written if draft.kind == Stored.kind])
         for done in step.after:
             done()
-
-    def _drop(self, step: Step) -> None:
-        """End a step that commits nothing."""
-        self._steps.pop()
-        for draft in self._drafts(step):
-            self._forget(draft.corpus, _changes([(draft.kind, draft.subject)]))
 
     def _drafts(self, step: Step) -> list[Draft]:
         """Return what a step commits: its events, and the keys that name something else now."""
@@ -598,14 +590,16 @@ class Snapshot(Store):
                 return
             for corpus in read:
                 _require_same(asked, corpus, self._changed(connection, corpus))
-            rows = append(self, connection, drafts, step.token)
-        step.rows = rows
+            step.rows = append(self, connection, drafts, step.token)
 
     def _asked(self) -> set[Question]:
         return {question for step in self._steps for question in step.asked}
 
     def _see(self, rows: Sequence[Event]) -> None:
-        """Move to the events that a step has just committed, which are its own."""
+        """Move to the events that were just committed, and to now where no step is under way."""
+        if not self._steps and self._connection is None:
+            self.refresh()
+            return
         with self._reading() as connection:
             for corpus, last in {row.corpus: row.sequence for row in rows}.items():
                 self._forget(corpus, self._changed(connection, corpus, last))
@@ -631,8 +625,6 @@ class Snapshot(Store):
             with inner.step(corpus, token=token) as step:
                 result = work(inner)
         self._see(step.rows)
-        if not self._steps:
-            self.refresh()
         publish(self, list(step.keys))
         return result
 

@@ -56,18 +56,3 @@ def test_the_draw_is_labelled_by_keyboard_until_the_batch_is_certified(
     assert len(read_labels(Corpus(provisional.store, "c"))) == number
     rows = decisions_of(Corpus(provisional.store, "c"), provisional.name)
     assert int((rows["reason"] == "batch_certificate").sum()) == audit.decided > 0
-
-
-def test_what_a_draw_wants_is_on_the_page_of_the_queue(
-    browser: Any, provisional: ProvisionalBatch, tmp_path: Path
-) -> None:
-    (wanted,) = load_queue(Corpus(provisional.store, "c")).budget.draws
-    with served(provisional.store) as server:
-        for width in (1280, 420):
-            page = browser.new_context(
-                java_script_enabled=False, viewport={"width": width, "height": 900}
-            ).new_page()
-            enter(page, server, "Ann")
-            page.goto(server.url.partition("?")[0] + "queue")
-            assert page.get_by_text(wanted.sentence()).count() == 1 and fits(page, width)
-            page.screenshot(path=tmp_path / f"queue-{width}.png")

@@ -1,7 +1,6 @@
 """``certify corpus``: what an import says, refuses and leaves behind."""
 
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -138,28 +137,6 @@ def test_a_delivery_is_listed_before_it_is_applied_and_keeps_what_is_not_named(
     )
 
 
-def test_an_addition_without_any_usable_run_is_refused(
-    call: Call, root: Path, tmp_path: Path
-) -> None:
-    runs = write_runs(tmp_path / "one.jsonl", tasks=20, attempts=2)
-    imported = f"corpus import --name c --root {root}"
-    assert call(f"{imported} {runs}").code == 0
-    before = Store(str(root)).now().head("c")
-    (tmp_path / "empty.jsonl").write_text("", "utf-8")
-    rows = [json.loads(line) | {"outcome": None} for line in runs.read_text("utf-8").splitlines()]
-    unlabelled = "".join(json.dumps(row | {"task_id": "new"}) + "\n" for row in rows)
-    (tmp_path / "unlabelled.jsonl").write_text(unlabelled, "utf-8")
-    for name, why in (("empty", "is empty"), ("unlabelled", "row 1 has no outcome")):
-        for option in ("", "--dry-run"):
-            answer = call(f"{imported} {tmp_path}/{name}.jsonl --add {option}")
-            assert answer.code == 2 and f"{name}.jsonl {why}" in answer.err
-    assert Store(str(root)).now().head("c") == before
-    # the same runs under another name change nothing
-    (tmp_path / "again.jsonl").write_bytes(runs.read_bytes())
-    again = call(f"{imported} {tmp_path}/again.jsonl --add --dry-run")
-    assert again.code == 0 and "No run changes" in again.out
-
-
 def test_a_failed_import_leaves_nothing_behind(call: Call, root: Path, tmp_path: Path) -> None:
     answer = call(f"corpus import {tmp_path}/none.csv --name c --root {root}")
     assert answer.code == 2 and not root.parent.exists()
@@ -262,13 +239,6 @@ def test_an_embedded_corpus_is_shown_from_nothing(call: Call, root: Path) -> Non
     assert call(f"corpus show nothing --root {root}").code == 2
 
 
-def test_a_remote_root_without_a_database_is_one_sentence(call: Call) -> None:
-    answer = call("corpus list --root nowhere://x")
-    assert answer.code == 2
-    assert "nowhere://x is remote, and no database is named" in answer.err
-    assert answer.err.count("\n") == 1
-
-
 def test_labels_without_runs_are_imported_only_when_asked_and_say_so(
     call: Call, root: Path, tmp_path: Path
 ) -> None:
@@ -352,12 +322,3 @@ def test_splits_are_shown_and_nothing_is_stored(call: Call, root: Path, tmp_path
     assert counts["rl"]["tasks"] == 0
     shown = call(f"corpus show c --root {root}")
     assert shown.code == 0 and answer.json["manifest_sha256"] in shown.out
-
-
-def test_a_corpus_that_cannot_be_split_says_so(call: Call, root: Path, tmp_path: Path) -> None:
-    assert "no corpus is called 'c'" in call(f"corpus show c --root {root}").err
-    write_runs(tmp_path / "runs.jsonl", tasks=2, attempts=2)
-    call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root}")
-    answer = call(f"corpus show c --root {root} --json")
-    assert answer.code == 0 and "too few" in answer.json["unsplit"]
-    assert answer.json["splits"] is None

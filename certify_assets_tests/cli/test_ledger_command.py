@@ -15,6 +15,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import LedgerError
 from certify_assets.evaluation.ledger import record_read, record_result, register
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.storage.care import blank
 from certify_assets.storage.database import FILE, chains, tables, uses
 from certify_assets.storage.events import Head, head_text
 from certify_assets.storage.snapshot import Snapshot
@@ -161,8 +162,13 @@ def test_an_export_is_verified_by_the_program_in_the_docs(
             [sys.executable, script, out], capture_output=True, text=True, check=False
         )
 
+    assert check().stdout.split() == [head_text(known)] and not check().stderr
+    blank(store, "c", lambda _, said: {**said, "judge": "blanked"} if "judge" in said else None)
+    assert call(f"ledger export c --root {store.root} --out {out}").code == 0
     assert check().stdout.split() == [head_text(known)]
-    out.write_text(out.read_text("utf-8").replace("lexical", "another"), "utf-8")
+    blanked = check().stderr.count("was blanked")
+    assert f"{blanked} of the events were blanked" in call(f"ledger verify --root {store.root}").out
+    out.write_text(out.read_text("utf-8").replace("stored", "another"), "utf-8")
     assert check().returncode == 1
     assert call(f"ledger export d --root {store.root}").code == 2
 

@@ -31,39 +31,27 @@ def test_a_judge_is_deployed_shown_and_deployed_again(
     # nothing answers there
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    nothing = call("ops", "status", "c", "--root", operated.root, "--json")
+    nothing = call(f"ops status c --root {operated.root} --json")
     assert (
         nothing.code == 3
         and nothing.json["deployment"] is None
         and nothing.json["refusal"]["code"] == "not_deployed"
     )
-    made = call(
-        "ops",
-        "deploy",
-        "c",
-        "lexical",
-        "--audit-rate",
-        ".1",
-        "--draw-seed",
-        7,
-        "--root",
-        operated.root,
-        "--json",
-    )
+    made = call(f"ops deploy c lexical --audit-rate .1 --draw-seed 7 --root {operated.root} --json")
     assert made.code == 0 and made.json["alpha"] == {"reject": 0.1} and made.json["decides"]
     assert (
         made.json["sampling"] == {"audit_rate": 0.1, "spot_rate": 0.05, "seed": 7}
         and "error" in made.json["mlflow"]
     )
-    other = call("ops", "deploy", "c", "lexical", "--alpha", "reject=.2", "--root", operated.root)
+    other = call(f"ops deploy c lexical --alpha reject=.2 --root {operated.root}")
     assert (
         other.code == 0
         and "reject at 0.2" in other.out
         and "the deployment holds without the record" in other.err
     )
-    again = call("ops", "rollback", "c", "--root", operated.root, "--json").json
+    again = call(f"ops rollback c --root {operated.root} --json").json
     assert again["certificates"] == made.json["certificates"] and again["number"] == 3
-    shown = call("ops", "status", "c", "--root", operated.root)
+    shown = call(f"ops status c --root {operated.root}")
     assert "certify ops rollback c NUMBER" in shown.out and "reject at 0.2" in shown.out, (
         "whoever goes back reads the number here"
     )
@@ -72,16 +60,14 @@ def test_a_judge_is_deployed_shown_and_deployed_again(
         and "It decides new runs." in shown.out
         and made.json["certificates"][0][:20] in shown.out
     )
-    history = call("ops", "history", "c", "--root", operated.root, "--json").json
+    history = call(f"ops history c --root {operated.root} --json").json
     assert [step["deployed"] for step in history["steps"]] == [[1, 3], [2]]
-    assert "lexical" in call("ops", "history", "c", "--root", operated.root).out
-    unknown = call("ops", "rollback", "c", 9, "--root", operated.root)
+    assert "lexical" in call(f"ops history c --root {operated.root}").out
+    unknown = call(f"ops rollback c 9 --root {operated.root}")
     assert unknown.code == 2 and "no deployment number 9" in unknown.err
     assert [
         item["number"]
-        for item in call("ops", "status", "c", "--root", operated.root, "--json").json[
-            "deployments"
-        ]
+        for item in call(f"ops status c --root {operated.root} --json").json["deployments"]
     ] == [1, 2, 3]
 
 
@@ -116,30 +102,11 @@ def test_a_mistake_is_exit_2(call: Call, operated: Store, arguments: list[str], 
 
 
 def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_path: Path) -> None:
-    call(
-        "ops",
-        "deploy",
-        "c",
-        "lexical",
-        "--audit-rate",
-        ".2",
-        "--draw-seed",
-        5,
-        "--root",
-        operated.root,
-    )
+    call(f"ops deploy c lexical --audit-rate .2 --draw-seed 5 --root {operated.root}")
     deliver(operated.local_path("inbox/c") / "a.jsonl", tasks=30)
     answer = call(
-        "ops",
-        "ingest",
-        "c",
-        "--root",
-        operated.root,
-        "--json",
-        "--decisions",
-        tmp_path / "d.parquet",
-        "--queue",
-        tmp_path / "q.csv",
+        f"ops ingest c --root {operated.root} --json --decisions "
+        f"{tmp_path}/d.parquet --queue {tmp_path}/q.csv"
     )
     (document,) = answer.json["batches"]
     assert (
@@ -155,9 +122,9 @@ def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_p
     assert tuple(rows.columns) == (*DECISION_COLUMNS, "ledger") and len(rows) == 120
     assert list(dict.fromkeys(queue["asked"])) == ["audit_sample", "spot_check", "undecided"]
     assert len(queue) == (rows["asked"] != "").sum()
-    again = call("ops", "ingest", "c", "--root", operated.root, "--json")
+    again = call(f"ops ingest c --root {operated.root} --json")
     assert again.code == 0 and again.json["known"] == 120 and again.json["batches"] == [document]
-    shown = call("ops", "ingest", "c", "--root", operated.root)
+    shown = call(f"ops ingest c --root {operated.root}")
     assert (
         "120 received before" in shown.err
         and f"Batch {document['batch']}: 120 runs" in shown.out
@@ -169,7 +136,7 @@ def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_p
 def test_a_file_whose_name_is_a_formula_is_no_cell_of_a_csv(
     call: Call, operated: Store, tmp_path: Path, output: str
 ) -> None:
-    call("ops", "deploy", "c", "lexical", "--root", operated.root)
+    call(f"ops deploy c lexical --root {operated.root}")
     runs = deliver(tmp_path / '=HYPERLINK("http:||example.org").jsonl', tasks=30)
     given = ("ops", "ingest", "c", runs, "--root", operated.root, output)
     refused = call(*given, tmp_path / "out.csv")
@@ -195,27 +162,27 @@ def test_a_refused_batch_is_exit_3_and_says_why(
         and "human" in answer.out
     )
     assert (
-        call("ops", "ingest", "c", tmp_path / "a.jsonl", "--root", operated.root, "--json").json[
-            "batches"
-        ][0]["decided"]
+        call(f"ops ingest c {tmp_path}/a.jsonl --root {operated.root} --json").json["batches"][0][
+            "decided"
+        ]
         is False
     )
 
 
 def test_what_incoming_refuses(call: Call, operated: Store, tmp_path: Path, scores: Path) -> None:
-    answer = call("ops", "ingest", "c", scores, "--root", operated.root)
+    answer = call(f"ops ingest c {scores} --root {operated.root}")
     assert answer.code == 2 and "`certify decide CERTIFICATE scores.csv` takes it" in answer.err
-    empty = call("ops", "ingest", "c", "--root", operated.root)
+    empty = call(f"ops ingest c --root {operated.root}")
     assert empty.code == 0 and "holds no file" in empty.err
     path = deliver(tmp_path / "a.jsonl", tasks=2)
-    answer = call("ops", "ingest", "c", path, "--decisions", path, "--root", operated.root)
+    answer = call(f"ops ingest c {path} --decisions {path} --root {operated.root}")
     assert answer.code == 2 and "would be overwritten" in answer.err
-    answer = call("ops", "ingest", "c", "--decisions", tmp_path / "d.csv", "--root", operated.root)
+    answer = call(f"ops ingest c --decisions {tmp_path}/d.csv --root {operated.root}")
     assert answer.code == 2 and "nothing was decided by this call" in answer.err
 
 
 def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> None:
-    call("ops", "deploy", "c", "lexical", "--root", operated.root)
+    call(f"ops deploy c lexical --root {operated.root}")
     document = call(
         "ops",
         "ingest",
@@ -225,7 +192,7 @@ def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> 
         operated.root,
         "--json",
     ).json
-    answer = call("ops", "lineage", "new-1-task-000/0", "--root", operated.root, "--json")
+    answer = call(f"ops lineage new-1-task-000/0 --root {operated.root} --json")
     assert (
         answer.code == 0
         and answer.json["holds"]
@@ -241,7 +208,7 @@ def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> 
     (tmp_path / "moved").rename(tmp_path / "<a>.jsonl")
     operated.write_bytes("judges/lexical/c/adapter/weights.safetensors", b"other")
     pin_present_files(operated)
-    answer = call("ops", "lineage", "new-1-task-000/0", "--root", operated.root)
+    answer = call(f"ops lineage new-1-task-000/0 --root {operated.root}")
     assert answer.code == 3 and "1 links do not hold." in answer.out and "≠" in answer.out
     broken = call(
         "ops",
@@ -252,7 +219,7 @@ def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> 
         "--json",
     )
     assert broken.code == 3 and broken.json["broken"] == ["model judges/lexical/c: differs"]
-    missing = call("ops", "lineage", "nothing", "--root", operated.root)
+    missing = call(f"ops lineage nothing --root {operated.root}")
     assert missing.code == 2 and "Give a trajectory id, a batch" in missing.err
 
 
@@ -260,7 +227,7 @@ def test_a_dry_run_says_on_stdout_what_is_new_and_stores_nothing(
     call: Call, operated: Store, tmp_path: Path
 ) -> None:
     path = deliver(tmp_path / "new.jsonl", tasks=3)
-    answer = call("ops", "ingest", "c", path, "--dry-run", "--root", operated.root)
+    answer = call(f"ops ingest c {path} --dry-run --root {operated.root}")
     assert answer.code == 0, answer.err
     assert answer.out.startswith("12 runs read; 12 new, 0 changed, 0 received before")
     assert ready_batches(Corpus(operated, "c")) == []
@@ -296,7 +263,7 @@ def test_the_status_names_provisional_batches_and_closes_them(
     assert edited.code == 3 and edited.json["batches"] == [] and len(edited.json["faults"]) == 1
     # and it is no matter of what comes next
     path = deliver(tmp_path / "next.jsonl", tasks=3, seed=9)
-    assert call("ops", "ingest", "c", path, "--dry-run", "--root", store.root).code == 0
+    assert call(f"ops ingest c {path} --dry-run --root {store.root}").code == 0
 
 
 def test_the_queue_of_an_ingest_begins_with_the_draw(

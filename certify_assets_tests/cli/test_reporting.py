@@ -87,14 +87,6 @@ def test_training_and_scoring_are_reported(call: Call, watched: Store) -> None:
     assert reported(watched, *names) == of_documents(watched, *names)
 
 
-def test_new_runs_are_scored_without_a_report(call: Call, watched: Store, tmp_path: Path) -> None:
-    runs = deliver(tmp_path / "new.jsonl", tasks=2)
-    out = tmp_path / "scores.csv"
-    where = ("--judge", "lexical", "--out", out, "--root", watched.root)
-    assert call("judge", "score", "c", runs, *where).code == 0
-    assert not watched.local_path("dagster/locks").exists()
-
-
 @pytest.mark.slow
 def test_a_deployment_is_reported(call: Call, watched: Store) -> None:
     done(call(f"ops deploy c lexical --root {watched.root}"))
@@ -119,7 +111,7 @@ def test_batches_and_decisions_are_reported(call: Call, watched: Store) -> None:
 
 def test_an_import_is_reported(call: Call, watched: Store, tmp_path: Path) -> None:
     runs = write_runs(tmp_path / "more.jsonl", tasks=110, attempts=1, seed=9)
-    done(call("corpus", "import", runs, "--replace", "--name", "c", "--root", watched.root))
+    done(call(f"corpus import {runs} --replace --name c --root {watched.root}"))
     name = "corpora/trajectories"
     assert reported(watched, name) == of_documents(watched, name)
 
@@ -139,14 +131,6 @@ def test_what_status_closes_is_reported_once(
     assert reported(store, name) == [audits_version(Corpus(store, "c"))]
     done(call(f"ops status c --root {store.root}"))
     assert len(reported(store, name)) == 1
-
-
-@pytest.mark.slow
-def test_audits_of_other_agents_are_reported(call: Call, corpora: Store, home: Path) -> None:
-    shutil.copytree(home, corpora.local_path("dagster"))
-    done(call(f"judge compare three --agent-disjoint --root {corpora.root}"))
-    name = "corpora/agent_disjoint"
-    assert reported(corpora, name, corpus="three") == of_documents(corpora, name, corpus="three")
 
 
 @pytest.mark.slow
@@ -203,26 +187,6 @@ def test_a_recertification_and_its_deployment_are_reported(call: Call, watched: 
     version, deployed = reported(watched, "operations/recertification", "operations/deployment")
     assert version == made.json["inputs_sha256"]
     assert [deployed] == of_documents(watched, "operations/deployment")
-
-
-@pytest.mark.slow
-def test_a_reported_model_is_up_to_date_for_the_study(call: Call, watched: Store) -> None:
-    from certify_assets.defs.research.study import stale
-
-    key = dg.AssetKey(["judges", "lexical", "model"])
-    splits = [f"corpora/{name}_split" for name in ("sft", "rl", "cal", "test")]
-    corpus = Corpus(watched, "c")
-    launching.report_stored(corpus, "earlier", "corpora/split_manifest", *splits)
-    done(call(f"judge train c --judge lexical --root {watched.root}"))
-    with (
-        dg.DagsterInstance.from_config(str(watched.local_path("dagster"))) as instance,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setenv("CERTIFY_ROOT", watched.root)
-        assert stale(instance, [key], "c") == set()
-        path = watched.local_path("judges/lexical/c/adapter.json")
-        path.write_bytes(path.read_bytes() + b" ")
-        assert stale(instance, [key], "c") == {key}
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
 import time
 from pathlib import Path
 from typing import Any
@@ -132,26 +131,6 @@ def test_search_unfolds_what_it_finds_and_the_policy_holds(browser: Any, tmp_pat
         whole = opened.value
         whole.wait_for_load_state()
         assert "needle" in whole.inner_text("body") and "OBSERVATION" in whole.inner_text("body")
-
-
-def test_one_address_that_stays(browser: Any, tmp_path: Path) -> None:
-    store, links = Store(str(tmp_path / "root")), tmp_path / "links.json"
-    session_batch(store)
-    context = browser.new_context()
-    page = context.new_page()
-    with served(store, "--token-file", str(links)) as first:
-        assert stat.S_IMODE(links.stat().st_mode) == 0o600
-        enter(page, first, "Ann")
-        label(page, "s")
-    with served(store, "--token-file", str(links), "--port", str(first.port)) as again:
-        # the link is Ann's by now, and so is the browser's cookie: nobody is asked for a name
-        assert again.links == {"Ann": first.url}
-        page.goto(first.url.partition("?")[0])
-        assert "You are Ann" in page.locator(".top").inner_text()
-        label(page, "x")
-        assert {one.reviewer for one in read_labels(Corpus(store, "c"))} == {"Ann"}
-    with served(store, "--token-file", str(links), "--reviewer", "Bob", "--reviewer", "Ann") as two:
-        assert two.token not in (first.token,) and two.links["Ann"].endswith(first.token)
 
 
 def test_a_run_that_was_not_shown_is_no_text(tmp_path: Path) -> None:

@@ -1,17 +1,12 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
-import time
 from pathlib import Path
-from typing import cast
 
 import pandas as pd
 import pytest
 
-from certify_assets.cli import review
-from certify_assets.cli.review_server import ReviewServer
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.labels import read_labels
 from certify_assets.storage.store import Store
@@ -27,7 +22,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_the_queue_is_printed_with_its_budget(call: Call, store: Store) -> None:
-    answer = call("review", "queue", "c", "--root", store.root, "--limit", 3)
+    answer = call(f"review queue c --root {store.root} --limit 3")
     assert answer.code == 0 and "54 min in all, at 6 min a run, which is assumed" in answer.out
     assert (
         "The certificate decided 3 of 12 runs that nobody is asked about (25.0 %): 18 min saved."
@@ -38,7 +33,7 @@ def test_the_queue_is_printed_with_its_budget(call: Call, store: Store) -> None:
         and "audit-0/0" in answer.out
         and "open-0/0" not in answer.out
     )
-    document = call("review", "queue", "c", "--root", store.root, "--json", "--limit", 1).json
+    document = call(f"review queue c --root {store.root} --json --limit 1").json
     assert (
         document["waiting"] == 9
         and document["budget"]["labels"] == 9
@@ -51,16 +46,14 @@ def test_the_queue_is_printed_with_its_budget(call: Call, store: Store) -> None:
 
 def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Path) -> None:
     table, tasks = tmp_path / "queue.csv", tmp_path / "tasks.json"
-    answer = call("review", "export", "c", table, "--label-studio", tasks, "--root", store.root)
+    answer = call(f"review export c {table} --label-studio {tasks} --root {store.root}")
     assert answer.code == 0
     assert answer.out == f"{table}: 9 runs to label\n{tasks}: 9 runs to label\n"
     assert len(json.loads(tasks.read_text(encoding="utf-8"))) == 9
     frame = pd.read_csv(table, dtype=str)
     frame["outcome"] = "1"
     frame.to_csv(table, index=False)
-    done = call(
-        "review", "import", "c", table, "--root", store.root, "--reviewer", "Ann", "--json"
-    ).json
+    done = call(f"review import c {table} --root {store.root} --reviewer Ann --json").json
     assert done == {
         "corpus": "c",
         "added": 9,
@@ -72,18 +65,15 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
         "unasked": 0,
         "closed": [],
     }
-    again = call("review", "import", "c", table, "--root", store.root, "--reviewer", "Ann")
-    assert (
-        "0 labels of Ann added to the journal of c; 9 stood already, 0 rows have no outcome"
-        in again.out
-    )
+    again = call(f"review import c {table} --root {store.root} --reviewer Ann")
+    assert "0 labels of Ann added to c; 9 stood already, 0 rows have no outcome" in again.out
     assert len(read_labels(Corpus(store, "c"))) == 9
-    assert call("review", "queue", "c", "--root", store.root, "--json").json["waiting"] == 0
+    assert call(f"review queue c --root {store.root} --json").json["waiting"] == 0
     later = table.with_stem("later")
     frame.head(2).assign(outcome="0").to_csv(later, index=False)
-    changed = call("review", "import", "c", later, "--root", store.root, "--reviewer", "Ann")
+    changed = call(f"review import c {later} --root {store.root} --reviewer Ann")
     assert "2 of them replace what the same reviewer had said of the run." in changed.out
-    older = call("review", "import", "c", table, "--root", store.root, "--reviewer", "Ann")
+    older = call(f"review import c {table} --root {store.root} --reviewer Ann")
     assert "9 stood already" in older.out
     assert "2 of those that stood already are overruled" in " ".join(older.out.split())
 
@@ -91,7 +81,7 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
 def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
     path.write_text("trajectory_id,outcome\nopen-0/0,1\nopen-1/0,maybe\n", encoding="utf-8")
-    answer = call("review", "import", "c", path, "--root", store.root, "--reviewer", "Ann")
+    answer = call(f"review import c {path} --root {store.root} --reviewer Ann")
     assert (
         answer.code == 2
         and "row 2 (line 3), column outcome: 'maybe' is not an outcome" in answer.err
@@ -138,7 +128,7 @@ def test_what_cannot_be_done_is_refused(
 def test_a_taken_port_is_refused_by_its_number(call: Call, store: Store) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        answer = call("review", "serve", "c", "--port", port, "--root", store.root)
+        answer = call(f"review serve c --port {port} --root {store.root}")
     said = " ".join(answer.err.split())
     assert answer.code == 2 and f"127.0.0.1:{port} cannot be listened on" in said
     assert "--port" in said
@@ -154,27 +144,3 @@ def test_criteria_that_would_give_known_runs_away_are_refused(
     answer = call("review", "serve", "c", *options)
     assert answer.code == 2 and "no criterion for 1 of the tasks of" in answer.err
     assert "would show reviewers that their runs are known" in answer.err
-
-
-def test_a_signal_is_not_lost_where_an_exception_would_be() -> None:
-    class Lost:
-        def __del__(self) -> None:
-            signal.raise_signal(signal.SIGTERM)
-            # the handler runs here, where Python drops what is raised
-            time.sleep(0)
-
-    class Server:
-        stopped = closed = False
-
-        def stop(self) -> None:
-            self.stopped = True
-
-        def close(self) -> None:
-            self.closed = True
-
-        def serve(self) -> None:
-            Lost()
-
-    server = Server()
-    review._serve(cast(ReviewServer, server), "labels.jsonl")
-    assert server.stopped and server.closed

@@ -22,7 +22,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations.batch_record import decisions_sha256
 from certify_assets.operations.labels import read_labels
-from certify_assets.operations.notification_config import is_loopback
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import Client, Served, serve, serving
@@ -362,29 +361,6 @@ def test_a_connection_that_sends_nothing_is_closed_soon(store: Store) -> None:
         assert idle.recv(100) == b""
 
 
-def test_places_that_reviewers_have_are_not_given_away(store: Store) -> None:
-    with running(store, ReviewLimits(seconds=2.0, connections=2)) as server:
-        client = Client(server.url)
-        page = client.enter("Ann")
-        cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
-        head = (
-            f"POST /label HTTP/1.0\r\nHost: localhost\r\nCookie: {cookies}\r\nContent-Type: "
-            "application/x-www-form-urlencoded\r\nContent-Length: 900\r\n\r\n"
-        )
-        reading = []
-        for _ in range(2):
-            one = socket.create_connection(("127.0.0.1", server.server_port), timeout=10)
-            one.sendall(head.encode())
-            reading.append(one)
-            time.sleep(0.3)
-        with pytest.raises((ConnectionError, OSError)):
-            client.ask("GET", "/")
-        for one in reading:
-            one.close()
-        time.sleep(0.3)
-        assert client.label(page, 1).status == 303, "places come back"
-
-
 def test_a_common_link_is_its_first_reviewers(store: Store) -> None:
     with running(store, ReviewLimits()) as server:
         first, second = Client(server.url), Client(server.url)
@@ -441,20 +417,3 @@ def test_reviewers_are_told_where_a_table_was_altered(
         assert client.ask("GET", "/").status == 200
     err = capsys.readouterr().err
     assert "was altered; restore it from a backup" in err and "Traceback" not in err
-
-
-def test_addresses(store: Store) -> None:
-    assert all(map(is_loopback, ("127.0.0.1", "127.5.5.5", "::1", "localhost"))) and not any(
-        map(is_loopback, ("192.0.2.1", "example.org"))
-    )
-    with (
-        running(store, ReviewLimits()) as server,
-        pytest.raises(InputError, match=f"127.0.0.1:{server.server_port} cannot be listened on"),
-    ):
-        ReviewServer(ReviewSession(store, "c"), port=server.server_port)
-    try:
-        six = ReviewServer(ReviewSession(store, "c"), host="::1")
-    except InputError:
-        return
-    assert six.url.startswith(f"http://[::1]:{six.server_port}/?token=")
-    six.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,7 +12,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from certify_assets.cli.review_app import ReviewLimits
 from certify_assets.cli.review_server import ReviewServer
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.labels import read_labels
@@ -22,14 +20,6 @@ from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.review_client import Client, serve, serving
 from certify_assets_tests.review_builders import session_batch
-
-#: what clients without a link send and leave: nothing, a byte, half a head, half a form
-UNFINISHED = (
-    b"",
-    b"G",
-    b"GET / HTTP/1.1\r\nHost: localhost\r\n",
-    b"POST /label HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\nrun=",
-)
 
 
 @pytest.fixture(scope="module")
@@ -52,53 +42,6 @@ def idle(port: int, many: int, sent: Sequence[bytes]) -> Iterator[list[socket.so
             # a socket with a time limit would wait for it, whatever is asked
             one.setblocking(False)
         yield held
-
-
-@contextmanager
-def dripping(held: Sequence[socket.socket]) -> Iterator[None]:
-    """Send a byte a second on each connection."""
-    ended = threading.Event()
-
-    def drip() -> None:
-        while True:
-            for one in held:
-                with suppress(OSError):
-                    one.sendall(b"x")
-            if ended.wait(1.0):
-                return
-
-    thread = threading.Thread(target=drip)
-    thread.start()
-    yield
-    ended.set()
-    thread.join()
-
-
-def _closed(one: socket.socket) -> bool:
-    try:
-        return one.recv(1, socket.MSG_PEEK) == b""
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-
-
-@pytest.mark.slow
-def test_500_unfinished_connections_refuse_no_reviewer(store: Store) -> None:
-    # none is closed for its time, so that all places are taken
-    limits = ReviewLimits(seconds=600.0, header_seconds=600.0)
-    server = ReviewServer(
-        ReviewSession(store, "c"),
-        reviewers=["Ann"],
-        limits=limits,
-    )
-    with serving(server):
-        client = Client(server.url, links=server.links)
-        client.enter("Ann")
-        with idle(server.server_port, 500, UNFINISHED) as held, dripping(held[-50:]):
-            answers = [client.ask("GET", "/queue").status for _ in range(200)]
-            beside = sum(not _closed(one) for one in held)
-    assert answers == [200] * 200 and beside >= 200
 
 
 def test_pages_below_the_prefix_of_a_proxy(store: Store) -> None:

@@ -9,11 +9,8 @@ import pytest
 
 from certify_assets.cli.ui import shown_judges
 from certify_assets.definitions import defs
-from certify_assets.defs.execution import _chains, _steps
-from certify_assets.defs.operations.sensors import new_runs_sensor
 from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES, QUICK_JUDGES
 from certify_assets.storage.store import Store
-from certify_assets_tests.defs.running import tick
 
 
 def named(prefix: str, names: str) -> set[str]:
@@ -185,52 +182,6 @@ def incoming(tmp_path: Path) -> Path:
     path.write_text('{"task_id": "t", "outcome": 1, "text": "x"}\n', "utf-8")
     os.utime(path, (1, 1))
     return path
-
-
-def test_the_sensor_asks_once_for_new_runs_and_adds_the_partition(
-    tmp_path: Path, incoming: Path
-) -> None:
-    first = tick(new_runs_sensor, tmp_path, None)
-    assert isinstance(first, dg.SensorResult)
-    assert first.run_requests
-    assert first.dynamic_partitions_requests
-    assert first.run_requests[0].partition_key == "mine"
-    assert Store(str(tmp_path)).read_json("corpora/mine/corpus.json")["name"] == "mine"
-    assert isinstance(tick(new_runs_sensor, tmp_path, first.cursor), dg.SkipReason)
-    os.utime(incoming, (2, 2))
-    assert isinstance(tick(new_runs_sensor, tmp_path, first.cursor), dg.SkipReason)
-    incoming.write_text("{}\n", "utf-8")
-    os.utime(incoming, (3, 3))
-    again = tick(new_runs_sensor, tmp_path, first.cursor)
-    assert isinstance(again, dg.SensorResult) and again.run_requests
-    assert again.run_requests[0].run_key != first.run_requests[0].run_key
-
-
-def test_the_sensor_skips_an_empty_folder_with_the_reason(tmp_path: Path) -> None:
-    result = tick(new_runs_sensor, tmp_path, None)
-    assert isinstance(result, dg.SkipReason) and "no new runs" in str(result.skip_message)
-
-
-def chains_of(*judges: str) -> set[dg.AssetKey]:
-    ((name, keys),) = _chains(judges).items()
-    assert name == "train_lm_judges" and keys
-    return keys
-
-
-def test_a_demo_with_language_models_takes_their_chains_and_the_comparison() -> None:
-    keys = {key.to_user_string() for key in chains_of("base", "sft")}
-    chains = {f"judges/{judge}/{name}" for judge in ("base", "sft") for name in CHAIN}
-    assert keys == chains | COMPARISON_ASSETS | MODEL_ASSETS
-    subset = defs.resolve_job_def("train_lm_judges").get_subset(
-        asset_selection=chains_of("base", "sft")
-    )
-    ops = {"model.prepare", "model.train", "model.register", "scores.score", "scores.record"}
-    assert _steps(subset.graph) == len(subset.graph.nodes) + 2 * (len(ops) - 2), (
-        "the ops of model and scores are steps of their own"
-    )
-    assert chains_of("grpo").isdisjoint({dg.AssetKey(["judges", "grpo", "arm"])}), (
-        "an arm has a partition of its own"
-    )
 
 
 def test_a_ui_shows_what_a_data_root_has_a_use_for(tmp_path: Path) -> None:

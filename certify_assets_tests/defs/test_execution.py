@@ -6,11 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import dagster as dg
 import pytest
 
 from certify_assets.definitions import defs
-from certify_assets.defs.execution import _cause
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.defs.running import materialize
@@ -63,40 +61,6 @@ def _runs_that_tell(path: Path) -> Path:
         )
     source.write_text("\n".join(json.dumps(record) for record in records) + "\n", "utf-8")
     return source
-
-
-@pytest.mark.slow
-def test_a_structural_leak_blocks_the_certificate_and_its_evidence_is_drawn(tmp_path: Path) -> None:
-    source = _runs_that_tell(tmp_path / "runs.jsonl")
-    register_runs(Store(str(tmp_path / "root")), "told", source, leak_thresholds={"agent": 0.99})
-    result = _materialize(tmp_path / "root", "told")
-    (check,) = [
-        item
-        for item in result.get_asset_check_evaluations()
-        if item.check_name == "no_structural_leak"
-    ]
-    assert not check.passed and check.severity == dg.AssetCheckSeverity.ERROR
-    table = str(check.metadata["controls"].value)
-    assert "| steps | 1.000 | 1.000 to 1.000 | 0.85 | at or over |" in table
-    assert "| phrase test_summary | 1.000 |" in table
-    ran = {event.step_key for event in result.all_events if event.is_step_success}
-    assert "corpora__report" in ran and "judges__lexical__certificate" not in ran
-    assert "Blocked by a structural leak" in (tmp_path / "root/corpora/told/page.html").read_text(
-        encoding="utf-8"
-    )
-
-
-def test_the_cause_of_a_failed_step_is_the_sentence_alone() -> None:
-    from dagster._utils.error import SerializableErrorInfo
-
-    inner = SerializableErrorInfo(
-        "certify_assets.errors.InputError: x has no row;\n  add one.\n", [], "InputError"
-    )
-    assert (
-        _cause(SerializableErrorInfo("outer", [], "DagsterError", cause=inner))
-        == "x has no row; add one."
-    )
-    assert _cause(SerializableErrorInfo("KeyError: 'x'\n", [], "KeyError")) == "KeyError: 'x'"
 
 
 @pytest.mark.slow

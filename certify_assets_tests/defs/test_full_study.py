@@ -96,25 +96,6 @@ def test_the_page_is_drawn_again_once_a_corpus_has_its_first_scores(
     assert again["", "research/report"] == "done" and store.sha256("study/study.html") != before
 
 
-def test_a_killed_study_resumes_where_it_was(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = ("real_scores/c.json", "judges/lexical/c/certificates.json")
-    kept = {key: store.read_bytes(key) for key in keys}
-    store.delete("real_scores/c.json")
-    store.delete("comparison/c/comparison.json")
-
-    def killed(*_: object, **__: object) -> Any:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(assets.real_scores, "write_real_scores", killed)
-        with pytest.raises(KeyboardInterrupt):
-            studied(store, ["c"])
-    again = states(studied(store, ["c"]))
-    assert again["c", "judges/lexical/audit"] == "kept"
-    assert again["c", "research/real_scores"] == "done"
-    assert {key: store.read_bytes(key) for key in kept} == kept
-
-
 def test_an_asset_that_fails_is_reported_and_the_others_are_made(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

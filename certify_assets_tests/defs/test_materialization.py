@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,15 +13,12 @@ import pytest
 
 from certify_assets.definitions import defs
 from certify_assets.judges.specs import QUICK_JUDGES
-from certify_assets.storage.events import Stored
 from certify_assets.storage.store import Store
 from certify_assets.storage.tracking import Tracker
-from certify_assets_tests.conftest import Demo, platform_environment
-from certify_assets_tests.faults.servers import serving
-from certify_assets_tests.paths import REPOSITORY, assert_painted
+from certify_assets_tests.conftest import Demo
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    pass
 
 # `certify run` on an embedded corpus takes 40 CPU seconds
 pytestmark = pytest.mark.slow
@@ -143,121 +135,3 @@ def test_the_demo_certifies_an_embedded_corpus(demo: Demo) -> None:
         cell["certified"] and cell["alpha"] == 0.2 and cell["side"] == "reject" for cell in cells
     )
     assert all(Path(judge["page"]).is_file() for judge in corpus["judges"])
-
-
-def test_the_stored_certificates_verify_from_the_command_line(demo: Demo) -> None:
-    folder = demo.root / f"pages/judges/lexical/{CORPUS}"
-    command = [
-        sys.executable,
-        "-m",
-        "certify_assets.cli",
-        "verify",
-        folder / "certificates.json",
-        folder / "scores.parquet",
-        "--json",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["certificates"] == 16
-
-
-@pytest.fixture(scope="module")
-def webserver(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    log = tmp_path_factory.mktemp("ui") / "server.log"
-    with serving(demo.environment, log) as address:
-        yield address
-
-
-@pytest.mark.browser
-def test_the_dagster_ui_shows_the_lineage(webserver: str, browser: Browser, tmp_path: Path) -> None:
-    page = browser.new_page(viewport={"width": 1500, "height": 900})
-    page.goto(f"{webserver}/assets/judges/lexical/certificate?view=lineage")
-    for name in (
-        "model",
-        "scores",
-        "certificate",
-        "audit",
-        "report",
-        "split_manifest",
-        "cal_split",
-    ):
-        page.get_by_text(re.compile(rf"^{name}$")).first.wait_for(timeout=60_000)
-    page.screenshot(path=tmp_path / "lineage.png")
-    assert_painted(tmp_path / "lineage.png")
-    page.goto(f"{webserver}/assets/judges/lexical/certificate?partition={CORPUS}&view=partitions")
-    page.get_by_text("reject_coverage_at_0.2").first.wait_for(timeout=60_000)
-    page.get_by_text("Materialized").first.wait_for(timeout=60_000)
-    page.close()
-
-
-def _run_corpus(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "certify_assets.cli", "run", CORPUS]
-    return subprocess.run(
-        command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
-
-
-def _killed_at(step: int, environment: dict[str, str]) -> str:
-    """Start a run, another beside it that is refused, and kill the first; return what it said."""
-    command = [sys.executable, "-m", "certify_assets.cli", "run", CORPUS]
-    victim = subprocess.Popen(
-        command,
-        env=environment,
-        cwd=REPOSITORY,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert victim.stderr is not None
-    said = ""
-    for line in victim.stderr:
-        said += line
-        if line.strip().startswith(f"{step}/"):
-            break
-    # it waits, or it would be further by the time that the second has started
-    os.killpg(victim.pid, signal.SIGSTOP)
-    second = _run_corpus(environment)
-    assert second.returncode == 2 and "is at work on" in second.stderr
-    os.killpg(victim.pid, signal.SIGKILL)
-    victim.wait()
-    victim.stderr.close()
-    return said
-
-
-def _as_issued(store: Store, key: str) -> object:
-    """Return a document without the head of the ledger, which has a time in it."""
-    if not key.endswith(".json"):
-        return store.sha256(key)
-    return [
-        {name: value for name, value in item.items() if name != "ledger"}
-        for item in store.read_json(key)["certificates"]
-    ]
-
-
-def test_a_killed_materialization_goes_on_and_ends_with_the_same_bytes(
-    demo: Demo, tmp_path: Path
-) -> None:
-    root = tmp_path / "root"
-    environment = platform_environment(root)
-    (root / "dagster").mkdir(parents=True)
-    # killed early, and the run that resumes it when most of the work is done
-    for step, resumed in ((2, False), (12, True)):
-        said = _killed_at(step, environment)
-        assert ("resuming a run that was stopped" in said) == resumed
-    key = f"corpora/{CORPUS}/trajectories.parquet"
-    before = Store(str(root)).events(CORPUS, Stored, key)
-    done = _run_corpus(environment)
-    assert done.returncode == 0, done.stderr
-    assert "resuming a run that was stopped" in done.stderr
-    made, again = Store(str(demo.root)), Store(str(root))
-    assert again.events(CORPUS, Stored, key) == before != []
-    for name in ("splits/manifest.json", "trajectories.parquet"):
-        name = f"corpora/{CORPUS}/{name}"
-        assert again.sha256(name) == made.sha256(name)
-    for judge in QUICK_JUDGES:
-        for name in ("scores.parquet", "certificates.json"):
-            path = f"judges/{judge}/{CORPUS}/{name}"
-            assert _as_issued(again, path) == _as_issued(made, path), path
-    with dg.DagsterInstance.from_config(str(root / "dagster")) as opened:
-        ends = sorted(run.status.value for run in opened.get_runs())
-    assert ends == ["FAILURE", "FAILURE", "SUCCESS"]

@@ -69,16 +69,3 @@ def test_the_check_fails_with_an_alarm_alone(store: Store) -> None:
         ("no_alarm", True, None),
         ("no_alarm", False, "ERROR"),
     ]
-
-
-def test_labels_of_the_review_queue_fail_the_asset(store: Store) -> None:
-    path = Path(store.root) / "monitoring/c/lexical/3.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("task_id,score,outcome,provenance\nq,0,1,review_queue\n", "utf-8")
-    result = run(store, raise_on_error=False)
-    failure = next(event for event in result.all_events if event.is_step_failure)
-    assert not result.success
-    assert "review queue" in str(
-        failure.step_failure_data.error.cause or failure.step_failure_data.error
-    )
-    path.unlink()

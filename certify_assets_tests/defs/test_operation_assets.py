@@ -7,7 +7,6 @@ import dagster as dg
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.definitions import defs
 from certify_assets.defs.operations.assets import operation_assets
 from certify_assets.defs.operations.checks import operation_checks
 from certify_assets.defs.operations.sensors import new_inbox_sensor
@@ -78,14 +77,6 @@ def test_without_a_deployment_the_check_warns(operated: Store) -> None:
     _, checks = run(operated)
     assert checks["deployment_stands"] == (False, "WARN")
     assert checks["drawn_as_planned"] == (False, "WARN")
-
-
-def test_the_job_decides_and_the_whole_line_does_not() -> None:
-    jobs = {
-        name: defs.resolve_job_def(name).asset_layer.executable_asset_keys
-        for name in ("decide_inbox", "onboard_corpus")
-    }
-    assert set(KEYS) <= jobs["decide_inbox"] and not set(KEYS) & jobs["onboard_corpus"]
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Recertification as Dagster runs it: job, checks of three states, sensor, weekly schedule."""
 
 import json
-import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from certify_assets.operations.notifications import certificate_age
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import judged
+from certify_assets_tests.builders import judged, stored
 from certify_assets_tests.defs.running import materialize, partitions
 from certify_assets_tests.recertification_builders import drawn_tasks, label_rows, write_batch
 
@@ -103,7 +102,7 @@ def test_an_alarm_is_an_error_and_the_work_goes_on(store: Store) -> None:
         store, "c", "0002-b", PLAN, tasks=drawn_tasks(PLAN, "c", "spot", 60), error=0.9
     )
     label_rows(store, "c", rows)
-    store.write_bytes(
+    store.folder.write(
         "notifications.yaml",
         b"targets: [{name: gone, webhook: 'http://127.0.0.1:9/'}]",
     )
@@ -149,7 +148,7 @@ def test_checks_have_three_states(store: Store) -> None:
     days = certificate_age(made) / timedelta(days=1)
     aged = []
     for longest in (1000.0, days / 0.9, days / 2):
-        store.write_bytes("notifications.yaml", f"certificate_days: {longest:.12f}".encode())
+        store.folder.write("notifications.yaml", f"certificate_days: {longest:.12f}".encode())
         aged.append(checks.not_expired(Corpus(store, "c")).status)
     assert aged == ["PASS", "WARN", "ERROR"]
 
@@ -197,8 +196,8 @@ def test_the_week_certifies_every_judge_and_trains_no_language_model_that_is_up_
 ) -> None:
     assert "no corpus" in str(weekly(store, []).skip_message)
     # a transfer judge stands for every judge beyond the quick ones
-    for source, name in (("judges/lexical/c", "judges/lexical_weighted/c"),):
-        shutil.copytree(Path(store.root) / source, Path(store.root) / name)
+    for key in stored(store, "judges/lexical/c"):
+        store.copy(key, key.replace("lexical", "lexical_weighted"))
     requests = weekly(store, ["b", "c"]).run_requests
     assert [request.partition_key for request in requests] == ["b", "c"]
     assert len({request.run_key for request in requests}) == 2

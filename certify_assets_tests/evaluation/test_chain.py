@@ -181,13 +181,6 @@ def test_a_flipped_outcome_in_a_split_stops_every_reader(
         audit_judge(judged(finished))
 
 
-def test_test_rows_that_went_missing_stop_the_audit(finished: Store, tmp_path: Path) -> None:
-    frame = Corpus(finished, "c").split("test")
-    _write_split(finished, "test", frame[frame["outcome"] == 0], tmp_path)
-    with pytest.raises(ManifestError):
-        audit_judge(judged(finished))
-
-
 def test_other_scores_than_the_adapters_are_stale(finished: Store) -> None:
     key = "judges/lexical/c/scores.parquet"
     table = finished.read_table(key)
@@ -283,16 +276,6 @@ def test_new_runs_make_the_old_certificate_stale(finished: Store, tmp_path: Path
     register_runs(finished, "c", write_runs(tmp_path / "runs.jsonl", tasks=60, seed=1))
     Corpus(finished, "c").import_trajectories()
     with pytest.raises(StaleCertificateError, match="another trajectories"):
-        certification.load_certificates(judged(finished))
-
-
-def test_a_forged_certificate_in_the_data_root_is_found(finished: Store) -> None:
-    key = "judges/lexical/c/certificates.json"
-    document = finished.read_json(key)
-    document["certificates"][0]["provenance"]["adapter_sha256"] = "0" * 64
-    finished.write_json(key, document)
-    assert certification.verify_stored(judged(finished))[0].startswith("digest is")
-    with pytest.raises(IntegrityError):
         certification.load_certificates(judged(finished))
 
 

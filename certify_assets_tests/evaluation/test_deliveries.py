@@ -4,9 +4,7 @@ import json
 import math
 import re
 import shutil
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,8 @@ import pytest
 
 from certify_assets.corpora.config import CorpusConfig, save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.splits import SPLITS, extend_manifest, verify_manifest
-from certify_assets.errors import ChangedInputError, InputError, ManifestError
+from certify_assets.corpora.splits import SPLITS
+from certify_assets.errors import InputError
 from certify_assets.evaluation.audit import audit_judge, load_audits
 from certify_assets.evaluation.certification import certify_judge, load_certificates
 from certify_assets.evaluation.ledger import (
@@ -126,20 +124,6 @@ def test_every_version_spends_its_share_and_an_earlier_one_nothing_again(
     assert read_spending(Corpus(store, "c")).of("lexical").spent == Schedule().share(1)
 
 
-@pytest.mark.slow
-def test_a_repeated_run_of_the_line_is_a_replay_of_its_own_reading(
-    world: tuple[Store, Path],
-) -> None:
-    store, source = world
-    rewrite(source, of_new_agents)
-    line(store)
-    line(store)
-    corpus = Corpus(store, "c")
-    assert [entry.kind for entry in ledger_entries(corpus)][-2:] == ["replay", "result"]
-    assert len(corpus.deliveries.read()) == 2
-    assert {audit.reading for audit in load_audits(JudgedCorpus(corpus, "lexical"))[0]} == {2}
-
-
 def test_all_later_readings_of_the_same_runs_spend_less_than_half_of_delta() -> None:
     assert reading_delta(0.05, 1) == 0.05
     later = sum(reading_delta(0.05, number) for number in range(2, 100_000))
@@ -230,24 +214,6 @@ def test_known_tasks_under_other_ids_are_named(world: tuple[Store, Path]) -> Non
     assert any(said in sentence for sentence in changes.sentences())
 
 
-def test_a_corpus_that_an_earlier_version_broke_heals_at_the_next_run(
-    world: tuple[Store, Path],
-) -> None:
-    store, _ = world
-    corpus = Corpus(store, "c")
-    # what an earlier version registered had no trajectories, so other runs were a broken rule
-    old = register(corpus, {"manifest_sha256": corpus.manifest.sha256, "seed": 42}, run_id="r")
-    for scores in ("one", "two"):
-        record_read(
-            corpus, judge="lexical", registration=old, configuration={"scores": scores}, run_id="r"
-        )
-    assert [entry.kind for entry in ledger_violations(Corpus(store, "c"))] == ["changed"]
-    line(store)
-    healed = Corpus(store, "c")
-    assert ledger_violations(healed) == []
-    assert [entry.kind for entry in ledger_entries(healed)].count("changed") == 1, "it stays shown"
-
-
 def test_runs_that_were_never_read_are_a_first_reading(world: tuple[Store, Path]) -> None:
     store, _ = world
     corpus, kinds = Corpus(store, "c"), []
@@ -288,47 +254,6 @@ def test_runs_under_other_names_and_spaces_were_read(
     after = Corpus(store, "c").run_contents("test")
     tasks = Corpus(store, "c").manifest.tasks["test"]
     assert len(set(before) & set(after)) >= 3 * len(tasks), "runs are known again"
-
-
-def test_of_two_deliveries_at_once_the_second_is_told(world: tuple[Store, Path]) -> None:
-    store, source = world
-    rewrite(source, of_new_agents)
-    slow = Corpus(Store(store.root), "c")
-    with pytest.raises(ChangedInputError, match="run this again"), slow.writing("import"):
-        slow.import_trajectories()
-        Corpus(Store(store.root), "c").import_trajectories()
-    assert [each.number for each in Corpus(store, "c").deliveries.read()] == [1, 2]
-
-
-def test_a_manifest_of_deliveries_is_verified(world: tuple[Store, Path]) -> None:
-    store, _ = world
-    corpus = Corpus(store, "c")
-    before = corpus.manifest
-    grown = extend_manifest(before, [*before.assignment, *(f"new-{n}" for n in range(20))])
-    assert extend_manifest(grown, grown.assignment) == grown
-    assert set(Counter(grown.assignment.values())) == set(before.assignment.values())
-    moved = next(task for task, split in grown.assignment.items() if split == "test")
-    altered = replace(grown, assignment={**grown.assignment, moved: "cal"})
-    altered = replace(altered, sha256=altered.content_sha256())
-    with pytest.raises(ManifestError, match="altered"):
-        verify_manifest(altered, corpus.trajectories)
-
-
-def test_an_altered_manifest_is_made_again_from_the_versions(world: tuple[Store, Path]) -> None:
-    store, source = world
-
-    def one_more(records: list[Record]) -> list[Record]:
-        new = {"task_id": "new-task", "trajectory_id": "new-run"}
-        return [*records, *({**records[0], **new, "trajectory_id": f"n{n}"} for n in range(2))]
-
-    rewrite(source, one_more)
-    Corpus(store, "c").prepare_splits()
-    key = "corpora/c/splits/manifest.json"
-    kept, document = store.read_bytes(key), store.read_json(key)
-    moved = next(task for task, split in document["assignment"].items() if split == "test")
-    store.write_json(key, {**document, "assignment": {**document["assignment"], moved: "cal"}})
-    Corpus(store, "c").make_splits()
-    assert store.read_bytes(key) == kept
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from certify_assets.certificates import certify, leave_one_agent_out
+from certify_assets.certificates import certify
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation.audit import audit_judge, judge_overview
 from certify_assets.evaluation.certification import certify_judge, deciding_certificates
 from certify_assets.evaluation.left_out_agents import left_out_agents
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns, texts
 from certify_assets.reports import judge_page
 from certify_assets.storage.store import Store
@@ -105,19 +104,3 @@ def test_page_and_overview_have_the_finding(dialects: Store) -> None:
     assert "agent_shift" in html and "beyond chance" in html
     assert "The judge is trained again without the agent as well." in html
     assert "odd" in judge_page.largest_agents(judge)
-
-
-def test_a_judge_that_trains_for_longer_says_that_it_saw_the_agents(dialects: Store) -> None:
-    from certify_assets.evaluation import left_out_agents as module
-
-    judge = JudgedCorpus(judged(dialects).corpus, "lexical")
-    cal, _, _ = judge.calibration
-    agents = sorted(set(cal["agent"]))
-    unseen, seen = module._unseen(judge.sibling("sft"), cal, agents)
-    assert unseen == {} and "takes longer than seconds" in seen
-    unseen, seen = module._unseen(judge.sibling("lexical_transfer"), cal, agents)
-    assert unseen == {} and "other corpora" in seen
-    rows = leave_one_agent_out(
-        deciding_certificates(judge)[0], *columns(cal), cal["agent"].to_numpy(), unseen={}
-    )
-    assert not any(row.unseen for row in rows)

@@ -142,19 +142,6 @@ def test_texts_that_tasks_share_and_runs_without_texts_are_no_same_runs(tmp_path
     assert same_runs(own, other) == 1
 
 
-def test_a_deployment_says_that_its_runs_were_split_again(operated: Store) -> None:
-    judge = JudgedCorpus(Corpus(operated, "c"), "lexical")
-    found = {item["code"] for item in deploy(judge, track=False).findings}
-    assert "resplit" not in found
-    register_runs(operated, "again", Path(Corpus(operated, "c").config.paths[0]), seed=7)
-    _certified(operated, "again")
-    judge = JudgedCorpus(Corpus(operated, "c"), "lexical")
-    (said,) = [
-        item["message"] for item in deploy(judge, track=False).findings if item["code"] == "resplit"
-    ]
-    assert said.startswith("The runs of c were certified under 2 splits (also as again)")
-
-
 def test_only_the_first_split_of_the_same_runs_is_deployed_unasked(operated: Store) -> None:
     register_runs(operated, "again", Path(Corpus(operated, "c").config.paths[0]), seed=7)
     judge = _certified(operated, "again")

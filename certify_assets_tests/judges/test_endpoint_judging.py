@@ -149,7 +149,7 @@ def test_a_second_scoring_asks_nothing_and_gives_the_same_bytes(store: Store, lo
         assert store.read_bytes(f"judges/served/{NAME}/scores.parquet") == first
     store.delete(f"judges/served/{NAME}/answers.jsonl")
     certification.certify_judge(judged(store, NAME, "served"))
-    with pytest.raises(InputError, match="the journal does not hold the answer"):
+    with pytest.raises(InputError, match="the answer was not kept"):
         certification.verify_stored(judged(store, NAME, "served"))
 
 

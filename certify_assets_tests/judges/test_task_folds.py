@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.base import JUDGED_COLUMNS, judge_auroc
 from certify_assets.judges.families.lexical import train_lexical
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import texts
 from certify_assets.judges.task_folds import (
     score_unseen,
@@ -79,7 +77,7 @@ def test_altered_files_of_a_fold_are_refused(operated: Store) -> None:
 
 
 def test_without_a_fold_judge_runs_stay_unscored(operated: Store) -> None:
-    base = JudgedCorpus(Corpus(operated, "c"), "sft")
+    base = judged(operated, judge="sft")
     runs = base.corpus.trajectories
     found = score_unseen(base, runs)
     assert "takes longer than seconds" in why_no_folds(base) == found.reason

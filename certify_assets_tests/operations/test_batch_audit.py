@@ -12,7 +12,6 @@ import pytest
 
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.task_folds import training_tasks
 from certify_assets.operations.audit_sample import drawn_decisions
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
@@ -33,6 +32,7 @@ from certify_assets.operations.review_queue import load_queue
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.operations_builders import agreeing, deliver
 
 TASKS, ATTEMPTS, SEED = 60, 4, 3
@@ -43,7 +43,7 @@ def deployed(operated: Store) -> Store:
     # every batch has a draw of its own: test_pooled_batches has those that share one
     save_config(operated, replace(Corpus(operated, "c").config, batch_runs=1))
     deploy(
-        JudgedCorpus(Corpus(operated, "c"), "lexical"),
+        judged(operated),
         sampling=SamplingPlan(0.0, 0.0, 5),
         track=False,
     )
@@ -202,7 +202,7 @@ def test_runs_of_known_tasks_are_decided_by_a_certificate_of_their_batch(
 
     record = decided(deployed, tmp_path, change=change)
     frame = first_decisions_of(Corpus(deployed, "c"), record.batch)
-    judge = JudgedCorpus(Corpus(deployed, "c"), "lexical")
+    judge = judged(deployed)
     trained = frame["task_id"].isin(training_tasks(judge))
     assert trained.any() and set(frame["reason"]) == {"known_task"}
     # those that the judge was trained on are scored by one that never saw the task
@@ -231,19 +231,6 @@ def test_labels_of_runs_that_were_not_drawn_change_nothing(deployed: Store, tmp_
     assert set(audit.wanted) == {names[0] for names in audit.draw.orders}
 
 
-def test_a_closing_that_labels_do_not_give_is_an_error(deployed: Store, tmp_path: Path) -> None:
-    record = decided(deployed, tmp_path)
-    labelled_until_closed(deployed, record, agreeing(opened(deployed, record)).__getitem__)
-    assert decided_by_deployed(Corpus(deployed, "c")).status == "PASS"
-    closing = opened(deployed, record).closing
-    assert closing is not None
-    table = deployed.objects.get_table(closing.objects["closed"]).assign(decision="release")
-    forged = {"closed": deployed.objects.put_table(table)}
-    deployed.append("c", closing.model_copy(update={"objects": forged}))
-    found = decided_by_deployed(Corpus(deployed, "c"))
-    assert found.status == "ERROR" and "is not what the labels of its draw decide" in found.sentence
-
-
 @pytest.mark.slow
 def test_drawing_the_same_runs_again_is_counted_and_spends_less(
     deployed: Store, tmp_path: Path
@@ -265,7 +252,7 @@ def test_drawing_the_same_runs_again_is_counted_and_spends_less(
 def test_an_agent_of_cal_that_scores_otherwise_counts_as_new(
     deployed: Store, tmp_path: Path
 ) -> None:
-    judge = JudgedCorpus(Corpus(deployed, "c"), "lexical")
+    judge = judged(deployed)
     cal = judge.calibration[0]
     agent = str(cal["agent"].iloc[0])
     now = cal[cal["agent"] == agent]

@@ -14,7 +14,6 @@ from certify_assets.certificates.shift import LIFE_LEVEL, spent_level
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.canary import success_words
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.operations import batch_comparison
 from certify_assets.operations.batch_comparison import BatchComparison
@@ -61,7 +60,7 @@ def _successes(folder: Path, seed: int, tasks: int) -> set[str]:
 
 def _sabotage(store: Store, folder: Path, seed: int, tasks: int) -> _Change:
     """Put the judge's words of failure three times into the last observation of every success."""
-    model = JudgedCorpus(Corpus(store, "c"), "lexical").load()
+    model = judged(store).load()
     assert isinstance(model, LexicalJudge)
     words = " ".join([success_words(model, 40, success=False)] * 3)
     successes = _successes(folder, seed, tasks)

@@ -10,7 +10,7 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.label_files import export_queue, import_labels
 from certify_assets.operations.labels import Label, append_label, label_table, read_labels
-from certify_assets.operations.review_queue import BLIND_COLUMNS, Queue, load_asked, load_queue
+from certify_assets.operations.review_queue import BLIND_COLUMNS, Queue, load_queue
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.reports.review_page import (
     Reviewer,
@@ -18,14 +18,8 @@ from certify_assets.reports.review_page import (
     render_queue,
     render_review,
 )
-from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.conftest import call  # noqa: F401 - a fixture
-from certify_assets_tests.operations_builders import (
-    ProvisionalBatch,
-    agreeing,
-    alter_audit,
-    audit_of,
-)
+from certify_assets_tests.operations_builders import ProvisionalBatch, agreeing, audit_of
 
 
 @pytest.fixture
@@ -175,23 +169,6 @@ def test_a_label_that_comes_after_the_closing_is_kept(batch: ProvisionalBatch) -
     assert audit_of(batch).closing == before
 
 
-def settle_without_closing(batch: ProvisionalBatch) -> None:
-    """Label the draw until it is settled, as a server does that is killed before it closes it."""
-    agree = agreeing(audit_of(batch))
-    while wanted := audit_of(batch).wanted:
-        for name in wanted:
-            say(batch, name, agree[name])
-    assert audit_of(batch).state == "provisional"
-    assert queue_of(batch).settled == (batch.name,)
-
-
-def test_the_next_page_closes_what_a_killed_server_did_not(batch: ProvisionalBatch) -> None:
-    settle_without_closing(batch)
-    session = ReviewSession(batch.store, "c")
-    assert session.shown("ann") is not None and len(session.news()) == 1
-    assert audit_of(batch).state == "certified"
-
-
 def test_a_file_of_labels_closes_the_batch_and_says_so(
     batch: ProvisionalBatch, tmp_path: Path
 ) -> None:
@@ -210,30 +187,3 @@ def test_a_file_of_labels_closes_the_batch_and_says_so(
             break
     assert done.closed == (f"Batch {audit_of(batch).sentence()}",)
     assert audit_of(batch).state == "certified"
-
-
-def test_the_import_command_closes_a_settled_batch_and_says_so(
-    batch: ProvisionalBatch,
-    tmp_path: Path,
-    call: Call,  # noqa: F811
-) -> None:
-    settle_without_closing(batch)
-    path = tmp_path / "one.csv"
-    path.write_text(f"trajectory_id,outcome\n{batch.decided_at_once()[0]},0\n", encoding="utf-8")
-    options = ("--reviewer", "bob", "--root", batch.store.root)
-    text = " ".join(call("review", "import", "c", path, *options).out.split())
-    assert "1 of them are of runs that no reviewer is asked about; they are kept" in text
-    audit = audit_of(batch)
-    assert audit.state == "certified" and f"Batch {audit.sentence()}" in text
-
-
-def test_a_batch_whose_audit_was_edited_leaves_the_rest_of_the_queue(
-    batch: ProvisionalBatch,
-    call: Call,  # noqa: F811
-) -> None:
-    alter_audit(batch)
-    asked = load_asked(Corpus(batch.store, "c"))
-    assert asked.audits == () and "was altered; restore it" in asked.faults[0]
-    assert drawn(queue_of(batch)) == [] and len(queue_of(batch).frame) > 0
-    answer = call("review", "queue", "c", "--root", batch.store.root, "--limit", 0)
-    assert answer.code == 3 and "was altered" in " ".join(answer.out.split())

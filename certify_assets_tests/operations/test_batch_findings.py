@@ -12,13 +12,13 @@ import pytest
 
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.checks import decided_by_deployed, drawn_as_planned
 from certify_assets.operations.layout import decisions_of
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.operations_builders import deliver
 
 _BAD = "could not find the button, no element matches the selector"
@@ -27,7 +27,7 @@ _BAD = "could not find the button, no element matches the selector"
 @pytest.fixture
 def deployed(operated: Store) -> Store:
     plan = SamplingPlan(0.2, 0.3, 5)
-    deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), sampling=plan, track=False)
+    deploy(judged(operated), sampling=plan, track=False)
     return operated
 
 
@@ -56,15 +56,6 @@ def test_runs_like_those_of_cal_are_not_found(deployed: Store, tmp_path: Path) -
     assert not {"shifted", "larger_tasks", "sent_again", "other_lengths", "changed_agents"} & set(
         found
     )
-
-
-def test_words_of_failure_in_most_runs_shift_the_share_decided(
-    deployed: Store, tmp_path: Path
-) -> None:
-    path = tmp_path / "new.jsonl"
-    found = _findings(deployed, path, tasks=60, change=_with_words(_BAD))
-    assert "the reject threshold decides" in found["shifted"]
-    assert "certify this batch by a draw" in found["shifted"]
 
 
 @pytest.mark.parametrize("policy", ["batch_certificate", "review", "accept"])

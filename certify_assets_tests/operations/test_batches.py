@@ -145,12 +145,6 @@ def test_known_tasks_in_another_spelling_are_no_new_tasks(store: Store, tmp_path
     assert receive(corpus, [path], dry_run=True, new_tasks=True).new == 4
 
 
-def test_a_dry_run_counts_and_stores_nothing(store: Store, tmp_path: Path) -> None:
-    found = receive(Corpus(store, "c"), [str(deliver(tmp_path / "x.jsonl"))], dry_run=True)
-    assert (found.batch, found.new, found.known) == (None, 120, 0)
-    assert ready_batches(Corpus(store, "c")) == []
-
-
 def test_a_batch_is_taken_back_and_its_runs_may_come_again(store: Store, tmp_path: Path) -> None:
     path = str(deliver(tmp_path / "x.jsonl", tasks=5))
     first = receive(Corpus(store, "c"), [path]).batch
@@ -183,28 +177,6 @@ def test_runs_of_the_inbox_are_told_apart_from_those_before(store: Store) -> Non
     assert "such as new-1-task-000/1" in second.sentences[0]
     assert second.batch is not None and len(batch_runs(Corpus(store, "c"), second.batch)) == 5
     assert receive(Corpus(store, "c")).known == 20, "what changed is known from then on"
-
-
-def test_nothing_new_makes_no_batch(store: Store, tmp_path: Path) -> None:
-    receive(Corpus(store, "c"), [str(deliver(tmp_path / "a.jsonl", tasks=4))])
-    part = receive(
-        Corpus(store, "c"),
-        [
-            str(
-                deliver(
-                    tmp_path / "b.jsonl",
-                    tasks=4,
-                    change=lambda record: record["agent"] == "agent-0",
-                )
-            )
-        ],
-    )
-    assert (
-        part.batch is None
-        and part.new == 0
-        and part.known == 8
-        and len(ready_batches(Corpus(store, "c"))) == 1
-    )
 
 
 def test_runs_without_ids_get_the_next_number_and_are_known_by_what_they_are(

@@ -12,7 +12,6 @@ import pytest
 from certify_assets.certificates import decide
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import ChangedInputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import files_sha256
 from certify_assets.operations import decisions
@@ -31,6 +30,7 @@ from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import decide_again, stored_object
+from certify_assets_tests.builders import judged
 from certify_assets_tests.operations_builders import (
     deliver,
     empty_deployment,
@@ -60,7 +60,7 @@ def between(monkeypatch: pytest.MonkeyPatch, store: Store, fault: Callable[[Stor
 
 @pytest.fixture
 def deployed(operated: Store) -> Store:
-    deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), sampling=PLAN, track=False)
+    deploy(judged(operated), sampling=PLAN, track=False)
     return operated
 
 
@@ -92,7 +92,7 @@ def test_every_row_says_what_it_stands_on(deployed: Store, tmp_path: Path) -> No
     certificates = deployed_certificates(Corpus(deployed, "c"))
     assert tuple(frame.columns) == DECISION_COLUMNS and len(frame) == 160 and document.decided
     runs = batch_runs(Corpus(deployed, "c"), document.batch)
-    again = JudgedCorpus(Corpus(deployed, "c"), "lexical").score_runs(runs)[0]
+    again = judged(deployed).score_runs(runs)[0]
     assert (
         np.array_equal(frame["score"], again["score"])
         and frame["trajectory_id"].tolist() == runs["trajectory_id"].tolist()
@@ -154,7 +154,7 @@ def test_the_same_runs_give_the_same_bytes(operated: Store, tmp_path: Path) -> N
     for share in (2000, 7):
         store = Store(f"{operated.root}-{share}")
         subprocess.run(["cp", "-r", operated.root, store.root], check=True)
-        deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
+        deploy(judged(store), sampling=PLAN, track=False)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(decisions, "_SHARE", share)
             document = decided(store, tmp_path, tasks=10)
@@ -254,15 +254,6 @@ def test_standing_is_asked_again_once_a_batch_is_scored(
     assert "provisional" in set(frame["decision"])
 
 
-def test_without_a_deployment_everything_goes_to_people(operated: Store, tmp_path: Path) -> None:
-    document = decided(operated, tmp_path, tasks=20)
-    frame = decisions_of(Corpus(operated, "c"), document.batch)
-    assert not document.decided and document.refusal.code == "not_deployed"
-    assert document.reasons == {"not_deployed": 80} and set(frame["asked"]) == {"undecided"}
-    assert frame["score"].isna().all() and set(frame["certificate_sha256"]) == {""}
-    assert deployment_stands(Corpus(operated, "c")).status == "WARN"
-
-
 def test_checks_find_altered_decisions_and_picked_tasks(deployed: Store, tmp_path: Path) -> None:
     assert (
         decided_by_deployed(Corpus(deployed, "c")).status == "WARN"
@@ -284,7 +275,7 @@ def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people
     operated: Store,
 ) -> None:
     save_config(operated, replace(Corpus(operated, "c").config, batch_runs=1))
-    deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), track=False)
+    deploy(judged(operated), track=False)
     operated.folder.write(
         "monitoring/c/lexical/1.csv", b"task_id,score,outcome,audit_sample\nt,1,maybe,True\n"
     )
@@ -294,16 +285,3 @@ def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people
     assert not document.decided and document.refusal.code == "alarm"
     assert "cannot be put to the monitor, so an alarm may be missed" in document.refusal.sentence
     assert set(decisions_of(Corpus(operated, "c"), document.batch)["decision"]) == {"human"}
-
-
-def test_a_batch_waits_where_another_judge_is_deployed_while_it_is_scored(
-    deployed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def deploy_again(store: Store) -> None:
-        deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), sampling=PLAN, track=False)
-
-    between(monkeypatch, deployed, deploy_again)
-    with pytest.raises(ChangedInputError, match="another judge was deployed on c while"):
-        decided(deployed, tmp_path, tasks=10)
-    (document,) = decide_ready(Corpus(deployed, "c"))
-    assert document.deployment == 2 and document.decided

@@ -30,18 +30,18 @@ from certify_assets.operations.deployment_record import load_deployment, read_de
 from certify_assets.operations.rollout import ALIAS, deploy, model_name, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.operations_builders import (
     fail_audit,
     other_scores,
     pin_present_files,
     place_wrong_labels,
-    put_deployment,
     raise_alarm,
 )
 
 
 def judge_of(store: Store) -> JudgedCorpus:
-    return JudgedCorpus(Corpus(store, "c"), "lexical")
+    return judged(store)
 
 
 def put(store: Store, **options: Any) -> Any:
@@ -132,18 +132,6 @@ def other_adapter(store: Store) -> None:
     store.write_json(key, store.read_json(key) | {"adapter_sha256": "0" * 64})
 
 
-def other_splits(store: Store) -> None:
-    config = store.read_json("corpora/c/corpus.json")
-    store.write_json("corpora/c/corpus.json", config | {"seed": 1})
-    Corpus(store, "c").make_splits()
-    Corpus(store, "c").write_splits()
-
-
-def other_renderer(store: Store) -> None:
-    key = "judges/lexical/c/adapter.json"
-    store.write_json(key, store.read_json(key) | {"renderer_sha256": "0" * 64})
-
-
 def other_trajectories(store: Store) -> None:
     frame = Corpus(store, "c").trajectories
     frame.loc[0, "instruction"] = "Do something else"
@@ -177,8 +165,6 @@ def changed_read(store: Store) -> None:
 FAULTS: list[tuple[Callable[[Store], None], str, type[Exception], str]] = [
     (other_adapter, "stale_certificate", StaleCertificateError, "another adapter"),
     (other_scores, "stale_certificate", StaleCertificateError, "another scores"),
-    (other_splits, "stale_certificate", StaleCertificateError, "another manifest"),
-    (other_renderer, "stale_certificate", StaleCertificateError, "another renderer"),
     (other_trajectories, "stale_certificate", StaleCertificateError, "another trajectories"),
     (forge, "stale_certificate", ForgedCertificateError, "coverage is 0.9"),
     (no_audit, "failed_audit", GateClosedError, "never read on TEST"),
@@ -219,15 +205,6 @@ def test_certificates_made_anew_do_not_decide_until_they_are_deployed(operated: 
         and refusal.code == "stale_certificate"
         and "is not among those" in refusal.sentence
     )
-
-
-def test_a_deployment_of_other_budgets_than_its_certificates_decides_nothing(
-    operated: Store,
-) -> None:
-    put(operated)
-    put_deployment(operated, alpha={"reject": 0.2})
-    refusal = Deployment.of(Corpus(operated, "c")).refusal
-    assert refusal is not None and "other sides or budgets" in refusal.sentence
 
 
 def test_a_judge_taken_as_the_best_of_several_is_refused_or_said_to_be(operated: Store) -> None:

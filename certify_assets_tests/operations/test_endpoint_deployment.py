@@ -19,6 +19,7 @@ from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.layout import load_decisions
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.judges.endpoint.faulty_server import (
     Action,
     Faulty,
@@ -32,7 +33,7 @@ _GOOD = ("order confirmed", "shows the name that was asked for", "is sorted now"
 
 
 def judge_of(store: Store) -> JudgedCorpus:
-    return JudgedCorpus(Corpus(store, "c"), "mine")
+    return judged(store, judge="mine")
 
 
 def _answer(payload: dict[str, Any], times: int) -> Action:

@@ -77,14 +77,6 @@ def test_an_exported_queue_filled_in_comes_back_as_labels(
     assert len(load_queue(Corpus(store, "c")).frame) == len(frame) - 2
 
 
-def test_a_longer_file_adds_what_is_new_and_a_changed_mind(store: Store, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "trajectory_id,outcome", "open-0/0,1", "open-1/0,1")
-    import_labels(Corpus(store, "c"), path, reviewer="ann")
-    write(path, "trajectory_id,outcome", "open-0/0,1", "open-1/0,0", "open-2/0,1")
-    assert import_labels(Corpus(store, "c"), path, reviewer="ANN").added == 2
-    assert votes(store) == {"open-0/0": {"ann": 1}, "open-1/0": {"ann": 0}, "open-2/0": {"ann": 1}}
-
-
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_an_export_does_not_write_over_labels(store: Store, tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a.{ending}"

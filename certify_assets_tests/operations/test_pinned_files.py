@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,12 +29,12 @@ from certify_assets.operations.recertification import recertify_deployed
 from certify_assets.operations.rollout import deploy, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import write_runs
+from certify_assets_tests.builders import judged, write_runs
 from certify_assets_tests.operations_builders import deliver
 
 
 def judge_of(store: Store) -> JudgedCorpus:
-    return JudgedCorpus(Corpus(store, "c"), "lexical")
+    return judged(store)
 
 
 def put(store: Store) -> DeploymentRecord:
@@ -108,26 +107,6 @@ def test_a_delivery_and_a_training_change_no_decision(operated: Store, tmp_path:
     assert Deployment.of(Corpus(operated, "c")).refusal is None
 
 
-@pytest.mark.slow
-def test_a_judge_that_is_replaced_while_a_batch_is_scored_changes_nothing(
-    operated: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, scored, score = put(operated), [], JudgedCorpus.score_runs
-
-    def score_while_others_write(judge: JudgedCorpus, *given: Any, **named: Any) -> Any:
-        if not scored:
-            scored.append(judge)
-            add_runs(Store(operated.root), tmp_path / "added.jsonl")
-            train_again(Store(operated.root))
-        return score(judge, *given, **named)
-
-    monkeypatch.setattr(JudgedCorpus, "score_runs", score_while_others_write)
-    record = decided(operated, tmp_path, seed=11)
-    assert judge_of(operated).artifact.adapter_sha256 != made.fingerprint["adapter_sha256"]
-    frame = decisions_of(Corpus(operated, "c"), record.batch)
-    assert record.decided and {*frame["adapter_sha256"]} == {made.fingerprint["adapter_sha256"]}
-
-
 def deliver_again(
     store: Store, folder: Path, change: Callable[[list[dict[str, Any]]], object]
 ) -> None:
@@ -184,14 +163,6 @@ def test_ids_that_pass_to_other_runs_correct_no_label(operated: Store, tmp_path:
     assert Deployment.of(Corpus(operated, "c")).refusal is None
 
 
-def test_nothing_is_decided_where_the_labels_of_now_cannot_be_read(operated: Store) -> None:
-    put(operated)
-    operated.delete("corpora/c/trajectories.parquet")
-    refusal = Deployment.of(Corpus(operated, "c")).refusal
-    assert refusal is not None and refusal.code == "stale_certificate"
-    assert "trajectories.parquet" in refusal.sentence
-
-
 @pytest.mark.parametrize("what", ["gone", "altered"])
 @pytest.mark.parametrize("file", ["adapter/weights.safetensors", "scores.parquet"])
 def test_nothing_is_decided_where_an_object_is_not_what_it_was(
@@ -203,21 +174,3 @@ def test_nothing_is_decided_where_an_object_is_not_what_it_was(
     document = decided(operated, tmp_path, seed=11)
     assert document.refusal is not None and document.refusal.code == "stale_certificate"
     assert f"{what}; restore it from a backup" in document.refusal.sentence
-
-
-def test_a_pinned_view_has_its_files_and_all_else_as_it_is_now(operated: Store) -> None:
-    made = put(operated)
-    judge = made.judge_on(Corpus(operated, "c"))
-    for key in made.objects:
-        if not key.startswith("certificates/"):
-            operated.delete(key)
-    operated.write_json("judges/lexical/c/harvest.json", {})
-    operated.write_json("judges/lexical/c/monitor.json", {"now": True})
-    again = made.judge_on(Corpus(operated, "c"))
-    for seen in (judge, again, copy.deepcopy(again)):
-        assert seen.files() == judge.files() and seen.is_trained
-        assert not seen.store.exists("judges/lexical/c/harvest.json"), "it was not deployed"
-        assert "harvest.json" not in seen.store.names("judges/lexical/c")
-    assert again.read("monitor.json") == {"now": True}
-    assert not judge_of(operated).is_trained
-    assert not JudgedCorpus(again.corpus.current, "lexical").is_trained

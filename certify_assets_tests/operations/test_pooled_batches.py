@@ -14,7 +14,6 @@ from certify_assets.cli.ops import ops
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import drawn_decisions
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.batch_draws import draw_of, read_draws
@@ -39,6 +38,7 @@ from certify_assets.operations.review_queue import load_queue
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.operations_builders import agreeing, deliver, label_draw
 
 # runs of a delivery
@@ -57,7 +57,7 @@ def configure(store: Store, **given: Any) -> None:
 
 
 def redeploy(store: Store) -> None:
-    judge = JudgedCorpus(Corpus(store, "c"), "lexical")
+    judge = judged(store)
     deploy(judge, sampling=SamplingPlan(0.1, 0.0, 5), track=False)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -145,16 +144,6 @@ def test_the_next_one_counts_more_and_spends_less(store: Store) -> None:
     )
 
 
-def test_a_look_before_says_nothing_of_what_would_come_of_it(store: Store) -> None:
-    plan = plan_recertification(judge_of(store))
-    assert len(plan.new_tasks) == 30 and store.names("operations/one/recertifications") == []
-    assert read_spending(Corpus(store, "one")).claims == () and not {
-        "threshold",
-        "certified",
-        "coverage",
-    } & set(vars(plan))
-
-
 def fail_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the next recertification end after it was computed and before it is stored."""
 
@@ -191,22 +180,6 @@ def test_what_was_begun_and_never_finished_stays_spent(
     # its certificates may have been seen: the next has its own number, and both are paid for
     assert later is not None and later.number == 2
     assert later.spent == pytest.approx(claimed.delta + later.delta)
-
-
-def test_labels_that_come_meanwhile_are_no_part_of_it_and_stop_nothing(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    computed, head = recertification._certify, labels_head(Corpus(store, "one"))
-
-    def label_meanwhile(*given: Any) -> Any:
-        append_label(Corpus(store, "one"), Label(f"{AUDIT[0]}/0", 1, "bob", "page", "meanwhile"))
-        return computed(*given)
-
-    monkeypatch.setattr(recertification, "_certify", label_meanwhile)
-    document, _ = recertify(judge_of(store))
-    assert document is not None
-    assert (document.labels.sequence, document.labels.sha256) == head
-    assert labels_head(Corpus(store, "one")) != head
 
 
 @pytest.mark.parametrize("attack", ["rows", "threshold", "missing", "claim"])

@@ -29,24 +29,19 @@ from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import decisions_of
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.monitoring import monitor_judge
-from certify_assets.operations.recertification import (
-    Plan,
-    plan_recertification,
-    recertify,
-    recertify_deployed,
-)
+from certify_assets.operations.recertification import Plan, plan_recertification, recertify
 from certify_assets.operations.recertification_record import load_recertification
 from certify_assets.operations.rollout import deploy, promote, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import write_runs
+from certify_assets_tests.builders import judged, write_runs
 from certify_assets_tests.operations_builders import certified_corpus, deliver
 
 PLAN = SamplingPlan(0.3, 0.2, 5)
 
 
 def judge_of(store: Store) -> JudgedCorpus:
-    return JudgedCorpus(Corpus(store, "c"), "lexical")
+    return judged(store)
 
 
 @pytest.fixture(scope="module")
@@ -171,19 +166,6 @@ def test_the_lineage_of_a_recertified_certificate_names_its_labels_and_batches(
     )
     assert not any(link.broken for link in walk(store, found).walk()), (
         "later labels change nothing of it"
-    )
-
-
-@pytest.mark.slow
-def test_the_asset_deploys_once_and_says_what_it_did(store: Store) -> None:
-    bring(store, seed=1)
-    document, said = recertify_deployed(Corpus(store, "c"), deploy=True)
-    assert document is not None and "Deployment 2 decides now" in said
-    again, said = recertify_deployed(Corpus(store, "c"), deploy=True)
-    assert (
-        again == document
-        and "nothing was spent" in said
-        and len(read_deployments(Corpus(store, "c"))) == 2
     )
 
 

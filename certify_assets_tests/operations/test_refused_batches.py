@@ -11,7 +11,6 @@ import pytest
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import drawn_decisions
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_record import BatchRecord
@@ -31,6 +30,7 @@ from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.rollout import deploy, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.operations_builders import (
     deliver,
     empty_deployment,
@@ -62,7 +62,7 @@ def decided(store: Store, folder: Path) -> BatchRecord:
 def test_a_certificate_of_the_batch_decides_what_the_corpus_certificate_may_not(
     operated: Store, tmp_path: Path, fault: Callable[[Store], None], code: str
 ) -> None:
-    deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), sampling=PLAN, track=False)
+    deploy(judged(operated), sampling=PLAN, track=False)
     fault(operated)
     pin_present_files(operated)
     document = decided(operated, tmp_path)
@@ -94,13 +94,13 @@ def test_a_certificate_of_the_batch_decides_what_the_corpus_certificate_may_not(
 def test_a_judge_that_certifies_nothing_is_deployed_for_batch_certificates_alone(
     operated: Store, tmp_path: Path
 ) -> None:
-    judge = JudgedCorpus(Corpus(operated, "c"), "lexical")
+    judge = judged(operated)
     operated.delete("judges/lexical/c/audits.json")
     with pytest.raises(GateClosedError):
         deploy(judge, sampling=PLAN, track=False)
     # scores are enough: the certificates of batches need none of the judge
     operated.delete("judges/lexical/c/certificates.json")
-    judge = JudgedCorpus(Corpus(operated, "c"), "lexical")
+    judge = judged(operated)
     made = deploy(judge, sampling=PLAN, batch_only=True, track=False)
     assert made.batch_alpha == {"reject": 0.1, "release": 0.1} and not made.certificates
     corpus = Corpus(operated, "c")
@@ -129,4 +129,4 @@ def test_batches_are_certified_only_where_the_corpus_lets_them_be(operated: Stor
     corpus = Corpus(operated, "c")
     save_config(operated, replace(corpus.config, new_agents="review"))
     with pytest.raises(GateClosedError, match="its new_agents is review"):
-        deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"), batch_only=True, track=False)
+        deploy(judged(operated), batch_only=True, track=False)

@@ -16,17 +16,15 @@ from certify_assets.certificates import Certificate, decide
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import platform_judges
-from certify_assets.operations import served
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.served import COLUMNS, ServedJudge, export_judge
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 
 
 def _deployed(store: Store) -> Deployment:
-    deploy(JudgedCorpus(Corpus(store, "c"), "lexical"), track=False)
+    deploy(judged(store), track=False)
     return Deployment.of(Corpus(store, "c"))
 
 
@@ -81,7 +79,7 @@ def test_runs_that_the_certificate_does_not_cover_go_to_a_reviewer(
 
 @pytest.mark.slow
 def test_judges_of_other_families_are_served_as_well(operated: Store, tmp_path: Path) -> None:
-    judge = JudgedCorpus(Corpus(operated, "c"), "combined")
+    judge = judged(operated, judge="combined")
     judge.train()
     judge.score()
     runs = _new(judge.corpus.split("test"))
@@ -90,17 +88,8 @@ def test_judges_of_other_families_are_served_as_well(operated: Store, tmp_path: 
     np.testing.assert_array_equal(opened.decide(runs)["score"], expected)
 
 
-@pytest.mark.parametrize("name", sorted(platform_judges()))
-def test_a_specification_is_read_as_it_was_written(name: str) -> None:
-    spec = platform_judges()[name]
-    document = json.loads(json.dumps(spec.model_dump(mode="json", exclude=served._NOT_SERVED)))
-    usual = type(spec).model_fields
-    expected = {"reading": usual["reading"].default, "recipe": None}
-    assert served._specification(document) == spec.model_copy(update=expected)
-
-
 def test_without_a_certificate_nothing_is_decided(operated: Store, tmp_path: Path) -> None:
-    judge = JudgedCorpus(Corpus(operated, "c"), "lexical")
+    judge = judged(operated)
     opened = ServedJudge.open(tmp_path, export_judge(judge, [], tmp_path))
     found = opened.decide(_new(Corpus(operated, "c").split("test")))
     assert {*found["decision"]} == {"human"} and {*found["reason"]} == {"no_certificate"}

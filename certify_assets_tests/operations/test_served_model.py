@@ -14,12 +14,12 @@ import pytest
 from certify_assets.certificates import decide
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.scorer import certified_scorer
 from certify_assets.operations.served import COLUMNS
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged
 from certify_assets_tests.conftest import platform_environment
 from certify_assets_tests.faults.servers import running
 from certify_assets_tests.services import free_port
@@ -49,7 +49,7 @@ class Registered(NamedTuple):
 @pytest.fixture
 def registered(operated: Store, monkeypatch: pytest.MonkeyPatch) -> Registered:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    made = deploy(JudgedCorpus(Corpus(operated, "c"), "lexical"))
+    made = deploy(judged(operated))
     assert made.mlflow is not None and "error" not in made.mlflow, made.mlflow
     found = Deployment.of(Corpus(operated, "c"))
     assert found.judge is not None

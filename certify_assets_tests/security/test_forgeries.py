@@ -62,13 +62,6 @@ def audited(corpora: Store) -> Store:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", DESCRIPTIONS)
-def test_some_altered_values_are_refused(audited: Store, key: str) -> None:
-    size = len(list(leaves(audited.read_json(key))))
-    assert _assert_refused(audited, key, every=max(1, size // 3))[0] >= 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("key", DESCRIPTIONS)
 def test_every_altered_value_is_refused(audited: Store, key: str) -> None:
     # what does not come from the altered document is read and verified once
     refused, there = _assert_refused(Snapshot(audited), key, every=1)

@@ -153,14 +153,12 @@ def test_no_text_steers_a_terminal(operation: Operated, call: Call) -> None:  # 
     rows = load_decisions(Corpus(store, "c")).drop_duplicates("agent")
     assert len(rows) > 5
     for run in rows["trajectory_id"]:
-        answer = call("ops", "lineage", "--corpus", "c", "--root", store.root, "--", run)
+        answer = call(f"ops lineage --corpus c --root {store.root} -- {run}")
         assert answer.code == 0 and not _ESCAPES & set(answer.out + answer.err), run
         assert (
-            json.loads(
-                call(
-                    "ops", "lineage", "--corpus", "c", "--root", store.root, "--json", "--", run
-                ).out
-            )["id"]
+            json.loads(call(f"ops lineage --corpus c --root {store.root} --json -- {run}").out)[
+                "id"
+            ]
             == run
         )
     for command in (

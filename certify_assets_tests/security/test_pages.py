@@ -77,7 +77,7 @@ def _certify(store: Store) -> None:
         )
         for n in range(60)
     ]
-    store.write_bytes(f"monitoring/{CORPUS}/lexical/sample.jsonl", "\n".join(rows).encode())
+    store.folder.write(f"monitoring/{CORPUS}/lexical/sample.jsonl", "\n".join(rows).encode())
     monitor_judge(judged(store, CORPUS))
 
 
@@ -141,12 +141,12 @@ class Page(HTMLParser):
 
 
 def _pages(root: Path) -> list[Path]:
-    return sorted(root.rglob("*.html"))
+    return sorted((root / "pages").rglob("*.html"))
 
 
 @pytest.mark.slow
 def test_every_kind_of_page_is_there(root: Path) -> None:
-    names = {path.relative_to(root).as_posix() for path in _pages(root)}
+    names = {path.relative_to(root / "pages").as_posix() for path in _pages(root)}
     assert names >= {
         "index.html",
         f"judges/lexical/{CORPUS}/page.html",

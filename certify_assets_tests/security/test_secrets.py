@@ -32,7 +32,7 @@ def test_no_secret_is_written_anywhere_and_a_run_without_mlflow_is_whole(tmp_pat
         "model": "m",
         "key_variable": "MY_JUDGE_KEY",
     }
-    store.write_bytes("judges.yaml", json.dumps({"judges": [judge]}).encode())
+    store.folder.write("judges.yaml", json.dumps({"judges": [judge]}).encode())
     done = run(root, {**SECRETS, **DOWN})
     assert done.returncode == 0, done.stderr
     written = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}

@@ -1,6 +1,6 @@
 """The model of a judge: trained in this step, as a graph of ops in the pool, or registered."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, TypedDict
 
@@ -260,28 +260,38 @@ def _prepare(spec: JudgeSpec, deps: Sequence[Dep]) -> dg.OpDefinition:
         description="Verify splits, start and base model before the device is waited for.",
     )
     def prepare(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
-        judge = JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
+        judge = JudgedCorpus(Corpus(data_root.view(), context.partition_key), spec.name)
         facts = lineage.check_prepared(judge)
         context.log.info(", ".join(f"{name} {value}" for name, value in facts.items()))
 
     return prepare
 
 
-def _train(spec: JudgeSpec) -> dg.OpDefinition:
+def _on_machine(
+    spec: JudgeSpec, name: str, ins: dict[str, dg.In], work: Callable[..., object], described: str
+) -> dg.OpDefinition:
+    """Return an op in the pool of the device that trains or scores."""
+
     @dg.op(
-        name=f"{spec.name}__model__train",
-        ins={"prepared": dg.In(dg.Nothing)},
+        name=f"{spec.name}__{name}",
+        ins=ins,
         out=dg.Out(dg.Nothing),
         pool=POOL,
         tags=machine_tags(spec.model),
-        description=f"{spec.summary} Resumes from its checkpoints.",
+        description=described,
     )
-    def train(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
-        judge = JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
+    def op(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
+        judge = JudgedCorpus(Corpus(data_root.view(), context.partition_key), spec.name)
         with writing(context, data_root), attempted(context):
-            judge.train(report=progress_lines(context))
+            work(judge, report=progress_lines(context))
 
-    return train
+    return op
+
+
+def _train(spec: JudgeSpec) -> dg.OpDefinition:
+    described = f"{spec.summary} Resumes from its checkpoints."
+    ins = {"prepared": dg.In(dg.Nothing)}
+    return _on_machine(spec, "model__train", ins, JudgedCorpus.train, described)
 
 
 def _register(spec: JudgeSpec) -> dg.OpDefinition:
@@ -322,20 +332,8 @@ def _register(spec: JudgeSpec) -> dg.OpDefinition:
 
 
 def _score(spec: JudgeSpec, deps: Sequence[Dep]) -> dg.OpDefinition:
-    @dg.op(
-        name=f"{spec.name}__scores__score",
-        ins=_nothing(deps),
-        out=dg.Out(dg.Nothing),
-        pool=POOL,
-        tags=machine_tags(spec.model),
-        description="Score RL, CAL and TEST; resumes from the shards that a killed run left.",
-    )
-    def score(context: dg.OpExecutionContext, data_root: DataRoot) -> None:
-        judge = JudgedCorpus(Corpus(data_root.store(), context.partition_key), spec.name)
-        with writing(context, data_root), attempted(context):
-            judge.score(report=progress_lines(context))
-
-    return score
+    described = "Score RL, CAL and TEST; resumes from the shards that a killed run left."
+    return _on_machine(spec, "scores__score", _nothing(deps), JudgedCorpus.score, described)
 
 
 def _record(spec: JudgeSpec) -> dg.OpDefinition:
@@ -419,7 +417,7 @@ def as_shipped() -> dg.AssetCheckResult:
 )
 def task_disjoint(data_root: DataRoot) -> dg.AssetCheckResult:
     """Compare the pretraining tasks with the splits of the data root."""
-    common = compact.tasks_in_common(data_root.store())
+    common = compact.tasks_in_common(data_root.view())
     embedded = any(name in EMBEDDED for name in common)
     shared = "; ".join(
         f"{corpus}: {len(tasks)} tasks of RL, CAL and TEST ({', '.join(tasks[:5])})"

@@ -273,7 +273,7 @@ def review_queue(step: AssetStep, config: ReviewConfig) -> Made:
 @_asset(
     deps=[review_queue, decisions],
     kinds={"parquet"},
-    description="Resolve the labels of the journal that the page and label files write: one row a "
+    description="Resolve the labels that the page and label files add: one row a "
     "run with the majority's outcome, every vote, and why the run was asked about. Only rows of "
     "the audit sample and of spot checks measure how often the judge errs.",
 )

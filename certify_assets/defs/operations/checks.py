@@ -62,7 +62,7 @@ _RECERTIFICATION: tuple[tuple[Callable[[Corpus], Verdict], str, bool, str], ...]
         "recertification",
         False,
         "PASS; WARN where the next share of delta is under a tenth of the first; ERROR where none "
-        "is left, or the journal was altered.",
+        "is left, or what was spent cannot be read.",
     ),
     (
         checks.audit_sample_complete,

@@ -40,10 +40,10 @@ def weekly_recertification(
             "no corpus is registered; `certify corpus import` or `certify demo` adds one."
         )
     for corpus in sorted(corpora):
-        if obstacle := Corpus(data_root.store(), corpus).obstacle:
+        if obstacle := Corpus(data_root.view(), corpus).obstacle:
             context.log.info(f"{corpus} is not scheduled: {obstacle}")
             continue
-        selected = _selection(context, data_root.store(), corpus)
+        selected = _selection(context, data_root.view(), corpus)
         key = f"{corpus}:{context.scheduled_execution_time.isoformat()}"
         yield dg.RunRequest(run_key=key, partition_key=corpus, asset_selection=selected)
 

@@ -28,10 +28,10 @@ from certify_assets.defs.operations.jobs import decide_job, onboard_job, recerti
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import CertifyError
 from certify_assets.operations.layout import own_key
-from certify_assets.operations.monitoring import journal_version
+from certify_assets.operations.monitoring import labels_version
 from certify_assets.storage.store import Store
 
-# a page label is a line of the journal: not a run for every one of them
+# not a run for every label of the page
 _PATIENCE = 300
 _ENDED = {
     dg.DagsterRunStatus.SUCCESS,
@@ -52,7 +52,7 @@ def new_runs_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
 ) -> dg.SensorResult | dg.SkipReason:
     """Request one run a corpus whose files changed; the cursor keeps what was seen."""
-    store = data_root.store()
+    store = data_root.view()
     folder = place_of(store, "incoming")
     arrivals, waiting = scan_incoming(store, folder)
     return _request_runs(
@@ -72,7 +72,7 @@ def new_versions_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
 ) -> dg.SensorResult | dg.SkipReason:
     """Request one run a corpus whose certificates are of another version than the stored runs."""
-    store = data_root.store()
+    store = data_root.view()
     seen: dict[str, str] = json.loads(context.cursor or "{}")
     new: dict[str, str] = {}
     requests = []
@@ -128,7 +128,7 @@ def declared_corpora_sensor(name: str, configs: Sequence[CorpusConfig]) -> dg.Se
     def sense(
         context: dg.SensorEvaluationContext, data_root: DataRoot
     ) -> dg.SensorResult | dg.SkipReason:
-        store = data_root.store()
+        store = data_root.view()
         arrivals, waiting = scan_declared(store, declared.values())
         return _request_runs(
             context, store, arrivals, waiting, lambda corpus: declare(store, declared[corpus])
@@ -149,7 +149,7 @@ def new_inbox_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
 ) -> dg.SensorResult | dg.SkipReason:
     """Request one run a corpus whose inbox changed since the last tick."""
-    store = data_root.store()
+    store = data_root.view()
     seen: dict[str, str] = json.loads(context.cursor or "{}")
     arrivals, waiting = scan_inbox(store)
     new = [arrival for arrival in arrivals if seen.get(arrival.corpus) != arrival.version]
@@ -189,7 +189,7 @@ def _request_runs(
             continue
         try:
             corpus = arrival.corpus
-            with store.now().step(corpus, "sensor"):
+            with store.now().step(corpus):
                 register(arrival.corpus)
                 number = record_version(store, arrival)
                 version = source_version(Corpus(store, corpus))
@@ -232,25 +232,25 @@ def _name(entry: str) -> str:
     job=recertify_job,
     minimum_interval_seconds=_PATIENCE,
     default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Watch the journals of labels; new labels go to monitor and recertification. The "
-    "same journal twice is one run.",
+    description="Watch the labels of every corpus; new ones go to monitor and recertification, "
+    "each set of labels once.",
 )
 def reviewed_labels_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request one run a corpus whose journal changed; the hash is of its whole lines.
+    """Request one run for each corpus that has new labels.
 
     The audit samples, which nobody reviews here, are observed: what depends on them is kept
     current.
     """
-    store = data_root.store()
+    store = data_root.view()
     seen: dict[str, str] = json.loads(context.cursor or "{}")
     corpora = sorted(context.instance.get_dynamic_partitions(CORPORA))
     new, events = dict[str, str](), list[dg.AssetObservation]()
     for corpus in corpora:
-        journal, sample = (of(Corpus(store, corpus)) for of in (journal_version, sample_version))
-        if journal and seen.get(corpus) != journal:
-            new[corpus] = journal
+        labels, sample = (of(Corpus(store, corpus)) for of in (labels_version, sample_version))
+        if labels and seen.get(corpus) != labels:
+            new[corpus] = labels
         # no corpus has a name with a slash
         if sample and seen.get(f"{SAMPLE}/{corpus}") != sample:
             events.append(observation(SAMPLE, corpus, sample))

@@ -37,7 +37,7 @@ def beats_controls(
     context: dg.AssetCheckExecutionContext, data_root: DataRoot
 ) -> dg.AssetCheckResult:
     """Read the stored comparison."""
-    document = data_root.store().read_json(comparison.comparison_key(context.partition_key))
+    document = data_root.view().read_json(comparison.comparison_key(context.partition_key))
     said = comparison.beaten_by_controls(document)
     read = ", ".join(comparison.controls_to_beat(document))
     above = (
@@ -55,7 +55,7 @@ def beats_controls(
 )
 def same_rows(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg.AssetCheckResult:
     """Read the stored comparison."""
-    document = data_root.store().read_json(comparison.comparison_key(context.partition_key))
+    document = data_root.view().read_json(comparison.comparison_key(context.partition_key))
     said = comparison.other_rows(document)
     rows = document["cal"]["trajectories"]
     return dg.AssetCheckResult(
@@ -72,7 +72,7 @@ def same_rows(context: dg.AssetCheckExecutionContext, data_root: DataRoot) -> dg
 )
 def certifiability_model_honest(data_root: DataRoot) -> dg.AssetCheckResult:
     """Read the stored model's own doubts."""
-    found = certifiability.doubts(data_root.store())
+    found = certifiability.doubts(data_root.view())
     return dg.AssetCheckResult(
         passed=not found,
         severity=_WARN,
@@ -89,7 +89,7 @@ def certifiability_model_honest(data_root: DataRoot) -> dg.AssetCheckResult:
 )
 def validity_within_delta(data_root: DataRoot) -> dg.AssetCheckResult:
     """Hold the default procedure to δ."""
-    simulation = study.load_study(data_root.store())
+    simulation = study.load_study(data_root.view())
     proved, seen = study.beyond_delta(simulation), study.beyond_delta(simulation, proved=False)
     tested = [
         cell for cell in simulation.cells if not cell.fooled and cell.of(PROCEDURES[0]) is not None
@@ -112,7 +112,7 @@ def validity_within_delta(data_root: DataRoot) -> dg.AssetCheckResult:
 )
 def matches_the_paper(data_root: DataRoot) -> dg.AssetCheckResult:
     """Compare with what the paper prints."""
-    simulation = study.load_study(data_root.store())
+    simulation = study.load_study(data_root.view())
     compared = sum(
         rates.paper is not None for cell in simulation.cells for rates in cell.procedures
     )

@@ -166,8 +166,8 @@ class Reply:
             return cls(**{**value, "logs": None if logs is None else tuple(map(float, logs))})
         except (TypeError, KeyError, ValueError):
             raise IntegrityError(
-                "an answer in the journal is of another version; delete the file and ask the "
-                "server again."
+                "an answer that was kept is of another version; give the judge another name in "
+                "judges.yaml."
             ) from None
 
 

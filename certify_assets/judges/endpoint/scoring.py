@@ -169,7 +169,7 @@ async def ask_once(
     if (known := journal.get(key)) is not None:
         return Reply.from_dict(known), False
     if asked.replay:
-        raise NotKeptError("the journal does not hold the answer.")
+        raise NotKeptError("the answer was not kept.")
     reply = item.read(await client.ask(item.url, item.payload, tokens=item.tokens))
     journal.put(key, asdict(reply))
     return reply, True
@@ -363,7 +363,7 @@ async def _count(
     known = journal.get(key)
     if known is None:
         if asked.replay:
-            raise NotKeptError("the journal does not hold how long a prompt is.")
+            raise NotKeptError("the length of a prompt was not kept.")
         answer = await client.ask(f"{asked.server.root_url}/tokenize", payload)
         known = {"count": answer.get("count")}
         journal.put(key, known)
