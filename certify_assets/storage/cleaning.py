@@ -13,7 +13,7 @@ from certify_assets.storage.database import chains, events, uses
 from certify_assets.storage.events import Discarded, Draft, Stored
 from certify_assets.storage.objects import LooseObject, MissingObjectError
 from certify_assets.storage.pages import publish
-from certify_assets.storage.snapshot import append
+from certify_assets.storage.steps import append
 from certify_assets.storage.store import Store
 
 _DAY: Final = 86_400.0

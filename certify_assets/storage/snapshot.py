@@ -11,57 +11,32 @@ import functools
 import shutil
 import threading
 import uuid
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from certify_assets.errors import ChangedInputError, LedgerError
+from certify_assets.errors import LedgerError
 from certify_assets.files import lock_file, parse_json
 from certify_assets.storage.database import chains, events, parts
 from certify_assets.storage.events import Draft, Entry, Event, Head, P, Payload, Stored, last_event
-from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.pages import publish
+from certify_assets.storage.steps import (
+    Changes,
+    Question,
+    Step,
+    append,
+    changes_of,
+    known,
+    require_same,
+)
 from certify_assets.storage.store import Store, chain_of, keys_of
 
 A = ParamSpec("A")
 R = TypeVar("R")
 _LOCK = ".lock"
-
-
-class Question(NamedTuple):
-    """What a snapshot was asked: the newest event of a kind, and of a subject or those below it."""
-
-    corpus: str
-    kind: str
-    subject: str | None  # None is every subject
-    below: bool = False
-    watched: bool = True
-
-    def concerns(self, changes: Changes) -> str | None:
-        """Return the subject of an event that may change the answer; None where none does."""
-        subjects = changes.get(self.kind, frozenset())
-        if self.subject is None:
-            return min(subjects, default=None)
-        if self.below:
-            return next((item for item in subjects if item.startswith(self.subject)), None)
-        return self.subject if self.subject in subjects else None
-
-
-#: subjects of events, by their kind
-Changes = Mapping[str, frozenset[str]]
-
-
-def _changes(events: Iterable[tuple[str, str]]) -> Changes:
-    found: dict[str, set[str]] = {}
-    for kind, subject in events:
-        found.setdefault(kind, set()).add(subject)
-    return {kind: frozenset(subjects) for kind, subjects in found.items()}
 
 
 class Pins(NamedTuple):
@@ -75,21 +50,6 @@ class Pins(NamedTuple):
         """Whether a key is of these areas."""
         parts = key.split("/")
         return any("/".join(parts[:end]) in self.areas for end in range(len(parts), 0, -1))
-
-
-@dataclass
-class Step:
-    """A step that is under way: what it asked, and what it will commit."""
-
-    token: str
-    asked: set[Question] = field(default_factory=set)
-    drafts: list[Draft] = field(default_factory=list)
-    # what is stored under keys once it is committed; "" is nothing
-    keys: dict[str, str] = field(default_factory=dict)
-    # events that it committed
-    rows: list[Event] = field(default_factory=list)
-    # what is done once it is committed
-    after: list[Callable[[], None]] = field(default_factory=list)
 
 
 class Snapshot(Store):
@@ -330,7 +290,7 @@ class Snapshot(Store):
             Event(corpus, 0, kind, draft.subject, "", 0, "", draft.payload, "", "")
             for draft in drafts
             if draft.corpus == corpus
-            and question.concerns(_changes([(draft.kind, draft.subject)])) is not None
+            and question.concerns(changes_of([(draft.kind, draft.subject)])) is not None
         ]
 
     def head(self, corpus: str) -> tuple[int, str]:
@@ -475,7 +435,7 @@ class Snapshot(Store):
         with self._reading() as connection:
             for corpus in list(self._upto):
                 changed = self._changed(connection, corpus)
-                _require_same(self._asked(), corpus, changed)
+                require_same(self._asked(), corpus, changed)
                 self._forget(corpus, changed)
                 self._upto[corpus] = last_event(connection, corpus)[0]
 
@@ -489,7 +449,7 @@ class Snapshot(Store):
         )
         if last is not None:
             query = query.where(events.c.sequence <= last)
-        return _changes((row.kind, row.subject) for row in connection.execute(query))
+        return changes_of((row.kind, row.subject) for row in connection.execute(query))
 
     # Writing
 
@@ -499,7 +459,7 @@ class Snapshot(Store):
             raise ValueError(f"{key} is pinned, so that it names the same for ever")
         with self.step(chain_of(key)):
             self._steps[-1].keys[key] = sha256
-            self._forget(chain_of(key), _changes([(Stored.kind, key)]))
+            self._forget(chain_of(key), changes_of([(Stored.kind, key)]))
 
     def append(
         self, corpus: str, *payloads: Payload, token: str = "", tokens: Sequence[str] = ()
@@ -514,7 +474,7 @@ class Snapshot(Store):
                 Draft.of(corpus, payload, name)
                 for payload, name in zip(payloads, named, strict=True)
             ]
-            self._forget(corpus, _changes((item.kind, item.subject) for item in payloads))
+            self._forget(corpus, changes_of((item.kind, item.subject) for item in payloads))
 
     @contextmanager
     def step(self, corpus: str, *, token: str = "", apart: bool = False) -> Iterator[Step]:
@@ -554,9 +514,9 @@ class Snapshot(Store):
         except BaseException:
             # what was remembered of it never came to be
             for key in step.keys:
-                self._forget(chain_of(key), _changes([(Stored.kind, key)]))
+                self._forget(chain_of(key), changes_of([(Stored.kind, key)]))
             for draft in step.drafts:
-                self._forget(draft.corpus, _changes([(draft.kind, draft.subject)]))
+                self._forget(draft.corpus, changes_of([(draft.kind, draft.subject)]))
             raise
         finally:
             self._steps.pop()
@@ -589,7 +549,7 @@ class Snapshot(Store):
             if known(connection, min(written), step.token):
                 return
             for corpus in read:
-                _require_same(asked, corpus, self._changed(connection, corpus))
+                require_same(asked, corpus, self._changed(connection, corpus))
             step.rows = append(self, connection, drafts, step.token)
 
     def _asked(self) -> set[Question]:
@@ -620,7 +580,7 @@ class Snapshot(Store):
                 return None
             # what the step has read so far must hold before something depends on it
             for read in self._upto:
-                _require_same(self._asked(), read, self._changed(connection, read))
+                require_same(self._asked(), read, self._changed(connection, read))
             inner = Snapshot(Store(self.root), connection)
             with inner.step(corpus, token=token) as step:
                 result = work(inner)
@@ -640,55 +600,6 @@ def _names(keys: Iterable[str], below: str) -> list[str]:
 
 def _pinned(base: Snapshot, files: Mapping[str, str], areas: Iterable[str]) -> Snapshot:
     return base.pinned(files, areas)
-
-
-def known(connection: sa.Connection, corpus: str, token: str) -> bool:
-    """Whether a request with this token has appended its events."""
-    query = sa.select(events.c.sequence).where(events.c.corpus == corpus, events.c.token == token)
-    return connection.execute(query.limit(1)).first() is not None
-
-
-def append(
-    store: Store, connection: sa.Connection, drafts: Sequence[Draft], token: str
-) -> list[Event]:
-    """Append events in a transaction that writes, with the indexes that follow from them."""
-    from certify_assets.storage.indexes import follow, insert
-
-    for name in dict.fromkeys(name for draft in drafts for name in draft.objects):
-        # `certify gc` is alone while it removes, so that what is there now stays
-        if not store.objects.has(name):
-            raise MissingObjectError(
-                f"the object {name[:12]} was removed before it was named; run this again."
-            )
-    time = datetime.now(UTC).isoformat(timespec="milliseconds")
-    heads: dict[str, tuple[int, str]] = {}
-    places: Counter[tuple[str, str]] = Counter()
-    rows: list[Event] = []
-    for draft in drafts:
-        if draft.corpus not in heads:
-            heads[draft.corpus] = last_event(connection, draft.corpus)
-        request = draft.token or token
-        part = places[draft.corpus, request]
-        event = Event.after(draft, heads[draft.corpus], request, part, time)
-        places[draft.corpus, request] += 1
-        heads[draft.corpus] = event.sequence, event.sha256
-        rows.append(event)
-    # one statement for many: an import of labels is one transaction
-    insert(connection, events, rows)
-    follow(store, connection, rows)
-    return rows
-
-
-def _require_same(asked: Iterable[Question], corpus: str, changes: Changes) -> None:
-    for question in asked if changes else ():
-        if question.corpus != corpus or not question.watched:
-            continue
-        if (subject := question.concerns(changes)) is not None:
-            what = subject if question.kind == Stored.kind else f"{question.kind} {subject}".strip()
-            raise ChangedInputError(
-                f"{what} of {corpus or 'the data root'} was replaced while it was in use; "
-                "run this again."
-            )
 
 
 def _content(payload: str) -> str:
