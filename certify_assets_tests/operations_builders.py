@@ -13,7 +13,6 @@ from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.ledger import ledger_entries, record_result
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.batch_audit import BatchAudit
-from certify_assets.operations.batch_draws import DrawnBatch
 from certify_assets.operations.batches import close_batches, decide_ready, receive
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.deployment_record import Deployed, read_deployments
@@ -133,14 +132,6 @@ def audit_of(batch: ProvisionalBatch) -> BatchAudit:
     found = BatchAudit.load(Corpus(batch.store, "c"), batch.name)
     assert found is not None
     return found
-
-
-def alter_audit(batch: ProvisionalBatch) -> None:
-    """Edit the object of the audit of a provisional batch."""
-    drawn = batch.store.last("c", DrawnBatch, batch.name)
-    assert drawn is not None
-    path = batch.store.objects.path(drawn.content.objects["audit"])
-    path.write_bytes(path.read_bytes() + b" ")
 
 
 def label_draw(store: Store, batch: str) -> None:

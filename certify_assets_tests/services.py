@@ -56,29 +56,13 @@ def ray_cluster(**environment: str) -> Iterator[RayCluster]:
     port, web = free_port(), free_port()
     # sockets have short paths
     folder = tempfile.mkdtemp(prefix="ray")
-    command = [
-        str(Path(sys.executable).with_name("ray")),
-        "start",
-        "--head",
-        "--block",
-        "--disable-usage-stats",
-        f"--temp-dir={folder}",
-    ]
-    command += [
-        f"--port={port}",
-        "--num-cpus=2",
-        f"--object-store-memory={200 * 10**6}",
-        "--node-ip-address=127.0.0.1",
-    ]
-    command += [
-        "--include-dashboard=true",
-        "--dashboard-host=127.0.0.1",
-        f"--dashboard-port={web}",
-    ]
-    command += [
-        f"--ray-client-server-port={free_port()}",
-        f"--dashboard-agent-listen-port={free_port()}",
-    ]
+    options = (
+        f"start --head --block --disable-usage-stats --temp-dir={folder} --port={port} --num-cpus=2 "
+        f"--object-store-memory={200 * 10**6} --node-ip-address=127.0.0.1 --include-dashboard=true "
+        f"--dashboard-host=127.0.0.1 --dashboard-port={web} --ray-client-server-port={free_port()} "
+        f"--dashboard-agent-listen-port={free_port()}"
+    )
+    command = [str(Path(sys.executable).with_name("ray")), *options.split()]
     inherited = {
         **os.environ,
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -131,31 +115,11 @@ def postgres_server(*databases: str) -> Iterator[Databases]:
         "cwd": folder,
     }
     try:
-        make = [
-            programs[-1] / "initdb",
-            "-D",
-            folder / "data",
-            "-U",
-            "certify",
-            "-A",
-            "scram-sha-256",
-            "-N",
-            f"--pwfile={folder / 'password'}",
-        ]
+        options = f"-D {folder}/data -U certify -A scram-sha-256 -N --pwfile={folder}/password"
+        make = [programs[-1] / "initdb", *options.split()]
         subprocess.run(make, check=True, **run)
-        serve = [
-            programs[-1] / "postgres",
-            "-D",
-            folder / "data",
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(port),
-            "-k",
-            folder,
-            "-c",
-            "fsync=off",
-        ]
+        options = f"-D {folder}/data -h 127.0.0.1 -p {port} -k {folder} -c fsync=off"
+        serve = [programs[-1] / "postgres", *options.split()]
         asked = [programs[-1] / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
 
         def start() -> subprocess.Popen[bytes]:
@@ -170,16 +134,8 @@ def postgres_server(*databases: str) -> Iterator[Databases]:
         started = [start()]
         try:
             for name in databases:
-                create = [
-                    programs[-1] / "createdb",
-                    "-h",
-                    "127.0.0.1",
-                    "-p",
-                    str(port),
-                    "-U",
-                    "certify",
-                    name,
-                ]
+                options = f"-h 127.0.0.1 -p {port} -U certify {name}"
+                create = [programs[-1] / "createdb", *options.split()]
                 subprocess.run(create, env={"PGPASSWORD": password}, check=True)
             found = Databases(
                 {

@@ -108,19 +108,9 @@ class Client:
 
 def serve(store: Store, *options: str) -> Served:
     """Start `certify review serve c` on a data root."""
-    command = [
-        sys.executable,
-        "-m",
-        "certify_assets.cli",
-        "review",
-        "serve",
-        "c",
-        "--json",
-        "--root",
-        store.root,
-        *([] if "--port" in options else ["--port", "0"]),
-        *options,
-    ]
+    line = f"-m certify_assets.cli review serve c --json --root {store.root}"
+    port = [] if "--port" in options else ["--port", "0"]
+    command = [sys.executable, *line.split(), *port, *options]
     process = subprocess.Popen(
         command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

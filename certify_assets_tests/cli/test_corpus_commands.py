@@ -145,14 +145,6 @@ def test_a_failed_import_leaves_nothing_behind(call: Call, root: Path, tmp_path:
     assert root.is_dir() and not list(root.iterdir())
 
 
-def test_a_file_without_outcomes_is_diagnosed(call: Call, root: Path, tmp_path: Path) -> None:
-    (tmp_path / "runs.csv").write_text("task_id,text\na,x\n", "utf-8")
-    answer = call(f"corpus import {tmp_path}/runs.csv --name c --root {root}")
-    assert answer.code == 2
-    assert "runs.csv has no column 'outcome'" in answer.err
-    assert "--option" in answer.err
-
-
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
@@ -172,22 +164,6 @@ def test_impossible_settings_are_refused(
     named = ("--name", "c", "--root", root)
     answer = call("corpus", "import", tmp_path / "runs.jsonl", *named, "--set", setting)
     assert answer.code == 2 and said in answer.err and not root.exists()
-
-
-def test_thresholds_of_leak_controls_are_kept(call: Call, root: Path, tmp_path: Path) -> None:
-    write_runs(tmp_path / "runs.jsonl", tasks=40)
-    named = ("--name", "c", "--root", root)
-    told = ("--set", 'leak_thresholds={"length": 0.501, "agent": 0.9}', "--set", "canary_lift=.4")
-    assert call("corpus", "import", tmp_path / "runs.jsonl", *named, *told).code == 0
-    shown = call(f"corpus show c --root {root} --json").json
-    assert shown["config"]["canary_lift"] == 0.4
-    assert shown["config"]["leak_thresholds"] == {"length": 0.501, "agent": 0.9}
-    assert shown["controls"]["thresholds"] == {
-        "length": 0.501,
-        "steps": 0.85,
-        "agent": 0.9,
-        "phrases": 0.85,
-    }
 
 
 @pytest.mark.slow
@@ -308,17 +284,3 @@ def test_a_removed_corpus_keeps_its_history(
     assert call(f"corpus rm d --root {root} --yes").code == 0
     assert not Store(str(root)).exists("corpora/d")
     assert "comes with the package" in call(f"corpus rm miniwob_weak --root {root} --yes").err
-
-
-def test_splits_are_shown_and_nothing_is_stored(call: Call, root: Path, tmp_path: Path) -> None:
-    write_runs(tmp_path / "runs.jsonl", tasks=110, attempts=2)
-    call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root} --set rl=false")
-    answer = call(f"corpus show c --root {root} --json")
-    assert answer.code == 0
-    assert not Store(str(root)).exists("corpora/c/splits")
-    counts = answer.json["splits"]
-    assert sum(split["tasks"] for split in counts.values()) == 110
-    assert all(split["trajectories"] == 2 * split["tasks"] for split in counts.values())
-    assert counts["rl"]["tasks"] == 0
-    shown = call(f"corpus show c --root {root}")
-    assert shown.code == 0 and answer.json["manifest_sha256"] in shown.out

@@ -8,12 +8,7 @@ import jsonschema
 import pytest
 
 from certify_assets.corpora.formats import import_corpus
-from certify_assets.operations import decision_exports
-from certify_assets.operations.decision_exports import (
-    FinalDecision,
-    langfuse_scores,
-    langsmith_feedback,
-)
+from certify_assets.operations.decision_exports import FinalDecision
 from certify_assets.storage.mlflow_server import mlflow_client
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.corpora.builders import write_lines
@@ -211,24 +206,6 @@ def decided(number: int, decision: str) -> FinalDecision:
             "certificate_sha256": "ab",
         },
     )
-
-
-def test_large_exports_are_several_requests_and_ids_follow_the_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    some = [decided(n, ("reject", "release", "human")[n % 3]) for n in range(9)]
-    monkeypatch.setattr(decision_exports, "_REQUEST_BYTES", 1500)
-    parts = [json.loads(part) for part in decision_exports._requests(some)]
-    assert len(parts) > 2
-    for part in parts:
-        jsonschema.validate(part, INGESTION)
-    assert [event for part in parts for event in part["batch"]] == langfuse_scores(some)
-    said = langsmith_feedback(some)
-    assert [record["score"] for record in said[:3]] == [0.0, 1.0, None]
-    # another decision on the run is the same score, in another event
-    (old,), (new,) = (langfuse_scores([decided(0, how)]) for how in ("human", "reject"))
-    assert old["body"]["id"] == new["body"]["id"] and old["id"] != new["id"]
-    assert len({event["body"]["id"] for event in langfuse_scores(some)}) == len(some)
 
 
 @pytest.mark.slow

@@ -1,11 +1,8 @@
-"""A GRPO judge of judges.yaml by TRL: by the command, killed and resumed, then by its jobs."""
+"""A GRPO judge of judges.yaml by TRL: trained by the command, certified by its jobs."""
 
 import json
-import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -25,21 +22,11 @@ _ENTRY = {
     "family": "grpo",
     "optimiser": "trl",
     "rewards": [{"lambda": 2, "mu": 3}],
-    # checkpoints are kept every five steps
     "steps": [1, 7],
     "samples": 2,
     "prompts_per_step": 2,
 }
-_TRAIN = [
-    sys.executable,
-    "-m",
-    "certify_assets.cli",
-    "judge",
-    "train",
-    CORPUS,
-    "--judge",
-    "sampled",
-]
+_TRAIN = [sys.executable, *f"-m certify_assets.cli judge train {CORPUS} --judge sampled".split()]
 _PARTS = ("model", "scores", "certificate", "audit", "report")
 _JOBS = f"""
 import dagster as dg
@@ -76,50 +63,17 @@ def _run(root: Path, *command: str) -> str:
     return done.stdout
 
 
-def _killed(root: Path, place: Path) -> None:
-    """Kill a training as soon as a file is there."""
-    with subprocess.Popen(
-        _TRAIN,
-        env=platform_environment(root),
-        cwd=REPOSITORY,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        while not place.is_file():
-            assert process.poll() is None, "it ended before it could be killed"
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-
-
-def test_trl_trains_by_command_resumes_after_a_kill_and_is_certified_by_its_jobs(
-    tmp_path: Path,
-) -> None:
-    whole = _world(tmp_path)
-    cut = Path(shutil.copytree(whole, tmp_path / "cut"))
-    expected = json.loads(_run(whole, *_TRAIN, "--json"))
-    assert expected["training"]["optimiser"] == "trl"
-    assert expected["training"]["config"]["samples"] == 2
-    assert expected["training"]["arms"] == {"lambda_2_mu_3": {"lam": 2.0, "mu": 3.0}}
+def test_trl_trains_by_command_and_is_certified_by_its_jobs(tmp_path: Path) -> None:
+    root = _world(tmp_path)
+    made = json.loads(_run(root, *_TRAIN, "--json"))
+    assert made["training"]["optimiser"] == "trl" and made["training"]["config"]["samples"] == 2
+    assert made["training"]["arms"] == {"lambda_2_mu_3": {"lam": 2.0, "mu": 3.0}}
     # the start, and the arm after either number of steps
-    assert expected["candidates"] == 3
-    arm = cut / "judges/sampled" / CORPUS / "arms/lambda_2_mu_3"
-    _killed(cut, arm / "checkpoint/checkpoint-5/complete.json")
-    assert not (arm / "arm.json").exists()
-    first = (arm / "step_1/provenance.json").stat().st_mtime_ns
-    # without the frame of the table, in whose lines it is broken
-    shown = " ".join(_run(cut, *_TRAIN).replace("│", " ").split())
-    assert "GRPO of TRL, 2 samples a prompt" in shown
-    assert (arm / "step_1/provenance.json").stat().st_mtime_ns == first, "it was not taken again"
-    for name in ("adapter.json", "arms/lambda_2_mu_3/arm.json"):
-        place = f"judges/sampled/{CORPUS}/{name}"
-        assert (cut / place).read_bytes() == (whole / place).read_bytes()
-    assert not (arm / "checkpoint").exists()
-    _run(cut, sys.executable, "-c", _JOBS)
-    judge = JudgedCorpus(Corpus(Store(str(cut)), CORPUS), "sampled")
-    (certificate, *_) = json.loads(judge.store.read_bytes(judge.key("certificates.json")))[
-        "certificates"
-    ]
+    assert made["candidates"] == 3
+    _run(root, sys.executable, "-c", _JOBS)
+    judge = JudgedCorpus(Corpus(Store(str(root)), CORPUS), "sampled")
+    (certificate, *_) = judge.store.read_json(judge.key("certificates.json"))["certificates"]
     assert certificate["provenance"]["optimiser"] == "GRPO of TRL, 2 samples a prompt"
     page = judge.store.read_bytes(judge.key("page.html")).decode("utf-8")
     assert "GRPO of TRL, 2 samples a prompt" in page and "lambda_2_mu_3_7" in page
-    assert judge.stored_artifact.to_dict() == expected
+    assert judge.stored_artifact.to_dict() == made

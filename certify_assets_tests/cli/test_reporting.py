@@ -22,7 +22,6 @@ from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, write_runs
 from certify_assets_tests.cli.calling import Answer, Call
 from certify_assets_tests.cli.review_client import Client, served
-from certify_assets_tests.defs.running import materialize
 from certify_assets_tests.operations_builders import ProvisionalBatch, agreeing, audit_of, deliver
 from certify_assets_tests.recertification_builders import drawn_tasks, label_rows, write_batch
 from certify_assets_tests.review_builders import session_batch
@@ -131,23 +130,6 @@ def test_what_status_closes_is_reported_once(
     assert reported(store, name) == [audits_version(Corpus(store, "c"))]
     done(call(f"ops status c --root {store.root}"))
     assert len(reported(store, name)) == 1
-
-
-@pytest.mark.slow
-def test_versions_are_those_of_a_run(call: Call, watched: Store) -> None:
-    from certify_assets.defs.operations.assets import operation_assets
-
-    deploy(judged(watched), sampling=PLAN, track=False)
-    deliver(watched.local_path("inbox/c/new.jsonl"))
-    done(call(f"ops ingest c --root {watched.root}"))
-    names = ("operations/incoming_runs", "operations/decisions")
-    result = materialize(operation_assets(), watched)
-    made = {
-        event.asset_key.to_user_string(): event.materialization.tags[VERSION]
-        for event in result.get_asset_materialization_events()
-        if event.asset_key is not None
-    }
-    assert [made[name] for name in names] == reported(watched, *names)
 
 
 def test_imported_labels_are_resolved_and_reported(

@@ -13,9 +13,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory
 from certify_assets.operations.labels import read_labels
 from certify_assets.storage.store import Store
-from certify_assets_tests.cli.review_client import Client, Served, served
+from certify_assets_tests.cli.review_client import served
 from certify_assets_tests.cli.test_review_in_browser import HOSTILE, enter, fits
-from certify_assets_tests.review_builders import decided, session_batch, write_batch
+from certify_assets_tests.review_builders import decided, write_batch
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -131,18 +131,3 @@ def test_search_unfolds_what_it_finds_and_the_policy_holds(browser: Any, tmp_pat
         whole = opened.value
         whole.wait_for_load_state()
         assert "needle" in whole.inner_text("body") and "OBSERVATION" in whole.inner_text("body")
-
-
-def test_a_run_that_was_not_shown_is_no_text(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "root"))
-    session_batch(store)
-    with served(store, "--reviewer", "Ann", "--reviewer", "Bob") as server:
-        ann, bob = (Client(server.url, links=server.links) for _ in range(2))
-        mine, theirs = ann.enter("Ann"), bob.enter("Bob")
-        text = ann.ask("GET", f"/text?run={mine.field('run')}")
-        assert text.status == 200 and text.headers["Content-Type"].startswith("text/plain")
-        assert text.headers["X-Content-Type-Options"] == "nosniff" and "INSTRUCTION" in text.text
-        for client, run in ((ann, theirs.field("run")), (bob, mine.field("run")), (bob, "x" * 32)):
-            assert client.ask("GET", f"/text?run={run}").status == 409
-        stranger = Served(server.process, server.url, server.links)
-        assert Client(stranger.url).ask("GET", f"/text?run={mine.field('run')}").status == 403

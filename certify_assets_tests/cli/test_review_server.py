@@ -227,6 +227,10 @@ def test_a_link_labels_in_one_name_and_only_what_it_was_shown(
         assert "You are " + name in theirs.text and theirs.field("run") != mine.field("run")
         answer = other.label(theirs, 0, run=mine.field("run"), number="0")
         assert answer.status == 409 and f"not shown to {name}" in answer.text
+        assert other.ask("GET", f"/text?run={mine.field('run')}").status == 409
+    whole = client.ask("GET", f"/text?run={mine.field('run')}")
+    assert whole.headers["Content-Type"].startswith("text/plain") and "INSTRUCTION" in whole.text
+    assert whole.headers["X-Content-Type-Options"] == "nosniff"
     # another name in the form or in the cookie changes nothing
     client.cookies["certify_reviewer"] = "Ann"
     asked = client.ask("GET", "/name")

@@ -192,18 +192,8 @@ def test_dagster_and_mlflow_are_kept_in_postgres(
         DAGSTER_POSTGRES_URL=_databases["dagster"],
         MLFLOW_TRACKING_URI=_databases["mlflow"],
     )
-    platform.call(
-        "-m",
-        "dagster",
-        "asset",
-        "materialize",
-        "-m",
-        "certify_assets.definitions",
-        "--select",
-        "key:corpora/trajectories",
-        "--partition",
-        "c",
-    )
+    line = "-m dagster asset materialize -m certify_assets.definitions --partition c"
+    platform.call(*line.split(), "--select", "key:corpora/trajectories")
     seen = platform.seen()
     assert seen["storage"] == "PostgresRunStorage"
     assert seen["assets"] == ["corpora/trajectories"]
@@ -262,17 +252,8 @@ def test_a_run_and_each_of_its_steps_are_ray_jobs(
                 start_new_session=True,
             )
         try:
-            launch = [
-                "job",
-                "launch",
-                "-f",
-                str(location),
-                "-j",
-                "line",
-                "--tags",
-                json.dumps({"dagster/partition": "c"}),
-            ]
-            platform.call("-m", "dagster", *launch)
+            launch = f"-m dagster job launch -f {location} -j line --tags"
+            platform.call(*launch.split(), json.dumps({"dagster/partition": "c"}))
             until = time.monotonic() + 240
             while (seen := platform.seen())["runs"][0][1] not in ("SUCCESS", "FAILURE"):
                 assert time.monotonic() < until, log.read_text(errors="replace")[-3000:]

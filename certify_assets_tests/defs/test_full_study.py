@@ -84,18 +84,6 @@ def test_a_changed_document_or_input_is_made_again(store: Store) -> None:
     assert {again["d", name] for name in names} == {"done"}
 
 
-def test_the_page_is_drawn_again_once_a_corpus_has_its_first_scores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    store = registered(tmp_path)
-    names = ("corpora/", "judges/lexical/", "research/report")
-    studied(store, ["c"], names)
-    before = store.sha256("study/study.html")
-    again = states(studied(store, ["c"], (*names, "research/real_scores")))
-    assert again["", "research/report"] == "done" and store.sha256("study/study.html") != before
-
-
 def test_an_asset_that_fails_is_reported_and_the_others_are_made(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +140,7 @@ def test_unknown_corpora_and_profiles_are_refused(tmp_path: Path) -> None:
             studied(Store(str(tmp_path)), corpora, profile=profile)
 
 
-def test_the_jobs_make_what_the_study_needs(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+def test_the_jobs_make_what_the_study_needs() -> None:
     in_jobs = {
         name: defs.resolve_job_def(name).asset_layer.executable_asset_keys
         for name in (study.STUDY, study.TABLES)
@@ -160,17 +148,3 @@ def test_the_jobs_make_what_the_study_needs(monkeypatch: pytest.MonkeyPatch, sto
     assert {key.to_user_string() for key in in_jobs[study.TABLES]} == {
         f"research/{name}" for name in ("main_table", "certifiability", "simulation", "report")
     }
-    asked: dict[str, list[str]] = {}
-
-    def noted(_: str, keys: Any, corpus: str, profile: object, *__: object) -> list[Any]:
-        asked.setdefault(str(profile), []).extend(key.to_user_string() for key in keys)
-        return []
-
-    monkeypatch.setattr(study, "_make", noted)
-    everything = ("corpora/", "judges/", "research/")
-    for profile in PROFILES:
-        studied(store, ["c"], everything, profile=profile)
-    quick, full = (set(asked[str(PROFILES[name])]) for name in ("quick", "full"))
-    assert full == {key.to_user_string() for keys in in_jobs.values() for key in keys}
-    trained = {name.split("/")[1] for name in full - quick}
-    assert trained == {"sft", "grpo", "transfer", "transfer_strict"}

@@ -16,7 +16,6 @@ from certify_assets.defs.operations.checks import recertify_checks, review_check
 from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import reviewed_labels_sensor
 from certify_assets.defs.resources import DataRoot
-from certify_assets.evaluation import certification
 from certify_assets.operations.deployment_record import load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_label, append_labels
 from certify_assets.operations.notifications import certificate_age
@@ -218,25 +217,3 @@ def test_the_week_certifies_every_judge_and_trains_no_language_model_that_is_up_
         )
         for key in keys
     )
-
-
-def test_a_judge_beyond_the_quick_ones_is_certified_again_and_trained_again_only_where_it_is_stale(
-    corpora: Store,
-) -> None:
-    from certify_assets.operations.recertification import to_recertify
-
-    for name in ("model", "scores"):
-        assert name in to_recertify(Corpus(corpora, "one"))[0]["lexical"]
-    assert "lexical_transfer" not in to_recertify(Corpus(corpora, "one"))[0]
-    judged(corpora, "one", "lexical_transfer").train()
-    judged(corpora, "one", "lexical_transfer").score()
-    certification.certify_judge(judged(corpora, "one", "lexical_transfer"))
-    assert to_recertify(Corpus(corpora, "one"))[0]["lexical_transfer"] == (
-        "certificate",
-        "audit",
-        "report",
-        "monitor",
-    )
-    key = "judges/lexical_transfer/one/scores.json"
-    corpora.write_json(key, {**corpora.read_json(key), "manifest_sha256": "0" * 64})
-    assert to_recertify(Corpus(corpora, "one"))[0]["lexical_transfer"][:2] == ("model", "scores")

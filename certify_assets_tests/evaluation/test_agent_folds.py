@@ -119,15 +119,3 @@ def test_agents_that_the_compact_model_saw_are_named_for_the_judges_that_stand_o
         == pretraining_caveat(["sft"], ["somebody"])
         == ""
     )
-
-
-@pytest.mark.slow
-def test_a_fine_tuned_judge_is_trained_once_a_fold(tmp_path: Path) -> None:
-    runs = write_runs(tmp_path / "runs.jsonl", tasks=40, attempts=3, seed=0)
-    store = split_and_score(Store(str(tmp_path / "root")), runs)
-    judged(store, "c", "sft").train()
-    judged(store, "c", "sft").score()
-    found = evaluate_agent_folds(judged(store, "c", "sft"), folds=2)
-    assert len(found["folds"]) == 2
-    assert found["rows"] == len(labelled_rows(Corpus(store, "c"), "cal"))
-    assert found["caveat"] == "", "the compact model has seen none of these agents"

@@ -160,12 +160,8 @@ def test_a_split_that_holds_another_splits_task_stops_training(
     _write_split(store, "sft", pd.concat([sft, test.iloc[:1]], ignore_index=True), tmp_path)
     with pytest.raises(ManifestError, match="does not hold the sft split"):
         judged(store).train()
-    failed = [
-        result.name
-        for result in Corpus(store, "c").quality_report(stored_splits=True).results
-        if not result.passed
-    ]
-    assert "disjoint_tasks" in failed
+    report = Corpus(store, "c").quality_report(stored_splits=True)
+    assert not {item.name: item.passed for item in report.results}["disjoint_tasks"]
 
 
 @pytest.mark.parametrize("split", ["cal", "test"])
@@ -175,10 +171,9 @@ def test_a_flipped_outcome_in_a_split_stops_every_reader(
     frame = Corpus(finished, "c").split(split)
     frame.loc[0, "outcome"] = 1 - frame.loc[0, "outcome"]
     _write_split(finished, split, frame, tmp_path)
-    with pytest.raises(ManifestError, match="differs from the corpus"):
-        judged(finished).score()
-    with pytest.raises(ManifestError, match="differs from the corpus"):
-        audit_judge(judged(finished))
+    for read in (judged(finished).score, lambda: audit_judge(judged(finished))):
+        with pytest.raises(ManifestError, match="differs from the corpus"):
+            read()
 
 
 def test_other_scores_than_the_adapters_are_stale(finished: Store) -> None:
@@ -235,19 +230,6 @@ def test_a_forged_certificate_with_its_digest_is_neither_audited_nor_drawn(finis
     assert b"Not valid now" in finished.read_bytes("index.html")
 
 
-def test_an_altered_audit_is_not_drawn(finished: Store) -> None:
-    from certify_assets.reports.judge_page import write_page
-
-    key = "judges/lexical/c/audits.json"
-    document = finished.read_json(key)
-    document["audits"][0]["verdict"] = (
-        "PASS" if document["audits"][0]["verdict"] != "PASS" else "ERROR"
-    )
-    finished.write_json(key, document)
-    with pytest.raises(LedgerError, match="are not what their read of TEST gave"):
-        write_page(judged(finished))
-
-
 def test_a_certificate_of_an_event_that_the_ledger_lost_is_refused(finished: Store) -> None:
     from certify_assets.certificates import Certificate
 
@@ -260,16 +242,6 @@ def test_a_certificate_of_an_event_that_the_ledger_lost_is_refused(finished: Sto
     finished.write_json(key, {**finished.read_json(key), "certificates": later})
     with pytest.raises(LedgerError, match=r"of c lost event 999 that .* restore the newer one"):
         audit_judge(judged(finished))
-
-
-def test_another_adapter_is_refused(finished: Store) -> None:
-    folder = "judges/lexical/c/adapter"
-    name = next(name for name in finished.names(folder) if name.endswith(".safetensors"))
-    data = bytearray(finished.read_bytes(f"{folder}/{name}"))
-    data[-1] ^= 1
-    finished.write_bytes(f"{folder}/{name}", bytes(data))
-    with pytest.raises(IntegrityError):
-        judged(finished).score()
 
 
 def test_new_runs_make_the_old_certificate_stale(finished: Store, tmp_path: Path) -> None:

@@ -196,24 +196,6 @@ def test_corrected_labels_are_a_version_and_the_same_file_is_none(
     assert changes.changed_labels == {"cal": 1} and not changes.new_runs and not changes.gone_runs
 
 
-def test_known_tasks_under_other_ids_are_named(world: tuple[Store, Path]) -> None:
-    store, source = world
-    Corpus(store, "c").import_trajectories()
-
-    def renamed(records: list[Record]) -> list[Record]:
-        names = ("task_id", "trajectory_id")
-        again = [{**item, **{name: f"x-{item[name]}" for name in names}} for item in records[:8]]
-        return records + again
-
-    rewrite(source, renamed)
-    changes = Corpus(store, "c").preview_import(Corpus(store, "c").config)
-    assert changes.renamed == {"x-task-000": "task-000", "x-task-001": "task-001"}
-    said = (
-        "2 of the new tasks have the instruction of a task under another id, such as 'x-task-000'"
-    )
-    assert any(said in sentence for sentence in changes.sentences())
-
-
 def test_runs_that_were_never_read_are_a_first_reading(world: tuple[Store, Path]) -> None:
     store, _ = world
     corpus, kinds = Corpus(store, "c"), []
@@ -259,7 +241,6 @@ def test_runs_under_other_names_and_spaces_were_read(
 @pytest.mark.parametrize(
     ("change", "where", "remedy"),
     [
-        (lambda rows: [], "runs.jsonl is empty", "write one row a run"),
         (lambda rows: [{**row, "task_id": None} for row in rows], "row 1 ", "correct it"),
         (
             lambda rows: [{**row, "outcome": "fine"} for row in rows],
@@ -267,7 +248,6 @@ def test_runs_under_other_names_and_spaces_were_read(
             "--option success=VALUE",
         ),
         (lambda rows: [{**row, "outcome": None} for row in rows], "row 1 ", "keep_unlabelled"),
-        (lambda rows: [{"text": "a"} for _ in rows], "no column 'task_id'", "rename some"),
         (
             lambda rows: [*rows, {**rows[3], "outcome": 1 - rows[3]["outcome"]}],
             "row 11 gives the run 'task-001/1' the outcome ",

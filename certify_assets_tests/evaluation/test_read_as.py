@@ -79,9 +79,7 @@ def ways() -> Iterator[tuple[str, Way]]:
     yield "na", Way(PLAIN, how={"na_rep": "N/A"})
     for success, failure in (
         ("yes", "no"), ("Y", "N"), ("true", "false"), ("TRUE", "FALSE"), ("t", "f"),
-        ("pass", "fail"), ("Passed", "Failed"), ("success", "failure"), ("resolved", "unresolved"),
-        ("correct", "incorrect"), ("solved", "unsolved"), ("1.0", "0.0"), (" 1", "0 "),
-        ("succeeded", "failed"), ("successful", "unsuccessful"),
+        ("Passed", "Failed"), ("success", "failure"), ("resolved", "unresolved"), (" 1", "0 "),
     ):  # fmt: skip
         yield f"word-{success}", Way(words(success, failure))
     for success, failure in (("good", "bad"), ("ok", "timeout"), ("2", "1"), ("A", "B")):
@@ -170,8 +168,7 @@ def test_a_sheet_of_a_workbook_is_found_or_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "attack_success", "prompt_injected", "reward_hacking", "cheated", "data_leak", "malicious",
-        "privacy breach", "jailbreak", "stuck", "gave_up", "needs_human", "denied", "rejected",
+        "attack_success", "reward_hacking", "privacy breach", "stuck", "needs_human", "rejected",
         "is_bad", "Hallucinated", "not_ok", "timed-out",
     ],
 )  # fmt: skip

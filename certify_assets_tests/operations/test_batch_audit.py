@@ -160,21 +160,6 @@ def of_two_agents(record: dict[str, Any]) -> None:
         record["agent"] = "agent-new"
 
 
-def test_covered_runs_of_the_same_batch_are_decided_at_once(
-    deployed: Store, tmp_path: Path
-) -> None:
-    record = decided(deployed, tmp_path, change=of_two_agents)
-    frame = first_decisions_of(Corpus(deployed, "c"), record.batch)
-    new = frame["agent"] == "agent-new"
-    assert set(frame.loc[new, "reason"]) == {"new_agent"}
-    assert set(frame.loc[~new, "decision"]) == {"reject", "human"}
-    assert [item.split(":")[0].split(",")[0] for item in record.promises] == [
-        "corpus certificate",
-        "batch certificate",
-    ]
-    assert decided_by_deployed(Corpus(deployed, "c")).status == "PASS"
-
-
 @pytest.mark.parametrize("policy", ["review", "accept"])
 def test_the_policy_of_the_corpus_says_who_decides(
     deployed: Store, tmp_path: Path, policy: str

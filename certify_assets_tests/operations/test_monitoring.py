@@ -14,7 +14,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.evaluation import certification
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.monitoring import load_monitor, monitor_judge, read_audit_sample
 from certify_assets.reports.monitor_page import (
@@ -93,20 +92,6 @@ def test_without_labels_it_says_so(store: Store) -> None:
     assert document.status == "nothing" and FOLDER in document.reason
     assert document.monitors == () and load_monitor(judge_of(store)) == document
     assert "Nothing was monitored" in monitor_markdown(document) and monitor_metrics(document) == {}
-
-
-def test_only_the_strictest_certified_budget_of_a_side_is_monitored(store: Store) -> None:
-    certificates = certification.load_certificates(judge_of(store))
-    chosen = strictest_certificates(certificates)
-    assert chosen and all(item.certified and item.procedure == PROCEDURES[0] for item in chosen)
-    assert len({item.side for item in chosen}) == len(chosen)
-    for item in chosen:
-        others = [
-            one
-            for one in certificates
-            if one.side == item.side and one.procedure == item.procedure and one.certified
-        ]
-        assert item.alpha == min(one.alpha for one in others)
 
 
 def test_few_tasks_are_too_few_many_good_ones_are_quiet_and_bad_ones_alarm(store: Store) -> None:
