@@ -2,7 +2,7 @@
 
     certify demo && certify ops deploy miniwob_weak combined
     certify certificate docs/examples/scores.csv --out certificate.json
-    certify report certificate.json docs/examples/scores.csv --out .certify/example.html
+    certify report certificate.json docs/examples/scores.csv --out .certify/pages/example.html
     python tools/docs_pictures.py .certify
 
 Those of the Dagster and MLflow user interfaces are taken by hand.
@@ -46,7 +46,7 @@ def main() -> None:
     from PIL import Image
     from playwright.sync_api import sync_playwright
 
-    root = Path(sys.argv[1]).resolve()
+    pages = Path(sys.argv[1]).resolve() / "pages"
     names = ("chromium", "chromium-browser", "google-chrome")
     program = next(filter(None, map(shutil.which, names)), None)
     with sync_playwright() as playwright:
@@ -57,7 +57,7 @@ def main() -> None:
                 viewport={"width": picture.width, "height": picture.height},
                 color_scheme="dark" if picture.dark else "light",
             )
-            page.goto((root / picture.page).as_uri())
+            page.goto((pages / picture.page).as_uri())
             drawn = Image.open(io.BytesIO(page.screenshot()))
             # a page has few colours; a third of the bytes
             drawn.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(
