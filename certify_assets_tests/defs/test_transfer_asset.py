@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.config import remove_corpus
 from certify_assets.definitions import defs
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.running import partitions
@@ -70,8 +71,9 @@ def test_a_judge_without_a_source_is_skipped_with_its_reason_and_the_run_succeed
     store: Store, tmp_path: Path
 ) -> None:
     shutil.copytree(store.root, tmp_path / "root")
-    shutil.rmtree(tmp_path / "root/corpora/far")
-    result = run(Store(str(tmp_path / "root")), "lexical_transfer_strict")
+    alone = Store(str(tmp_path / "root"))
+    remove_corpus(alone, "far")
+    result = run(alone, "lexical_transfer_strict")
     assert result.success and result.get_asset_materialization_events() == []
     found = checks(result)
     assert set(found) == {"judges/lexical_transfer_strict/model:has_sources"}, (
