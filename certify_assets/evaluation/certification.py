@@ -147,8 +147,7 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
                 f"{stale.removesuffix('_sha256')} than the stored one; materialize "
                 f"judges/{judge}/certificate again."
             )
-    stored = load_pool(judge, certificates)
-    pool = None if stored is None else stored.pool
+    pool = _pool(judge, certificates)
     delta = _claimed_delta(judge, _test_sha256(judge, cal, paid_candidates(judge, adapter), pool))
     for certificate in certificates:
         _require_held(judge, certificate)

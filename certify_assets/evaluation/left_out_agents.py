@@ -20,8 +20,10 @@ from certify_assets.certificates.agents import (
 )
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.corpora.rendering import render_frame
+from certify_assets.errors import InputError
 from certify_assets.evaluation.agent_folds import pretraining_caveat, runs_of, runs_without
 from certify_assets.evaluation.certification import deciding_certificates
+from certify_assets.files import stored_as
 from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
@@ -59,15 +61,11 @@ class LeftOutAgents:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> LeftOutAgents:
-        """Read a stored document; a `KeyError` or `TypeError` says that it is none."""
-        values = dict(document)
-        if values.pop("schema") != cls.SCHEMA:
-            raise TypeError("another schema")
-        errors = {
-            sha256: tuple(AgentError(**row) for row in rows)
-            for sha256, rows in values.pop("errors").items()
-        }
-        return cls(**{**values, "errors": errors, "findings": tuple(values["findings"])})
+        """Read a stored document; an `InputError` says that it is none."""
+        found = stored_as(cls, document)
+        if document.get("schema") != cls.SCHEMA:
+            raise InputError("it has another schema; make it again.")
+        return found
 
 
 def left_out_agents(judge: JudgedCorpus) -> LeftOutAgents:
@@ -86,7 +84,7 @@ def stored_left_out_agents(judge: JudgedCorpus) -> LeftOutAgents | None:
         return None
     try:
         found = LeftOutAgents.from_dict(judge.store.read_json(judge.key("agents.json")))
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except InputError:
         # made again from what it is of
         return None
     _, hashes, _ = judge.calibration

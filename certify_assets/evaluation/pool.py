@@ -12,7 +12,7 @@ is delivered later.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -21,9 +21,14 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates.pool import EVERY_TASK, Pool, observe_pool
 from certify_assets.corpora.splits import SPLITS
-from certify_assets.errors import ForgedCertificateError, IntegrityError, StaleCertificateError
+from certify_assets.errors import (
+    ForgedCertificateError,
+    InputError,
+    IntegrityError,
+    StaleCertificateError,
+)
 from certify_assets.evaluation.ledger import record_pool
-from certify_assets.files import canonical_json, parse_json, sha256_bytes
+from certify_assets.files import canonical_json, parse_json, sha256_bytes, stored_as
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.task_folds import score_unseen, why_no_folds
 from certify_assets.storage.progress import Report, silent
@@ -135,15 +140,7 @@ class StoredPool:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values."""
-        parts = [
-            {
-                **{name: value for name, value in vars(part).items() if name != "scores"},
-                "scores": {task: list(scores) for task, scores in part.scores.items()},
-            }
-            for part in self.parts
-        ]
-        about = {"corpus": self.corpus, "judge": self.judge, "adapter_sha256": self.adapter_sha256}
-        return {"schema": self.SCHEMA, **about, "parts": parts}
+        return {"schema": self.SCHEMA, **asdict(self)}
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> StoredPool:
@@ -158,16 +155,11 @@ class StoredPool:
     def from_dict(cls, given: Any, where: str) -> StoredPool:
         """Read what `to_dict` returns; `where` is named if it is something else."""
         try:
-            document = dict(given)
-            if document.pop("schema") != cls.SCHEMA:
+            if given["schema"] != cls.SCHEMA:
                 raise ValueError("another schema")
-            parts = [
-                PoolPart(**{**part, "scores": {t: tuple(s) for t, s in part["scores"].items()}})
-                for part in document.pop("parts")
-            ]
-            found = cls(**document, parts=tuple(parts))
+            found = stored_as(cls, given)
             _ = found.pool
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (InputError, ValueError, KeyError, TypeError) as error:
             raise _unreadable(where, error) from None
         return found
 
