@@ -41,6 +41,8 @@ def back_up(store: Store, target: str) -> int:
     else:
         _run("pg_dump", "--format=custom", f"--file={folder.path(_DUMP)}", url=store.database.url)
     _copy_placed(store.folder, folder)
+    if store.folder.exists(ROOT_FILE):
+        folder.write(ROOT_FILE, store.folder.read(ROOT_FILE))
     with store.database.reading() as connection:
         # those that came since the database was copied do no harm
         named = list(connection.scalars(sa.select(uses.c.object).distinct()))
@@ -70,12 +72,15 @@ def restore(store: Store, source: str) -> int:
         _copy_sqlite(folder.path(FILE), store.folder.path(FILE))
     else:
         _run("pg_restore", "--no-owner", str(folder.path(_DUMP)), url=store.database.url)
+    if folder.exists(ROOT_FILE):
+        # after the database: a killed call can be made again
+        store.folder.write(ROOT_FILE, folder.read(ROOT_FILE))
     return copied
 
 
 def _copy_placed(source: Folder, target: Folder) -> None:
     samples = [found.key for found in source.files(_SAMPLES)] if source.exists(_SAMPLES) else []
-    for name in (ROOT_FILE, *_PLACED, *samples):
+    for name in (*_PLACED, *samples):
         if source.exists(name):
             target.write(name, source.read(name))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import sqlite3
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +31,7 @@ FILE: Final = "certify.db"
 ROOT_FILE: Final = "root.json"
 _BUSY_MILLISECONDS = 30_000
 _MOST_VALUES = 500
-_READ_ONLY = "mode=ro&immutable=1"
+_READ_ONLY: Final = {"mode": "ro", "immutable": "1", "uri": "true"}
 _NETWORKS = (
     *("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "beegfs", "afs"),
     *("vboxsf", "virtiofs"),
@@ -138,20 +139,27 @@ class Database:
 
     Parameters
     ----------
-    url : str
+    url : str or sqlalchemy.URL
         Address, as SQLAlchemy has it.
     folder : Folder
         Data root.
     """
 
-    def __init__(self, url: str, folder: Folder) -> None:
-        self.url, self.folder = url, folder
-        self.is_sqlite = url.startswith("sqlite")
+    def __init__(self, url: str | sa.URL, folder: Folder) -> None:
+        self.url, self.folder = str(url), folder
+        self.is_sqlite = self.url.startswith("sqlite")
         # a connection that a server closed is noticed before it is used
-        self.engine = sa.create_engine(url, pool_pre_ping=not self.is_sqlite)
+        try:
+            self.engine = sa.create_engine(url, pool_pre_ping=not self.is_sqlite)
+        except (sa.exc.ArgumentError, ValueError):
+            # the address is not repeated: it may hold a password
+            raise InputError(
+                f"{VARIABLE} is no address of a database; give one such as "
+                "postgresql+psycopg2://user:password@host/certify."
+            ) from None
         self._whole = False
         if self.is_sqlite:
-            prepare = _prepare_reading if _READ_ONLY in url else _prepare_sqlite
+            prepare = _prepare_reading if "immutable" in self.engine.url.query else _prepare_sqlite
             sa.event.listen(self.engine, "connect", prepare)
             sa.event.listen(self.engine, "begin", _begin_sqlite)
         else:
@@ -160,13 +168,17 @@ class Database:
     @classmethod
     def of(cls, folder: Folder) -> Database:
         """Return the database of a data root, opened once a process."""
-        url = os.environ.get(VARIABLE, "")
-        if not url and not folder.is_local:
+        named = os.environ.get(VARIABLE, "")
+        if not named and not folder.is_local:
             raise InputError(
                 f"the data root {folder.root} is remote, and no database is named; set {VARIABLE} "
                 "to the address of a PostgreSQL database."
             )
-        url = url or _sqlite_url(Path(os.path.realpath(folder.path(FILE))))
+        url: str | sa.URL = named
+        if not named:
+            path = Path(os.path.realpath(folder.path(FILE)))
+            writable = not path.exists() or os.access(path.parent, os.W_OK)
+            url = sqlite_url(path, writable=writable)
         key = f"{folder.root} {url}", os.getpid()
         if key in _OPEN:
             _OPEN.move_to_end(key)
@@ -185,10 +197,15 @@ class Database:
                     f"{self.folder.root} holds {old[0]}/ and no {FILE}: an earlier version made "
                     "it; give another data root and import the corpora there."
                 )
-            return False
-        if not self._whole:
+        elif not self._whole:
             with self._asking(), self._transaction("read") as connection:
                 self._whole = self._is_current(connection)
+        if not self._whole and self._root():
+            # a new one would forget what was claimed
+            raise IntegrityError(
+                f"the database of {self.folder.root} is gone or empty; restore a backup, or "
+                f"correct {VARIABLE}."
+            )
         return self._whole
 
     def create(self) -> None:
@@ -207,7 +224,7 @@ class Database:
                 register()
                 tables.create_all(connection)
                 self.guard(connection)
-                named = {"schema": SCHEMA, "root": self._root() or uuid.uuid4().hex}
+                named = {"schema": SCHEMA, "root": uuid.uuid4().hex}
                 rows = [{"name": name, "value": value} for name, value in named.items()]
                 connection.execute(properties.insert(), rows)
         with self._asking(), self._transaction("read") as connection:
@@ -237,7 +254,12 @@ class Database:
     def _root(self) -> str:
         if not self.folder.exists(ROOT_FILE):
             return ""
-        return str(parse_json(self.folder.read(ROOT_FILE).decode("utf-8"))["root"])
+        try:
+            return str(parse_json(self.folder.read(ROOT_FILE).decode("utf-8"))["root"])
+        except (ValueError, TypeError, KeyError):
+            raise IntegrityError(
+                f"{self.folder.locate(ROOT_FILE)} is damaged; restore it from a backup."
+            ) from None
 
     def _is_current(self, connection: sa.Connection) -> bool:
         if not sa.inspect(connection).has_table("properties"):
@@ -251,8 +273,8 @@ class Database:
         root = self._root()
         if root and root != _property(connection, "root"):
             raise IntegrityError(
-                f"the database is that of another data root than {self.folder.root}; correct "
-                f"{VARIABLE}."
+                f"the database is that of another data root than {self.folder.root}; restore its "
+                f"own, or correct {VARIABLE}."
             )
         return True
 
@@ -302,6 +324,10 @@ class Database:
             yield
         except sa.exc.DBAPIError as error:
             said = str(error.orig).strip().splitlines()[0] if error.orig else type(error).__name__
+            if type(error.orig) is sqlite3.DatabaseError:
+                raise IntegrityError(
+                    f"the database of {self.folder.root} is damaged ({said}); restore a backup."
+                ) from error
             raise CertifyError(
                 f"the database of {self.folder.root} cannot be used ({said}); see that it runs "
                 "and has space, then call again."
@@ -324,11 +350,13 @@ def parts(values: Sequence[V]) -> Iterator[Sequence[V]]:
         yield values[start : start + _MOST_VALUES]
 
 
-def _sqlite_url(path: Path) -> str:
-    if path.exists() and not os.access(path.parent, os.W_OK):
+def sqlite_url(path: Path, *, writable: bool) -> sa.URL:
+    """Return the address of a database of SQLite."""
+    if not writable:
         # a disk that is read alone has no room for the log that SQLite shares between readers
-        return f"sqlite:///file:{quote(str(path))}?{_READ_ONLY}&uri=true"
-    return f"sqlite:///{path}"
+        return sa.URL.create("sqlite", database=f"file:{quote(str(path))}", query=_READ_ONLY)
+    # not a text, in which '?' and '%' mean something
+    return sa.URL.create("sqlite", database=str(path))
 
 
 def _property(connection: sa.Connection, name: str) -> str | None:

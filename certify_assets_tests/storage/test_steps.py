@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from certify_assets.errors import CertifyError, ChangedInputError, InputError, IntegrityError
-from certify_assets.storage.database import ROOT_FILE, VARIABLE, Database
+from certify_assets.storage.database import FILE, ROOT_FILE, VARIABLE, Database, sqlite_url
 from certify_assets.storage.events import Payload, chain
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
@@ -248,6 +248,49 @@ def test_the_database_of_another_data_root_is_refused(
     other.folder.write(ROOT_FILE, b'{"root": "another"}')
     with pytest.raises(IntegrityError, match="another data root"):
         other.read_json(A)
+
+
+def test_a_database_that_is_lost_is_not_begun_again(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.write_json(A, 1)
+    store.database.engine.dispose()
+    for lose in (Path.unlink, Path.touch):
+        lose(tmp_path / FILE)
+        with pytest.raises(IntegrityError, match="is gone or empty; restore a backup"):
+            Database(f"sqlite:///{tmp_path / FILE}", store.folder).create()
+
+
+def test_damaged_files_are_told_in_a_sentence(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.write_json(A, 1)
+    for text in (b"", b"[]", b"{}"):
+        store.folder.write(ROOT_FILE, text)
+        with pytest.raises(IntegrityError, match=r"root\.json is damaged"):
+            Database(store.database.url, store.folder).exists()
+    other = tmp_path / "other.db"
+    other.write_bytes(b"no database " * 1000)
+    with pytest.raises(IntegrityError, match=r"is damaged .*restore a backup"):
+        Database(f"sqlite:///{other}", store.folder).exists()
+
+
+@pytest.mark.parametrize("url", ["words", "words://host/d", "postgresql://u:secret@host:port/d"])
+def test_an_address_that_is_none_is_refused_and_not_repeated(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, url)
+    with pytest.raises(InputError, match="is no address of a database") as refused:
+        Store(str(tmp_path)).exists(A)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_path_may_hold_what_means_something_in_a_url(tmp_path: Path) -> None:
+    root = tmp_path / "a b?c=1%20#"
+    store = Store(str(root))
+    store.write_json(A, 1)
+    # what is in the log alone, a reader of a read-only disk does not see
+    store.database.engine.dispose()
+    assert (root / FILE).exists() and [path.name for path in tmp_path.iterdir()] == [root.name]
+    assert Database(sqlite_url(root / FILE, writable=False), store.folder).exists()
 
 
 def test_data_roots_of_earlier_versions_and_remote_ones_are_refused(tmp_path: Path) -> None:
