@@ -45,7 +45,7 @@ def _alone(
     @wraps(step)
     def held(opened: _Opened, /, *given: _Given.args, **named: _Given.kwargs) -> _Made:
         corpus = opened.corpus if isinstance(opened, JudgedCorpus) else opened
-        with corpus.writing(step.__name__):
+        with corpus.writing():
             return step(opened, *given, **named)
 
     return held

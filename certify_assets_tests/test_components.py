@@ -189,9 +189,11 @@ def test_a_project_of_somebody_else_certifies_its_corpus_by_the_component(tmp_pa
         "--config-json",
         one_process,
     )
-    certificates = json.loads((root / "judges/lexical/mine/certificates.json").read_text("utf-8"))
+    certificates = json.loads(
+        (root / "pages/judges/lexical/mine/certificates.json").read_text("utf-8")
+    )
     assert certificates["certificates"]
-    assert (root / "judges/lexical/mine/page.html").is_file()
+    assert (root / "pages/judges/lexical/mine/page.html").is_file()
     # a field that there is not, by its name
     declared.write_text(declared.read_text("utf-8").replace("rl:", "rlx:"), "utf-8")
     with pytest.raises(AssertionError, match=r"attributes\.corpora\.0\.rlx.*'rlx' was unexpected"):

@@ -94,6 +94,11 @@ class DeploymentRecord(Deployed):
         head = Head(corpus=made.corpus, sequence=entry.sequence, sha256=entry.sha256)
         return cls(**dict(made), time=entry.time, ledger=head, mlflow=mlflow)
 
+    def is_again(self, made: Deployed) -> bool:
+        """Whether another deployment names the same, under whatever number."""
+        names = Deployed.model_fields.keys() - {"number"}
+        return all(getattr(self, name) == getattr(made, name) for name in names)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the document of the deployment."""
         return {"schema": SCHEMA, **self.model_dump(mode="json")}

@@ -96,7 +96,13 @@ def deploy(
             accept_choice=accept_choice,
             accept_relabelled=accept_relabelled,
         )
-        corpus.store.append(corpus.name, made.model_copy(update={"policy": policy}))
+        made = made.model_copy(update={"policy": policy})
+        last = load_deployment(corpus)
+        if track and last is not None and last.mlflow is None and last.is_again(made):
+            # a kill came before MLflow was told of it
+            made = last
+        else:
+            corpus.store.append(corpus.name, made)
         # MLflow is told what is stored, not what may still be refused
         corpus.store.once_committed(checked)
         if track:

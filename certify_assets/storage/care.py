@@ -11,9 +11,9 @@ import sqlalchemy as sa
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
-from certify_assets.storage.database import blanked, events, properties, tables
+from certify_assets.storage.database import blanked, events, properties, register, tables
 from certify_assets.storage.events import Discarded, Head, blanked_payloads, chain, objects_of
-from certify_assets.storage.indexes import follow, register
+from certify_assets.storage.indexes import follow
 from certify_assets.storage.store import Store
 
 _ROWS_AT_ONCE = 1000

@@ -192,6 +192,7 @@ class Database:
         """Whether there is something to read; refuse what is no data root of this version."""
         lies_here = self.is_sqlite and VARIABLE not in os.environ
         if lies_here and not self.folder.exists(FILE):
+            self._whole = False
             if old := [name for name in _EARLIER if self.folder.exists(name)]:
                 raise IntegrityError(
                     f"{self.folder.root} holds {old[0]}/ and no {FILE}: an earlier version made "
@@ -210,8 +211,6 @@ class Database:
 
     def create(self) -> None:
         """Make the tables where there are none; refuse those of another schema or data root."""
-        from certify_assets.storage.indexes import register
-
         # opening waits for nobody: only the first one writes
         if self.exists():
             return
@@ -271,6 +270,11 @@ class Database:
                 f"{SCHEMA}; use the version that made it."
             )
         root = self._root()
+        if not root and connection.execute(sa.select(chains).limit(1)).first() is not None:
+            raise IntegrityError(
+                f"the database has events, and {self.folder.root} has no {ROOT_FILE}: it is that "
+                f"of another data root. Correct {VARIABLE}, or restore {ROOT_FILE}."
+            )
         if root and root != _property(connection, "root"):
             raise IntegrityError(
                 f"the database is that of another data root than {self.folder.root}; restore its "

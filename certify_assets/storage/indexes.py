@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from certify_assets.storage.database import chains, uses
+from certify_assets.storage.database import FOLLOWERS, chains, uses
 from certify_assets.storage.events import Discarded, objects_of
 
 if TYPE_CHECKING:
@@ -17,18 +17,6 @@ if TYPE_CHECKING:
 
 # so many at once change how a table is best asked
 _MANY_ROWS: Final = 10_000
-# modules with tables of their own, and the kinds of events that these follow
-_FOLLOWERS: Final = {
-    "certify_assets.operations.delivery": {"received", "undone"},
-    "certify_assets.operations.review_index": {"labelled", "gold_labelled", "twice_reviewed"}
-    | {"decided", "undone", "drawn", "undrawn", "closed"},
-}
-
-
-def register() -> None:
-    """Let the schema have the tables of all modules, which are imported when they are needed."""
-    for module in _FOLLOWERS:
-        importlib.import_module(module)
 
 
 def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
@@ -36,7 +24,7 @@ def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> No
     if begun := [{"corpus": row.corpus} for row in rows if row.sequence == 1]:
         connection.execute(chains.insert(), begun)
     _use(connection, rows)
-    for module, kinds in _FOLLOWERS.items():
+    for module, kinds in FOLLOWERS.items():
         if mine := [row for row in rows if row.kind in kinds]:
             importlib.import_module(module).follow(store, connection, mine)
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from certify_assets.storage.store import PAGES
-
-if TYPE_CHECKING:
-    from certify_assets.storage.snapshot import Snapshot
+from certify_assets.storage.store import PAGES, Store
 
 # tables and documents that commands take as files
 _DOCUMENTS: Final = ("certificates.json", "scores.parquet", "audits.json", "history.json")
@@ -20,9 +17,9 @@ def is_page(key: str) -> bool:
     return key.endswith((".html", ".svg", ".csv")) or name in _DOCUMENTS
 
 
-def publish(snapshot: Snapshot, keys: Iterable[str]) -> int:
+def publish(store: Store, keys: Iterable[str]) -> int:
     """Copy what is stored under keys to where people open it; return the number of copies."""
-    count = 0
+    count, snapshot = 0, store.now()
     for key in filter(is_page, keys):
         written = None
         # another process may copy an older one at the same time: what is stored decides

@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -101,9 +102,10 @@ class Store:
 
     def now(self) -> Snapshot:
         """Return the data root as it is at this moment."""
-        from certify_assets.storage.snapshot import Snapshot
-
-        return Snapshot(self)
+        # by its name: a snapshot is a store, so its module needs this one
+        module = import_module("certify_assets.storage.snapshot")
+        view: Snapshot = module.Snapshot(self)
+        return view
 
     def locate(self, key: str) -> str:
         """Return where the copy of a page lies: a path, or a URL on a remote root."""

@@ -93,6 +93,11 @@ _COMMANDS = {
 }
 
 
+#: what depends on the inputs alone, not on places and times
+_SAME = (".parquet", ".safetensors", "certificates.json", "manifest.json")
+_DATED = ("labels.parquet",)
+
+
 def _call(world: Path, words: str, doom: int = 0) -> int:
     command = [sys.executable, "-c", _CHILD, str(doom), *words.split()]
     place = {**environment(world / "root"), "PYTHONPATH": str(REPOSITORY)}
@@ -151,7 +156,8 @@ def test_a_killed_command_is_called_again(
         assert _call(world, words) == code
         found = results(world / "root")
         assert found.keys() == wanted.keys()
-        assert [key for key, data in wanted.items() if found[key] != data] == []
+        same = (key for key in wanted if key.endswith(_SAME) and not key.endswith(_DATED))
+        assert [key for key in same if found[key] != wanted[key]] == []
         # nothing is there twice: as many events of every kind as without the kill
         assert _kinds(world / "root") == kinds
         collect(Store(str(world / "root")), older_days=-1)

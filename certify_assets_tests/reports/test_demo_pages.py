@@ -52,7 +52,7 @@ def pages_of(root: Path) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def root(demo: Demo) -> Path:
     write_index(Store(str(demo.root)))
-    return demo.root
+    return demo.root / "pages"
 
 
 @pytest.mark.smoke

@@ -72,13 +72,15 @@ def test_it_stops_the_pipeline_until_a_reason_is_given(tmp_path: Path, call: Cal
     call(*command, "accept_shared_tasks=the data base differs", "--replace")
     done = call(f"run c --root {root}")
     assert done.code == 0 and "Accepted: the data base differs" in " ".join(done.out.split())
-    found = json.loads((root / "judges/lexical/c/certificates.json").read_text("utf-8"))
+    found = json.loads((root / "pages/judges/lexical/c/certificates.json").read_text("utf-8"))
     codes = {item["code"] for item in found["certificates"][0]["findings"]}
     assert {"accepted_shared_tasks", "one_run_a_task"} <= codes
     carried = found["certificates"][0]["provenance"]["accepted_shared_tasks"]
     assert carried.startswith("240 task ids share 60 instructions")
     assert carried.endswith("Accepted: the data base differs")
-    assert "Accepted: the data base differs" in (root / "judges/lexical/c/page.html").read_text()
+    assert (
+        "Accepted: the data base differs" in (root / "pages/judges/lexical/c/page.html").read_text()
+    )
 
 
 def test_tasks_are_merged_along_a_chain_of_instructions(tmp_path: Path, call: Call) -> None:

@@ -61,6 +61,6 @@ def test_no_answer_could_be_read(tmp_path: Path, call: Call) -> None:
         for judge in json.loads(every.stdout)["corpora"][0]["judges"]
     }
     assert every.returncode == 0 and said == f"my_none: {unread['my_none']}"
-    page = (root / "judges/my_none/c/page.html").read_text("utf-8")
+    page = (root / "pages/judges/my_none/c/page.html").read_text("utf-8")
     assert "No run has a score." in page and "0 runs of 0 tasks" not in page
     assert "&lt;b&gt;pass" in page and "<b>pass" not in page
