@@ -34,7 +34,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.deliveries import same_runs
 from certify_assets.errors import CertifyError, InputError, LedgerError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.storage.events import Entry, Head, Payload, head_text
+from certify_assets.storage.events import Head, Payload, TypedEvent, head_text
 from certify_assets.storage.snapshot import Snapshot, remembered
 from certify_assets.storage.store import Store
 
@@ -69,7 +69,7 @@ class _OfJudge(Payload):
         return self.judge
 
 
-class Reading(_OfJudge):
+class SplitReading(_OfJudge):
     """TEST is about to be read; ``objects`` name the list of its runs, where it is known."""
 
     kind = "test_read"
@@ -100,7 +100,7 @@ class Result(_OfJudge):
 
 _KINDS: Final[Mapping[type[Payload], str]] = {
     Registered: "registration",
-    Reading: "",
+    SplitReading: "",
     Pooled: POOL_KIND,
     Result: "result",
 }
@@ -126,7 +126,7 @@ class LedgerEntry:
     runs: str = ""
 
     @classmethod
-    def of(cls, corpus: str, entry: Entry[Any]) -> LedgerEntry:
+    def of(cls, corpus: str, entry: TypedEvent[Any]) -> LedgerEntry:
         """Return an event as an entry."""
         said = entry.content
         about = {name: getattr(said, name) for name in _ABOUT if hasattr(said, name)}
@@ -207,7 +207,7 @@ def record_read(
         entries = ledger_entries(Corpus(view, corpus.name))
         kind = _kind(entries, judge, registration, asked)
         number = _reading_number(entries, judge, asked, overlaps)
-        made = Reading(
+        made = SplitReading(
             reading="reused" if kind == "first" and number > 1 else kind,
             judge=judge,
             registration=registration,
@@ -222,7 +222,7 @@ def record_read(
     _reading_number(ledger_entries(corpus), judge, asked, overlaps)
     token = uuid.uuid4().hex
     store.short(corpus.name, record, token=token)
-    entry = LedgerEntry.of(corpus.name, store.made(corpus.name, Reading, token))
+    entry = LedgerEntry.of(corpus.name, store.made(corpus.name, SplitReading, token))
     if entry.kind == "unregistered":
         raise LedgerError(
             f"TEST of {corpus} was asked for under the registration {registration[:12]} that is "

@@ -20,7 +20,7 @@ from typing import Literal
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import DELTA
-from certify_assets.storage.events import Entry, Head, Payload
+from certify_assets.storage.events import Head, Payload, TypedEvent
 from certify_assets.storage.snapshot import Snapshot
 
 #: kinds of schedules
@@ -122,7 +122,7 @@ class Claim:
     ledger: Head
 
     @classmethod
-    def of(cls, corpus: str, entry: Entry[Claimed]) -> Claim:
+    def of(cls, corpus: str, entry: TypedEvent[Claimed]) -> Claim:
         """Return the claim that an event makes."""
         about = entry.content.model_dump(exclude={"objects"})
         ledger: Head = {"corpus": corpus, "sequence": entry.sequence, "sha256": entry.sha256}

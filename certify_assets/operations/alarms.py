@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.monitor_record import MonitorEntry
-from certify_assets.storage.events import Entry, Payload
+from certify_assets.storage.events import Payload, TypedEvent
 
 
 class Alarm(Payload):
@@ -43,7 +43,7 @@ class Alarm(Payload):
         )
 
 
-def read_alarms(corpus: Corpus) -> list[Entry[Alarm]]:
+def read_alarms(corpus: Corpus) -> list[TypedEvent[Alarm]]:
     """Return every alarm of a corpus, the oldest first."""
     return corpus.store.events(corpus.name, Alarm)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.batch_record import is_undone
-from certify_assets.storage.events import Entry, Payload
+from certify_assets.storage.events import Payload, TypedEvent
 from certify_assets.storage.snapshot import remembered
 
 
@@ -69,7 +69,7 @@ class ClosedBatch(Payload):
         return self.batch
 
 
-def read_draws(corpus: Corpus) -> list[Entry[DrawnBatch]]:
+def read_draws(corpus: Corpus) -> list[TypedEvent[DrawnBatch]]:
     """Return all draws of a corpus, the oldest first."""
     return corpus.store.events(corpus.name, DrawnBatch)
 
@@ -92,7 +92,7 @@ def last_draw_of(corpus: Corpus, batch: str) -> DrawnBatch | UndrawnBatches | No
     return _last_draws(corpus).get(batch)
 
 
-def closing_of(corpus: Corpus, draw: str) -> Entry[ClosedBatch] | None:
+def closing_of(corpus: Corpus, draw: str) -> TypedEvent[ClosedBatch] | None:
     """Return what closed a draw; None while it is open."""
     return corpus.store.last(corpus.name, ClosedBatch, draw)
 
@@ -105,7 +105,7 @@ def closed_batches(corpus: Corpus) -> set[str]:
 @remembered
 def _last_draws(corpus: Corpus) -> dict[str, DrawnBatch | UndrawnBatches]:
     """Return the last draw that each batch had a part in."""
-    entries: list[Entry[Any]] = [
+    entries: list[TypedEvent[Any]] = [
         *corpus.store.events(corpus.name, DrawnBatch),
         *corpus.store.events(corpus.name, UndrawnBatches),
     ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.storage.events import Entry, Head, Payload
+from certify_assets.storage.events import Head, Payload, TypedEvent
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def received(corpus: Corpus, batch: str) -> ReceivedBatch:
     return found.content
 
 
-def decided(corpus: Corpus, batch: str) -> Entry[BatchRecord]:
+def decided(corpus: Corpus, batch: str) -> TypedEvent[BatchRecord]:
     """Return how a batch was decided, with its place in the ledger and its time."""
     found = corpus.store.last(corpus.name, BatchRecord, batch)
     if found is None:

@@ -12,7 +12,7 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.layout import own_key, recertification_number
 from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.storage.events import Entry, Head, Payload
+from certify_assets.storage.events import Head, Payload, TypedEvent
 from certify_assets.storage.snapshot import remembered
 
 SCHEMA: Final = "certify_assets/deployment/1"
@@ -88,7 +88,7 @@ class DeploymentRecord(Deployed):
     mlflow: Mapping[str, str] | None = None  # None before it is asked
 
     @classmethod
-    def of(cls, entry: Entry[Deployed], mlflow: Mapping[str, str] | None) -> DeploymentRecord:
+    def of(cls, entry: TypedEvent[Deployed], mlflow: Mapping[str, str] | None) -> DeploymentRecord:
         """Return the record of an event."""
         made = entry.content
         head = Head(corpus=made.corpus, sequence=entry.sequence, sha256=entry.sha256)

@@ -33,7 +33,7 @@ from certify_assets.operations.notification_config import (
     is_loopback,
     read_notifications,
 )
-from certify_assets.storage.events import Entry, Payload
+from certify_assets.storage.events import Payload, TypedEvent
 from certify_assets.storage.snapshot import Snapshot
 
 SIGNATURE: Final = "X-Certify-Signature"
@@ -43,7 +43,7 @@ _LEVELS: Final = {"alarm": "failure", "failed_audit": "failure", "deployment": "
 
 
 @dataclass(frozen=True)
-class Event:
+class NotifiedEvent:
     """An event that a user should know; one a kind and subject is sent."""
 
     kind: str  # one of `notification_config.EVENTS`
@@ -74,7 +74,7 @@ class DeliveryAttempt(Payload):
         return f"{self.event}:{self.target}"
 
 
-def read_deliveries(corpus: Corpus) -> list[Entry[DeliveryAttempt]]:
+def read_deliveries(corpus: Corpus) -> list[TypedEvent[DeliveryAttempt]]:
     """Return every attempt, the oldest first."""
     return corpus.store.events(corpus.name, DeliveryAttempt, watched=False)
 
@@ -85,10 +85,10 @@ def certificate_age(record: DeploymentRecord, *, now: datetime | None = None) ->
     return max(timedelta(0), (now or datetime.now(UTC)) - made)
 
 
-def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Event]:
+def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[NotifiedEvent]:
     """Return the events of a corpus; none where nothing was ever deployed."""
     found = [
-        Event(
+        NotifiedEvent(
             "alarm",
             corpus.name,
             alarm.judge,
@@ -110,7 +110,7 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Event]
             f"{corpus}: {judge or 'the judge'} decides nothing by its certificates "
             f"({refusal.code}): {refusal.sentence}"
         )
-        found.append(Event(kind, corpus.name, judge, f"{subject}: {refusal.code}", message))
+        found.append(NotifiedEvent(kind, corpus.name, judge, f"{subject}: {refusal.code}", message))
     if record is None:
         return found
     try:
@@ -124,14 +124,14 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Event]
             f"{corpus}: {judge} decides under certificates of {age.days} days ago, more than "
             f"{days:g}; recertify."
         )
-        found.append(Event("expiry", corpus.name, judge, subject, text))
+        found.append(NotifiedEvent("expiry", corpus.name, judge, subject, text))
     return found
 
 
-def _by_policy(corpus: Corpus) -> list[Event]:
+def _by_policy(corpus: Corpus) -> list[NotifiedEvent]:
     """Return what the policy of the corpus deployed, and what it last did not deploy, and why."""
     found = [
-        Event(
+        NotifiedEvent(
             "deployment",
             corpus.name,
             item.judge,
@@ -146,7 +146,7 @@ def _by_policy(corpus: Corpus) -> list[Event]:
     if last is not None and last.refused:
         subject = ";".join(last.certificates) or "no certificates"
         message = f"{corpus}: new certificates of {last.judge} are not deployed: {last.reason}"
-        found.append(Event("not_deployed", corpus.name, last.judge, subject, message))
+        found.append(NotifiedEvent("not_deployed", corpus.name, last.judge, subject, message))
     return found
 
 
@@ -159,7 +159,7 @@ def notify(corpus: Corpus, *, now: datetime | None = None) -> list[str]:
     return deliver(corpus, events)
 
 
-def deliver(corpus: Corpus, events: Iterable[Event]) -> list[str]:
+def deliver(corpus: Corpus, events: Iterable[NotifiedEvent]) -> list[str]:
     """Send every target its new events; return a sentence on each failure. Nothing is raised."""
     try:
         return _deliver(corpus, list(events))
@@ -167,7 +167,7 @@ def deliver(corpus: Corpus, events: Iterable[Event]) -> list[str]:
         return [f"no notification was sent: {error}"]
 
 
-def _deliver(corpus: Corpus, events: Sequence[Event]) -> list[str]:
+def _deliver(corpus: Corpus, events: Sequence[NotifiedEvent]) -> list[str]:
     if not events:
         return []
     attempts = [entry.content for entry in read_deliveries(corpus)]
@@ -195,7 +195,7 @@ def _append(corpus: str, attempt: DeliveryAttempt, view: Snapshot) -> None:
     view.append(corpus, attempt)
 
 
-def _send(target: Target, event: Event) -> str:
+def _send(target: Target, event: NotifiedEvent) -> str:
     """Send an event; return "" or what went wrong."""
     way = _post if target.webhook else _apprise
     try:
@@ -205,11 +205,11 @@ def _send(target: Target, event: Event) -> str:
         return type(error).__name__
 
 
-def _body(event: Event) -> bytes:
+def _body(event: NotifiedEvent) -> bytes:
     return canonical_json({**asdict(event), "id": event.id, "schema": "certify_assets/event/1"})
 
 
-def _apprise(target: Target, event: Event) -> str:
+def _apprise(target: Target, event: NotifiedEvent) -> str:
     """Send the message of an event to the service of an Apprise URL."""
     try:
         import apprise
@@ -267,7 +267,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _post(target: Target, event: Event) -> str:
+def _post(target: Target, event: NotifiedEvent) -> str:
     body = _body(event)
     headers = {"Content-Type": "application/json", "User-Agent": "certify_assets"}
     if target.secret_variable:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import parse_json
 from certify_assets.storage.database import chains, events, uses
-from certify_assets.storage.events import Discarded, Draft, Stored
+from certify_assets.storage.events import Discarded, EventDraft, Stored
 from certify_assets.storage.objects import LooseObject, MissingObjectError
 from certify_assets.storage.pages import publish
 from certify_assets.storage.steps import append
@@ -101,7 +101,7 @@ def discard(store: Store, *, reason: str, older_days: float = 30.0) -> int:
     with store.database.writing((), sole=True) as connection:
         for corpus in list(connection.scalars(sa.select(chains))):
             if gone := _superseded(connection, corpus, older_days):
-                draft = Draft.of(corpus, Discarded(discarded=tuple(gone), reason=reason))
+                draft = EventDraft.of(corpus, Discarded(discarded=tuple(gone), reason=reason))
                 append(store, connection, [draft], f"discard {corpus} {gone[0]} {len(gone)}")
                 count += len(gone)
     return count

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import os
 import sqlite3
 import uuid
@@ -43,6 +44,13 @@ _OPEN: OrderedDict[tuple[str, int], Database] = OrderedDict()
 _MOST_OPEN = 8
 
 V = TypeVar("V")
+#: modules with tables of their own, and the kinds of events that these follow
+FOLLOWERS: Final = {
+    "certify_assets.operations.delivery": {"received", "undone"},
+    "certify_assets.operations.review_index": {"labelled", "gold_labelled", "twice_reviewed"}
+    | {"decided", "undone", "drawn", "undrawn", "closed"},
+}
+
 tables = sa.MetaData()
 
 
@@ -132,6 +140,12 @@ _POSTGRESQL_TRIGGERS: Final = (
     "CREATE TRIGGER events_insert BEFORE INSERT ON events "
     "FOR EACH ROW EXECUTE FUNCTION events_follow()",
 )
+
+
+def register() -> None:
+    """Let the schema have the tables of all modules, which are imported when they are needed."""
+    for module in FOLLOWERS:
+        importlib.import_module(module)
 
 
 class Database:

@@ -57,7 +57,7 @@ class Discarded(Payload):
     reason: str
 
 
-class Draft(NamedTuple):
+class EventDraft(NamedTuple):
     """An event before it has its place in the chain."""
 
     corpus: str
@@ -69,7 +69,7 @@ class Draft(NamedTuple):
     token: str = ""
 
     @classmethod
-    def of(cls, corpus: str, payload: Payload, token: str = "") -> Draft:
+    def of(cls, corpus: str, payload: Payload, token: str = "") -> EventDraft:
         """Return the draft of a payload."""
         document = payload.model_dump(mode="json")
         objects = tuple(dict.fromkeys(payload.objects.values()))
@@ -91,7 +91,9 @@ class Event(NamedTuple):
     sha256: str
 
     @classmethod
-    def after(cls, draft: Draft, last: tuple[int, str], token: str, part: int, time: str) -> Event:
+    def after(
+        cls, draft: EventDraft, last: tuple[int, str], token: str, part: int, time: str
+    ) -> Event:
         """Return the event that follows the last one, given by its number and hash."""
         sequence, previous = last
         about = (*draft[:1], sequence + 1, *draft[1:3], token, part, time, draft.payload)
@@ -108,7 +110,7 @@ class Event(NamedTuple):
 P = TypeVar("P", bound=Payload)
 
 
-class Entry(NamedTuple, Generic[P]):
+class TypedEvent(NamedTuple, Generic[P]):
     """An event of one kind, with its payload.
 
     One that a step has not committed yet has number 0 and no time and hash.

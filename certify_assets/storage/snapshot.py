@@ -21,12 +21,21 @@ import sqlalchemy as sa
 from certify_assets.errors import LedgerError
 from certify_assets.files import lock_file, parse_json
 from certify_assets.storage.database import chains, events, parts
-from certify_assets.storage.events import Draft, Entry, Event, Head, P, Payload, Stored, last_event
+from certify_assets.storage.events import (
+    Event,
+    EventDraft,
+    Head,
+    P,
+    Payload,
+    Stored,
+    TypedEvent,
+    last_event,
+)
 from certify_assets.storage.pages import publish
 from certify_assets.storage.steps import (
     Changes,
+    OpenStep,
     Question,
-    Step,
     append,
     changes_of,
     known,
@@ -80,7 +89,7 @@ class Snapshot(Store):
     _currents: dict[str, str]
     _answers: dict[object, tuple[Any, frozenset[Question]]]
     # the steps that are under way, each within the one before
-    _steps: list[Step]
+    _steps: list[OpenStep]
     _local: threading.local
     _pins: Pins | None
 
@@ -221,7 +230,7 @@ class Snapshot(Store):
         *,
         after: int = 0,
         watched: bool = True,
-    ) -> list[Entry[P]]:
+    ) -> list[TypedEvent[P]]:
         """Return the events of a kind, of one subject or of all, the oldest first.
 
         A step that reads them commits even if others follow, unless they are watched. With `after`
@@ -230,7 +239,7 @@ class Snapshot(Store):
         rows = self.rows(corpus, kind.kind, subject, after=after, watched=watched)
         return [_entry(kind, row) for row in rows]
 
-    def made(self, corpus: str, kind: type[P], token: str) -> Entry[P]:
+    def made(self, corpus: str, kind: type[P], token: str) -> TypedEvent[P]:
         """Return the event of a kind that a request has appended."""
         return next(
             _entry(kind, row) for row in self.named(corpus, [token]) if row.kind == kind.kind
@@ -238,7 +247,7 @@ class Snapshot(Store):
 
     def last(
         self, corpus: str, kind: type[P], subject: str | None = None, *, watched: bool = True
-    ) -> Entry[P] | None:
+    ) -> TypedEvent[P] | None:
         """Return the last event of a kind, of one subject or of all; None where there is none."""
         rows = self.rows(corpus, kind.kind, subject, last=1, watched=watched)
         return _entry(kind, rows[-1]) if rows else None
@@ -471,13 +480,13 @@ class Snapshot(Store):
         with self.step(corpus, token=token) as step:
             named = tokens or [""] * len(payloads)
             step.drafts += [
-                Draft.of(corpus, payload, name)
+                EventDraft.of(corpus, payload, name)
                 for payload, name in zip(payloads, named, strict=True)
             ]
             self._forget(corpus, changes_of((item.kind, item.subject) for item in payloads))
 
     @contextmanager
-    def step(self, corpus: str, *, token: str = "", apart: bool = False) -> Iterator[Step]:
+    def step(self, corpus: str, *, token: str = "", apart: bool = False) -> Iterator[OpenStep]:
         """Read, compute and write in the block, and commit at its end, all or nothing.
 
         A step within a step is a part of it, unless it is `apart`: then it is committed at its own
@@ -504,7 +513,7 @@ class Snapshot(Store):
             return
         if not self._steps:
             self.refresh()
-        step = Step(token or uuid.uuid4().hex)
+        step = OpenStep(token or uuid.uuid4().hex)
         self._steps.append(step)
         try:
             yield step
@@ -529,16 +538,18 @@ class Snapshot(Store):
         for done in step.after:
             done()
 
-    def _drafts(self, step: Step) -> list[Draft]:
+    def _drafts(self, step: OpenStep) -> list[EventDraft]:
         """Return what a step commits: its events, and the keys that name something else now."""
         stored = [
-            Draft.of(chain_of(key), Stored(key=key, objects={"content": sha256} if sha256 else {}))
+            EventDraft.of(
+                chain_of(key), Stored(key=key, objects={"content": sha256} if sha256 else {})
+            )
             for key, sha256 in step.keys.items()
             if self._committed(key) != sha256
         ]
         return [*stored, *step.drafts]
 
-    def _commit(self, step: Step, drafts: Sequence[Draft]) -> None:
+    def _commit(self, step: OpenStep, drafts: Sequence[EventDraft]) -> None:
         written, asked = {draft.corpus for draft in drafts}, self._asked()
         read = {question.corpus for question in asked}
         if self._connection is not None:
@@ -589,9 +600,9 @@ class Snapshot(Store):
         return result
 
 
-def _entry(kind: type[P], row: Event) -> Entry[P]:
+def _entry(kind: type[P], row: Event) -> TypedEvent[P]:
     content = kind.model_validate_json(row.payload)
-    return Entry(content, row.sequence, row.time, row.sha256)
+    return TypedEvent(content, row.sequence, row.time, row.sha256)
 
 
 def _names(keys: Iterable[str], below: str) -> list[str]:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from certify_assets.errors import ChangedInputError
 from certify_assets.storage.database import events
-from certify_assets.storage.events import Draft, Event, Stored, last_event
+from certify_assets.storage.events import Event, EventDraft, Stored, last_event
 from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.store import Store
 
@@ -49,12 +49,12 @@ def changes_of(pairs: Iterable[tuple[str, str]]) -> Changes:
 
 
 @dataclass
-class Step:
+class OpenStep:
     """A step that is under way: what it asked, and what it will commit."""
 
     token: str
     asked: set[Question] = field(default_factory=set)
-    drafts: list[Draft] = field(default_factory=list)
+    drafts: list[EventDraft] = field(default_factory=list)
     # what is stored under keys once it is committed; "" is nothing
     keys: dict[str, str] = field(default_factory=dict)
     # events that it committed
@@ -70,7 +70,7 @@ def known(connection: sa.Connection, corpus: str, token: str) -> bool:
 
 
 def append(
-    store: Store, connection: sa.Connection, drafts: Sequence[Draft], token: str
+    store: Store, connection: sa.Connection, drafts: Sequence[EventDraft], token: str
 ) -> list[Event]:
     """Append events in a transaction that writes, with the indexes that follow from them."""
     from certify_assets.storage.indexes import follow, insert

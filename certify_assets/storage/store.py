@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from certify_assets.storage.database import Database
-    from certify_assets.storage.events import Entry, P, Payload
+    from certify_assets.storage.events import P, Payload, TypedEvent
     from certify_assets.storage.objects import Objects
     from certify_assets.storage.snapshot import Snapshot
 
@@ -171,13 +171,13 @@ class Store:
 
     def events(
         self, corpus: str, kind: type[P], subject: str | None = None, *, watched: bool = True
-    ) -> list[Entry[P]]:
+    ) -> list[TypedEvent[P]]:
         """Return the events of a kind, of one subject or of all, the oldest first."""
         return self.now().events(corpus, kind, subject, watched=watched)
 
     def last(
         self, corpus: str, kind: type[P], subject: str | None = None, *, watched: bool = True
-    ) -> Entry[P] | None:
+    ) -> TypedEvent[P] | None:
         """Return the last event of a kind, of one subject or of all; None where there is none."""
         return self.now().last(corpus, kind, subject, watched=watched)
 

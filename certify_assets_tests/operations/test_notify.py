@@ -18,10 +18,15 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations import notifications
 from certify_assets.operations.notification_config import VARIABLE, read_notifications
-from certify_assets.operations.notifications import SIGNATURE, Event, deliver, read_deliveries
+from certify_assets.operations.notifications import (
+    SIGNATURE,
+    NotifiedEvent,
+    deliver,
+    read_deliveries,
+)
 from certify_assets.storage.store import Store
 
-EVENT = Event("alarm", "c", "lexical", "abc", "the error is above the budget.")
+EVENT = NotifiedEvent("alarm", "c", "lexical", "abc", "the error is above the budget.")
 
 
 class Receiver(ThreadingHTTPServer):
