@@ -95,6 +95,10 @@ class Folder:
     @contextmanager
     def _durable(self, key: str) -> Iterator[IO[bytes]]:
         path = self.path(key)
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.root)):
+            raise InputError(
+                f"{path} leads out of {self.root} by a symbolic link; remove the link."
+            )
         with naming(path), replacing(path) as stream:
             yield stream
         # the name must be on the disk before a row names it

@@ -59,6 +59,16 @@ def test_keys_cannot_leave_the_root(tmp_path: Path, key: str) -> None:
         Store(str(tmp_path)).write_bytes(key, b"x")
 
 
+def test_a_link_does_not_lead_a_page_out_of_the_root(tmp_path: Path) -> None:
+    store, outside = Store(str(tmp_path / "root")), tmp_path / "outside"
+    outside.mkdir()
+    store.folder.path("pages").mkdir(parents=True)
+    store.folder.path("pages/judges").symlink_to(outside)
+    with pytest.raises(InputError, match="by a symbolic link; remove the link"):
+        store.write_bytes("judges/lexical/c/page.html", b"<p>")
+    assert not list(outside.iterdir())
+
+
 def test_a_write_that_fails_leaves_the_old_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
