@@ -106,8 +106,9 @@ def require_same(asked: Iterable[Question], corpus: str, changes: Changes) -> No
         if question.corpus != corpus or not question.watched:
             continue
         if (subject := question.concerns(changes)) is not None:
-            what = subject if question.kind == Stored.kind else f"{question.kind} {subject}".strip()
+            named = question.kind == Stored.kind
+            what = f"replaced {subject}" if named else f"added {question.kind} {subject}".strip()
             raise ChangedInputError(
-                f"{what} of {corpus or 'the data root'} was replaced while it was in use; "
-                "run this again."
+                f"{corpus or 'the data root'} changed meanwhile: another process {what}. "
+                "Run this again."
             )

@@ -50,4 +50,4 @@ def test_a_step_that_is_disturbed_twice_fails_with_the_sentence(tmp_path: Path) 
     assert not result.success and len(attempts) == 2 and not store.exists(OUTPUT)
     failure = next(event for event in result.all_events if event.is_step_failure)
     said = str(failure.step_failure_data.error)
-    assert "corpora/c/profile.json of c was replaced while it was in use" in said
+    assert "another process replaced corpora/c/profile.json. Run this again" in said

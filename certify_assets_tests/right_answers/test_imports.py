@@ -30,7 +30,7 @@ def test_a_changed_and_a_missing_source(call: Call, runs: Path, tmp_path: Path) 
     runs.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     first = call(f"run c --judge combined --judge lexical --root {root}")
     assert "Version 2: 12 runs have another label than before" in first.err
-    assert "was replaced while it was in use" not in first.err
+    assert "changed meanwhile" not in first.err
     certified = "Done in" in first.out and any(
         item["certified"]
         for judge in ("combined", "lexical")

@@ -73,7 +73,7 @@ def test_a_step_whose_input_was_replaced_stores_nothing(store: Store, ask: str) 
     }
     store.write_json(A, 1)
     asking["remembered"]()
-    with pytest.raises(ChangedInputError, match="run this again"), view.step("c"):
+    with pytest.raises(ChangedInputError, match="Run this again"), view.step("c"):
         asking[ask]()
         store.write_json(A if ask == "read" else B, 2)
         store.append("c", Numbered(number=7))
