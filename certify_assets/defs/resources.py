@@ -57,7 +57,7 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def record(
         self,
-        context: dg.AssetExecutionContext | dg.OpExecutionContext,
+        context: dg.AssetExecutionContext,
         store: Store,
         *,
         params: Mapping[str, Any] | None = None,
@@ -106,7 +106,7 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def find(
         self,
-        context: dg.AssetExecutionContext | dg.OpExecutionContext,
+        context: dg.AssetExecutionContext,
         store: Store,
         tags: Mapping[str, str],
     ) -> str | None:

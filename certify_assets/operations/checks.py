@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +31,6 @@ from certify_assets.operations.recertification import NOTHING_DEPLOYED, plan_rec
 from certify_assets.operations.sampling import Draw, SamplingPlan, asked_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pandas as pd
 
 # shares from which a check warns or fails
@@ -43,10 +42,28 @@ class Verdict(NamedTuple):
 
     status: str
     sentence: str
+    #: of the page of the check
+    metadata: Mapping[str, Any] = {}
+
+    @property
+    def passed(self) -> bool:
+        """Whether it holds."""
+        return self.status == "PASS"
+
+    @classmethod
+    def of(
+        cls, passed: bool, sentence: str, *, otherwise: str = "ERROR", **metadata: Any
+    ) -> Verdict:
+        """Return PASS, or what it is otherwise."""
+        return cls("PASS" if passed else otherwise, sentence, metadata)
 
 
 def deployment_stands(corpus: Corpus) -> Verdict:
-    """WARN where no judge is deployed or the deployment has findings; ERROR where it is refused."""
+    """PASS where a judge decides.
+
+    WARN where no judge is deployed, or MLflow has no record of it; ERROR where certificates are
+    stale, the audit failed or an alarm was raised.
+    """
     from certify_assets.certificates import Sides
 
     now = Deployment.of(corpus)
@@ -67,7 +84,10 @@ def deployment_stands(corpus: Corpus) -> Verdict:
 
 
 def decided_by_deployed(corpus: Corpus) -> Verdict:
-    """WARN where nothing is decided; ERROR where a row was decided by other certificates."""
+    """PASS where deployed certificates decided every row.
+
+    WARN where no row is decided; ERROR where rows depend on a certificate that was never deployed.
+    """
     made = read_deployments(corpus)
     deployed = {";".join(item.certificates) for item in made if item.certificates}
     rows = 0
@@ -108,7 +128,10 @@ def _undeployed(automatic: pd.DataFrame, deployed: set[str]) -> str | None:
 
 
 def drawn_as_planned(corpus: Corpus) -> Verdict:
-    """WARN where nothing could be drawn; ERROR where the drawn tasks are not those of the plan."""
+    """PASS where the drawn tasks are those of the plan, else ERROR.
+
+    WARN where a batch came while no judge was deployed.
+    """
     plans = {item.number: item.sampling for item in read_deployments(corpus)}
     tasks = undrawn = drawn = 0
     for batch in batch_names(corpus):
@@ -150,7 +173,10 @@ def _asked_oddly(frame: pd.DataFrame, places: Mapping[str, str]) -> str | None:
 
 
 def batches_certified(corpus: Corpus) -> Verdict:
-    """WARN while a batch is provisional and runs of its draw wait for labels."""
+    """PASS where no batch is provisional.
+
+    WARN while runs of its draw wait for labels; ERROR where an audit is not the one that was drawn.
+    """
     try:
         audits, later = batch_audits(corpus), waiting_runs(corpus)
     except CertifyError as error:
@@ -164,7 +190,11 @@ def batches_certified(corpus: Corpus) -> Verdict:
 
 
 def no_alarm(corpus: Corpus) -> Verdict:
-    """ERROR where the monitor of the deployed judge raised an alarm, WARN where it lacks labels."""
+    """PASS; ERROR on an alarm.
+
+    WARN where a judge is deployed and nothing is labelled, or too few tasks are covered for silence
+    to mean much.
+    """
     record = load_deployment(corpus)
     if record is None:
         return Verdict("PASS", NOTHING_DEPLOYED)
@@ -174,7 +204,10 @@ def no_alarm(corpus: Corpus) -> Verdict:
 
 
 def delta_left(corpus: Corpus) -> Verdict:
-    """WARN where the next share of δ is small; ERROR where what was spent cannot be read."""
+    """PASS; WARN where the next share of delta is under a tenth of the first.
+
+    ERROR where what was spent cannot be read.
+    """
     try:
         spending = deployed_spending(corpus)
     except CertifyError as error:
@@ -192,7 +225,10 @@ def delta_left(corpus: Corpus) -> Verdict:
 
 
 def audit_sample_complete(corpus: Corpus) -> Verdict:
-    """WARN where many drawn tasks are open or tied; ERROR from half of them."""
+    """PASS; WARN where more than a twentieth of the drawn tasks that could count are open or tied.
+
+    ERROR from a half.
+    """
     record = load_deployment(corpus)
     if record is None:
         return Verdict("PASS", NOTHING_DEPLOYED)
@@ -214,7 +250,7 @@ def audit_sample_complete(corpus: Corpus) -> Verdict:
 
 
 def not_expired(corpus: Corpus) -> Verdict:
-    """WARN where the deployed certificates expire soon; ERROR where they are expired."""
+    """PASS; WARN from four fifths of the age at which certificates expire; ERROR beyond it."""
     try:
         record = load_deployment(corpus)
         days = read_notifications(corpus.store).certificate_days
