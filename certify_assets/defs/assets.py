@@ -218,36 +218,31 @@ def judge_asset(
 
 def _called_by_dagster(function: Callable[..., Any]) -> Callable[..., Any]:
     # Dagster reads context, configuration and resources from names and annotations of parameters
-    hints = get_type_hints(function)
-    types = {
+    configured = get_type_hints(function).get("config")
+    types: dict[str, Any] = {
         "context": dg.AssetExecutionContext,
         "data_root": DataRoot,
         "mlflow": MlflowTracker,
     }
-    if not isgeneratorfunction(function):
-        types["return"] = hints["return"]
 
-    def written(step: AssetStep, *config: dg.Config) -> Any:
-        with writing(step.context, step.data_root):
-            return function(step, *config)
-
-    def written_in_parts(step: AssetStep, *config: dg.Config) -> Iterator[Any]:
-        with writing(step.context, step.data_root):
-            yield from function(step, *config)
-
-    made = written_in_parts if isgeneratorfunction(function) else written
-
-    def call(context: Any, data_root: DataRoot, mlflow: MlflowTracker) -> Any:
-        return made(AssetStep(context, data_root, mlflow))
+    def call(
+        context: Any, data_root: DataRoot, mlflow: MlflowTracker, *config: Any
+    ) -> Iterator[Any]:
+        with writing(context, data_root):
+            made = function(AssetStep(context, data_root, mlflow), *config)
+            yield from made if isgeneratorfunction(function) else [made]
 
     def call_configured(
         context: Any, config: dg.Config, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> Any:
-        return made(AssetStep(context, data_root, mlflow), config)
+    ) -> Iterator[Any]:
+        yield from call(context, data_root, mlflow, config)
 
-    called = call_configured if "config" in hints else call
-    called.__annotations__ = types | ({"config": hints["config"]} if "config" in hints else {})
-    called.__name__, called.__doc__ = function.__name__, function.__doc__
+    def call_plain(context: Any, data_root: DataRoot, mlflow: MlflowTracker) -> Iterator[Any]:
+        yield from call(context, data_root, mlflow)
+
+    called: Callable[..., Any] = call_configured if configured else call_plain
+    called.__annotations__ = types | ({"config": configured} if configured else {})
+    called.__name__ = function.__name__
     return called
 
 
