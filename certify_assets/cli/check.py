@@ -349,11 +349,6 @@ def _harmless(
 @click.option("--out", type=PATH, default=Path("certificate.html"), help="Where the page goes.")
 @click.option("--title", help="Title of the page. [default: SCORES, side and budget]")
 @click.option(
-    "--date",
-    type=click.DateTime(["%Y-%m-%d"]),
-    help="Date on the page, year-month-day. [default: when CERTIFICATE was last written]",
-)
-@click.option(
     "--minutes",
     type=Finite(min=0, min_open=True),
     help="Minutes a reviewer needs for one run: the page then says how many hours are saved.",
@@ -369,7 +364,6 @@ def report(
     choice: Choice,
     out: Path,
     title: str | None,
-    date: datetime | None,
     minutes: float | None,
     as_json: bool,
     reading: ReadingOptions,
@@ -414,7 +408,7 @@ def report(
         certificates,
         table.to_frame(),
         title=title or page_title(scores.name, certificates),
-        date=f"{date or _written(certificate):%Y-%m-%d}",
+        date=f"{_written(certificate):%Y-%m-%d}",
         audits=() if test is None else _audits(certificates, test),
         audit_frame=None if test is None else test.to_frame(),
         minutes_per_review=minutes,

@@ -101,7 +101,7 @@ def import_(
     to be read. Prints what was read, what was left out, by reason, and
     whether CAL and TEST of its split are large enough for a certificate and its audit.
     """
-    from certify_assets.cli.launching import add_partitions, report_stored
+    from certify_assets.cli.launching import change_partition, report_stored
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.embedded import EMBEDDED
     from certify_assets.storage.urls import absolute, is_url
@@ -126,7 +126,7 @@ def import_(
         return
     with Corpus(store, name).writing():
         imported, summary, profile = _imported(store, config, given, add=add, replace=replace)
-    say(add_partitions(store, [name]))
+    say(change_partition(store, name, add=True))
     report_stored(imported, "corpus import", "corpora/trajectories")
     version, overlap = imported.version, imported.task_overlap()
     figures = {
@@ -342,14 +342,14 @@ def remove(name: str, yes: bool, store: Store, as_json: bool) -> None:
     Stay: judges and certificates, the ledger of TEST, and the list of versions. A corpus that a
     component declares comes back when its files or settings change.
     """
-    from certify_assets.cli.launching import remove_partition
+    from certify_assets.cli.launching import change_partition
     from certify_assets.corpora.config import remove_corpus, require_removable
 
     require_removable(store, name)
     if not yes:
         _confirm(f"Remove the trajectories and splits of {name} from {store.root}?")
     # the partition first: killed in between, the command can be called again
-    partition = remove_partition(store, name)
+    partition = change_partition(store, name, add=False)
     gone = remove_corpus(store, name)
     say(partition)
     if as_json:

@@ -200,7 +200,7 @@ def _request_runs(
         seen[arrival.corpus] = arrival.version
         observed.append(event)
         requests.append(dg.RunRequest(run_key=key, partition_key=arrival.corpus))
-    reasons = [f"{_name(corpus)} waits: {reason}" for corpus, reason in waiting.items()]
+    reasons = [f"{_name(corpus)}: {reason}" for corpus, reason in waiting.items()]
     for reason in reasons:
         context.log.info(reason)
     if not requests:
