@@ -15,8 +15,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import defuse
 from certify_assets.operations.agreement import DRIFT_LEVEL
 from certify_assets.operations.layout import PROVISIONAL, queue_key, queue_page_key
-from certify_assets.operations.review_order import MINUTES_PER_RUN
-from certify_assets.operations.review_queue import queue_agreement
+from certify_assets.operations.review_queue import MINUTES_PER_RUN, queue_agreement
 from certify_assets.operations.review_session import ReviewPace
 from certify_assets.reports.review_run import (
     STEPS,
@@ -171,7 +170,7 @@ def render_queue(
         {
             "name": KIND_WORDS[kind.kind][0],
             "about": KIND_WORDS[kind.kind][1],
-            "minutes": duration(kind.labels * budget.minutes_per_run),
+            "minutes": duration(kind.minutes),
         }
         | {name: count(getattr(kind, name)) for name in ("runs", "tasks", "labels", "disputed")}
         for kind in budget.kinds
@@ -195,7 +194,7 @@ def render_queue(
         rest=len(queue.frame) - len(rows),
         labels=counted(budget.labels, "label"),
         minutes=duration(budget.minutes),
-        minutes_per_run=compact(budget.minutes_per_run),
+        minutes_per_run=compact(MINUTES_PER_RUN),
         decided=counted(budget.decided, "run"),
         saved=counted(budget.saved, "run"),
         saved_share=percent(share),
@@ -214,13 +213,13 @@ def budget_markdown(budget: Budget) -> str:
         (
             KIND_WORDS[kind.kind][0],
             *(str(number) for number in (kind.labels, kind.runs, kind.tasks)),
-            duration(kind.labels * budget.minutes_per_run),
+            duration(kind.minutes),
         )
         for kind in budget.kinds
     ]
     saved = (
         f"{count(budget.saved)} of {counted(budget.decided, 'run')} were decided without a "
-        f"person: {duration(budget.saved_minutes)} saved, at {compact(budget.minutes_per_run)} min "
+        f"person: {duration(budget.saved_minutes)} saved, at {compact(MINUTES_PER_RUN)} min "
         "a run, which is assumed."
     )
     draws = [f"* {draw.sentence()}" for draw in budget.draws]

@@ -38,7 +38,7 @@ def test_a_reviewer_who_drifts_is_marked_with_both_halves() -> None:
         for n, pair in enumerate(outcomes)
         for name, outcome in zip(("ann", "bob"), pair, strict=True)
     ]
-    queue = Queue(pd.DataFrame(), Budget((), 0, 0), {})
+    queue = Queue(pd.DataFrame(), Budget((), 0, 0))
     text = render_queue(queue, "c", agreement=measure_agreement(labels, {}, draws=10))
     assert text.count("0, 30<small>drifts (p ") == 2
 
