@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -21,10 +20,16 @@ from certify_assets.judges.base import Reason
 from certify_assets.judges.explanation import reasons_of
 from certify_assets.operations.agreement import Agreement
 from certify_assets.operations.batch_audit import BatchAudit
-from certify_assets.operations.batch_draws import ClosedBatch, closed_batches
+from certify_assets.operations.batch_draws import ClosedBatch
 from certify_assets.operations.batches import close_batches
 from certify_assets.operations.deployment_record import load_deployment
-from certify_assets.operations.labels import GoldLabel, Label, append_label
+from certify_assets.operations.labels import (
+    GoldLabel,
+    Label,
+    append_label,
+    comment_text,
+    reviewer_name,
+)
 from certify_assets.operations.layout import RunLookup, decision_of
 from certify_assets.operations.review_criteria import ReviewCriteria
 from certify_assets.operations.review_gold import GoldSet
@@ -32,8 +37,6 @@ from certify_assets.operations.review_index import ReviewState, TwiceReviewed
 from certify_assets.operations.review_queue import Queue, load_queue, queue_agreement
 from certify_assets.storage.store import Store
 
-MAX_COMMENT = 2000
-_MAX_NAME = 80
 #: a longer time between two labels is a break
 BREAK_SECONDS = 1800.0
 #: latest pairs of labels that a reviewer's pace is of, and the fewest that make one
@@ -101,28 +104,6 @@ class ReviewPace:
     seconds: float | None = None
     #: pairs of labels that the median is of
     measured: int = 0
-
-
-def reviewer_name(given: str, known: Iterable[str]) -> str:
-    """Return the known spelling of a name that differs in case or spaces alone, else the name."""
-    name = " ".join(unicodedata.normalize("NFKC", given).split())
-    if not name or len(name) > _MAX_NAME or not name.isprintable():
-        raise InputError(
-            f"the reviewer's name {given[:_MAX_NAME]!r} is empty, too long or unreadable; give up "
-            f"to {_MAX_NAME} letters."
-        )
-    return next((one for one in known if one.casefold() == name.casefold()), name)
-
-
-def close_settled(corpus: Corpus) -> list[str]:
-    """Close the provisional batches that the labels settle, and say so of each."""
-    before = closed_batches(corpus)
-    audits, _ = close_batches(corpus)
-    return [
-        f"Batch {item.sentence}"
-        for item in audits
-        if item.state != "provisional" and item.batch not in before
-    ]
 
 
 class ReviewSession:
@@ -317,8 +298,7 @@ class ReviewSession:
                         f"{reviewer} said something of this run since the page was shown; go back "
                         "to the queue."
                     )
-                text = comment.strip()[:MAX_COMMENT]
-                label = Label(name, outcome, reviewer, "page", token, text)
+                label = Label(name, outcome, reviewer, "page", token, comment_text(comment))
                 written = append_label(state.corpus, self._of_known(label))
             elif written.outcome != outcome:
                 raise InputError(

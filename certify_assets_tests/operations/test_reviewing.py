@@ -12,11 +12,12 @@ from certify_assets.operations.labels import (
     append_label,
     read_labels,
     resolve_labels,
+    reviewer_name,
     write_label_table,
 )
 from certify_assets.operations.layout import reviewed_key
 from certify_assets.operations.review_queue import load_queue
-from certify_assets.operations.review_session import QueuedRun, ReviewSession, reviewer_name
+from certify_assets.operations.review_session import QueuedRun, ReviewSession
 from certify_assets.storage.store import Store
 from certify_assets_tests.review_builders import decided, session_batch, write_batch
 
