@@ -268,8 +268,8 @@ def _studio_rows(path: Path, reviewer: str | None) -> list[_Row]:
         tasks = TypeAdapter(list[_Task]).validate_python(document)
     except ValidationError as error:
         first = error.errors()[0]
-        row, *place = first["loc"] or ("",)
-        where = f", task {int(row) + 1}, {'.'.join(map(str, place))}" if place else ""
+        row, *inner = first["loc"] or ("",)
+        where = f", task {int(row) + 1}, {'.'.join(map(str, inner))}" if inner else ""
         raise InputError(
             f"{path}{where} is not an export of Label Studio ({first['msg']}); export the project "
             "as JSON, not as JSON-MIN."
