@@ -23,7 +23,7 @@ from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.reports.review_page import (
     Reviewer,
     render_message,
-    render_name,
+    render_page,
     render_queue,
     render_review,
     script_hash,
@@ -255,9 +255,11 @@ class ReviewApp:
         """Ask who is reviewing, or show whose link this is."""
         # a page, not a redirect: what a link of another site leads to gets no strict cookie
         owner = self.links.owner(request.state.token)
-        page = render_name(
-            self.session.corpus,
-            _csrf(request.state.token, ""),
+        page = render_page(
+            "review_name.html",
+            title=f"Review of {self.session.corpus}",
+            corpus=self.session.corpus,
+            csrf=_csrf(request.state.token, ""),
             name=owner or self._cookie(request, _REVIEWER),
             owned=bool(owner),
             problem=problem,

@@ -211,14 +211,6 @@ class ReviewState:
             raise InputError(f"nobody is asked about {name!r} any more; go back to the queue.")
         return RunLookup(self.corpus.store, self.corpus.name).find(row["batch"], name)
 
-    def task_labels(self, name: str) -> int:
-        """Count the labels that the task of a run lacks for the same need."""
-        row = self.row(name)
-        if row is None:
-            return 0
-        same = (queue.c.task == row["task"], queue.c.need == row["need"])
-        return sum(self._scalars(self._waits(sa.func.sum(queue.c.lacking)).where(*same)))
-
     def reviewers(self, *, gold: bool) -> list[str]:
         """Return the names of all reviewers, those of known runs alone if asked."""
         query = self._labels(labels.c.reviewer, gold=gold).distinct()

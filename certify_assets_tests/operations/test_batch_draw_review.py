@@ -143,7 +143,7 @@ def test_the_label_that_settles_a_draw_closes_its_batch(batch: ProvisionalBatch)
     # the last label is known for what it was, and a form sent twice is one line
     said = session.last("ann")
     assert said is not None and said.judged is not None
-    assert said.judged.reason == "batch_draw"
+    assert said.judged["reason"] == "batch_draw"
     # a server that starts later has no news
     assert ReviewSession(batch.store, "c").news() == ()
 

@@ -125,7 +125,7 @@ def test_undo_takes_back_the_last_label_once_and_shows_the_run_again(
     second = session.say("ann", now.key, 1, now.number)
     said = session.last("ann")
     assert said is not None and said.label == second
-    assert said.judged is not None and said.judged.task_id == now.run.task_id
+    assert said.judged is not None and said.task_id == now.run.task_id
     back = session.take_back("ann", second.number)
     assert (
         back.outcome is None
