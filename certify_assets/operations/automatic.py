@@ -22,12 +22,13 @@ from certify_assets.errors import (
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import PROCEDURES
-from certify_assets.operations.alarms import read_alarms
+from certify_assets.operations.alarms import open_alarm
 from certify_assets.operations.audit_sample import count_audit_tasks
-from certify_assets.operations.deployment import judge_fingerprint, read_certificates
-from certify_assets.operations.deployment_record import (
+from certify_assets.operations.deployment import (
     DeploymentRecord,
+    judge_fingerprint,
     load_deployment,
+    read_certificates,
     read_deployments,
 )
 from certify_assets.operations.layout import own_key
@@ -212,13 +213,12 @@ def _at_budgets(certificates: list[Certificate], now: DeploymentRecord) -> tuple
 
 
 def _require_guards(corpus: Corpus, now: DeploymentRecord, found: _Candidate) -> None:
-    in_use = set(now.certificates)
-    alarms = [item for item in read_alarms(corpus) if item.content.certificate_sha256 in in_use]
-    if alarms:
-        alarm = alarms[0].content
+    raised = open_alarm(corpus, now.certificates)
+    if raised is not None:
+        alarm = raised.content
         raise GateClosedError(
             f"an alarm is open: the monitor raised it for the {alarm.side} side at {alarm.alpha:g} "
-            f"of deployment {now.number} ({alarms[0].time}). Find out why, then deploy with "
+            f"of deployment {now.number} ({raised.time}). Find out why, then deploy with "
             f"`certify ops deploy {corpus} {now.judge}`."
         )
     if found.record is not None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.judges.judged import JudgedCorpus
-    from certify_assets.operations.deployment_record import DeploymentRecord
+    from certify_assets.operations.deployment import DeploymentRecord
 
 
 class _Frozen(NamedTuple):

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.batch_draws import draw_of
 from certify_assets.operations.batch_record import ProvisionalBatch, is_undone
-from certify_assets.operations.deployment_record import DeploymentRecord, read_deployments
+from certify_assets.operations.deployment import DeploymentRecord, read_deployments
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,9 @@ from certify_assets.operations.batch_record import (
     waiting_batches,
 )
 from certify_assets.operations.batch_waiting import waiting_runs
+from certify_assets.operations.decisions import decide_batch
 from certify_assets.operations.delivery import DeliveredRun, KnownRuns
-from certify_assets.operations.deployment import Deployment
-from certify_assets.operations.deployment_record import load_deployment
+from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.labels import read_labels
 from certify_assets.operations.monitoring import monitor_new_labels
 from certify_assets.operations.sampling import Draw
@@ -224,8 +224,7 @@ def decide_ready(
     for name in waiting_batches(corpus):
         # an alarm or another deployment may have come during the previous batch
         corpus.store.refresh()
-        reopened = partial(_standing, corpus)
-        records.append(reopened().decide(name, report=report, reopened=reopened))
+        records.append(decide_batch(_standing(corpus), name, report=report, reopened=_standing))
     if draw:
         with corpus.writing():
             draw_waiting(corpus, every=True)

@@ -27,7 +27,7 @@ from certify_assets.operations.batch_record import (
     ready_batches,
     received,
 )
-from certify_assets.operations.deployment_record import read_deployments
+from certify_assets.operations.deployment import read_deployments
 from certify_assets.operations.layout import (
     CLOSED,
     NOT_COVERED,

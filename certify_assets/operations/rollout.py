@@ -16,21 +16,19 @@ from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES, SIDES
 from certify_assets.operations.deployment import (
+    Deployed,
+    DeploymentRecord,
+    TrackedDeployment,
     certificates_of,
     deployment_fault,
     judge_fingerprint,
     kept_certificates,
-    no_batch_certified,
-    read_certificates,
-    strictest_certificates,
-)
-from certify_assets.operations.deployment_record import (
-    Deployed,
-    DeploymentRecord,
-    TrackedDeployment,
     load_deployment,
+    no_batch_certified,
     plan_before,
+    read_certificates,
     read_deployments,
+    strictest_certificates,
 )
 from certify_assets.operations.layout import own_key, recertification_number
 from certify_assets.operations.monitoring import label_alarm
