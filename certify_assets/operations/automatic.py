@@ -34,14 +34,7 @@ from certify_assets.operations.deployment import (
 from certify_assets.operations.layout import own_key
 from certify_assets.operations.recertification import score_rows
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
-from certify_assets.operations.rollout import (
-    choice_accepted,
-    deploy,
-    register,
-    relabelling_accepted,
-    require_sound,
-    resplit_accepted,
-)
+from certify_assets.operations.rollout import accepted_before, deploy, register, require_sound
 from certify_assets.storage.events import Payload
 
 if TYPE_CHECKING:
@@ -122,9 +115,7 @@ def _decided(
             alpha={item.side: item.alpha for item in found.certificates},
             certificates_key=found.key,
             policy=made.policy,
-            accept_resplit=resplit_accepted(now),
-            accept_choice=choice_accepted(now),
-            accept_relabelled=relabelling_accepted(now, found.judge, found.key),
+            **accepted_before(now, found.judge, found.key),
         )
     except ChangedInputError:
         raise
