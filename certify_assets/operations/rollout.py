@@ -42,6 +42,7 @@ from certify_assets.operations.recertification_record import (
 )
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.served_model import MODEL_FOLDER, log_model
+from certify_assets.storage.mlflow_server import without_credentials
 from certify_assets.storage.tracking import Record, Tracker
 
 if TYPE_CHECKING:
@@ -390,7 +391,7 @@ def register(corpus: Corpus, number: int) -> None:
         answer = _registered(Tracker.for_store(corpus.store), judge, record, certificates)
     except Exception as error:
         # any exception of MLflow's backend
-        first = (str(error).splitlines() or [""])[0][:300]
+        first = without_credentials((str(error).splitlines() or [""])[0])[:300]
         answer = {"error": f"not recorded: {type(error).__name__}: {first}"}
     corpus.store.append(corpus.name, TrackedDeployment(number=number, answer=answer))
 

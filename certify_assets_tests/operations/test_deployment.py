@@ -280,12 +280,13 @@ def test_mlflow_gets_a_version_with_alias_certificates_and_hashes(
 def test_a_deployment_holds_without_mlflow_and_says_so(
     operated: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret-in-a-url@127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     made = deploy(judge_of(operated))
     assert (
         made.mlflow
         and made.mlflow["error"].startswith("not recorded: ")
+        and "secret" not in made.mlflow["error"]
         and load_deployment(Corpus(operated, "c")) == made
     )
     assert Deployment.of(Corpus(operated, "c")).refusal is None
