@@ -51,6 +51,8 @@ _COMMANDS = {
     "ingest": ("operated", "ops ingest c new.jsonl"),
     "recertify": ("operated", "ops recertify c --at-least 1"),
     "labels": ("operated", "review import c more.csv --reviewer bob"),
+    "remove": ("certified", "corpus rm c --yes"),
+    "blank": ("operated", "ledger blank c --reviewer ann"),
 }
 
 
@@ -128,8 +130,8 @@ def _certified(world: Path) -> None:
 
 def _operated(world: Path, certified: Path) -> None:
     shutil.copytree(certified, world)
-    sampled = "ops deploy c lexical --audit-rate .5 --spot-rate .2 --draw-seed 5"
-    for words in (sampled, "ops ingest c first.jsonl", sampled):
+    sampled = "ops deploy c lexical --audit-rate .5 --spot-rate .2 --draw-seed"
+    for words in (f"{sampled} 5", "ops ingest c first.jsonl", f"{sampled} 6"):
         assert _call(world, words) == 0
     rows = load_decisions(Corpus(Store(str(world / "root")), "c"))
     for kind, name in (("audit_sample", "labels.csv"), ("spot_check", "more.csv")):
@@ -142,8 +144,9 @@ def _operated(world: Path, certified: Path) -> None:
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A certified corpus, and the same in operation, with the files of a user beside it."""
-    for module in ("cli.corpus", "cli.judge", "cli.ops", "cli.review", "defs.execution"):
-        importlib.import_module(f"certify_assets.{module}")
+    for module in ("corpus", "judge", "ledger", "ops", "review"):
+        importlib.import_module(f"certify_assets.cli.{module}")
+    importlib.import_module("certify_assets.defs.execution")
     certified = prepared_world(tmp_path_factory, "kills-certified", _certified)
     operated = prepared_world(
         tmp_path_factory, "kills-operated", lambda world: _operated(world, certified)
