@@ -31,6 +31,7 @@ from certify_assets.operations.batch_record import (
     UndoneBatch,
     batch_names,
     identities_of,
+    is_undone,
     ready_batches,
     unknown_batch,
     waiting_batches,
@@ -306,8 +307,11 @@ def undo_batch(corpus: Corpus, batch: str) -> None:
     """Take a batch back: its runs are in no queue and no figure, and may come again."""
     # what it holds stays; so does a batch with a labelled run, on which what reviewers said depends
     with corpus.writing():
-        if batch not in ready_batches(corpus):
+        if batch not in ready_batches(corpus, undone=True):
             raise unknown_batch(corpus, batch)
+        if is_undone(corpus, batch):
+            # by a call that was killed before it said so
+            return
         runs = set(identities_of(corpus, batch)["trajectory_id"])
         # watched: a label that comes meanwhile keeps the batch
         said = corpus.store.events(corpus.name, Labelled)

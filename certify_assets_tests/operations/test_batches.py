@@ -151,8 +151,11 @@ def test_a_batch_is_taken_back_and_its_runs_may_come_again(store: Store, tmp_pat
     assert first is not None
     undo_batch(Corpus(store, "c"), first)
     assert ready_batches(Corpus(store, "c")) == []
+    before = store.now().head("c")
+    undo_batch(Corpus(store, "c"), first)
+    assert store.now().head("c") == before
     with pytest.raises(InputError, match="has no batch"):
-        undo_batch(Corpus(store, "c"), first)
+        undo_batch(Corpus(store, "c"), "000009-never")
     again = receive(Corpus(store, "c"), [path])
     assert again.new == 20 and again.batch is not None and again.batch.startswith("000002-")
     run = str(batch_runs(Corpus(store, "c"), again.batch)["trajectory_id"].iloc[0])
