@@ -30,9 +30,10 @@ from certify_assets.operations.batch_comparison import (
     Compared,
     carried,
     compare_batch,
+    shifts,
+    unlike_calibration,
 )
 from certify_assets.operations.batch_drawing import begin_audit
-from certify_assets.operations.batch_findings import shifts, unlike_calibration
 from certify_assets.operations.batch_record import (
     REFUSALS,
     BatchRecord,
@@ -61,6 +62,10 @@ _SHARE = 2000
 
 # those under which the judge still scores: a certificate of the batch holds whatever the judge
 _BY_BATCH: Final = ("no_certificate", "corrected_labels", "failed_audit", "alarm")
+
+
+class DecidedBatchError(InputError):
+    """A batch that is decided already, perhaps by another process a moment ago."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,16 +105,22 @@ def decide_batch(
     # a killed call resumes with the shares of these very runs
     work = f"batches/{corpus.name}/{received(corpus, name).objects['runs']}"
     with corpus.store.workplace(work) as folder:
+        # another process may have decided it while this one waited for its turn
+        corpus.store.unpinned.refresh()
+        _require_undecided(corpus, name)
         batch = _opened(corpus, name)
         deployment, scored = _scored(deployment, folder, batch.runs, report)
         with corpus.writing():
-            if is_decided(corpus, name):
-                raise InputError(
-                    f"{name} of {corpus} is decided already; `certify ops status {corpus}` says "
-                    "how."
-                )
+            _require_undecided(corpus, name)
             deployment, scored = _standing(deployment, scored, batch.runs, reopened)
             return _decided(deployment, _like_calibration(deployment, scored, name), name, batch)
+
+
+def _require_undecided(corpus: Corpus, name: str) -> None:
+    if is_decided(corpus, name):
+        raise DecidedBatchError(
+            f"{name} of {corpus} is decided already; `certify ops status {corpus}` says how."
+        )
 
 
 def _decided(deployment: Deployment, scored: _Scored, name: str, batch: _Batch) -> BatchRecord:
