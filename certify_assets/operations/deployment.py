@@ -111,7 +111,7 @@ class DeploymentRecord(Deployed):
         return cls(**dict(made), time=entry.time, ledger=head, mlflow=mlflow)
 
     def is_again(self, made: Deployed) -> bool:
-        """Whether another deployment names the same, under whatever number, whoever asked for it."""
+        """Whether another deployment names the same, whatever its number, whoever asked."""
         names = Deployed.model_fields.keys() - {"number", "policy"}
         return all(getattr(self, name) == getattr(made, name) for name in names)
 
