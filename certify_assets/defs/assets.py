@@ -229,8 +229,10 @@ def _called_by_dagster(function: Callable[..., Any]) -> Callable[..., Any]:
         context: Any, data_root: DataRoot, mlflow: MlflowTracker, *config: Any
     ) -> Iterator[Any]:
         with writing(context, data_root):
-            made = function(AssetStep(context, data_root, mlflow), *config)
-            yield from made if isgeneratorfunction(function) else [made]
+            found = function(AssetStep(context, data_root, mlflow), *config)
+            made = [*found] if isgeneratorfunction(function) else [found]
+        # Dagster hears of it once it is stored
+        yield from made
 
     def call_configured(
         context: Any, config: dg.Config, data_root: DataRoot, mlflow: MlflowTracker
