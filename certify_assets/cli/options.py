@@ -129,7 +129,7 @@ def parse_settings(given: Iterable[str], flag: str = "--set") -> dict[str, str]:
     for pair in given:
         name, found, value = pair.partition("=")
         if not found or not name:
-            raise click.UsageError(f"{flag} {pair!r} is not NAME=VALUE; write it like seed=7.")
+            raise click.UsageError(f"{flag} {pair!r} is not NAME=VALUE; write for example {flag} seed=7.")
         if name in values:
             raise InputError(f"{flag} {name} is given twice. Separate its words by commas.")
         values[name] = value

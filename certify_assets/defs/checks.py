@@ -41,10 +41,15 @@ def check(
                 severity=dg.AssetCheckSeverity.ERROR
                 if verdict.status == "ERROR"
                 else dg.AssetCheckSeverity.WARN,
-                description=verdict.sentence,
+                description=as_sentence(verdict.sentence),
                 metadata=verdict.metadata,
             )
 
         return made
 
     return decorated
+
+
+def as_sentence(text: str) -> str:
+    """Return what a check found as a sentence, which begins with a capital letter."""
+    return text[:1].upper() + text[1:]

@@ -161,7 +161,7 @@ def test_a_failed_import_leaves_nothing_behind(call: Call, root: Path, tmp_path:
         ("format=table", "--set takes no format"),
         ('leak_thresholds={"lenght": 0.8}', "known are length"),
         ('leak_thresholds={"length": 0.3}', "above .5"),
-        ("length", "not KEY=VALUE"),
+        ("length", "not NAME=VALUE"),
     ],
 )
 def test_impossible_settings_are_refused(

@@ -1,6 +1,6 @@
 """Data quality: Great Expectations checkpoints behind blocking checks."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
-from certify_assets.defs.checks import check
+from certify_assets.defs.checks import as_sentence, check
 from certify_assets.defs.names import corpora_partitions, key
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import IntegrityError
@@ -88,7 +88,7 @@ def split_quality(
             asset_key=key(f"corpora/{split}_split"),
             passed=all(result.passed for result in together),
             severity=dg.AssetCheckSeverity.ERROR,
-            description=_sentences(together),
+            description=" ".join(as_sentence(result.detail) for result in together),
             metadata={"data_docs": dg.MetadataValue.path(docs)},
         )
     yield _check_result(results["n_min_tasks"], key("corpora/cal_split"), docs)
@@ -158,10 +158,6 @@ def _check_result(result: "QualityResult", asset: dg.AssetKey, docs: str) -> dg.
         asset_key=asset,
         passed=result.passed,
         severity=severity,
-        description=result.detail,
-        metadata={"expectations": result.expectations, "data_docs": dg.MetadataValue.path(docs)},
+        description=as_sentence(result.detail),
+        metadata={"data_docs": dg.MetadataValue.path(docs)},
     )
-
-
-def _sentences(results: Iterable["QualityResult"]) -> str:
-    return " ".join(result.detail for result in results)

@@ -121,7 +121,8 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
             **coverage,
             "decided": sides.decided,
             "largest_agent_error": judge_page.largest_agents(judge),
-            "agent_shift": [item["message"] for item in left_out_agents(judge).findings],
+            "agent_shift": " ".join(item["message"] for item in left_out_agents(judge).findings)
+            or "no agent is above the budget beyond chance",
             "cal_tasks": headline.tasks,
             "cal_trajectories": headline.trajectories,
             "sha256": headline.sha256,

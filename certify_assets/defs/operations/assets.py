@@ -33,7 +33,7 @@ from certify_assets.operations.automatic import deploy_by_policy
 from certify_assets.operations.batch_audit import STATES
 from certify_assets.operations.batch_drawing import waiting_runs
 from certify_assets.operations.batch_record import BatchRecord, batch_names
-from certify_assets.operations.decisions import decided_version, received_version, summarize
+from certify_assets.operations.decisions import summarize
 from certify_assets.operations.deployment import (
     deployed_spending,
     load_deployment,
@@ -63,6 +63,17 @@ inbox = source(
 )
 
 
+deployment = source(
+    "operations/deployment",
+    OPERATIONS_GROUP,
+    partitions_def=corpora_partitions,
+    kinds={"json"},
+    deps=[judge_key(name, step) for name in judges() for step in ("certificate", "audit")],
+    description="The judge that decides, its certificates and the plan of the draw: written by "
+    "`certify ops deploy`, past the checks.",
+)
+
+
 class ReviewConfig(dg.Config):
     """How often two reviewers are asked."""
 
@@ -82,7 +93,7 @@ class RecertifyConfig(dg.Config):
 
 def operation_assets() -> list[Any]:
     """Return the assets from the inbox to the decisions."""
-    return [inbox, _deployment(), incoming_runs, decisions, batch_certificates]
+    return [inbox, deployment, incoming_runs, decisions, batch_certificates]
 
 
 def review_assets() -> list[dg.AssetsDefinition]:
@@ -92,19 +103,7 @@ def review_assets() -> list[dg.AssetsDefinition]:
 
 def recertify_assets() -> list[dg.AssetsDefinition]:
     """Return monitor and recertification of the deployed judge, what follows, and the history."""
-    return [operation_monitor, recertification, automatic_deployment(), operation_history]
-
-
-def _deployment() -> dg.AssetSpec:
-    return source(
-        "operations/deployment",
-        OPERATIONS_GROUP,
-        partitions_def=corpora_partitions,
-        kinds={"json"},
-        deps=[judge_key(name, step) for name in judges() for step in ("certificate", "audit")],
-        description="The judge that decides, its certificates and the plan of the draw: written "
-        "by `certify ops deploy`, past the checks.",
-    )
+    return [operation_monitor, recertification, automatic_deployment, operation_history]
 
 
 @_asset(
@@ -130,7 +129,6 @@ def incoming_runs(step: AssetStep) -> Made:
     }
     return step.made(
         metadata,
-        version=received_version(corpus),
         params={"batch": received.batch},
         metrics=counts,
     )
@@ -164,7 +162,6 @@ def decisions(step: AssetStep) -> Made:
     }
     return step.made(
         metadata,
-        version=decided_version(corpus),
         metrics=counts,
         params={"said": said},
         # the record is found from a certificate or a batch
@@ -233,8 +230,7 @@ def batch_certificates(step: AssetStep) -> Made:
         "promises": dg.MetadataValue.json({item.batch: item.promise for item in audits}),
         "batches": dg.MetadataValue.json([asdict(item) for item in audits]),
     }
-    version = batches.audits_version(step.corpus)
-    return step.made(metadata, version=version, metrics=figures)
+    return step.made(metadata, metrics=figures)
 
 
 @_asset(
@@ -359,7 +355,6 @@ def recertification(step: AssetStep, config: RecertifyConfig) -> Made:
     }
     return step.made(
         metadata,
-        version=record.inputs_sha256,
         params={
             "number": record.number,
             "schedule": record.schedule,
@@ -370,48 +365,42 @@ def recertification(step: AssetStep, config: RecertifyConfig) -> Made:
     )
 
 
-def automatic_deployment() -> dg.AssetsDefinition:
-    """Return the asset that deploys by the policy of the corpus."""
+@_asset(
+    deps=[recertification, *(judge_key(name, "audit") for name in judges())],
+    kinds={"json"},
+    **on_device_of_any_judge(),
+)
+def automatic_deployment(step: AssetStep) -> Made:
+    """Deploy new certificates of the deployed judge, on CAL or of a recertification.
 
-    @_asset(
-        name="automatic_deployment",
-        deps=[recertification, *(judge_key(name, "audit") for name in judges())],
-        kinds={"json"},
-        **on_device_of_any_judge(),
-    )
-    def deployed_by_policy(step: AssetStep) -> Made:
-        """Deploy new certificates of the deployed judge, on CAL or of a recertification.
-
-        It does so where `auto_deploy` of the corpus and every guard rail allow it, and else says
-        why not. `certify ops rollback CORPUS` takes it back.
-        """
-        corpus = step.corpus
-        earlier = len(read_deployments(corpus))
-        made = deploy_by_policy(corpus)
-        if made is None:
-            return _unchanged({"reason": NOTHING_DEPLOYED})
-        if len(read_deployments(corpus)) > earlier:
-            stored = stored_version(step.store, DEPLOYMENT, corpus.name)
-            tags = {VERSION: stored.value} if stored else {}
-            step.context.log_event(
-                dg.AssetMaterialization(DEPLOYMENT, partition=step.context.partition_key, tags=tags)
-            )
-        known = {"deployment": float(made.deployed)} if made.deployed else {}
-        metadata = {
-            "policy": made.policy,
-            "reason": made.reason or f"deployment {made.deployed} decides under them.",
-            "delta_spent": deployed_spending(corpus).total(),
-            "not_told": dg.MetadataValue.json(notify(corpus)),
-            **known,
-        }
-        return step.made(
-            metadata,
-            version=sha256_bytes(canonical_json([made.policy, made.deployed, made.reason])),
-            params={"policy": made.policy, "reason": made.reason},
-            metrics=known,
+    It does so where `auto_deploy` of the corpus and every guard rail allow it, and else says
+    why not. `certify ops rollback CORPUS` takes it back.
+    """
+    corpus = step.corpus
+    earlier = len(read_deployments(corpus))
+    made = deploy_by_policy(corpus)
+    if made is None:
+        return _unchanged({"reason": NOTHING_DEPLOYED})
+    if len(read_deployments(corpus)) > earlier:
+        stored = stored_version(step.store, DEPLOYMENT, corpus.name)
+        tags = {VERSION: stored.value} if stored else {}
+        step.context.log_event(
+            dg.AssetMaterialization(DEPLOYMENT, partition=step.context.partition_key, tags=tags)
         )
-
-    return deployed_by_policy
+    known = {"deployment": float(made.deployed)} if made.deployed else {}
+    metadata = {
+        "policy": made.policy,
+        "reason": made.reason or f"deployment {made.deployed} decides under them.",
+        "delta_spent": deployed_spending(corpus).total(),
+        "not_told": dg.MetadataValue.json(notify(corpus)),
+        **known,
+    }
+    return step.made(
+        metadata,
+        version=sha256_bytes(canonical_json([made.policy, made.deployed, made.reason])),
+        params={"policy": made.policy, "reason": made.reason},
+        metrics=known,
+    )
 
 
 @_asset(
