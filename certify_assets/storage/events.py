@@ -36,6 +36,12 @@ class Payload(BaseModel):
         """What it is about, by which it is found."""
         return ""
 
+    @classmethod
+    def typed(cls: type[P], row: Event) -> TypedEvent[P]:
+        """Read an event of this kind as it is stored."""
+        content = cls.model_validate_json(row.payload)
+        return TypedEvent(content, row.sequence, row.time, row.sha256)
+
 
 class Stored(Payload):
     """A document or table; the newest of its key is the current one, without an object none."""

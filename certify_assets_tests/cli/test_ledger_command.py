@@ -18,7 +18,6 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.storage.care import blank
 from certify_assets.storage.database import FILE, chains, tables, uses
 from certify_assets.storage.events import Head, head_text
-from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs
 from certify_assets_tests.cli.calling import Call
@@ -99,7 +98,7 @@ def _rewrite(store: Store, statement: str) -> None:
 def known(store: Store) -> Head:
     """A ledger with a read, and its head."""
     read(store, register(Corpus(store, "c"), {"seed": 42}, run_id="r"), "a")
-    return Snapshot(store).ledger("c")
+    return store.now().ledger("c")
 
 
 def test_a_whole_ledger_is_verified_with_its_objects(call: Call, store: Store, known: Head) -> None:

@@ -101,6 +101,12 @@ def test_a_request_that_is_sent_twice_is_done_once(store: Store) -> None:
         store.append("c", Numbered(number=1), token="form 1")
         view.short("c", lambda inner: inner.append("c", Numbered(number=2)), token="form 2")
     assert [entry.content.number for entry in store.events("c", Numbered)] == [1, 2]
+    with view.step("c", token="form 1"):
+        view.append("c", Numbered(number=3))
+        view.write_bytes(PAGE, b"<p>")
+        assert view.remember("pages", lambda: view.names("corpora/c")) == ["page.html"]
+    assert length(store) == 2 and not view.exists(PAGE) and not Path(store.locate(PAGE)).exists()
+    assert view.remember("pages", lambda: view.names("corpora/c")) == []
 
 
 def test_a_short_step_within_a_step_is_committed_at_once(store: Store) -> None:
