@@ -79,8 +79,7 @@ def restore(store: Store, source: str) -> int:
 
 
 def _copy_placed(source: Folder, target: Folder) -> None:
-    samples = [found.key for found in source.files(_SAMPLES)] if source.exists(_SAMPLES) else []
-    for name in (*_PLACED, *samples):
+    for name in (*_PLACED, *(found.key for found in source.files(_SAMPLES))):
         if source.exists(name):
             target.write(name, source.read(name))
 

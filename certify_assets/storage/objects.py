@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 from certify_assets.errors import IntegrityError
 from certify_assets.files import parse_json, sha256_bytes, sha256_file
-from certify_assets.storage.folder import PART, Folder
+from certify_assets.storage.folder import Folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,10 +47,8 @@ class Objects:
     def put(self, data: bytes) -> str:
         """Store an object durably and return its hash; one that is there gets younger."""
         name = sha256_bytes(data)
-        if self.folder.is_local and self._is_whole(name, len(data)):
-            return name
-        # a remote one is written again: that is how its age is renewed
-        self.folder.write(_key(name), data)
+        if not self.folder.renew(_key(name), len(data)):
+            self.folder.write(_key(name), data)
         return name
 
     def put_stream(self, write: Callable[[IO[bytes]], None]) -> str:
@@ -59,8 +58,8 @@ class Objects:
             with path.open("wb") as stream:
                 write(stream)
             name = sha256_file(path)
-            if not self.folder.is_local or not self._is_whole(name, path.stat().st_size):
-                self.folder.write_file(_key(name), path)
+            if not self.folder.renew(_key(name), path.stat().st_size):
+                self._copy(name, path)
         return name
 
     def copy_from(self, other: Objects, name: str) -> bool:
@@ -68,8 +67,12 @@ class Objects:
         if self.has(name):
             return False
         with other.as_file(name) as path:
-            self.folder.write_file(_key(name), path)
+            self._copy(name, path)
         return True
+
+    def _copy(self, name: str, path: Path) -> None:
+        with path.open("rb") as source, self.folder.writing(_key(name)) as stream:
+            shutil.copyfileobj(source, stream)
 
     def put_json(self, value: Any) -> str:
         """Store a JSON document, indented for readers."""
@@ -81,9 +84,6 @@ class Objects:
         buffer = io.BytesIO()
         frame.to_parquet(buffer, index=False, compression="zstd")
         return self.put(buffer.getvalue())
-
-    def _is_whole(self, name: str, size: int) -> bool:
-        return self.folder.touch(_key(name)) and self.path(name).stat().st_size == size
 
     def get(self, name: str) -> bytes:
         """Return an object; refuse one that is not what its name says."""
@@ -145,14 +145,11 @@ class Objects:
         """Iterate over all objects, and the parts of killed writes."""
         for key, size, seconds in self.folder.files(FOLDER):
             name = key.rpartition("/")[2]
-            yield LooseObject("" if name.startswith(PART) else name, key, size, seconds)
+            yield LooseObject("" if name.startswith(".") else name, key, size, seconds)
 
     def remove(self, found: LooseObject) -> None:
         """Remove an object, or the part of one."""
-        if found.sha256:
-            self.folder.delete(found.key)
-        else:
-            self.folder.remove_part(found.key)
+        self.folder.delete(found.key)
 
 
 def _key(name: str) -> str:

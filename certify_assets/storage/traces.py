@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from certify_assets.errors import InputError
@@ -66,7 +65,7 @@ class MlflowExperiment:
     def find(self, root: str, detail: bool = True) -> dict[str, Mapping[str, Any]]:
         """Return a file for each trace, with a stamp that its assessments and tags change."""
         found: dict[str, Mapping[str, Any]] = {}
-        with self._asking():
+        with asking(self.address):
             client, token = _client(self.address), None
             experiment = client.get_experiment_by_name(self.name)
             if experiment is None:
@@ -87,17 +86,12 @@ class MlflowExperiment:
                 if not (token := page.token) or len(found) > _MOST:
                     return found
 
-    def open(self, name: str, mode: str = "rb") -> IO[bytes]:
-        """Open one trace as JSON."""
+    def get_file(self, name: str, path: str) -> None:
+        """Write one trace as JSON."""
         trace_id = name.rpartition("/")[2].removesuffix(_SUFFIX)
-        with self._asking():
-            trace = _client(self.address).get_trace(trace_id, display=False)
-            return io.BytesIO(trace.to_json().encode("utf-8"))
-
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
         with asking(self.address):
-            yield
+            trace = _client(self.address).get_trace(trace_id, display=False)
+            Path(path).write_text(trace.to_json(), "utf-8")
 
 
 def _client(address: str) -> Any:
