@@ -25,7 +25,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -303,13 +303,10 @@ class Store:
         """Give the files directly below a key as a folder of this machine, for reading alone."""
         import tempfile
 
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as files:
             for name in self.names(key):
-                with self.as_file(f"{key}/{name}") as path:
-                    if self.is_local:
-                        Path(folder, name).symlink_to(path.resolve())
-                    else:
-                        Path(folder, name).write_bytes(path.read_bytes())
+                path = files.enter_context(self.as_file(f"{key}/{name}"))
+                Path(folder, name).symlink_to(path.resolve())
             yield Path(folder)
 
 

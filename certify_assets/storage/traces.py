@@ -15,8 +15,8 @@ from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.storage.mlflow_server import mlflow_client, without_credentials
 
-# mlflow://NAME asks MLFLOW_TRACKING_URI
-_SCHEMES = ("mlflow", "mlflow+http", "mlflow+https", "mlflow+sqlite")
+# what follows mlflow+ in a URL; mlflow://NAME asks MLFLOW_TRACKING_URI
+_KINDS = ("", "http", "https", "sqlite")
 _SUFFIX = ".json"
 _PAGE = 100
 # more than `urls.FILES`, so that what is too much is refused by its number
@@ -35,23 +35,14 @@ class MlflowExperiment:
         """Read mlflow+http://HOST:PORT/NAME, mlflow+sqlite:///FILE/NAME, or mlflow://NAME."""
         scheme, _, rest = url.partition("://")
         place, _, name = rest.rstrip("/").rpartition("/")
-        address = f"{scheme.removeprefix('mlflow+')}://{place}"
-        if scheme == "mlflow":
-            address = os.environ.get("MLFLOW_TRACKING_URI", "")
-            if place.strip("/") or not address:
-                raise InputError(
-                    f"{without_credentials(url)} names no server; set MLFLOW_TRACKING_URI, or give "
-                    "mlflow+http://HOST:PORT/EXPERIMENT."
-                )
-        if scheme not in _SCHEMES:
+        kind = scheme.removeprefix("mlflow").removeprefix("+")
+        address = f"{kind}://{place}" if kind else os.environ.get("MLFLOW_TRACKING_URI", "")
+        has_place = bool(place.strip("/"))
+        if kind not in _KINDS or not name or not address or has_place != bool(kind):
             raise InputError(
-                f"{without_credentials(url)} has no scheme of MLflow; give one of "
-                f"{', '.join(_SCHEMES)}."
-            )
-        if not name or (scheme != "mlflow" and not place.strip("/")):
-            raise InputError(
-                f"{without_credentials(url)} names no experiment; give "
-                f"{scheme}://{'' if scheme == 'mlflow' else 'HOST:PORT/'}EXPERIMENT."
+                f"{without_credentials(url)} names no experiment of MLflow; give "
+                "mlflow+http://HOST:PORT/EXPERIMENT, mlflow+sqlite:///FILE/EXPERIMENT, or set "
+                "MLFLOW_TRACKING_URI and give mlflow://EXPERIMENT."
             )
         return cls(address, unquote(name))
 
