@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -141,7 +140,7 @@ def test_task_names_change_nothing_but_the_hash(procedure: str, seed: int) -> No
         certify(scores, outcomes, tasks, procedure=procedure),
         certify(scores, outcomes, names[tasks], procedure=procedure),
     )
-    assert replace(other, inputs=one.inputs) == one
+    assert other.replace(inputs=one.inputs) == one
 
 
 def test_attempts_copied_within_their_task_change_no_decision_of_the_bootstrap() -> None:
@@ -246,7 +245,7 @@ def test_rows_that_are_there_twice_are_counted() -> None:
     assert codes(certify(*twice, named=True)) == []
     assert "findings" in str(verify_certificate(found, *twice, named=True))
     # stripped of the finding, and with the digest of what is left
-    said = verify_certificate(replace(found, findings=()).to_json(), *twice)
+    said = verify_certificate(found.replace(findings=()).to_json(), *twice)
     assert "lacks the finding duplicate_rows" in str(said)
     # another agent is another run
     agents = np.repeat(["one", "two"], [len(data.scores), 11])

@@ -249,7 +249,7 @@ def test_a_pool_is_named_and_the_certificate_verifies_with_it_alone() -> None:
     said = verify_certificate(document, *CAL, pool=pool_of(seed=4))
     assert "inputs.pool.sha256" in str(said)
     claimed = {**found.inputs, "pool": {**named, "origin": "every task outside CAL"}}
-    said = verify_certificate(replace(found, inputs=claimed).to_json(), *CAL, pool=pool)
+    said = verify_certificate(found.replace(inputs=claimed).to_json(), *CAL, pool=pool)
     assert "inputs.pool is" in str(said), "nobody took the tasks but who gave them"
     alone = certify(*CAL, procedure="pseudo_task")
     assert "without a pool" in str(verify_certificate(alone.to_json(), *CAL, pool=pool))
