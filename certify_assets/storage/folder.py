@@ -27,6 +27,16 @@ class FoundFile(NamedTuple):
     size: int
     seconds: float  # since it was written
 
+    @property
+    def name(self) -> str:
+        """Last part of the key."""
+        return self.key.rpartition("/")[2]
+
+    @property
+    def is_part(self) -> bool:
+        """Whether a killed write left it."""
+        return self.name.startswith(".")
+
 
 class Folder:
     """Whole files by keys such as ``pages/corpora/retail/page.html``.

@@ -138,7 +138,7 @@ class Store:
         """Whether a killed process left something to resume."""
         return any(not path.name.startswith(".") for path in self.scratch(key).iterdir())
 
-    # What is stored under keys, and what happened. A snapshot answers the first six as of one moment.
+    # What is stored under keys, and what happened; a snapshot has the first six of its own
 
     def current(self, key: str) -> str:
         """Return the SHA-256 of what is stored under a key; "" where nothing is."""
@@ -162,7 +162,7 @@ class Store:
         after: int = 0,
         watched: bool = True,
     ) -> list[Event]:
-        """Return events as they are stored; of all, so many of the last, or those after a number."""
+        """Return events as they are stored: all, so many of the last, or those after a number."""
         return self.now().rows(corpus, kind, subject, last=last, after=after, watched=watched)
 
     def point(self, key: str, sha256: str) -> None:
@@ -210,11 +210,11 @@ class Store:
 
     def read_bytes(self, key: str) -> bytes:
         """Return what is stored under the key."""
-        return self.objects.get(self.sha256(key))
+        return self.objects.get(self.sha256(key), key)
 
     def as_file(self, key: str) -> AbstractContextManager[Path]:
         """Give what is stored under the key as a file of this machine, which must not change."""
-        return self.objects.as_file(self.sha256(key))
+        return self.objects.as_file(self.sha256(key), key)
 
     def write_bytes(self, key: str, data: bytes) -> str:
         """Store bytes under the key; return their SHA-256."""

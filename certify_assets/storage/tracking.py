@@ -214,7 +214,7 @@ class Tracker:
 
 
 def _source() -> dict[str, str]:
-    """Return columns of MLflow's table of runs, which a client without global state leaves empty."""
+    """Return columns of MLflow's table of runs, which its client leaves empty."""
     found = {
         "mlflow.source.name": "certify_assets",
         "mlflow.source.type": "JOB",

@@ -24,7 +24,8 @@ from certify_assets.storage.care import rebuild, verify
 from certify_assets.storage.cleaning import collect
 from certify_assets.storage.database import VARIABLE, Database
 from certify_assets.storage.events import Payload, Stored, chain, objects_of
-from certify_assets.storage.objects import LooseObject, MissingObjectError, Objects
+from certify_assets.storage.folder import FoundFile
+from certify_assets.storage.objects import MissingObjectError, Objects
 from certify_assets.storage.store import Store
 from certify_assets_tests.services import postgres_server
 
@@ -199,7 +200,7 @@ def test_the_trial_sees_a_collection_that_is_not_alone(
         with self.reading() if sole else inner(self, written, read) as connection:
             yield connection
 
-    def remove(self: Objects, found: LooseObject) -> None:
+    def remove(self: Objects, found: FoundFile) -> None:
         # what it has read is old when it removes
         time.sleep(0.05)
         removed(self, found)

@@ -279,12 +279,16 @@ def test_damaged_files_are_told_in_a_sentence(tmp_path: Path) -> None:
         Database(f"sqlite:///{other}", store.folder).exists()
 
 
-@pytest.mark.parametrize("url", ["words", "mysql://u:secret@host/d", "postgresql://u:secret@host:port/d"])
+@pytest.mark.parametrize(
+    "url", ["words", "mysql://u:secret@host/d", "postgresql://u:secret@host:port/d"]
+)
 def test_an_address_that_is_none_is_refused_and_not_repeated(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, url)
-    with pytest.raises(InputError, match="is no address of a database of PostgreSQL or SQLite") as refused:
+    with pytest.raises(
+        InputError, match="is no address of a database of PostgreSQL or SQLite"
+    ) as refused:
         Store(str(tmp_path)).exists(A)
     assert "secret" not in str(refused.value)
 
