@@ -12,6 +12,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
@@ -68,8 +69,6 @@ class _Seen:
     connection: sa.Connection | None = None
     # number and hash of the last event of each corpus that is seen
     last: dict[str, tuple[int, str]] = field(default_factory=dict)
-    # what is stored under keys, "" for nothing
-    keys: dict[str, str] = field(default_factory=dict)
     # what was remembered, and what it was made of
     answers: dict[object, tuple[Any, set[Question]]] = field(default_factory=dict)
     # what the answers that are being made were made of so far
@@ -125,52 +124,45 @@ class Snapshot(Store):
         """Return the sorted names directly below a folder."""
         below = f"{folder}/"
         if self.pins is not None and self.pins.cover(folder):
-            found = dict(self.pins.files)
+            keys = [*self.pins.files]
         else:
-            found = self._stored_below(below)
-            if self._seen.step is not None:
-                found |= self._seen.step.keys
+            keys = self._keys(folder, below)
             if self.pins is not None:
-                found = {key: of for key, of in found.items() if not self.pins.cover(key)}
-                found |= self.pins.files
-        keys = [key[len(below) :] for key, of in found.items() if of and key.startswith(below)]
-        return sorted({key.partition("/")[0] for key in keys})
+                keys = [key for key in keys if not self.pins.cover(key)] + [*self.pins.files]
+        return sorted(
+            {key[len(below) :].partition("/")[0] for key in keys if key.startswith(below)}
+        )
 
     def corpora(self) -> list[str]:
         """Return the sorted names of all corpora that have events."""
         with self._reading() as connection:
             return sorted(filter(None, connection.scalars(sa.select(chains))))
 
-    def _stored_below(self, below: str) -> dict[str, str]:
+    def _keys(self, folder: str, below: str) -> list[str]:
+        """Return the keys below a folder under which something is stored."""
         found: dict[str, str] = {}
         with self._reading() as connection:
-            for corpus in keys_of(["", *connection.scalars(sa.select(chains))], below[:-1]):
-                self._ask(Question(corpus, Stored.kind, below, below=True))
-                query = self._select(connection, corpus, Stored.kind).where(
+            for corpus in keys_of(["", *connection.scalars(sa.select(chains))], folder):
+                question = Question(corpus, Stored.kind, below, below=True)
+                self._ask(question)
+                newest = self._select(connection, corpus, Stored.kind).where(
                     events.c.subject >= below, events.c.subject < below[:-1] + "0"
                 )
-                newest = query.order_by(events.c.subject, events.c.sequence)
-                for row in connection.execute(newest):
+                rows = connection.execute(newest.order_by(events.c.subject, events.c.sequence))
+                for row in (*rows, *self._drafted(question)):
                     found[row.subject] = _content(row.payload)
-        # what they name now is known without asking again
-        self._seen.keys.update(found)
-        return found
+        return [key for key, sha256 in found.items() if sha256]
 
     def current(self, key: str) -> str:
         """Return the SHA-256 of what is stored under a key; "" where nothing is."""
-        step = self._seen.step
         if self.pins is not None and self.pins.cover(key):
             return self.pins.files.get(key, "")
-        if step is not None and key in step.keys:
-            return step.keys[key]
-        self._ask(Question(chain_of(key), Stored.kind, key))
-        return self._committed(key)
 
-    def _committed(self, key: str) -> str:
-        if key not in self._seen.keys:
-            rows = self._stored(chain_of(key), Stored.kind, events.c.subject == key, last=1)
-            self._seen.keys[key] = _content(rows[0].payload) if rows else ""
-        return self._seen.keys[key]
+        def find() -> str:
+            rows = self.rows(chain_of(key), Stored.kind, key, last=1)
+            return _content(rows[0].payload) if rows else ""
+
+        return self.remember(("current", key), find)
 
     def hashes(self, areas: Iterable[str]) -> dict[str, str]:
         """Return the SHA-256 of what is stored under keys, and directly below those of folders."""
@@ -218,13 +210,18 @@ class Snapshot(Store):
         Of the stored ones all, or so many of the last, or those after a number.
         """
         question = Question(corpus, kind, subject, watched=watched)
-        self._ask(question)
-        asked = [] if subject is None else [events.c.subject == subject]
-        found = self._stored(corpus, kind, *asked, events.c.sequence > after, last=last)
-        return found + [
+        drafted = [
             Event(corpus, 0, kind, draft.subject, "", 0, "", draft.payload, "", "")
             for draft in self._drafted(question)
         ]
+        if last and len(drafted) >= last:
+            # what a step says itself depends on nobody else
+            self._ask(question._replace(watched=False))
+            return drafted[-last:]
+        self._ask(question)
+        asked = [] if subject is None else [events.c.subject == subject]
+        found = self._stored(corpus, kind, *asked, events.c.sequence > after, last=last)
+        return found + drafted
 
     def _drafted(self, question: Question) -> list[EventDraft]:
         """Return the events of the step that is under way which answer a question."""
@@ -353,9 +350,6 @@ class Snapshot(Store):
         """Forget the answers that events of these kinds and subjects may change."""
         if not changes:
             return
-        for (_, kind), subjects in changes.items():
-            for subject in subjects if kind == Stored.kind else ():
-                self._seen.keys.pop(subject, None)
         self._seen.answers = {
             name: (answer, asked)
             for name, (answer, asked) in self._seen.answers.items()
@@ -370,18 +364,14 @@ class Snapshot(Store):
             self._forget(changes)
             self._seen.last = {corpus: last_event(connection, corpus) for corpus in self._seen.last}
 
-    def _changes(self, connection: sa.Connection, until: Sequence[Event] = ()) -> Changes:
-        """Return what was changed after the moment that is seen, or from there to some events."""
-        # of other corpora nothing was asked
-        ends = {event.corpus: event.sequence for event in until}
+    def _changes(self, connection: sa.Connection) -> Changes:
+        """Return what was changed after the moment that is seen."""
         found: list[Any] = []
+        # of other corpora nothing was asked
         for corpus, (last, _) in self._seen.last.items():
-            query = sa.select(events.c.corpus, events.c.kind, events.c.subject).where(
-                events.c.corpus == corpus, events.c.sequence > last
-            )
-            if until:
-                query = query.where(events.c.sequence <= ends.get(corpus, 0))
-            found += connection.execute(query)
+            query = sa.select(events.c.corpus, events.c.kind, events.c.subject)
+            later = query.where(events.c.corpus == corpus, events.c.sequence > last)
+            found += connection.execute(later)
         return changes_of(found)
 
     # Writing
@@ -390,9 +380,7 @@ class Snapshot(Store):
         """Let a key name an object that is stored; "" lets it name none."""
         if self.pins is not None and self.pins.cover(key):
             raise ValueError(f"{key} is pinned, so that it names the same for ever")
-        with self.step(chain_of(key)) as step:
-            step.keys[key] = sha256
-            self._forget(changes_of([(chain_of(key), Stored.kind, key)]))
+        self.append(chain_of(key), Stored(key=key, objects={"content": sha256} if sha256 else {}))
 
     def append(
         self, corpus: str, *payloads: Payload, token: str = "", tokens: Sequence[str] = ()
@@ -457,14 +445,13 @@ class Snapshot(Store):
 
     def _drafts(self, step: OpenStep) -> list[EventDraft]:
         """Return what a step commits: its events, and the keys that name something else now."""
-        stored = [
-            EventDraft.of(
-                chain_of(key), Stored(key=key, objects={"content": sha256} if sha256 else {})
-            )
-            for key, sha256 in step.keys.items()
-            if self._committed(key) != sha256
-        ]
-        return [*stored, *step.drafts]
+        keys = {draft.subject: draft for draft in step.drafts if draft.kind == Stored.kind}
+        before = {
+            key: self._stored(draft.corpus, Stored.kind, events.c.subject == key, last=1)
+            for key, draft in keys.items()
+        }
+        others = [draft for draft in step.drafts if draft.kind != Stored.kind]
+        return [draft for key, draft in keys.items() if not _says(before[key], draft)] + others
 
     def _commit(self, step: OpenStep, drafts: Sequence[EventDraft]) -> list[Event]:
         """Append the events of a step; none where those of its token are there."""
@@ -486,7 +473,7 @@ class Snapshot(Store):
             self.refresh()
         elif rows:
             with self._reading() as connection:
-                self._forget(self._changes(connection, rows))
+                self._forget(self._changes(connection))
             self._seen.last |= {row.corpus: (row.sequence, row.sha256) for row in rows}
         publish(Store(self.root), [row.subject for row in rows if row.kind == Stored.kind])
         for done in step.after:
@@ -519,6 +506,11 @@ def _content(payload: str) -> str:
     return found.get("content", "")
 
 
+def _says(rows: Sequence[Event], draft: EventDraft) -> bool:
+    """Whether the last of some events, or none for nothing stored, says what a draft says."""
+    return (rows[-1].payload == draft.payload) if rows else not draft.objects
+
+
 class View(Protocol):
     """What a remembered function is asked of: something in a snapshot, with a key of its own."""
 
@@ -549,12 +541,10 @@ def remembered(function: Callable[Concatenate[V, A], R]) -> Callable[Concatenate
 
 def _fresh(value: Any) -> Any:
     # shallow copies, so that a caller who changes a table or container changes nobody else's
-    if isinstance(value, dict):
-        return {name: _fresh(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_fresh(item) for item in value]
     if type(value) is tuple:
-        return tuple(_fresh(item) for item in value)
+        return tuple(map(_fresh, value))
+    if isinstance(value, dict | list):
+        return copy(value)
     if type(value).__name__ == "DataFrame":
         # pandas 3 copies on write
         return value.copy(deep=False)

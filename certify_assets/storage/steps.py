@@ -15,7 +15,7 @@ from certify_assets.storage.database import events
 from certify_assets.storage.events import Event, EventDraft, Stored, last_event
 from certify_assets.storage.indexes import follow, insert
 from certify_assets.storage.objects import MissingObjectError
-from certify_assets.storage.store import Store, chain_of
+from certify_assets.storage.store import Store
 
 #: subjects of events, by their corpus and kind
 Changes = Mapping[tuple[str, str], Collection[str]]
@@ -55,16 +55,13 @@ class OpenStep:
     token: str
     asked: set[Question] = field(default_factory=set)
     drafts: list[EventDraft] = field(default_factory=list)
-    # what is stored under keys once it is committed; "" is nothing
-    keys: dict[str, str] = field(default_factory=dict)
     # what is done once it is committed
     after: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def changes(self) -> Changes:
         """What it changes where it is committed."""
-        stored = [(chain_of(key), Stored.kind, key) for key in self.keys]
-        return changes_of([*stored, *(draft[:3] for draft in self.drafts)])
+        return changes_of(draft[:3] for draft in self.drafts)
 
 
 def known(connection: sa.Connection, corpus: str, token: str) -> bool:
