@@ -200,12 +200,11 @@ class Database:
 
     def exists(self) -> bool:
         """Whether there is something to read; refuse what is no data root of this version."""
-        lies_here = self.is_sqlite and VARIABLE not in os.environ
-        if lies_here and not self.folder.exists(FILE):
+        if self.is_sqlite and VARIABLE not in os.environ and not self.folder.exists(FILE):
             self._whole = False
         elif not self._whole:
             with self._transaction("read") as connection:
-                self._whole = self._is_current(connection)
+                self._whole = bool(self._identity(connection))
         if not self._whole and self._root():
             # a new one would forget what was claimed
             raise IntegrityError(
@@ -221,19 +220,19 @@ class Database:
             return
         if self.is_sqlite:
             _require_local_disk(Path(str(self.engine.url.database)).parent)
-        root = uuid.uuid4().hex
         with self._transaction("write") as connection:
             if not self.is_sqlite:
                 _lock(connection, "", shared=False)
-            if self._is_current(connection):
-                root = str(_property(connection, "root"))
-            else:
+            root = self._identity(connection)
+            if not root:
+                root = uuid.uuid4().hex
                 register()
                 tables.create_all(connection)
                 self.guard(connection)
-                named = {"schema": SCHEMA, "root": root}
-                rows = [{"name": name, "value": value} for name, value in named.items()]
-                connection.execute(properties.insert(), rows)
+                _execute(
+                    connection,
+                    (f"INSERT INTO properties VALUES ('schema', '{SCHEMA}'), ('root', '{root}')",),
+                )
         if not self._root():
             self.folder.write(ROOT_FILE, canonical_json({"root": root}))
         self._whole = True
@@ -256,23 +255,24 @@ class Database:
                 f"{self.folder.locate(ROOT_FILE)} is damaged; restore it from a backup."
             ) from None
 
-    def _is_current(self, connection: sa.Connection) -> bool:
+    def _identity(self, connection: sa.Connection) -> str:
+        """Return the name of the data root that the database is of; "" where it has no tables."""
         if not sa.inspect(connection).has_table("properties"):
-            return False
-        found = _property(connection, "schema")
-        if found != SCHEMA:
+            return ""
+        found = {row.name: row.value for row in connection.execute(sa.select(properties))}
+        if found.get("schema") != SCHEMA:
             raise IntegrityError(
-                f"the database of {self.folder.root} has schema {found}, and this version reads "
-                f"{SCHEMA}; use the version that made it."
+                f"the database of {self.folder.root} has schema {found.get('schema')}, and this "
+                f"version reads {SCHEMA}; use the version that made it."
             )
         root = self._root()
         begun = connection.execute(sa.select(chains).limit(1)).first() is not None
-        if (root or begun) and root != _property(connection, "root"):
+        if (root or begun) and root != found["root"]:
             raise IntegrityError(
                 f"the database is that of another data root than {self.folder.root}, or "
                 f"{ROOT_FILE} is gone there; restore its own, or correct {VARIABLE}."
             )
-        return True
+        return str(found["root"])
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -356,12 +356,6 @@ def sqlite_url(path: Path, *, writable: bool) -> sa.URL:
         return sa.URL.create("sqlite", database=f"file:{quote(str(path))}", query=_READ_ONLY)
     # not a text, in which '?' and '%' mean something
     return sa.URL.create("sqlite", database=str(path))
-
-
-def _property(connection: sa.Connection, name: str) -> str | None:
-    query = sa.select(properties.c.value).where(properties.c.name == name)
-    found: str | None = connection.scalar(query)
-    return found
 
 
 def _execute(connection: sa.Connection, statements: Iterable[str]) -> None:

@@ -56,7 +56,7 @@ def test_what_was_registered_and_read_is_shown(call: Call, store: Store) -> None
     assert answer.code == 0 and one["registrations"][0]["plan"] == {"seed": 42}
     (reader,) = one["readers"]
     assert (reader["first"], reader["replay"], reader["changed"], reader["results"]) == (1, 1, 0, 2)
-    assert "TEST of c: 1 registrations" in call(f"ledger status --root {store.root}").out
+    assert "TEST of c: 1 registration" in call(f"ledger status --root {store.root}").out
 
 
 def test_a_broken_rule_is_exit_3(call: Call, store: Store) -> None:
