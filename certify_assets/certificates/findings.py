@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from certify_assets.certificates.bootstrap import draws_needed
 from certify_assets.certificates.certificate import Finding
 from certify_assets.certificates.charge import POOL_TASKS
 from certify_assets.certificates.clustering import n_min
@@ -26,6 +25,7 @@ from certify_assets.certificates.evaluation import (
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.pool import GIVEN, Pool
+from certify_assets.certificates.taskboot import draws_needed
 from certify_assets.errors import quoted
 from certify_assets.files import shortest
 from certify_assets.names import spelled
@@ -323,7 +323,7 @@ def _method_findings(settings: Settings) -> Iterator[tuple[str, str]]:
             "coarse_draws",
             f"{settings.draws} resamples cannot show a tail below 1/{settings.draws + 1}, so none "
             f"passes at level {settings.level:.3g}; at least {draws_needed(settings.level)} are "
-            "needed, or an engine without draws (auto, exact, saddlepoint).",
+            "needed, or the engine without draws (auto).",
         )
 
 

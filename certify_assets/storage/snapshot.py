@@ -142,7 +142,7 @@ class Snapshot(Store):
         """Return the keys below a folder under which something is stored."""
         found: dict[str, str] = {}
         with self._reading() as connection:
-            for corpus in keys_of(["", *connection.scalars(sa.select(chains))], folder):
+            for corpus in keys_of(lambda: connection.scalars(sa.select(chains)), folder):
                 question = Question(corpus, Stored.kind, below, below=True)
                 self._ask(question)
                 newest = self._select(connection, corpus, Stored.kind).where(
@@ -151,6 +151,11 @@ class Snapshot(Store):
                 rows = connection.execute(newest.order_by(events.c.subject, events.c.sequence))
                 for row in (*rows, *self._drafted(question)):
                     found[row.subject] = _content(row.payload)
+        if self._seen.step is None:
+            # what each names now is known without asking again
+            for key, sha256 in found.items():
+                question = Question(chain_of(key), Stored.kind, key)
+                self._seen.answers["current", key] = (sha256, {question})
         return [key for key, sha256 in found.items() if sha256]
 
     def current(self, key: str) -> str:
@@ -162,12 +167,17 @@ class Snapshot(Store):
             rows = self.rows(chain_of(key), Stored.kind, key, last=1)
             return _content(rows[0].payload) if rows else ""
 
-        return self.remember(("current", key), find)
+        return self.unpinned.remember(("current", key), find)
 
     def hashes(self, areas: Iterable[str]) -> dict[str, str]:
         """Return the SHA-256 of what is stored under keys, and directly below those of folders."""
-        keys = [key for area in areas for key in (area, *(f"{area}/{n}" for n in self.names(area)))]
-        return {key: sha256 for key in keys if (sha256 := self.current(key))}
+        found: dict[str, str] = {}
+        for area in areas:
+            # what has content is no folder
+            own = self.current(area)
+            keys = [area] if own else [f"{area}/{name}" for name in self.names(area)]
+            found |= {key: sha256 for key in keys if (sha256 := self.current(key))}
+        return found
 
     def made(self, corpus: str, kind: type[P], token: str) -> TypedEvent[P]:
         """Return the event of a kind that a request has appended."""
@@ -249,11 +259,16 @@ class Snapshot(Store):
 
     def require_held(self, head: Head, who: str) -> None:
         """Refuse a database that lost the event that a document names under ``ledger``."""
-        if not self.holds(**head):
-            raise LedgerError(
-                f"the ledger of {head['corpus']} lost event {head['sequence']} that {who} names: "
-                "an older database was put back; restore the newer one."
-            )
+
+        def require() -> None:
+            if not self.holds(**head):
+                raise LedgerError(
+                    f"the ledger of {head['corpus']} lost event {head['sequence']} that {who} "
+                    "names: an older database was put back; restore the newer one."
+                )
+
+        # many documents name the same event
+        self.unpinned.remember(("held", *head.values()), require)
 
     @contextmanager
     def workplace(self, key: str) -> Iterator[Path]:

@@ -136,8 +136,8 @@ def train_exact(
 
 
 # Not TRL's trainer, which samples completions: a verdict is one token, so that the expectation
-# over verdicts is exact and costs one pass. A checkpoint is of the hash of all that decides the run,
-# and is read without pickle.
+# over verdicts is exact and costs one pass. A checkpoint is of the hash of all that decides the
+# run, and is read without pickle.
 class _Trainer:
     """A run in progress."""
 
