@@ -203,7 +203,7 @@ def _object_is_named_while_it_is_removed(store: Store) -> None:
         connection.cursor().execute(at_once)
         connection.commit()
 
-    def remove(objects: Objects, found: LooseObject) -> None:
+    def remove(objects: Objects, found: FoundFile) -> None:
         with suppress(CertifyError):
             store.point(SCORES, name)
         removed(objects, found)
