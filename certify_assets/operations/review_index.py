@@ -154,7 +154,7 @@ class ReviewState:
         Two reviewers are asked about the given share of runs, and nobody about some draws.
         """
         query = sa.select(queue).where(queue.c.corpus == self.corpus.name)
-        rows = [dict(row._mapping) for row in self.corpus.store.asked(query)]
+        rows = [dict(row._mapping) for row in self.corpus.store.indexed(query)]
         for row in rows:
             row["wanted"] = _wanted(row["place"], share)
             if row["draw"] in left_out:
