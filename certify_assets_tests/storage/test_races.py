@@ -138,7 +138,7 @@ def _faults(store: Store) -> list[str]:
         elif row.kind == Decided.kind and (about["number"], objects) != chosen:
             found.append("a decision by another deployment")
     named = {name for row in rows for name in objects_of(row.payload)}
-    there = {item.sha256 for item in store.objects.found()}
+    there = {item.name for item in store.objects.found()}
     return found + ["an object is gone" for _ in named - there]
 
 
