@@ -46,7 +46,6 @@ from certify_assets.storage.store import Store, chain_of, keys_of
 
 A = ParamSpec("A")
 R = TypeVar("R")
-_LOCK = ".lock"
 
 
 class Pins(NamedTuple):
@@ -276,9 +275,11 @@ class Snapshot(Store):
 
         It is removed once the block has ended well, and the step that it is part of is committed.
         """
-        folder = self.scratch(key)
-        with (folder / _LOCK).open("a") as lock:
+        # not in the folder, which whoever held the lock removes
+        place = self.scratch(key)
+        with place.with_name(f".{place.name}.lock").open("a") as lock:
             lock_file(lock.fileno())
+            folder = self.scratch(key)
             yield folder
             self.once_committed(functools.partial(shutil.rmtree, folder, ignore_errors=True))
 
