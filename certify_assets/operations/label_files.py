@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
@@ -23,18 +21,11 @@ from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS,
 from certify_assets.operations.review_session import MAX_COMMENT, close_settled, reviewer_name
 from certify_assets.storage.store import Store
 from certify_assets.tables.cells import name_of
-from certify_assets.tables.columns import Rows, TableError
 from certify_assets.tables.outcomes import OutcomeColumn
+from certify_assets.tables.reading import TABLE_ENDINGS, read_table
 from certify_assets.tables.settings import TableSettings
-from certify_assets.tables.table_files import (
-    TABLE_ENDINGS,
-    check_table_file,
-    read_rows,
-    write_table_file,
-)
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
+from certify_assets.tables.table import Table, TableError
+from certify_assets.tables.writing import write_table_file
 
 _WANTED = ("trajectory_id", "task_id", "outcome", "reviewer", "comment")
 _MOST_FAULTS = 20
@@ -76,7 +67,6 @@ def export_queue(path: Path, queue: Queue, *, with_judge: bool = False) -> None:
     frame = queue.frame[list(QUEUE_COLUMNS if with_judge else BLIND_COLUMNS)].assign(
         outcome="", reviewer="", comment=""
     )
-    check_table_file(path, frame)
     write_table_file(path, frame)
 
 
@@ -84,12 +74,11 @@ def _refuse_labels(path: Path) -> None:
     if not path.is_file() or path.suffix.lower() not in TABLE_ENDINGS:
         return
     try:
-        _, columns, _ = read_rows(path, {"outcome"})
+        table = read_table(path, {"outcome"})
     except InputError:
         return
-    if filled := sum(
-        str(value).strip() not in ("", "None", "nan") for value in columns.get("outcome", ())
-    ):
+    outcomes = table.values("outcome") if "outcome" in table.columns else []
+    if filled := sum(str(value).strip() not in ("", "None", "nan") for value in outcomes):
         raise InputError(
             f"{path} holds {filled} outcomes, which the export would write over; import it first, "
             "or give another path."
@@ -165,18 +154,19 @@ def import_labels(
 
 
 def _table(path: Path, reviewer: str | None) -> tuple[list[_Statement], tuple[str, ...]]:
-    names, columns, rows = read_rows(path, {*_WANTED, "annotator"})
+    table = read_table(path, {*_WANTED, "annotator"})
+    columns = {name: table.values(name) for name in table.columns}
     if missing := [name for name in ("trajectory_id", "outcome") if name not in columns]:
         raise InputError(
             f"{path} has no column {' and no column '.join(map(repr, missing))} (it has "
-            f"{', '.join(names[:12])}); give trajectory_id and outcome."
+            f"{', '.join(table.names[:12])}); give trajectory_id and outcome."
         )
     # a CSV that Label Studio writes
     if "annotator" in columns and "reviewer" not in columns:
         who = [_annotator({"completed_by": _name(name)}) for name in columns["annotator"]]
         _require_one_annotator(path, {*who} - {""}, reviewer)
-        columns["reviewer"] = np.array(who if reviewer is None else [reviewer] * len(who), object)
-    return list(_statements(path, columns, rows, reviewer)), rows.read_as
+        columns["reviewer"] = who if reviewer is None else [reviewer] * len(who)
+    return list(_statements(table, columns, reviewer)), table.read_as
 
 
 def _require_one_annotator(path: Path, names: AbstractSet[str], reviewer: str | None) -> None:
@@ -188,13 +178,10 @@ def _require_one_annotator(path: Path, names: AbstractSet[str], reviewer: str | 
 
 
 def _statements(
-    path: Path,
-    columns: Mapping[str, npt.NDArray[Any]],
-    rows: Rows,
-    reviewer: str | None,
+    table: Table, columns: Mapping[str, Sequence[Any]], reviewer: str | None
 ) -> Iterator[_Statement]:
-    digest = sha256_file(path)
-    for index in range(len(columns["outcome"])):
+    digest, rows = sha256_file(table.path), table.rows
+    for index in range(len(table)):
         value: dict[str, Any] = {
             name: columns[name][index] if name in columns else None for name in _WANTED
         }
@@ -318,7 +305,7 @@ def _labels(
         if outcome is None:
             if "outcome" in problems:
                 continue
-            problem, options = outcomes.problem(value=one.outcome)
+            problem, options = outcomes.problem(one.outcome)
             problems["outcome"] = f"{path}, {one.where}, column outcome: {problem}"
         elif outcome >= 0:
             try:

@@ -73,13 +73,13 @@ def read_gold(
     corpus: Corpus, path: Path, share: float = GOLD_SHARE
 ) -> tuple[GoldSet, tuple[str, ...]]:
     """Read a table of trajectory_id and outcome, and say what was understood of it."""
-    ids, given, rows = read_labels(path)
+    ids, given, table = read_labels(path)
     outcomes: dict[str, int] = {}
     for index, (name, outcome) in enumerate(zip(ids, given.tolist(), strict=True)):
         if name in outcomes or outcome < 0:
             what = "is in the table twice" if name in outcomes else "has no outcome"
             raise InputError(
-                f"{path}, {rows.name(index)}: {name[:80]!r} {what}; give each run once, with its "
+                f"{path}, {table.rows.name(index)}: {name[:80]!r} {what}; give each run once, with its "
                 "known outcome."
             )
         outcomes[name] = outcome
@@ -87,12 +87,12 @@ def read_gold(
     for index, name in enumerate(ids):
         if name not in found:
             raise InputError(
-                f"{path}, {rows.name(index)}: {name[:80]!r} is neither a run of {corpus} nor of "
+                f"{path}, {table.rows.name(index)}: {name[:80]!r} is neither a run of {corpus} nor of "
                 "its decided batches, so there is no text to show; correct the id or take the row "
                 "out."
             )
     seed = hashlib.sha256(canonical_json(outcomes)).hexdigest()
-    return GoldSet(found, outcomes, Fraction(str(share)), seed), rows.read_as
+    return GoldSet(found, outcomes, Fraction(str(share)), seed), table.read_as
 
 
 def _runs(corpus: Corpus, names: AbstractSet[str]) -> dict[str, Trajectory]:

@@ -11,8 +11,8 @@ import pytest
 
 from certify_assets.errors import InputError
 from certify_assets.evaluation.score_table import ScoreTable, read_labels, read_score_table
-from certify_assets.tables.columns import TableError
 from certify_assets.tables.settings import TableSettings
+from certify_assets.tables.table import TableError
 
 # the third run has no score, and no score is whole: a percentage of it has decimals as well
 TASKS = ["tür 1", "tür 1", "b-2", "c", "c", "d"]
