@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,9 +16,7 @@ from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.table import Table, TableError, array_of, likely_column
 
-# a number as every program writes one, and with a comma for its point
-_POINT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-_COMMA = re.compile(r"[+-]?(\d+,?\d*|,\d+)(e[+-]?\d+)?", re.IGNORECASE)
+_PERCENT = "percent signs, divided by 100"
 # 1,234 may be a thousand and more
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 # 1.234 as well, where the numbers next to it have no point
@@ -107,16 +105,22 @@ class ColumnReader:
             said += f" The same holds of {', '.join(named)}."
         self.problems.append(said)
 
-    def _obey(self, rules: Rules, column: str, cells: Sequence[Any]) -> None:
-        """Refuse the cells that break a rule."""
-        broken = each(
-            cells, lambda cell: next((said for is_broken, said in rules if is_broken(cell)), "")
-        )
-        for sentence in dict.fromkeys(filter(None, broken)):
-            places = [place for place, said in enumerate(broken) if said == sentence]
-            value = cells[places[0]]
+    def _obey(
+        self, rules: Rules, column: str, cells: Sequence[Any], written: Sequence[Any]
+    ) -> None:
+        """Refuse the cells that break a rule; show them as they are written."""
+
+        def broken(cell: Any) -> str:
+            return next((said for is_broken, said in rules if is_broken(cell)), "")
+
+        places: dict[str, list[int]] = {}
+        for place, sentence in enumerate(each(cells, broken)):
+            if sentence:
+                places.setdefault(sentence, []).append(place)
+        for sentence, found in places.items():
+            value = written[found[0]]
             kind = type(value).__name__
-            self.refuse(column, places, sentence.format(value=shown(value), kind=kind))
+            self.refuse(column, found, sentence.format(value=shown(value), kind=kind))
 
     def scores(self, column: str) -> NDArray[np.float64]:
         """Return finite numbers, NaN where there is none."""
@@ -129,12 +133,12 @@ class ColumnReader:
                 "point; write none for thousands, or every score with its decimals.",
             )
         scores = _plain_numbers(values, cells)
-        if scores is None and (read := _other_numbers(cells)) is not None:
-            scores, note = read
-            self.notes[column] = [note]
         if scores is None or np.isinf(scores).any():
-            self._obey(_OF_SCORES, column, cells)
-            scores = np.array(each(cells, number_of), dtype=np.float64)
+            signs, plain = _without_signs(cells)
+            self._obey(_OF_SCORES, column, plain, cells)
+            scores = np.array(each(plain, number_of), dtype=np.float64)
+            scores = scores / 100 if _PERCENT in signs else scores
+            self.notes[column] = [f"scores with {' and '.join(signs)}"] if signs else []
         return scores
 
     def outcomes(self, column: str, *, named: bool) -> NDArray[np.int8]:
@@ -175,7 +179,7 @@ class ColumnReader:
         cells = self.table.values(column)
         if set(map(type, cells)) == {str} and _are_names(distinct := self.table.distinct(column)):
             return self.table.columns[column], distinct
-        self._obey(rules, column, cells)
+        self._obey(rules, column, cells, cells)
         named = [name or "" for name in each(cells, name_of)]
         return array_of(named), list(dict.fromkeys(named))
 
@@ -258,25 +262,20 @@ def _doubtful_point(cells: Sequence[Any]) -> int | None:
     return pointed if any(map(_BELOW_THOUSAND.fullmatch, cells)) else None
 
 
-def _other_numbers(cells: Iterable[Any]) -> tuple[NDArray[np.float64], str] | None:
-    """Return numbers with decimal commas or percent signs, where all of a column are, and which."""
+def _without_signs(cells: Sequence[Any]) -> tuple[list[str], list[Any]]:
+    """Return texts without percent signs and decimal commas, where all of a column have these."""
     texts = ["" if cell is None else cell for cell in cells]
     if not all(isinstance(text, str) for text in texts):
-        return None
+        return [], texts
     texts = ["" if text.strip().lower() in MISSING_TEXT else text.strip() for text in texts]
     given = list(filter(None, texts))
     percent = bool(given) and all(text.endswith("%") for text in given)
-    bare = [text.removesuffix("%").rstrip() for text in given] if percent else given
-    comma = any("," in text for text in bare)
-    written = _COMMA if comma else _POINT
+    with_comma = [text.removesuffix("%").rstrip() for text in given if "," in text]
     # 24,897 % is no score of more than a thousand percent
-    thousands = (
-        comma and not percent and all(_THOUSANDS.fullmatch(text) for text in bare if "," in text)
-    )
-    if not (percent or comma) or thousands or not all(map(written.fullmatch, bare)):
-        return None
-    scores = np.full(len(texts), np.nan)
-    numbers = np.array([float(text.replace(",", ".")) for text in bare])
-    scores[[bool(text) for text in texts]] = numbers / 100 if percent else numbers
-    said = ["decimal commas"] * comma + ["percent signs, divided by 100"] * percent
-    return scores, f"scores with {' and '.join(said)}"
+    thousands = not percent and all(map(_THOUSANDS.fullmatch, with_comma))
+    comma = bool(with_comma) and not thousands and not any("." in text for text in given)
+    if percent:
+        texts = [text.removesuffix("%") for text in texts]
+    if comma:
+        texts = [text.replace(",", ".") for text in texts]
+    return ["decimal commas"] * comma + [_PERCENT] * percent, texts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -182,24 +183,15 @@ def _read_json(path: Path, wanted: AbstractSet[str]) -> Table:
 def _of_records(
     path: Path, records: Iterable[tuple[int, dict[str, Any]]], wanted: AbstractSet[str]
 ) -> Table:
-    names: dict[str, None] = {}
-    kept: list[dict[str, Any]] = []
-    numbers: list[int] = []
-    # most records have the same keys
-    called: dict[tuple[str, ...], list[str]] = {}
-    for number, record in records:
-        keys = tuple(record)
-        if keys not in called:
-            names.update(dict.fromkeys(keys))
-            called[keys] = list(matched(keys, wanted).values())
-        kept.append({name: record[name] for name in called[keys]})
-        numbers.append(number)
-    found = matched(list(names), wanted)
+    by_number = dict(records)
+    names = list(dict.fromkeys(chain.from_iterable(by_number.values())))
+    found = matched(names, wanted)
     columns = {
-        name: array_of([record.get(written) for record in kept]) for name, written in found.items()
+        name: array_of([record.get(written) for record in by_number.values()])
+        for name, written in found.items()
     }
-    rows = Rows(np.array(numbers, dtype=np.int64))
-    return Table(path, list(names), columns, rows, renamed(found))
+    rows = Rows(np.array([*by_number], dtype=np.int64))
+    return Table(path, names, columns, rows, renamed(found))
 
 
 _READERS: Mapping[str, Callable[[Path, AbstractSet[str]], Table]] = {

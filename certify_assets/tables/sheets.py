@@ -7,8 +7,9 @@ import zipfile
 from collections.abc import Collection, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from certify_assets.tables.table import (
     array_of,
     first_line,
     matched,
+    nothing_in,
     refuse_repeated,
     renamed,
 )
@@ -28,25 +30,31 @@ from certify_assets.work import counted
 _MOST_BYTES = 1 << 30
 
 
-class Sheet(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Sheet:
     """The header of a sheet, and its rows with their places."""
 
     title: str
     header: list[str]
     rows: list[tuple[int, list[Any]]]
 
+    @property
+    def read_as(self) -> str:
+        """Say which sheet it is."""
+        return f"Excel workbook, sheet {self.title!r}"
+
 
 def read_sheet(path: Path, wanted: AbstractSet[str]) -> Table:
     """Read the wanted columns of the one sheet that has most of them."""
-    title, header, rows = find_sheet(path, path, wanted)
-    names = matched(header, wanted)
+    sheet = find_sheet(path, path, wanted)
+    names = matched(sheet.header, wanted)
     columns = {
-        name: array_of([cells[header.index(written)] for _, cells in rows])
+        name: array_of([cells[sheet.header.index(written)] for _, cells in sheet.rows])
         for name, written in names.items()
     }
-    places = Rows(np.arange(1, len(rows) + 1), np.array([line for line, _ in rows], dtype=np.int64))
-    said = (f"Excel workbook, sheet {title!r}", *renamed(names))
-    return Table(path, header, columns, places, said)
+    lines = np.array([line for line, _ in sheet.rows], dtype=np.int64)
+    rows = Rows(np.arange(1, lines.size + 1), lines)
+    return Table(path, sheet.header, columns, rows, (sheet.read_as, *renamed(names)))
 
 
 def find_sheet(path: Path | str, source: Path | IO[bytes], wanted: AbstractSet[str]) -> Sheet:
@@ -60,16 +68,7 @@ def find_sheet(path: Path | str, source: Path | IO[bytes], wanted: AbstractSet[s
                 "CSV or Parquet."
             )
         with _book(path, source, values=True) as book:
-            sheets = [
-                found
-                for sheet in book.worksheets
-                if (
-                    found := _sheet(
-                        sheet.title,
-                        counted(f"reading sheet {sheet.title}", sheet.values, sheet.max_row or 0),
-                    )
-                )
-            ]
+            sheets = [_sheet(sheet) for sheet in book.worksheets]
     except CertifyError:
         raise
     # a damaged part raises whatever its parser does
@@ -78,20 +77,17 @@ def find_sheet(path: Path | str, source: Path | IO[bytes], wanted: AbstractSet[s
             f"{path} cannot be read as an Excel workbook ({first_line(error)}); save the sheet as "
             "CSV."
         ) from None
-    if not sheets:
+    counts = {sheet: len(matched(sheet.header, wanted)) for sheet in sheets if sheet.header}
+    best = [sheet for sheet, count in counts.items() if count == max(counts.values())]
+    if not best:
+        raise nothing_in(path)
+    if len(best) > 1:
+        titles = ", ".join(repr(sheet.title) for sheet in best)
         raise InputError(
-            f"{path} has no sheet with values; write a header and one row a trajectory."
+            f"{path} has the table in several sheets ({titles}); keep one of them, or save it as "
+            "CSV."
         )
-    counts = [len(matched(sheet.header, wanted)) for sheet in sheets]
-    if counts.count(max(counts)) > 1:
-        best = [
-            sheet.title for sheet, count in zip(sheets, counts, strict=True) if count == max(counts)
-        ]
-        raise InputError(
-            f"{path} has the table in several sheets ({', '.join(map(repr, best))}); keep one of "
-            "them, or save it as CSV."
-        )
-    sheet = sheets[counts.index(max(counts))]
+    sheet = best[0]
     refuse_repeated(path, [name for name in sheet.header if name])
     places = [sheet.header.index(name) for name in matched(sheet.header, wanted).values()]
     if any(cells[place] is None for _, cells in sheet.rows for place in places):
@@ -132,19 +128,16 @@ def _refuse_formulas(
                 )
 
 
-def _sheet(title: str, rows: Iterator[tuple[Any, ...]]) -> Sheet | None:
+def _sheet(sheet: Any) -> Sheet:
     """Return the rows that hold values, the first as the header."""
+    rows = enumerate(counted(f"reading sheet {sheet.title}", sheet.values, sheet.max_row or 0), 1)
     filled = [
         (line, list(cells))
-        for line, cells in enumerate(rows, 1)
+        for line, cells in rows
         if any(cell is not None and str(cell).strip() for cell in cells)
     ]
-    if not filled:
-        return None
-    header = ["" if name is None else str(name) for name in filled[0][1]]
+    header = ["" if name is None else str(name) for name in filled.pop(0)[1]] if filled else []
     # the library leaves out empty cells at the end of a row
-    return Sheet(
-        title,
-        header,
-        [(line, cells + [None] * (len(header) - len(cells))) for line, cells in filled[1:]],
-    )
+    width = len(header)
+    padded = [(line, cells + [None] * (width - len(cells))) for line, cells in filled]
+    return Sheet(sheet.title, header, padded)

@@ -117,7 +117,7 @@ def refuse_repeated(path: Path | str, header: Sequence[str]) -> None:
         seen.add(name)
 
 
-def nothing_in(path: Path) -> InputError:
+def nothing_in(path: Path | str) -> InputError:
     """Return the error of a file without a table."""
     return InputError(
         f"{path} is empty, or holds blank lines only; write a header and one row a trajectory."

@@ -207,10 +207,11 @@ def _opened(file: SourceFile, wanted: AbstractSet[str]) -> _Table | None:
             lambda columns: parquet_rows(file, sorted(columns), batch_rows=_BATCH_ROWS),
         )
     if file.suffix in _SHEETS:
-        title, header, rows = find_sheet(file.name, io.BytesIO(file.read()), wanted)
-        records = [(line, dict(zip(header, cells, strict=False))) for line, cells in rows]
-        place = f"Excel workbook, sheet {title!r}"
-        return _Table(header, lambda _: iter(records), (place,)) if records else None
+        sheet = find_sheet(file.name, io.BytesIO(file.read()), wanted)
+        records = [
+            (line, dict(zip(sheet.header, cells, strict=False))) for line, cells in sheet.rows
+        ]
+        return _Table(sheet.header, lambda _: iter(records), (sheet.read_as,)) if records else None
     if file.suffix in _DELIMITED:
         said, lines = csv_rows(file, wanted)
         first = next((values for _, values in lines if isinstance(values, dict)), None)
