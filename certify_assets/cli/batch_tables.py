@@ -296,8 +296,8 @@ def read_draw(
     table = read_table(drawn, set(COLUMNS))
     if set(COLUMNS) - table.columns.keys():
         raise InputError(
-            f"{drawn} has the columns {', '.join(table.names[:12])}; give the file as `certify batch "
-            f"draw` wrote it, with {', '.join(COLUMNS)}."
+            f"{drawn} has the columns {table.listed}; give the file as `certify batch draw` wrote "
+            f"it, with {', '.join(COLUMNS)}."
         )
     written = list(zip(*(map(str, table.values(name)) for name in COLUMNS), strict=True))
     seeds = {row[3] for row in written}
@@ -314,8 +314,8 @@ def read_draw(
     for place, row in enumerate(written):
         if place >= len(expected) or row != expected[place]:
             raise InputError(
-                f"{drawn}, {table.rows.name(place)} is not what the seed draws: the file was edited; "
-                "give it as it was written."
+                f"{drawn}, {table.rows.name(place)} is not what the seed draws: the file was "
+                "edited; give it as it was written."
             )
     return found, {row[1] for row in written}
 

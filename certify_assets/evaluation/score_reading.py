@@ -49,6 +49,14 @@ def checked_columns(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
                 "FIELD=NAME separated by commas."
             )
         named[name] = column
+    used: dict[str, str] = {}
+    for name in ("task", "score", "outcome"):
+        column = named.get(name, COLUMNS[name])
+        if (other := used.setdefault(column, name)) != name:
+            raise InputError(
+                f"columns gives {other} and {name} the column {column!r}. Give each a column of "
+                "its own."
+            )
     return named
 
 
@@ -81,7 +89,7 @@ class ScoreReading:
         return cls(provenance.get(_SCALE, ""), provenance.get(_LOWER) == "true", settings, columns)
 
     def provenance(self) -> dict[str, str]:
-        """Return what a certificate says of it: nothing of a table that is read as it is written."""
+        """Return what a certificate says of it: nothing where it is read as it is written."""
         said = {
             _SCALE: self.scale,
             _LOWER: "true" if self.lower_is_better else "",

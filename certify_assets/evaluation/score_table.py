@@ -241,12 +241,9 @@ def read_score_table(
         Where anything can be read in two ways, or not at all: every such thing of the file.
 
     """
-    asked, before = columns or {}, remembered or {}
     fields = [name for name in COLUMNS if outcomes or name != "outcome"]
-    table = read_table(path, _possible(path, fields, asked, before))
-    names = _chosen(table, fields, asked, before)
-    read = ColumnReader(table, settings)
-    needed = {"task", "score", *asked} - {"outcome"}
+    read, names = _opened(path, fields, columns or {}, remembered or {}, settings)
+    needed = {"task", "score", *(columns or {})} - {"outcome"}
     return _score_table(read, names, needed, score_scale, first=remembered is None)
 
 
@@ -258,10 +255,9 @@ def frame_table(
     score_scale: str | None = None,
 ) -> ScoreTable:
     """Read and check columns of a frame, `found` being all that it has."""
-    wanted = _possible(_FRAME, COLUMNS, columns)
-    read = ColumnReader(replace(arrow_table(_FRAME, rows, wanted), names=found), settings)
-    needed = {"task", "score", *columns} - {"outcome"}
-    return _score_table(read, {**COLUMNS, **columns}, needed, score_scale)
+    names = {**COLUMNS, **columns}
+    read = _of_frame(rows, found, set(names.values()), settings)
+    return _score_table(read, names, {"task", "score", *columns} - {"outcome"}, score_scale)
 
 
 def frame_scores(
@@ -270,8 +266,14 @@ def frame_scores(
     """Return the scores of a frame without tasks, whatever else it has."""
     # as in files, a column that is not there has the name that it has in most tables
     name = name if matched(rows.column_names, {name}) else COLUMNS["score"]
-    read = ColumnReader(replace(arrow_table(_FRAME, rows, {name}), names=found))
-    return _score_table(read, {"score": name}, {"score"}, score_scale)
+    return _score_table(_of_frame(rows, found, {name}), {"score": name}, {"score"}, score_scale)
+
+
+def _of_frame(
+    rows: pa.Table, found: list[str], wanted: set[str], settings: TableSettings | None = None
+) -> ColumnReader:
+    table = arrow_table(Path("the table"), rows, wanted)
+    return ColumnReader(replace(table, names=found), settings)
 
 
 def read_labels(
@@ -281,44 +283,32 @@ def read_labels(
     settings: TableSettings | None = None,
 ) -> tuple[NDArray[np.object_], NDArray[np.int8], Table]:
     """Read trajectory ids and their outcomes, −1 where there is none, as a score table is read."""
-    asked, before, fields = columns or {}, remembered or {}, ("id", "outcome")
-    table = read_table(path, _possible(path, fields, asked, before))
-    read = ColumnReader(table, settings)
-    names = _chosen(table, fields, asked, before)
+    fields = ("id", "outcome")
+    read, names = _opened(path, fields, columns or {}, remembered or {}, settings)
     found = _checked(read, names, fields, first=remembered is None, unique=False)
-    notes = read.notes[names["outcome"]]
-    return found["id"], found["outcome"], replace(table, read_as=(*table.read_as, *notes))
+    notes = (*read.table.read_as, *read.notes[names["outcome"]])
+    return found["id"], found["outcome"], replace(read.table, read_as=notes)
 
 
-_FRAME = Path("the table")
-
-
-def _possible(path: Path, fields: Collection[str], *given: Mapping[str, str]) -> set[str]:
-    """Return all names that columns of some fields may have; refuse one name for two of them."""
-    asked = {**COLUMNS, **given[0]}
-    for name in (used := [asked[one] for one in ("task", "score", "outcome")]):
-        if used.count(name) > 1:
-            same = [one for one in ("task", "score", "outcome") if asked[one] == name]
+def _opened(
+    path: Path,
+    fields: Collection[str],
+    asked: Mapping[str, str],
+    before: Mapping[str, str],
+    settings: TableSettings | None,
+) -> tuple[ColumnReader, dict[str, str]]:
+    """Read the columns of some fields; those of an earlier table count where they are there."""
+    possible = [names[one] for names in (COLUMNS, before, asked) for one in fields if one in names]
+    table = read_table(path, set(possible))
+    there = {one: column for one, column in before.items() if column in table.columns}
+    for one, column in there.items():
+        if asked.get(one, column) != column:
             raise InputError(
-                f"{path}: --columns gives {' and '.join(same)} the column {name!r}. Give each a "
-                "column of its own."
-            )
-    return {names[one] for names in (COLUMNS, *given) for one in fields if one in names}
-
-
-def _chosen(
-    table: Table, fields: Collection[str], asked: Mapping[str, str], before: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the names of columns; refuse others where those of an earlier table are there."""
-    there = {name: column for name, column in before.items() if column in table.columns}
-    for name, column in there.items():
-        if asked.get(name, column) != column:
-            raise InputError(
-                f"{table.path} has the column {column!r} that the certificate was issued on, and "
-                f"--columns {name}={asked[name]} names another. Leave it out."
+                f"{path} has the column {column!r} that the certificate was issued on, and "
+                f"--columns {one}={asked[one]} names another. Leave it out."
             )
     names = {**COLUMNS, **asked, **there}
-    return {one: names[one] for one in fields}
+    return ColumnReader(table, settings), {one: names[one] for one in fields}
 
 
 def _checked(

@@ -159,7 +159,7 @@ def _table(path: Path, reviewer: str | None) -> tuple[list[_Statement], tuple[st
     if missing := [name for name in ("trajectory_id", "outcome") if name not in columns]:
         raise InputError(
             f"{path} has no column {' and no column '.join(map(repr, missing))} (it has "
-            f"{', '.join(table.names[:12])}); give trajectory_id and outcome."
+            f"{table.listed}); give trajectory_id and outcome."
         )
     # a CSV that Label Studio writes
     if "annotator" in columns and "reviewer" not in columns:

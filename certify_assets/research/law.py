@@ -488,7 +488,8 @@ def read_points(path: Path) -> list[LawPoint]:
     for name in _NEEDED:
         if name not in found:
             raise InputError(
-                f"{path} has no column {name!r}; it has {', '.join(map(quoted, table.names))}; add it."
+                f"{path} has no column {name!r}; it has {', '.join(map(quoted, table.names))}. "
+                "Add it."
             )
     return [
         _point(

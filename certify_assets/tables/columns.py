@@ -1,4 +1,4 @@
-"""The columns of a table, read as scores, outcomes or names; what is wrong with them is gathered."""
+"""The columns of a table, read as scores, outcomes or names by rules that refuse the others."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ class ColumnReader:
     def lacks(self, kind: str, name: str) -> None:
         """Refuse a table without a column; say which one may be meant."""
         self.problems.append(
-            f"{self.table.path} has no column {name!r}; its columns are "
-            f"{', '.join(self.table.names[:12])}. Rename one, or name it with --columns {kind}=NAME."
+            f"{self.table.path} has no column {name!r}; its columns are {self.table.listed}. "
+            f"Rename one, or name it with --columns {kind}=NAME."
         )
         self.remedies |= self.likely(kind)
 
@@ -215,12 +215,11 @@ class ColumnReader:
             place for place, label in enumerate(labels) if first.setdefault(label, place) != place
         ]
         label = labels[places[0]]
-        more = f" Rows that repeat an id: {len(places):,}." if len(places) > 1 else ""
         self.refuse(
             column,
-            places[:1],
+            places,
             f": {shown(label)} was already used in {self.table.rows.name(first[label])}; give "
-            f"every trajectory its own id, or leave the column out.{more}",
+            "every trajectory its own id, or leave the column out.",
         )
 
 
@@ -239,9 +238,8 @@ def _plain_numbers(values: NDArray[Any], cells: Sequence[Any]) -> NDArray[np.flo
     if values.dtype != object:
         return np.array(values, dtype=np.float64)
     kinds = set(map(type, cells))
-    if kinds == {str} and any("_" in text for text in cells):
-        return None
-    if kinds != {str} and not kinds <= {int, float, type(None)}:
+    texts = kinds == {str} and not any("_" in text for text in cells)
+    if not texts and not kinds <= {int, float, type(None)}:
         return None
     try:
         return np.array([math.nan if cell is None else float(cell) for cell in cells])

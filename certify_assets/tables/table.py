@@ -1,4 +1,4 @@
-"""A table as it was read: its columns under the names that were asked for, and where its rows are."""
+"""A table as it was read: its columns under their wanted names, and where its rows are."""
 
 from __future__ import annotations
 
@@ -59,6 +59,11 @@ class Table:
 
     def __len__(self) -> int:
         return int(self.rows.numbers.size)
+
+    @property
+    def listed(self) -> str:
+        """Its columns, as messages list them."""
+        return ", ".join(self.names[:12])
 
     def values(self, name: str) -> list[Any]:
         """Return the Python values of a column."""
