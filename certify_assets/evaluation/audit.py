@@ -265,7 +265,7 @@ def judge_overview(judge: JudgedCorpus) -> JudgeOverview:
         "pseudo_labels": provenance.get("pseudo_labels"),
         "why_nothing": why_nothing(judge),
         "unread": judge.unread,
-        "findings": [dict(item) for item in (*stated, *shifts)],
+        "findings": [dict[str, str](**item) for item in (*stated, *shifts)],
         "page": judge.store.locate(judge.key("page.html")),
     }
 

@@ -115,7 +115,7 @@ def _certified(judge: JudgedCorpus, run_id: str, procedures: Sequence[str]) -> l
         for side in SIDES
         for procedure in procedures
     ]
-    certificates = [replace(item, ledger=claim.ledger) for item in issued]
+    certificates = [item.replace(ledger=claim.ledger) for item in issued]
     judge.store.write_json(judge.key("certificates.json"), document_of(certificates, gathered))
     return certificates
 
@@ -296,7 +296,7 @@ def verify_stored(judge: JudgedCorpus) -> list[str]:
     documents = judge.store.read_json(judge.key("certificates.json"))["certificates"]
     found = []
     try:
-        certificates = [Certificate.parse(document) for document in documents]
+        certificates = [Certificate.parse(document)[0] for document in documents]
         stored = load_pool(judge, certificates)
     except CertifyError as error:
         return [str(error)]
