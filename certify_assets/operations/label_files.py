@@ -14,8 +14,13 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import read_json_bytes, sha256_bytes, sha256_file, write_atomic
 from certify_assets.names import shared_names
-from certify_assets.operations.batch_draws import closed_batches, draw_of
-from certify_assets.operations.batch_record import batch_names, identities_of, waiting_batches
+from certify_assets.operations.batch_record import (
+    batch_names,
+    closed_batches,
+    draw_of,
+    identities_of,
+    waiting_batches,
+)
 from certify_assets.operations.batches import close_batches
 from certify_assets.operations.labels import (
     Label,
