@@ -404,7 +404,8 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
             f"SQLite cannot use its write-ahead log here; set {VARIABLE} to the address of a "
             "PostgreSQL database."
         )
-    for setting in ("synchronous=FULL", "recursive_triggers=ON"):
+    # what is blanked is overwritten in the file, too
+    for setting in ("synchronous=FULL", "recursive_triggers=ON", "secure_delete=ON"):
         connection.execute(f"PRAGMA {setting}")
 
 

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import shutil
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import sqlalchemy as sa
 
@@ -47,7 +46,6 @@ from certify_assets.storage.store import Store, chain_of, keys_of
 
 A = ParamSpec("A")
 R = TypeVar("R")
-_LOCK = ".lock"
 
 
 class Pins(NamedTuple):
@@ -280,11 +278,11 @@ class Snapshot(Store):
 
         It is removed once the block has ended well, and the step that it is part of is committed.
         """
-        # whoever held the lock removes the folder if the work is done
-        while (lock := _held(self.scratch(key) / _LOCK)) is None:
-            pass
-        with lock:
-            folder = Path(lock.name).parent
+        # not in the folder, which whoever held the lock removes
+        place = self.scratch(key)
+        with place.with_name(f".{place.name}.lock").open("a") as lock:
+            lock_file(lock.fileno())
+            folder = self.scratch(key)
             yield folder
             self.once_committed(functools.partial(shutil.rmtree, folder, ignore_errors=True))
 
@@ -578,16 +576,3 @@ def _fresh(value: Any) -> Any:
         # pandas 3 copies on write
         return value.copy(deep=False)
     return value
-
-
-def _held(path: Path) -> IO[str] | None:
-    """Lock a file; None where it is no longer there once it is this process's turn."""
-    try:
-        lock = path.open("a")
-    except FileNotFoundError:
-        return None
-    lock_file(lock.fileno())
-    if os.fstat(lock.fileno()).st_nlink:
-        return lock
-    lock.close()
-    return None
