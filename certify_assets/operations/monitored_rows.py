@@ -13,8 +13,12 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.audit_sample import label_kinds, not_covered
 from certify_assets.operations.batch_audit import closings_sha256
-from certify_assets.operations.batch_draws import changed_batches
-from certify_assets.operations.batch_record import batch_names, is_decided, is_undone
+from certify_assets.operations.batch_record import (
+    batch_names,
+    changed_batches,
+    is_decided,
+    is_undone,
+)
 from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.layout import decisions_of
 from certify_assets.operations.sampling import Draw

@@ -22,8 +22,13 @@ from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import parse_json
 from certify_assets.operations.audit_sample import not_covered
 from certify_assets.operations.batch_audit import opened_draw
-from certify_assets.operations.batch_draws import changed_batches, closing_of, draw_of
-from certify_assets.operations.batch_record import is_decided, is_undone
+from certify_assets.operations.batch_record import (
+    changed_batches,
+    closing_of,
+    draw_of,
+    is_decided,
+    is_undone,
+)
 from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.labels import GoldLabel, GoldLabelled, Label, Labelled
 from certify_assets.operations.layout import ASKED, RunLookup, decisions_of, drawn_runs

@@ -8,13 +8,14 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import IO, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import sqlalchemy as sa
 
@@ -346,9 +347,11 @@ class Snapshot(Store):
 
         It is removed once the block has ended well, and the step that it is part of is committed.
         """
-        folder = self.scratch(key)
-        with (folder / _LOCK).open("a") as lock:
-            lock_file(lock.fileno())
+        # whoever held the lock removes the folder if the work is done
+        while (lock := _held(self.scratch(key) / _LOCK)) is None:
+            pass
+        with lock:
+            folder = Path(lock.name).parent
             yield folder
             self.once_committed(functools.partial(shutil.rmtree, folder, ignore_errors=True))
 
@@ -668,3 +671,16 @@ def _fresh(value: Any) -> Any:
         # pandas 3 copies on write
         return value.copy(deep=False)
     return value
+
+
+def _held(path: Path) -> IO[str] | None:
+    """Lock a file; None where it is no longer there once it is this process's turn."""
+    try:
+        lock = path.open("a")
+    except FileNotFoundError:
+        return None
+    lock_file(lock.fileno())
+    if os.fstat(lock.fileno()).st_nlink:
+        return lock
+    lock.close()
+    return None
