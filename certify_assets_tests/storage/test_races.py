@@ -46,11 +46,10 @@ class Chosen(Payload):
     number: int
 
 
-class Decided(Payload):
+class Decided(Chosen):
     """A decision by the deployment of its time."""
 
     kind = "decided_by"
-    number: int
 
 
 class Said(Payload):
