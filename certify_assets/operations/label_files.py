@@ -328,7 +328,7 @@ class _Import:
         self._places: dict[tuple[str, str], str] = {}
 
     def labels(self, rows: Sequence[_Row], outcomes: OutcomeColumn) -> list[Label]:
-        """Return the rows that have an outcome as labels; refuse a file with faults, naming each."""
+        """Return the rows with an outcome as labels; refuse a file with faults, naming each."""
         labels, problems, options = list[Label](), dict[str, str](), dict[str, str]()
         # all of the column before the first fault is named
         read = [outcomes.read(row.outcome) for row in rows]
