@@ -264,12 +264,7 @@ class LabelTable:
     frame: pd.DataFrame  # REVIEWED_COLUMNS; the outcome is missing where reviewers are tied
     statements: int  # labels, those that were replaced or taken back included
     unknown: tuple[str, ...]  # labelled runs that no batch decided
-
-    @property
-    def doubly(self) -> int:
-        """Runs that two reviewers or more labelled."""
-        votes = self.frame["votes"].map(lambda text: len(json.loads(text))).astype(int)
-        return int(votes.ge(2).sum())
+    doubly: int  # runs that two reviewers or more labelled
 
     @property
     def disputed(self) -> int:
@@ -326,6 +321,7 @@ def label_table(corpus: Corpus) -> LabelTable:
         table[list(REVIEWED_COLUMNS)].astype({"outcome": "Int8", "disputed": bool}),
         len(labels),
         tuple(name for name in resolved if name not in decided.index),
+        sum(len(one.votes) > 1 for one in known),
     )
 
 
