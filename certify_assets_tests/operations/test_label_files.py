@@ -60,7 +60,7 @@ def test_an_exported_queue_filled_in_comes_back_as_labels(
         ".jsonl": lambda: frame.to_json(filled, orient="records", lines=True),
     }.get(ending, lambda: frame.to_parquet(filled))()
     done = import_labels(Corpus(store, "c"), filled, reviewer="Ann")
-    assert (done.added, done.stood, done.empty, done.reviewers) == (
+    assert (done.added, done.stood_already, done.without_outcome, done.reviewers) == (
         2,
         0,
         len(frame) - 2,
@@ -73,7 +73,9 @@ def test_an_exported_queue_filled_in_comes_back_as_labels(
         and read_labels(Corpus(store, "c"))[0].via == "file"
     )
     again = import_labels(Corpus(store, "c"), filled, reviewer="Ann")
-    assert (again.added, again.stood) == (0, 2) and len(read_labels(Corpus(store, "c"))) == 2
+    assert (again.added, again.stood_already) == (0, 2) and len(
+        read_labels(Corpus(store, "c"))
+    ) == 2
     assert len(load_queue(Corpus(store, "c")).frame) == len(frame) - 2
 
 
@@ -251,7 +253,7 @@ def test_tasks_for_label_studio_come_back_as_its_export(store: Store, tmp_path: 
     made[1]["annotations"] = [annotation("failure", ann), annotation(None, bob)]
     export = write(tmp_path / "export.json", json.dumps(made))
     done = import_labels(Corpus(store, "c"), export)
-    assert (done.added, done.empty, done.reviewers) == (
+    assert (done.added, done.without_outcome, done.reviewers) == (
         3,
         1,
         ("Label Studio user 2", "ann@example.org"),
@@ -282,7 +284,7 @@ def test_the_answer_to_another_question_is_no_label(store: Store, tmp_path: Path
     ]
     path = write(tmp_path / "export.json", json.dumps(tasks))
     done = import_labels(Corpus(store, "c"), path)
-    assert (done.added, done.empty) == (1, 1)
+    assert (done.added, done.without_outcome) == (1, 1)
     assert votes(store) == {"open-1/0": {"Label Studio user 1": 0}}
 
 
