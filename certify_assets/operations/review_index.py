@@ -32,7 +32,7 @@ from certify_assets.operations.batch_draws import (
 )
 from certify_assets.operations.batch_record import BatchRecord, UndoneBatch, is_decided, is_undone
 from certify_assets.operations.delivery import known_runs
-from certify_assets.operations.labels import GoldLabel, GoldLabelled, Label, Labelled
+from certify_assets.operations.labels import GoldLabelled, Label, Labelled
 from certify_assets.operations.layout import ASKED, RunLookup, decisions_of, drawn_runs
 from certify_assets.storage.database import number_column, parts, tables, text_column
 from certify_assets.storage.events import Event, Payload
@@ -149,6 +149,8 @@ class ReviewState:
     """What the indexes say of a corpus now."""
 
     corpus: Corpus
+    #: whether known runs count as those of the queue
+    gold: bool = False
 
     @property
     def share(self) -> float:
@@ -211,30 +213,30 @@ class ReviewState:
             raise InputError(f"nobody is asked about {name!r} any more; go back to the queue.")
         return RunLookup(self.corpus.store, self.corpus.name).find(row["batch"], name)
 
-    def reviewers(self, *, gold: bool) -> list[str]:
-        """Return the names of all reviewers, those of known runs alone if asked."""
-        query = self._labels(labels.c.reviewer, gold=gold).distinct()
-        return sorted(self._scalars(query))
+    def reviewers(self) -> list[str]:
+        """Return the names of all reviewers."""
+        return sorted(self._scalars(self._labels(labels.c.reviewer).distinct()))
 
     def answered(self, reviewer: str) -> set[str]:
-        """Return the runs of which a reviewer has a valid label, known runs too."""
-        return set(self._scalars(self._valid(labels.c.run, reviewer, gold=True)))
+        """Return the runs of which a reviewer has a valid label."""
+        return set(self._scalars(self._valid(labels.c.run, reviewer)))
 
-    def count_labelled(self, reviewer: str, *, gold: bool) -> int:
+    def count_labelled(self, reviewer: str) -> int:
         """Count the runs of which a reviewer has a valid label."""
-        return sum(self._scalars(self._valid(sa.func.count(), reviewer, gold=gold)))
+        return sum(self._scalars(self._valid(sa.func.count(), reviewer)))
 
-    def last_labels(self, reviewer: str, most: int, *, gold: bool) -> list[Label]:
+    def last_labels(self, reviewer: str, most: int) -> list[Label]:
         """Return the last valid labels of a reviewer on the page, the last first."""
-        query = self._valid(labels.c.sequence, reviewer, gold=gold).where(labels.c.via == "page")
-        numbers = list(self._scalars(query.order_by(labels.c.sequence.desc()).limit(most)))
-        return [_label(row) for row in self.corpus.store.numbered(self.corpus.name, numbers)][::-1]
+        query = self._valid(labels.c.sequence, reviewer).where(labels.c.via == "page")
+        numbers = self._scalars(query.order_by(labels.c.sequence.desc()).limit(most))
+        rows = self.corpus.store.numbered(self.corpus.name, numbers)
+        return [Label.of(row) for row in rows][::-1]
 
     def statements(self, name: str, reviewer: str) -> list[Label]:
         """Return all that a reviewer said of a run, the oldest first."""
         store, corpus = self.corpus.store, self.corpus.name
         rows = [row for kind in _SAID for row in store.rows(corpus, kind, name, watched=False)]
-        said = sorted(map(_label, rows), key=lambda label: label.number)
+        said = sorted(map(Label.of, rows), key=lambda label: label.number)
         return [label for label in said if label.reviewer == reviewer]
 
     def label(self, number: int) -> Label | None:
@@ -246,7 +248,7 @@ class ReviewState:
         return self._said(self.corpus.store.named(self.corpus.name, [token]))
 
     def _said(self, found: Sequence[Event]) -> Label | None:
-        return _label(found[0]) if found and found[0].kind in _SAID else None
+        return Label.of(found[0]) if found and found[0].kind in _SAID else None
 
     def _waits(self, *columns: Any) -> sa.Select[Any]:
         return sa.select(*columns).where(
@@ -256,20 +258,16 @@ class ReviewState:
             WAITS,
         )
 
-    def _labels(self, *columns: Any, gold: bool) -> sa.Select[Any]:
-        query = sa.select(*columns).where(labels.c.corpus == self.corpus.name)
-        return query if gold else query.where(labels.c.gold.is_(False))
+    def _labels(self, column: Any) -> sa.Select[Any]:
+        query = sa.select(column).where(labels.c.corpus == self.corpus.name)
+        return query if self.gold else query.where(labels.c.gold.is_(False))
 
-    def _valid(self, column: Any, reviewer: str, *, gold: bool) -> sa.Select[Any]:
-        query = self._labels(column, gold=gold).where(labels.c.reviewer == reviewer)
-        return query.where(labels.c.outcome.is_not(None))
+    def _valid(self, column: Any, reviewer: str) -> sa.Select[Any]:
+        mine = (labels.c.reviewer == reviewer, labels.c.outcome.is_not(None))
+        return self._labels(column).where(*mine)
 
     def _scalars(self, query: sa.Select[Any]) -> Sequence[Any]:
         return [row[0] for row in self.corpus.store.asked(query) if row[0] is not None]
-
-
-def _label(event: Event) -> Label:
-    return (GoldLabel if event.kind == GOLD else Label).of(event)
 
 
 def _said_by(reviewer: str) -> sa.Exists:

@@ -9,7 +9,7 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.operations.assets import review_assets
 from certify_assets.defs.operations.checks import review_checks
-from certify_assets.operations.labels import GoldLabel, Label, append_label, append_labels
+from certify_assets.operations.labels import Label, append_label, append_labels
 from certify_assets.operations.layout import queue_key, reviewed_key
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.storage.store import Store
@@ -97,7 +97,7 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
         for number in range(20):
             said = int(number < right)
             about = (f"known-{number}", said, reviewer, "page", f"{number}:{reviewer}")
-            append_label(Corpus(store, "c"), GoldLabel(*about, known=1))
+            append_label(Corpus(store, "c"), Label(*about, known=1))
         found = states(run(store))["reviewers_agree"]
         assert found[:2] == ((True, None) if right else (False, "WARN"))
     assert "Reviewer ann: 18 of 20 known runs right (90%, 95% interval 68% to 99%)." in found[2]
