@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory
-from certify_assets.operations.labels import read_labels
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import served
 from certify_assets_tests.cli.test_review_in_browser import HOSTILE, enter, fits
-from certify_assets_tests.review_builders import decided, write_batch
+from certify_assets_tests.review_builders import decided, labels_of, write_batch
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -49,7 +47,7 @@ def label(page: Any, key: str) -> None:
 
 
 def outcomes(store: Store) -> list[int | None]:
-    return [one.outcome for one in read_labels(Corpus(store, "c"))]
+    return [one.outcome for one in labels_of(store)]
 
 
 def test_sixty_labels_by_plain_keys_on_a_phone(browser: Any, tmp_path: Path) -> None:
