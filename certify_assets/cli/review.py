@@ -148,7 +148,7 @@ def export(
     if path is not None:
         export_queue(path, queue, with_judge=with_judge)
     if studio is not None:
-        export_studio(studio, opened.store, corpus, queue)
+        export_studio(studio, opened, queue)
     if as_json:
         _print(opened, queue, 0, as_json)
         return

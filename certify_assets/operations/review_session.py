@@ -25,7 +25,7 @@ from certify_assets.operations.batch_draws import ClosedBatch
 from certify_assets.operations.batches import close_batches
 from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.labels import Label, append_label, comment_text, reviewer_name
-from certify_assets.operations.layout import RunLookup, decision_of
+from certify_assets.operations.layout import batch_run, decision_of
 from certify_assets.operations.review_criteria import ReviewCriteria
 from certify_assets.operations.review_gold import GoldSet
 from certify_assets.operations.review_index import ReviewState, TwiceReviewed
@@ -401,7 +401,7 @@ def _reasons(corpus: Corpus, decision: Mapping[str, Any]) -> tuple[Reason, ...]:
         # another judge than the one that decided explains nothing
         if judge is None or judge.stored_artifact.adapter_sha256 != decision["adapter_sha256"]:
             return ()
-        run = to_frame([RunLookup(corpus.store, corpus.name).find(batch, name)])
+        run = to_frame([batch_run(corpus, batch, name)])
         ((now, reasons),) = reasons_of(judge, run)
     except CertifyError:
         # the page shows the decision, and other commands say what is wrong

@@ -241,7 +241,7 @@ def annotation(choice: str | None, who: Any, comment: str = "") -> dict[str, Any
 
 def test_tasks_for_label_studio_come_back_as_its_export(store: Store, tmp_path: Path) -> None:
     tasks = tmp_path / "tasks.json"
-    export_studio(tasks, store, "c", queue_of(store))
+    export_studio(tasks, Corpus(store, "c"), queue_of(store))
     made = json.loads(tasks.read_text(encoding="utf-8"))
     assert [set(task["data"]) for task in made] == [
         {"trajectory_id", "task_id", "batch", "run"}
@@ -336,4 +336,4 @@ def test_what_sways_reviewers_is_written_when_asked_for(store: Store, tmp_path: 
     frame = pd.read_csv(tmp_path / "queue.csv")
     assert {"agent", "score", "decision", "reason", "outcome"} <= set(frame.columns)
     with pytest.raises(InputError, match=r"does not end in \.json"):
-        export_studio(tmp_path / "tasks.jsonl", store, "c", queue_of(store))
+        export_studio(tmp_path / "tasks.jsonl", Corpus(store, "c"), queue_of(store))
