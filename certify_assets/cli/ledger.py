@@ -136,13 +136,23 @@ def ledger_blank(corpus: str, reviewer: str, store: Store, as_json: bool) -> Non
     proves what the changed events say. Nobody else may write meanwhile. Tables that were stored
     before hold the name until certify gc --discard removes them.
     """
+    from certify_assets.corpora.corpus import Corpus
     from certify_assets.operations.blanking import blank_reviewer
+    from certify_assets.operations.layout import queue_page_key
+    from certify_assets.operations.review_queue import load_queue
+    from certify_assets.reports.review_page import write_queue_page
 
     count = blank_reviewer(store, corpus, reviewer)
+    # the page of the queue names who agrees with whom
+    if store.exists(queue_page_key(corpus)):
+        found = Corpus(store, corpus)
+        write_queue_page(found, load_queue(found))
     if as_json:
         emit_json({"corpus": corpus, "events": count})
-    else:
+    elif count:
         show_line(f"{count} events of {corpus} have no name and no comment any more.")
+    else:
+        show_line(f"No label of {corpus} is of {reviewer!r}.")
 
 
 @ledger.command("rebuild")

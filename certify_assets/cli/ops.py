@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
     from certify_assets.operations.batch_audit import AuditSummary
-    from certify_assets.operations.deployment_record import DeploymentRecord
+    from certify_assets.operations.deployment import DeploymentRecord
     from certify_assets.operations.lineage import Link
     from certify_assets.storage.store import Store
 
@@ -133,7 +133,7 @@ def deploy(
     answer, the deployment holds and says so.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.deployment_record import plan_before
+    from certify_assets.operations.deployment import plan_before
     from certify_assets.operations.rollout import deploy as deploy_judge
 
     given = {name: value for name, value in plan.items() if value is not None}
@@ -177,21 +177,24 @@ def status(ctx: click.Context, corpus: Corpus, as_json: bool) -> None:
 def rollback(corpus: Corpus, number: int | None, as_json: bool) -> None:
     """Deploy again what deployment NUMBER was. [default: the one before the current]
 
+    Without NUMBER a second call changes nothing: what decides is that of an earlier one already.
     Judge, budgets, rates and seed of the draw are those of that deployment; the checks are those of
     `certify ops deploy`.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.deployment_record import read_deployments
+    from certify_assets.operations.deployment import read_deployments
     from certify_assets.operations.rollout import redeploy
 
     if number is None:
-        earlier = read_deployments(corpus)[:-1]
-        if not earlier:
+        deployments = read_deployments(corpus)
+        if len(deployments) < 2:
             raise InputError(
                 f"{corpus} has no deployment before the current one; `certify ops status "
                 f"{corpus}` shows those that there are."
             )
-        number = earlier[-1].number
+        *earlier, now = deployments
+        again = [item.number for item in earlier if item.is_again(now)]
+        number = again[0] if again else earlier[-1].number
     made = redeploy(corpus, number)
     report_stored(corpus, "ops rollback", "operations/deployment")
     _show_made(corpus, made, as_json=as_json)
@@ -331,10 +334,11 @@ def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
 def _status(corpus: Corpus, *, as_json: bool) -> int:
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.automatic import last_automatic
-    from certify_assets.operations.batch_waiting import waiting_runs
+    from certify_assets.operations.batch_drawing import waiting_runs
     from certify_assets.operations.batches import audit_summaries, close_batches
-    from certify_assets.operations.deployment import Deployment, behind
-    from certify_assets.operations.deployment_record import (
+    from certify_assets.operations.deployment import (
+        Deployment,
+        behind,
         deployed_spending,
         load_deployment,
         read_deployments,

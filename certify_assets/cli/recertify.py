@@ -174,7 +174,7 @@ def _recertify(
 
 
 def _deployed(corpus: Corpus) -> str:
-    from certify_assets.operations.deployment_record import load_deployment
+    from certify_assets.operations.deployment import load_deployment
 
     document = load_deployment(corpus)
     if document is None:

@@ -17,10 +17,10 @@ from certify_assets.judges.specs import DELTA, SIDES
 from certify_assets.operations.alarms import Alarm, read_alarms
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
 from certify_assets.operations.batch_audit import AuditSummary, batch_audits
-from certify_assets.operations.deployment import kept_certificates
-from certify_assets.operations.deployment_record import (
+from certify_assets.operations.deployment import (
     DeploymentRecord,
     deployed_spending,
+    kept_certificates,
     read_deployments,
 )
 from certify_assets.operations.labels import Label, labels_head, read_labels

@@ -33,14 +33,6 @@ class LabelPrefix:
 
 
 @dataclass(frozen=True)
-class StreamSource:
-    """What a stream depends on: the labels that it knows, and hashes of the decisions."""
-
-    labels: LabelPrefix
-    batches: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class StreamFigures:
     """The figures of a stream of operation, and the hash of its rows in their order."""
 
@@ -53,9 +45,11 @@ class StreamFigures:
 
 
 @dataclass(frozen=True)
-class MonitoredOperation(StreamSource):
+class MonitoredOperation:
     """The streams of operation, one a certificate by its hash, and what they depend on."""
 
+    labels: LabelPrefix
+    decisions: str  # version of those of all batches
     streams: Mapping[str, StreamFigures]
 
 
@@ -113,7 +107,7 @@ class MonitorRecord:
         if operation is not None:
             values["operation"] = MonitoredOperation(
                 LabelPrefix(**operation["labels"]),
-                operation["batches"],
+                operation["decisions"],
                 {name: StreamFigures(**one) for name, one in operation["streams"].items()},
             )
         values["certificates"] = tuple(values["certificates"])

@@ -46,17 +46,16 @@ from certify_assets.operations.audit_sample import (
     CountedTasks,
     count_audit_tasks,
 )
-from certify_assets.operations.deployment import corrected_labels
-from certify_assets.operations.deployment_record import load_deployment
-from certify_assets.operations.labels import overruled, read_labels
+from certify_assets.operations.batch_record import batch_names, decisions_sha256
+from certify_assets.operations.deployment import corrected_labels, load_deployment
+from certify_assets.operations.labels import labels_head, overruled, read_labels
 from certify_assets.operations.layout import (
     batch_runs,
     load_decisions,
     own_key,
     recertification_key,
 )
-from certify_assets.operations.monitor_record import StreamSource
-from certify_assets.operations.monitoring import stream_source
+from certify_assets.operations.monitor_record import LabelPrefix
 from certify_assets.operations.recertification_record import (
     CERTIFICATES,
     DOCUMENT,
@@ -98,7 +97,8 @@ class Plan:
     selection: str
     inputs_sha256: str  # of table, hashes, candidates, budgets and procedure
     relabelled: Mapping[str, str]  # finding on rows of its splits, as `relabelling_finding`
-    source: StreamSource  # labels and decisions that it knows
+    labels: LabelPrefix  # that it knows
+    batches: Mapping[str, str]  # hash of the decisions of every batch
     overruled: frozenset[str]  # runs whose reviewers replaced or withdrew what they first said
 
 
@@ -142,7 +142,8 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         selection=adapter.selection_rule,
         inputs_sha256=sha256_bytes(canonical_json(about)),
         relabelled=relabelling_finding(judge),
-        source=stream_source(judge.corpus),
+        labels=LabelPrefix(*labels_head(judge.corpus)),
+        batches={name: decisions_sha256(judge.corpus, name) for name in batch_names(judge.corpus)},
         overruled=frozenset(overruled(read_labels(judge.corpus))),
     )
 
@@ -227,7 +228,7 @@ def _pool(judge: JudgedCorpus, plan: Plan) -> StoredPool:
 
 def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
     corpus = judge.corpus
-    spending, source = read_spending(corpus).of(plan.judge), plan.source
+    spending = read_spending(corpus).of(plan.judge)
     store, counted = corpus.store, plan.counted
     scores = recertification_key(corpus.name, claimed.number, SCORES)
     scores_sha256 = store.write_table(scores, plan.table)
@@ -264,8 +265,8 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
         open_share=counted.open_share,
         came_again=counted.came_again,
         findings=(*_overruled(plan, sides), *_findings(counted, sides)),
-        labels=source.labels,
-        batches=source.batches,
+        labels=plan.labels,
+        batches=plan.batches,
     )
     document = recertification_key(corpus.name, claimed.number, DOCUMENT)
     finish(corpus, claimed.number, store.write_json(document, asdict(record)))
@@ -286,8 +287,8 @@ def _provenance(
         "recertification": str(claimed.number),
         "recertification_inputs_sha256": plan.inputs_sha256,
         "audit_tasks": str(len(plan.counted.tasks)),
-        "labels_sha256": plan.source.labels.sha256,
-        "decisions_sha256": sha256_bytes(canonical_json(plan.source.batches)),
+        "labels_sha256": plan.labels.sha256,
+        "decisions_sha256": sha256_bytes(canonical_json(plan.batches)),
         "delta_schedule": "" if spending.schedule is None else spending.schedule.words(),
         **plan.relabelled,
     }

@@ -22,15 +22,13 @@ from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import parse_json
 from certify_assets.operations.audit_sample import not_covered
 from certify_assets.operations.batch_audit import opened_draw
-from certify_assets.operations.batch_draws import (
-    ClosedBatch,
-    DrawnBatch,
-    UndrawnBatches,
+from certify_assets.operations.batch_record import (
+    changed_batches,
     closing_of,
     draw_of,
-    last_draw_of,
+    is_decided,
+    is_undone,
 )
-from certify_assets.operations.batch_record import BatchRecord, UndoneBatch, is_decided, is_undone
 from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.labels import GoldLabelled, Label, Labelled
 from certify_assets.operations.layout import ASKED, batch_run, decisions_of, drawn_runs
@@ -51,7 +49,6 @@ _DRAW, _AUDIT, _SPOT, _UNDECIDED = range(len(KINDS))
 _UNASKED: Final = len(KINDS)
 GOLD: Final = GoldLabelled.kind
 _SAID: Final = (Labelled.kind, GOLD)
-_OF_BATCHES: Final = (BatchRecord, UndoneBatch, DrawnBatch, UndrawnBatches, ClosedBatch)
 
 Row = dict[str, Any]
 
@@ -296,9 +293,7 @@ class _Indexes:
         self.label(said)
         changed: set[str] = set()
         for row in rows:
-            for kind in _OF_BATCHES:
-                if row.kind == kind.kind:
-                    changed.update(self._changed(kind.model_validate_json(row.payload)))
+            changed.update(changed_batches(self.corpus, row))
             if row.kind == TwiceReviewed.kind:
                 self._share(TwiceReviewed.model_validate_json(row.payload).share)
         if changed:
@@ -350,17 +345,6 @@ class _Indexes:
         self._count(list(added.values()), {row["task"] for row in gone})
         for draw in sorted({row["draw"] for row in added.values()} - {""}):
             self._rank(draw)
-
-    def _changed(self, content: Payload) -> Iterator[str]:
-        """Iterate over the batches whose rows an event changes."""
-        if isinstance(content, DrawnBatch | UndrawnBatches):
-            yield from content.batches
-            return
-        batch: str = content.subject
-        yield batch
-        if isinstance(content, ClosedBatch | UndoneBatch):
-            drawn = last_draw_of(self.corpus, batch)
-            yield from () if drawn is None else drawn.batches
 
     def _holding(self, names: Collection[str]) -> set[str]:
         """Return the batches that hold some of these runs."""

@@ -15,6 +15,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import LedgerError
 from certify_assets.evaluation.ledger import record_read, record_result, register
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.operations.labels import Label, append_label
+from certify_assets.operations.layout import queue_page_key
 from certify_assets.storage.care import blank
 from certify_assets.storage.database import FILE, chains, tables, uses
 from certify_assets.storage.events import Head, head_text
@@ -194,3 +196,14 @@ def test_indexes_are_made_again_from_the_events(call: Call, store: Store, known:
 def test_an_unknown_corpus_is_named(call: Call, store: Store) -> None:
     answer = call(f"ledger status d --root {store.root}")
     assert answer.code == 2 and "no corpus 'd'" in answer.err
+
+
+def test_a_blanked_name_leaves_the_page_of_the_queue(call: Call, operated: Store) -> None:
+    corpus = Corpus(operated, "c")
+    append_label(corpus, Label("r1", 1, "Wilhelmine", "file", "first"))
+    page = queue_page_key("c")
+    operated.write_bytes(page, b"<p>Wilhelmine agrees with bob</p>")
+    assert call(f"ledger blank c --reviewer Wilhelmine --root {operated.root}").code == 0
+    assert b"Wilhelmine" not in operated.read_bytes(page)
+    published = Path(operated.locate(page))
+    assert published.is_file() and b"Wilhelmine" not in published.read_bytes()

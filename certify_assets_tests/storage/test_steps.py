@@ -309,6 +309,25 @@ def test_sqlite_is_refused_on_a_network(tmp_path: Path, monkeypatch: pytest.Monk
     assert not Database.of(store.folder).exists()
 
 
+def test_who_waits_for_a_workplace_gets_one_that_is_there_alone(store: Store) -> None:
+    inside, together = [], []
+
+    def work() -> None:
+        with Store(store.root).now().workplace("judges/lexical/c/shards") as folder:
+            inside.append(folder)
+            (folder / "mine").write_text("", "utf-8")
+            together.append(len(inside))
+            (folder / "mine").unlink()
+            inside.pop()
+
+    workers = [threading.Thread(target=work) for _ in range(12)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert together == [1] * 12
+
+
 def test_what_long_work_keeps_goes_once_it_is_committed(tmp_path: Path) -> None:
     view = Store(str(tmp_path / "root")).now()
     with pytest.raises(ZeroDivisionError), view.workplace("judges/lexical/c/shards") as folder:
