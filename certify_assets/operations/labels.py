@@ -135,7 +135,9 @@ def append_labels(corpus: Corpus, labels: Sequence[Label]) -> list[Label]:
     tokens = {label.token: label for label in labels}
 
     def work(view: Snapshot) -> None:
-        stored = {event.token: Label.of(event) for event in view.named(corpus.name, tokens)}
+        stored = {
+            event.token: Label.of(event) for event in view.among(corpus.name, "token", tokens)
+        }
         said = tokens | stored
         for label in labels:
             _require_same(said[label.token], label, corpus.name)
@@ -147,7 +149,7 @@ def append_labels(corpus: Corpus, labels: Sequence[Label]) -> list[Label]:
         )
 
     corpus.store.short(corpus.name, work)
-    stored = corpus.store.named(corpus.name, tokens)
+    stored = corpus.store.among(corpus.name, "token", tokens)
     written = {event.token: Label.of(event) for event in stored}
     return [written[label.token] for label in labels]
 

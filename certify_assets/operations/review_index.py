@@ -158,7 +158,7 @@ class ReviewState:
         Two reviewers are asked about the given share of runs, and nobody about some draws.
         """
         query = sa.select(queue).where(queue.c.corpus == self.corpus.name)
-        rows = [dict(row._mapping) for row in self.corpus.store.asked(query)]
+        rows = [dict(row._mapping) for row in self.corpus.store.indexed(query)]
         for row in rows:
             row["wanted"] = _wanted(row["place"], share)
             if row["draw"] in left_out:
@@ -223,7 +223,7 @@ class ReviewState:
         """Return the last valid labels of a reviewer on the page, the last first."""
         query = self._valid(labels.c.sequence, reviewer).where(labels.c.via == "page")
         numbers = self._scalars(query.order_by(labels.c.sequence.desc()).limit(most))
-        rows = self.corpus.store.numbered(self.corpus.name, numbers)
+        rows = self.corpus.store.among(self.corpus.name, "sequence", numbers)
         return [Label.of(row) for row in rows][::-1]
 
     def statements(self, name: str, reviewer: str) -> list[Label]:
@@ -235,11 +235,11 @@ class ReviewState:
 
     def label(self, number: int) -> Label | None:
         """Return the label with a number."""
-        return self._said(self.corpus.store.numbered(self.corpus.name, [number]))
+        return self._said(self.corpus.store.among(self.corpus.name, "sequence", [number]))
 
     def with_token(self, token: str) -> Label | None:
         """Return the label with a token."""
-        return self._said(self.corpus.store.named(self.corpus.name, [token]))
+        return self._said(self.corpus.store.among(self.corpus.name, "token", [token]))
 
     def _said(self, found: Sequence[Event]) -> Label | None:
         return Label.of(found[0]) if found and found[0].kind in _SAID else None
@@ -261,7 +261,7 @@ class ReviewState:
         return self._labels(column).where(*mine)
 
     def _scalars(self, query: sa.Select[Any]) -> Sequence[Any]:
-        return [row[0] for row in self.corpus.store.asked(query) if row[0] is not None]
+        return [row[0] for row in self.corpus.store.indexed(query) if row[0] is not None]
 
 
 def _said_by(reviewer: str) -> sa.Exists:
@@ -286,7 +286,7 @@ class _Indexes:
     @classmethod
     def of(cls, store: Store, connection: sa.Connection, corpus: str) -> _Indexes:
         # a snapshot of what the transaction sees, its own events included
-        return cls(Corpus(Snapshot(Store(store.root), connection), corpus), connection)
+        return cls(Corpus(Snapshot.within(store, connection), corpus), connection)
 
     def follow(self, rows: Sequence[Event]) -> None:
         said = [row for row in rows if row.kind in _SAID]

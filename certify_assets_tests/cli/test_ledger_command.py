@@ -20,7 +20,6 @@ from certify_assets.operations.layout import queue_page_key
 from certify_assets.storage.care import blank
 from certify_assets.storage.database import FILE, chains, tables, uses
 from certify_assets.storage.events import Head, head_text
-from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs
 from certify_assets_tests.cli.calling import Call
@@ -59,7 +58,7 @@ def test_what_was_registered_and_read_is_shown(call: Call, store: Store) -> None
     assert answer.code == 0 and one["registrations"][0]["plan"] == {"seed": 42}
     (reader,) = one["readers"]
     assert (reader["first"], reader["replay"], reader["changed"], reader["results"]) == (1, 1, 0, 2)
-    assert "TEST of c: 1 registrations" in call(f"ledger status --root {store.root}").out
+    assert "TEST of c: 1 registration" in call(f"ledger status --root {store.root}").out
 
 
 def test_a_broken_rule_is_exit_3(call: Call, store: Store) -> None:
@@ -101,7 +100,7 @@ def _rewrite(store: Store, statement: str) -> None:
 def known(store: Store) -> Head:
     """A ledger with a read, and its head."""
     read(store, register(Corpus(store, "c"), {"seed": 42}, run_id="r"), "a")
-    return Snapshot(store).ledger("c")
+    return store.now().ledger("c")
 
 
 def test_a_whole_ledger_is_verified_with_its_objects(call: Call, store: Store, known: Head) -> None:
