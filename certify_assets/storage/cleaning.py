@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -101,8 +102,8 @@ def discard(store: Store, *, reason: str, older_days: float = 30.0) -> int:
     with store.database.writing((), sole=True) as connection:
         for corpus in list(connection.scalars(sa.select(chains))):
             if gone := _superseded(connection, corpus, older_days):
-                draft = EventDraft.of(corpus, Discarded(discarded=tuple(gone), reason=reason))
-                append(store, connection, [draft], f"discard {corpus} {gone[0]} {len(gone)}")
+                payload = Discarded(discarded=tuple(gone), reason=reason)
+                append(store, connection, [EventDraft.of(corpus, payload, uuid.uuid4().hex)])
                 count += len(gone)
     return count
 
