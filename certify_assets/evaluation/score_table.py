@@ -286,7 +286,7 @@ def read_labels(
     fields = ("id", "outcome")
     read, names = _opened(path, fields, columns or {}, remembered or {}, settings)
     found = _checked(read, names, fields, first=remembered is None, unique=False)
-    notes = (*read.table.read_as, *read.notes[names["outcome"]])
+    notes = (*read.table.read_as, *read.notes.get(names["outcome"], ()))
     return found["id"], found["outcome"], replace(read.table, read_as=notes)
 
 
