@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 #: entry of a certificate's provenance that names the document of its pool
 PROVENANCE: Final = "pool_document_sha256"
+_SCHEMA: Final = "certify_assets/pool/1"
 _Scores = Mapping[str, tuple[float | None, ...]]
 #: who scored the tasks of a part
 JUDGE: Final = "judge"
@@ -84,13 +85,12 @@ class PoolPart:
 class StoredPool:
     """A pool with where its tasks come from, as it is stored."""
 
-    SCHEMA: ClassVar[str] = "certify_assets/pool/1"
-
     corpus: str
     judge: str
     #: of the judge that scored
     adapter_sha256: str
     parts: tuple[PoolPart, ...]
+    schema: Literal["certify_assets/pool/1"] = _SCHEMA
 
     @cached_property
     def pool(self) -> Pool | None:
@@ -136,44 +136,29 @@ class StoredPool:
 
     def to_json(self) -> bytes:
         """Return the document as it is stored."""
-        return canonical_json(self.to_dict())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document as JSON values."""
-        return {"schema": self.SCHEMA, **asdict(self)}
+        return canonical_json(asdict(self))
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> StoredPool:
         """Read a stored document; `where` is named if it is none."""
         try:
             document = parse_json(data.decode("utf-8"))
-        except ValueError as error:
-            raise _unreadable(where, error) from None
+        except ValueError:
+            document = None
         return cls.from_dict(document, where)
 
     @classmethod
-    def from_dict(cls, given: Any, where: str) -> StoredPool:
-        """Read what `to_dict` returns; `where` is named if it is something else."""
+    def from_dict(cls, document: Any, where: str) -> StoredPool:
+        """Read a document of JSON values; `where` is named if it is none."""
         try:
-            if given["schema"] != cls.SCHEMA:
-                raise ValueError("another schema")
-            found = stored_as(cls, given)
-            _ = found.pool
-        except (InputError, ValueError, KeyError, TypeError) as error:
-            raise _unreadable(where, error) from None
-        return found
+            return stored_as(cls, document)
+        except InputError as error:
+            raise IntegrityError(f"{where} is no pool as it was stored: {error}") from None
 
     @classmethod
     def is_file(cls, path: Path) -> bool:
         """Whether a file is a stored pool, and no score table."""
-        return path.suffix == ".json" and cls.SCHEMA.encode() in path.read_bytes()
-
-
-def _unreadable(where: str, error: Exception) -> IntegrityError:
-    return IntegrityError(
-        f"{where} is no pool as it was stored ({error}); restore it from a backup, or certify "
-        "again."
-    )
+        return path.suffix == ".json" and _SCHEMA.encode() in path.read_bytes()
 
 
 def takes_pool(procedure: str) -> bool:
@@ -211,33 +196,23 @@ def document_of(certificates: Sequence[Certificate], pool: StoredPool | None) ->
     """Return the document of certificates, with the pool by which they are recomputed."""
     document = {"certificates": [item.to_dict() for item in certificates]}
     named = pool is not None and any("pool" in item.inputs for item in certificates)
-    return {**document, "pool": pool.to_dict()} if pool is not None and named else document
+    return {**document, "pool": asdict(pool)} if pool is not None and named else document
 
 
-class NamedPool(NamedTuple):
-    """How certificates name their pool: its rows, and the document with where they come from."""
-
-    sha256: str
-    document_sha256: str
-
-
-def named_pool(certificates: Sequence[Certificate], whose: str) -> NamedPool | None:
-    """Return the pool that certificates name, which the platform chose by its rule."""
-    named = {
-        (
-            item.inputs.get("pool", {}).get("sha256", ""),
-            item.inputs.get("pool", {}).get("origin", EVERY_TASK),
-            item.provenance.get(PROVENANCE, ""),
+def pool_in(
+    document: Mapping[str, Any], certificates: Sequence[Certificate], whose: str
+) -> StoredPool | None:
+    """Return the pool that certificates name, from their document; refuse another one."""
+    named = {item.provenance.get(PROVENANCE) for item in certificates if "pool" in item.inputs}
+    if not named:
+        return None
+    found = StoredPool.from_dict(document.get("pool"), f"the pool of the certificates of {whose}")
+    if named != {*found.provenance.values()}:
+        raise IntegrityError(
+            f"the document of the certificates of {whose} holds another pool than the one that "
+            "they name; certify again."
         )
-        for item in certificates
-        if takes_pool(item.procedure)
-    }
-    if len(named) > 1 or {origin for _, origin, _ in named} - {EVERY_TASK}:
-        raise ForgedCertificateError(
-            f"the certificates of {whose} name several pools, or one that was given by hand, and "
-            "the platform takes every task that certifies nothing; materialize them again."
-        )
-    return next((NamedPool(rows, document) for rows, _, document in named if rows), None)
+    return found
 
 
 def load_pool(judge: JudgedCorpus, certificates: Sequence[Certificate]) -> StoredPool | None:
@@ -246,45 +221,21 @@ def load_pool(judge: JudgedCorpus, certificates: Sequence[Certificate]) -> Store
     """
     if not any(takes_pool(item.procedure) for item in certificates):
         return None
-    named = named_pool(certificates, f"{judge} on {judge.corpus}")
-    if named is None:
-        # a judge that gave no verdict has no score there either
-        if any(part.scored for part in _scored_parts(judge).values()):
-            raise StaleCertificateError(
-                f"the certificates of {judge} on {judge.corpus} were issued without the tasks that "
-                f"certify nothing; materialize judges/{judge}/certificate again."
+    whose, again = f"{judge} on {judge.corpus}", f"materialize judges/{judge}/certificate again."
+    stored = pool_in(judge.store.read_json(judge.key("certificates.json")), certificates, whose)
+    if stored is not None:
+        if difference := _rule_difference(judge, stored):
+            raise ForgedCertificateError(
+                f"the pool of the certificates of {whose} is not every task that certifies nothing "
+                f"({difference}); {again}"
             )
-        return None
-    document = judge.store.read_json(judge.key("certificates.json"))
-    stored = pool_in(document, named, f"{judge} on {judge.corpus}")
-    if difference := _rule_difference(judge, stored):
-        raise ForgedCertificateError(
-            f"the pool of the certificates of {judge} on {judge.corpus} is not every task that "
-            f"certifies nothing ({difference}); materialize judges/{judge}/certificate again."
+    # a judge that gave no verdict has no score there either
+    elif any(part.scored for part in _scored_parts(judge).values()):
+        raise StaleCertificateError(
+            f"the certificates of {whose} were issued without the tasks that certify nothing; "
+            f"{again}"
         )
     return stored
-
-
-def pool_in(document: Mapping[str, Any], named: NamedPool, whose: str) -> StoredPool:
-    """Return the pool in a document of certificates; refuse another than the one they name."""
-    found = StoredPool.from_dict(document.get("pool"), f"the pool of the certificates of {whose}")
-    rows = "" if found.pool is None else found.pool.sha256
-    if NamedPool(rows, sha256_bytes(found.to_json())) != named:
-        raise IntegrityError(
-            f"the document of the certificates of {whose} holds another pool than the one that "
-            "they name; certify again."
-        )
-    return found
-
-
-def pool_difference(judge: JudgedCorpus, stored: StoredPool | None) -> str | None:
-    """Gather the pool again, out-of-fold scores too, and say where it is another than stored."""
-    if stored is None or gather_pool(judge).to_json() == stored.to_json():
-        return None
-    return (
-        f"the pool of {judge} on {judge.corpus} is another when it is gathered again; materialize "
-        f"judges/{judge}/certificate again."
-    )
 
 
 def _scored_parts(judge: JudgedCorpus) -> dict[str, PoolPart]:

@@ -338,10 +338,10 @@ def _monitor_fault(
         try:
             alarms = [
                 entry
-                for entry in MonitorRecord.from_dict(corpus.store.read_json(key)).monitors
+                for entry in MonitorRecord.load(corpus.store, key).monitors
                 if entry.certificate_sha256 in hashes and entry.result.alarm
             ]
-        except (CertifyError, AttributeError, KeyError, TypeError, ValueError):
+        except CertifyError:
             return (
                 f"{corpus.store.locate(key)} is no monitor document, so an alarm may have been "
                 "lost; materialize the monitor again."

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -90,21 +90,14 @@ _SEVERAL = {
 }
 
 
-class _Columns(NamedTuple):
-    scores: NDArray[np.float64]
-    outcomes: NDArray[np.int8]
-    tasks: NDArray[np.object_]
-
-
 @dataclass(frozen=True, eq=False)
 class _LabelledRows:
     scores: NDArray[np.float64]
     outcomes: NDArray[np.int8]  # 0 for an attempt without a label, which no certificate decides
     tasks: NDArray[np.object_]
 
-    @property
-    def columns(self) -> _Columns:
-        return _Columns(self.scores, self.outcomes, self.tasks)
+    def monitor(self, certificate: Certificate, source: str = "") -> MonitorEntry:
+        return monitor_entry(certificate, self.scores, self.outcomes, self.tasks, source=source)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,25 +148,19 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
     fed = _is_deployed(judge)
     certificates, sample = _monitored(judge), read_audit_sample(judge)
     # a stream of its own: files that come later would otherwise precede or divide its tasks
-    streams = {item.sha256: _fed(judge, item) for item in certificates} if fed else {}
-    entries = [
-        monitor_entry(item, *columns, source=source)
-        for source, item, columns in (
-            *(("files", item, sample.columns) for item in certificates if sample is not None),
-            *(
-                ("operation", item, streams[item.sha256].columns)
-                for item in certificates
-                if item.sha256 in streams and len(streams[item.sha256].tasks)
-            ),
-        )
+    streams = {item.sha256: _stream(judge, item) for item in certificates} if fed else {}
+    entries = [] if sample is None else [sample.monitor(item, "files") for item in certificates]
+    entries += [
+        streams[item.sha256].monitor(item, "operation")
+        for item in certificates
+        if item.sha256 in streams and len(streams[item.sha256].tasks)
     ]
     files = () if sample is None else sample.files
     findings = [_SEVERAL] if len(entries) > 1 else []
     findings += [NOT_STATED] if sample is not None and not sample.stated else []
-    before = MonitorRecord.load(judge) if judge.store.exists(judge.key("monitor.json")) else None
-    if before and (
-        _rewritten(before, certificates, files) or not _grown(before, certificates, streams)
-    ):
+    key = judge.key("monitor.json")
+    before = MonitorRecord.load(judge.store, key) if judge.store.exists(key) else None
+    if before and _rewritten(before, [item.sha256 for item in certificates], files, streams):
         findings.append(_REWRITTEN)
     if drawn := max((stream.batch_draws for stream in streams.values()), default=0):
         findings.append({"code": "batch_draws", "message": _BATCH_DRAWS.format(drawn)})
@@ -181,7 +168,14 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
     if fed:
         figures = {name: stream.figures for name, stream in streams.items()}
         operation = MonitoredOperation(**vars(stream_source(judge.corpus)), streams=figures)
-    status, reason = _summary(entries, certificates, _folder(judge))
+    status, reason = "nothing", "nothing is certified, so there is nothing to monitor."
+    if entries:
+        status, reason = describe_monitors(entries)
+    elif certificates:
+        reason = (
+            f"no labelled audit sample is in {_folder(judge)} or came from operation, so nothing "
+            "was monitored."
+        )
     record = MonitorRecord(
         corpus=judge.corpus.name,
         judge=judge.name,
@@ -193,7 +187,7 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
         findings=tuple(findings),
         operation=operation,
     )
-    judge.store.write_json(judge.key("monitor.json"), asdict(record))
+    judge.store.write_json(key, asdict(record))
     record_alarms(judge, entries)
     return record
 
@@ -201,12 +195,10 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
 def load_monitor(judge: JudgedCorpus) -> MonitorRecord:
     """Return the stored monitor of a judge, if it is of the certificates and labels stored now."""
     judge = certified_judge(judge)
-    record = MonitorRecord.load(judge)
-    then = record.operation
+    record = MonitorRecord.load(judge.store, judge.key("monitor.json"))
+    then = record.operation and StreamSource(record.operation.labels, record.operation.batches)
     now = stream_source(judge.corpus) if _is_deployed(judge) else None
-    if (then and (then.labels, then.batches)) != (
-        now and (now.labels, now.batches)
-    ) or not _is_of_now(record, judge):
+    if then != now or not _is_of_now(record, judge):
         raise StaleCertificateError(
             f"the monitor of {judge} on {judge.corpus} is of other certificates or labels than "
             f"those stored now; materialize judges/{judge}/monitor again."
@@ -230,8 +222,9 @@ def monitor_new_labels(corpus: Corpus) -> None:
     if deployed is None:
         return
     judge = certified_judge(JudgedCorpus(corpus, deployed.judge))
-    if judge.store.exists(judge.key("monitor.json")):
-        record = MonitorRecord.load(judge)
+    key = judge.key("monitor.json")
+    if judge.store.exists(key):
+        record = MonitorRecord.load(judge.store, key)
         read = record.operation and record.operation.labels
         if read == LabelPrefix(*labels_head(corpus)) and _is_of_now(record, judge):
             return
@@ -247,10 +240,10 @@ def label_alarm(
     after = labels_before(judge, key)
     sample = None if recertification_number(judge.corpus.name, key) else read_audit_sample(judge)
     for item in certificates:
+        rows: list[_LabelledRows] = [] if sample is None else [sample]
         stream = operation_stream(judge.corpus, item, after=after)
-        columns = [] if sample is None else [sample.columns]
-        columns += [stream.columns] if len(stream.tasks) else []
-        results = [monitor_entry(item, *part).result for part in columns]
+        rows += [stream] if len(stream.tasks) else []
+        results = (part.monitor(item).result for part in rows)
         if raised := next((result for result in results if result.alarm), None):
             return Refusal(
                 "alarm",
@@ -373,41 +366,26 @@ def _refuse_seen(
         )
 
 
-def _summary(
-    entries: Sequence[MonitorEntry], certificates: Sequence[Certificate], folder: str
-) -> tuple[str, str]:
-    if entries:
-        return describe_monitors(entries)
-    reason = (
-        f"no labelled audit sample is in {folder} or came from operation, so nothing was monitored."
-        if certificates
-        else "nothing is certified, so there is nothing to monitor."
-    )
-    return "nothing", reason
-
-
 def _rewritten(
-    before: MonitorRecord, certificates: Sequence[Certificate], files: Sequence[SampleFile]
-) -> bool:
-    """Whether files were ever rewritten since these certificates were issued."""
-    if before.certificates != tuple(item.sha256 for item in certificates):
-        return False
-    return before.has_finding(_REWRITTEN["code"]) or before.files != files[: len(before.files)]
-
-
-def _grown(
     before: MonitorRecord,
-    certificates: Sequence[Certificate],
+    certificates: Sequence[str],
+    files: Sequence[SampleFile],
     streams: Mapping[str, OperationStream],
 ) -> bool:
-    """Whether every stream of operation begins with what the stored monitor read of it."""
+    """Whether labels that a certificate's monitor has read were ever changed since."""
+    told = _REWRITTEN in before.findings
+    same = before.certificates == tuple(certificates)
+    if same and (told or before.files != files[: len(before.files)]):
+        return True
     read = {} if before.operation is None else before.operation.streams
-    both = [item.sha256 for item in certificates if item.sha256 in read]
-    grown = all(
-        name in streams and streams[name].sha256(read[name].rows) == read[name].sha256
-        for name in both
+    both = read.keys() & {*certificates}
+    return bool(both) and (
+        told
+        or any(
+            name not in streams or streams[name].sha256(read[name].rows) != read[name].sha256
+            for name in both
+        )
     )
-    return grown and not (before.has_finding(_REWRITTEN["code"]) and both)
 
 
 def stream_source(corpus: Corpus) -> StreamSource:
@@ -416,12 +394,7 @@ def stream_source(corpus: Corpus) -> StreamSource:
     return StreamSource(LabelPrefix(*labels_head(corpus)), batches)
 
 
-def labels_version(corpus: Corpus) -> str:
-    """Return the hash of the last event with a label; "" where there is none."""
-    return labels_head(corpus)[1]
-
-
-def _fed(judge: JudgedCorpus, certificate: Certificate) -> OperationStream:
+def _stream(judge: JudgedCorpus, certificate: Certificate) -> OperationStream:
     record = load_deployment(judge.corpus)
     assert record is not None
     after = labels_before(judge, record.certificates_key)

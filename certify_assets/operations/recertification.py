@@ -17,7 +17,7 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, GateClosedError, InputError
-from certify_assets.evaluation.certification import paid_candidates, require_paid
+from certify_assets.evaluation.certification import issue, paid_candidates
 from certify_assets.evaluation.pool import (
     JUDGE,
     StoredPool,
@@ -30,7 +30,6 @@ from certify_assets.evaluation.relabelling import relabelling_finding
 from certify_assets.evaluation.spending import (
     Claim,
     Schedule,
-    Spending,
     claim,
     declare,
     finish,
@@ -38,7 +37,7 @@ from certify_assets.evaluation.spending import (
 )
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import columns, runs_are_tasks
+from certify_assets.judges.record import columns
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES, judges
 from certify_assets.operations.audit_sample import (
     OPEN_SHARE,
@@ -61,7 +60,6 @@ from certify_assets.operations.recertification_record import (
     CERTIFICATES,
     DOCUMENT,
     OVERRULED,
-    SCHEMA,
     SCORES,
     CertifiedSide,
     RecertificationRecord,
@@ -106,7 +104,6 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
     """Gather the inputs of a recertification."""
     # δ is divided by the number of candidates, so the document must count all of them
     rows, hashes, adapter = judge.calibration
-    require_paid(judge, adapter.candidates)
     candidates = paid_candidates(judge, adapter)
     before = _counted_before(judge, hashes["adapter_sha256"])
     counted = count_audit_tasks(
@@ -229,16 +226,39 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
     corpus = judge.corpus
     spending, source = read_spending(corpus).of(plan.judge), plan.source
     store, counted = corpus.store, plan.counted
+    schedule = "" if spending.schedule is None else spending.schedule.words()
     scores = recertification_key(corpus.name, claimed.number, SCORES)
     scores_sha256 = store.write_table(scores, plan.table)
     pool = _pool(judge, plan) if takes_pool(PROCEDURES[0]) else None
-    certificates = _certify(plan, claimed, _provenance(corpus.name, plan, claimed, spending), pool)
+    provenance = {
+        "corpus": corpus.name,
+        "judge": plan.judge,
+        "split": " and ".join([*plan.splits, "audit_sample"]),
+        **plan.hashes,
+        "recertification": str(claimed.number),
+        "recertification_inputs_sha256": plan.inputs_sha256,
+        "audit_tasks": str(len(counted.tasks)),
+        "labels_sha256": source.labels.sha256,
+        "decisions_sha256": sha256_bytes(canonical_json(source.batches)),
+        "delta_schedule": schedule,
+        **plan.relabelled,
+    }
+    certificates = issue(
+        plan.table,
+        claimed,
+        provenance,
+        pool,
+        alphas=plan.alphas,
+        procedures=PROCEDURES[:1],
+        grid=plan.grid,
+        candidates=plan.candidates,
+        selection=plan.selection,
+    )
     key = recertification_key(corpus.name, claimed.number, CERTIFICATES)
     store.write_json(key, document_of(certificates, pool))
     sides = tuple(_side(item, plan) for item in certificates)
     of_split = plan.table.groupby("provenance")["task_id"].nunique()
     record = RecertificationRecord(
-        schema=SCHEMA,
         corpus=corpus.name,
         judge=plan.judge,
         adapter_sha256=plan.hashes["adapter_sha256"],
@@ -247,7 +267,7 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
         delta=claimed.delta,
         first_delta=DELTA,
         spent=spending.spent,
-        schedule="" if spending.schedule is None else spending.schedule.words(),
+        schedule=schedule,
         joint=spending.joint(DELTA),
         inputs_sha256=plan.inputs_sha256,
         scores_sha256=scores_sha256,
@@ -270,54 +290,6 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
     document = recertification_key(corpus.name, claimed.number, DOCUMENT)
     finish(corpus, claimed.number, store.write_json(document, asdict(record)))
     return record
-
-
-def _provenance(
-    corpus: str,
-    plan: Plan,
-    claimed: Claim,
-    spending: Spending,
-) -> dict[str, str]:
-    return {
-        "corpus": corpus,
-        "judge": plan.judge,
-        "split": " and ".join([*plan.splits, "audit_sample"]),
-        **plan.hashes,
-        "recertification": str(claimed.number),
-        "recertification_inputs_sha256": plan.inputs_sha256,
-        "audit_tasks": str(len(plan.counted.tasks)),
-        "labels_sha256": plan.source.labels.sha256,
-        "decisions_sha256": sha256_bytes(canonical_json(plan.source.batches)),
-        "delta_schedule": "" if spending.schedule is None else spending.schedule.words(),
-        **plan.relabelled,
-    }
-
-
-def _certify(
-    plan: Plan, claimed: Claim, provenance: Mapping[str, str], pool: StoredPool | None
-) -> list[Certificate]:
-    from certify_assets.certificates import certify
-
-    rows = columns(plan.table)
-    issued = [
-        certify(
-            *rows,
-            alpha=alpha,
-            delta=claimed.delta,
-            side=side,
-            procedure=PROCEDURES[0],
-            grid=plan.grid,
-            candidates=plan.candidates,
-            selection=plan.selection or None,
-            pool=None if pool is None else pool.pool,
-            provenance={**provenance, **({} if pool is None else pool.provenance)},
-            named=True,
-            alone=runs_are_tasks(plan.table),
-        )
-        for alpha in plan.alphas
-        for side in SIDES
-    ]
-    return [replace(item, ledger=claimed.ledger) for item in issued]
 
 
 def _side(certificate: Certificate, plan: Plan) -> CertifiedSide:

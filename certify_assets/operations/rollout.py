@@ -308,7 +308,7 @@ def _choose(
     else:
         wanted = dict(alpha) if isinstance(alpha, Mapping) else dict.fromkeys(SIDES, float(alpha))
         found = [
-            certificate_of(list(certificates), side=side, alpha=budget, procedure=PROCEDURES[0])
+            certificate_of(certificates, side=side, alpha=budget, procedure=PROCEDURES[0])
             for side, budget in wanted.items()
         ]
         chosen = [item for item in found if item.certified]
