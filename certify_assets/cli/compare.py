@@ -98,7 +98,7 @@ def _evaluate(
 ) -> None:
     from certify_assets.cli.launching import report_stored
     from certify_assets.corpora.config import registered_corpora
-    from certify_assets.evaluation.agent_folds import evaluate_agent_folds
+    from certify_assets.evaluation.unseen_agents import evaluate_agent_folds
 
     for corpus in corpora or registered_corpora(store):
         for judge in judges:

@@ -28,6 +28,7 @@ from certify_assets.evaluation.pool import (
     document_of,
     gather_pool,
     load_pool,
+    rows_of,
     takes_pool,
 )
 from certify_assets.evaluation.relabelling import relabelling_finding
@@ -96,7 +97,7 @@ def _certified(judge: JudgedCorpus, run_id: str, procedures: Sequence[str]) -> l
     provenance |= judge.family.provenance(adapter) | relabelling_finding(judge)
     pool = gather_pool(judge, run_id=run_id) if any(map(takes_pool, procedures)) else None
     # the same test again has the same event, so that its certificates are the same
-    test = _test_sha256(judge, cal, candidates, pool and pool.pool)
+    test = _test_sha256(judge, cal, candidates, rows_of(pool))
     certificates = issue(
         cal,
         claim_certificate(corpus, judge.name, test),
@@ -139,7 +140,7 @@ def issue(
             grid=grid,
             candidates=candidates,
             selection=selection or None,
-            pool=taken and taken.pool,
+            pool=rows_of(taken),
             provenance={**provenance, **(taken.provenance if taken else {})},
             named=True,
             alone=alone,
@@ -168,8 +169,7 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
     if split != rows:
         raise StaleCertificateError(f"{whose} are of {split}, and {rows} certifies it now; {again}")
     require_current(certificates, hashes, whose, again)
-    stored = load_pool(judge, certificates)
-    pool = stored and stored.pool
+    pool = rows_of(load_pool(judge, certificates))
     test = _test_sha256(judge, cal, paid_candidates(judge, adapter), pool)
     claimed = read_spending(judge.corpus).certificates(judge.name)
     delta = next((item.delta for item in claimed if item.inputs_sha256 == test), None)
@@ -332,8 +332,7 @@ def why_nothing(judge: JudgedCorpus) -> list[str]:
     if judge.unread and cal["score"].isna().all():
         return [judge.unread]
     deciding = deciding_certificates(judge)
-    stored, tasks = load_pool(judge, deciding), judge.corpus.profile.tasks
-    pool = stored and stored.pool
+    pool, tasks = rows_of(load_pool(judge, deciding)), judge.corpus.profile.tasks
 
     def reason(item: Certificate) -> str:
         found = diagnose(*columns(cal), pool=pool, **asdict(settings_of(item)))

@@ -161,6 +161,11 @@ class StoredPool:
         return path.suffix == ".json" and _SCHEMA.encode() in path.read_bytes()
 
 
+def rows_of(pool: StoredPool | None) -> Pool | None:
+    """Return a pool in the form that certificates take."""
+    return None if pool is None else pool.pool
+
+
 def takes_pool(procedure: str) -> bool:
     """Whether certificates of a procedure are issued with a pool."""
     from certify_assets.certificates import PROCEDURES

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import ForgedCertificateError, IntegrityError
 from certify_assets.evaluation.certification import require_current, require_recomputed
-from certify_assets.evaluation.pool import pool_in
+from certify_assets.evaluation.pool import pool_in, rows_of
 from certify_assets.evaluation.spending import read_spending
 from certify_assets.files import stored_as
 from certify_assets.judges.judged import JudgedCorpus
@@ -118,7 +118,7 @@ def recertification_certificates(corpus: Corpus, number: int) -> list[Certificat
         raise ForgedCertificateError(
             f"the certificates of {whose} are not those that its document names."
         )
-    pool = pool_in(stored, certificates, whose)
+    pool = rows_of(pool_in(stored, certificates, whose))
     require_current(certificates, hashes, f"certificates of {whose}", "recertify.")
-    require_recomputed(certificates, table, pool and pool.pool, f"the certificates of {whose}")
+    require_recomputed(certificates, table, pool, f"the certificates of {whose}")
     return certificates
