@@ -24,8 +24,7 @@ from certify_assets.operations.deployment_record import (
 )
 from certify_assets.operations.layout import KNOWN_TASK, first_decisions_of
 from certify_assets.operations.monitoring import load_monitor
-from certify_assets.operations.notification_config import read_notifications
-from certify_assets.operations.notifications import certificate_age
+from certify_assets.operations.notifications import certificate_age, read_notifications
 from certify_assets.operations.recertification import NOTHING_DEPLOYED, plan_recertification
 from certify_assets.operations.sampling import Draw, SamplingPlan, asked_rows
 
