@@ -32,7 +32,7 @@ from certify_assets.evaluation.pool import (
     takes_pool,
 )
 from certify_assets.evaluation.relabelling import relabelling_finding
-from certify_assets.evaluation.spending import Claim, claim_certificate, read_spending
+from certify_assets.evaluation.spending import Claim, claim, read_spending
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import JudgeRecord, columns, runs_are_tasks
@@ -100,7 +100,7 @@ def _certified(judge: JudgedCorpus, run_id: str, procedures: Sequence[str]) -> l
     test = _test_sha256(judge, cal, candidates, rows_of(pool))
     certificates = issue(
         cal,
-        claim_certificate(corpus, judge.name, test),
+        claim(corpus, judge.name, "certificate", test),
         provenance,
         pool,
         alphas=config.alphas,
@@ -115,7 +115,7 @@ def _certified(judge: JudgedCorpus, run_id: str, procedures: Sequence[str]) -> l
 
 def issue(
     table: pd.DataFrame,
-    claim: Claim,
+    claimed: Claim,
     provenance: Mapping[str, str],
     pool: StoredPool | None,
     *,
@@ -134,7 +134,7 @@ def issue(
         certify(
             *rows,
             alpha=alpha,
-            delta=claim.delta,
+            delta=claimed.delta,
             side=side,
             procedure=name,
             grid=grid,
@@ -149,7 +149,7 @@ def issue(
         for side in SIDES
         for name, taken in pools.items()
     ]
-    return [replace(item, ledger=claim.ledger) for item in issued]
+    return [replace(item, ledger=claimed.ledger) for item in issued]
 
 
 @remembered

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import DELTA, SIDES
-from certify_assets.operations.audit_sample import OPEN_SHARE
+from certify_assets.operations.audit_sample import OPEN_SHARE, drawn_decisions
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.batch_closing import closing_holds
 from certify_assets.operations.batch_record import batch_names
@@ -22,16 +20,11 @@ from certify_assets.operations.deployment_record import (
     load_deployment,
     read_deployments,
 )
-from certify_assets.operations.layout import KNOWN_TASK, first_decisions_of
+from certify_assets.operations.layout import first_decisions_of
 from certify_assets.operations.monitoring import load_monitor
 from certify_assets.operations.notifications import certificate_age, read_notifications
 from certify_assets.operations.recertification import NOTHING_DEPLOYED, plan_recertification
-from certify_assets.operations.sampling import Draw, SamplingPlan, asked_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pandas as pd
+from certify_assets.operations.sampling import Draw
 
 # shares from which a check warns or fails
 _HALF, _LATE, _LITTLE = 0.5, 0.8, 0.1
@@ -67,14 +60,17 @@ def deployment_stands(corpus: Corpus) -> Verdict:
 
 def decided_by_deployed(corpus: Corpus) -> Verdict:
     """WARN where nothing is decided; ERROR where a row was decided by other certificates."""
-    made = read_deployments(corpus)
-    deployed = {";".join(item.certificates) for item in made if item.certificates}
+    deployed = {";".join(item.certificates) for item in read_deployments(corpus)} - {""}
     rows = 0
     for batch in batch_names(corpus):
         frame = first_decisions_of(corpus, batch)
-        automatic = frame[frame["decision"].isin(SIDES)]
-        if (wrong := _undeployed(automatic, deployed)) is not None:
-            return Verdict("ERROR", f"batch {batch}: {wrong}")
+        automatic = frame.loc[frame["decision"].isin(SIDES), "certificate_sha256"]
+        if others := sorted(set(automatic) - deployed):
+            sentence = (
+                f"batch {batch}: rows were decided under the certificates "
+                f"{others[0][:12] or '(none)'}, which were never deployed."
+            )
+            return Verdict("ERROR", sentence)
         try:
             # what the labels of a draw decided has a document of its own, compared with the draw
             audit = BatchAudit.load(corpus, batch)
@@ -96,56 +92,21 @@ def decided_by_deployed(corpus: Corpus) -> Verdict:
     )
 
 
-def _undeployed(automatic: pd.DataFrame, deployed: set[str]) -> str | None:
-    for names in sorted(set(automatic["certificate_sha256"])):
-        if names not in deployed:
-            return (
-                f"rows were decided under the certificates {names[:12] or '(none)'}, which were "
-                "never deployed."
-            )
-    return None
-
-
 def drawn_as_planned(corpus: Corpus) -> Verdict:
     """WARN where nothing could be drawn; ERROR where the drawn tasks are not those of the plan."""
-    plans = {item.number: item.sampling for item in read_deployments(corpus)}
-    tasks = undrawn = drawn = 0
-    for batch in batch_names(corpus):
-        frame, draw = first_decisions_of(corpus, batch), Draw.load(corpus, batch)
-        plan = draw.plan or SamplingPlan(0.0, 0.0)
-        if draw.plan is not None and plans.get(draw.deployment or 0) != plan:
-            return Verdict(
-                "ERROR",
-                f"batch {batch}: its plan is of no deployment, so the tasks may have been picked.",
-            )
-        places = plan.places(corpus.name, frame["task_id"])
-        if dict(draw.drawn) != {task: place for task, place in places.items() if place}:
-            return Verdict("ERROR", f"batch {batch}: the drawn tasks are not those of the plan.")
-        if (odd := _asked_oddly(frame, places)) is not None:
-            return Verdict(
-                "ERROR", f"batch {batch}: the run {odd!r} is asked about against the draw."
-            )
-        tasks += len(places)
-        drawn += len(draw.drawn)
-        undrawn += draw.plan is None
+    try:
+        rows = drawn_decisions(corpus)
+    except CertifyError as error:
+        return Verdict("ERROR", str(error))
+    undrawn = sum(Draw.load(corpus, name).plan is None for name in batch_names(corpus))
     if undrawn:
         sentence = f"{undrawn} batches came while no judge was deployed: nothing is drawn of them."
         return Verdict("WARN", sentence)
-    if not tasks:
+    tasks = rows.drop_duplicates(["batch", "task_id"])
+    if tasks.empty:
         return Verdict("WARN", "there is no batch.")
-    return Verdict("PASS", f"{drawn} of {tasks} tasks are drawn, as the plans say.")
-
-
-def _asked_oddly(frame: pd.DataFrame, places: Mapping[str, str]) -> str | None:
-    """Return a run that is in the review queue for another reason than the draw gives."""
-    drawn = frame["task_id"].map(places).to_numpy(object)
-    decisions, asked = (frame[name].to_numpy(object) for name in ("decision", "asked"))
-    excluded = frame["reason"].isin([*KNOWN_TASK, "changed_run"]).to_numpy(bool)
-    expected = asked_rows(drawn, decisions, excluded)
-    # a changed run is in no draw, also in a refused batch, whose rows have the refusal as reason
-    changed = (asked == "undecided") & (decisions == "human") & (drawn == "audit")
-    odd = np.flatnonzero((asked != expected) & ~changed)
-    return str(frame["trajectory_id"].iloc[int(odd[0])]) if odd.size else None
+    drawn = int((tasks["drawn"] != "").sum())
+    return Verdict("PASS", f"{drawn} of {len(tasks)} tasks are drawn, as the plans say.")
 
 
 def batches_certified(corpus: Corpus) -> Verdict:

@@ -167,7 +167,7 @@ def operation_history(corpus: Corpus) -> OperationHistory:
         spent=spending.spent,
         promised=spending.promised,
         schedule="" if spending.schedule is None else spending.schedule.words(),
-        joint=spending.joint(DELTA),
+        joint=spending.joint(),
         batches=tuple(audit.summary() for audit in batch_audits(corpus)),
         ledger=_last_seen(corpus, alarms),
     )

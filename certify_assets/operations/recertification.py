@@ -30,6 +30,7 @@ from certify_assets.evaluation.relabelling import relabelling_finding
 from certify_assets.evaluation.spending import (
     Claim,
     Schedule,
+    Spending,
     claim,
     declare,
     finish,
@@ -99,6 +100,11 @@ class Plan:
     source: StreamSource  # labels and decisions that it knows
     overruled: frozenset[str]  # runs whose reviewers replaced or withdrew what they first said
 
+    def known(self, spending: Spending) -> Claim | None:
+        """Return the claim of a recertification of these very inputs."""
+        claims = (item for item in spending.claims if item.inputs_sha256 == self.inputs_sha256)
+        return next(claims, None)
+
 
 def plan_recertification(judge: JudgedCorpus) -> Plan:
     """Gather the inputs of a recertification."""
@@ -162,9 +168,7 @@ def recertify(
         if schedule is not None or spending.schedule is None:
             spending = declare(corpus, schedule or Schedule(), reason=reason)
         plan = plan_recertification(judge)
-        known = next(
-            (item for item in spending.claims if item.inputs_sha256 == plan.inputs_sha256), None
-        )
+        known = plan.known(spending)
         if known is not None and known.number in spending.made:
             return load_recertification(corpus, known.number), (
                 f"these labels are recertification {known.number} already; nothing was spent."
@@ -177,7 +181,9 @@ def recertify(
                 f"{len(plan.new_tasks)} tasks are new and complete, {least} are needed; nothing "
                 "was spent."
             )
-        record = _make(judge, plan, claim(corpus, plan.inputs_sha256, judge.name))
+        record = _make(
+            judge, plan, claim(corpus, judge.name, "recertification", plan.inputs_sha256)
+        )
         certified = sum(side.certified for side in record.sides)
         return record, (
             f"recertification {record.number}: {certified} of {len(record.sides)} sides and "
@@ -268,7 +274,7 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
         first_delta=DELTA,
         spent=spending.spent,
         schedule=schedule,
-        joint=spending.joint(DELTA),
+        joint=spending.joint(),
         inputs_sha256=plan.inputs_sha256,
         scores_sha256=scores_sha256,
         certificates_key=key,
