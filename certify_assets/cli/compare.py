@@ -131,12 +131,11 @@ def _show(document: Mapping[str, Any]) -> None:
 
     for corpus in document["corpora"]:
         for table in comparison_tables([corpus]):
-            if table.rows:
-                show_table(
-                    f"{corpus['corpus']}: {table.title}",
-                    table.columns[1:],
-                    [row[1:] for row in table.rows],
-                )
+            show_table(
+                f"{corpus['corpus']}: {table.title}",
+                table.columns[1:],
+                [row[1:] for row in table.rows],
+            )
         for item in corpus["best"]:
             if item["judge"]:
                 show_line(

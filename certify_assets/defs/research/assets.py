@@ -102,10 +102,8 @@ def comparison_of_judges(step: AssetStep) -> Made:
     """Compare what is stored in the data root."""
     store, corpus = step.store, step.corpus.name
     document = comparison.write_comparison(Corpus(store, corpus))
-    home = comparison_page.comparison_home(corpus)
-    page = comparison_page.render_comparison([document], home=home)
+    page, location = comparison_page.write_comparison_page(store, [document], corpus=corpus)
     metrics = comparison_page.comparison_metrics(document)
-    location = comparison_page.write_comparison_page(store, page, corpus)
     metadata = {
         "judges": dg.MetadataValue.md(comparison_page.comparison_markdown(document)),
         "findings": dg.MetadataValue.json([item["message"] for item in document["findings"]]),
@@ -128,8 +126,8 @@ def comparison_of_judges(step: AssetStep) -> Made:
 def main_table_of_judges(step: AssetStep) -> Made:
     """Compare every corpus again, so that the table is of what is stored now."""
     document = comparison.write_main_table(step.store)
-    page = comparison_page.render_comparison(
-        document["corpora"], document["left_out"], home=comparison_page.comparison_home()
+    page, location = comparison_page.write_comparison_page(
+        step.store, document["corpora"], document["left_out"]
     )
     comparison_page.write_main_exports(step.store, document["corpora"])
     metadata = {
@@ -137,7 +135,6 @@ def main_table_of_judges(step: AssetStep) -> Made:
         "rows": sum(len(item["rows"]) for item in document["corpora"]),
         "left_out": dg.MetadataValue.json(document["left_out"]),
     }
-    location = comparison_page.write_comparison_page(step.store, page)
     return step.made(metadata, documents={"main_table.html": page}, page=location)
 
 
