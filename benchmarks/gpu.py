@@ -60,34 +60,26 @@ def matmul(bench: Bench) -> dict[str, Any]:
 
 
 def scoring(bench: Bench) -> dict[str, Any]:
-    """Prompts of full length, packed: the bar."""
+    """Prompts of full length, all alike, so that nothing is padded: the bar."""
     rows = bench.shape.rows // (3 if bench.quick else 1)
-    return bench.score(bench.prompts([bench.shape.tokens] * rows), padding="packed")
+    return bench.score(bench.prompts([bench.shape.tokens] * rows), padding="right")
 
 
 def scoring_compiled(bench: Bench) -> dict[str, Any]:
     """The same with layers compiled by torch."""
     rows = bench.shape.rows // (3 if bench.quick else 1)
-    return bench.score(bench.prompts([bench.shape.tokens] * rows), padding="packed", compiled=True)
-
-
-def scoring_padded(bench: Bench) -> dict[str, Any]:
-    """The same in batches through the model's own attention, which at one length pad nothing."""
-    return bench.score(
-        bench.prompts([bench.shape.tokens] * (bench.shape.rows // 3)), padding="right"
-    )
+    return bench.score(bench.prompts([bench.shape.tokens] * rows), padding="right", compiled=True)
 
 
 def mixed(bench: Bench) -> dict[str, Any]:
-    """Log-normal lengths: packed, padded in batches of like length, and padded as they come, eight
-    a batch, by transformers alone.
+    """Log-normal lengths: in batches of like length, and as they come, eight a batch, by
+    transformers alone.
     """
     count = bench.shape.mixed_rows // (3 if bench.quick else 1)
     drawn = np.exp(bench.rng.normal(np.log(bench.shape.tokens / 4), 0.7, count))
     lengths = [int(length) for length in np.clip(drawn, bench.shape.shortest, bench.shape.tokens)]
     prompts = bench.prompts(lengths)
     found = {
-        "packed": bench.score(prompts, padding="packed"),
         "sorted_padded": bench.score(prompts, padding="right"),
     }
     plain(bench, prompts[:8])
@@ -102,8 +94,8 @@ def mixed(bench: Bench) -> dict[str, Any]:
         "padding": padded / sum(lengths) - 1,
     }
     found["mean_tokens"] = sum(lengths) / count
-    found["packed_over_transformers"] = (
-        found["packed"]["rows_per_second"] / found["transformers"]["rows_per_second"]
+    found["over_transformers"] = (
+        found["sorted_padded"]["rows_per_second"] / found["transformers"]["rows_per_second"]
     )
     return found
 
@@ -186,7 +178,7 @@ def sft_steps(bench: Bench, *, recomputed: bool) -> dict[str, Any]:
             rows,
             Path(folder),
             config=config,
-            packed=True,
+            verdicts_alone=True,
             progress=lambda *_: marks.append(time.perf_counter()),
         )
     taken = statistics.median(np.diff(marks).tolist())
@@ -220,13 +212,13 @@ def with_lora(bench: Bench) -> Iterator[LanguageModel]:
 
 
 def parity(bench: Bench) -> dict[str, Any]:
-    """Packed rows and a merged adapter against rows alone and a separate one, on mixed lengths;
+    """Padded rows and a merged adapter against rows alone and a separate one, on mixed lengths;
     and the same bits a second time.
     """
     lengths = np.linspace(bench.shape.shortest, bench.shape.tokens, 16).astype(int).tolist()
     prompts, config = (
         bench.prompts(lengths),
-        ScoringConfig(token_budget=bench.shape.budget, padding="packed"),
+        ScoringConfig(token_budget=bench.shape.budget, padding="right"),
     )
     with with_lora(bench) as judge:
         found = engine_parity(judge, prompts, config=config).to_dict()
@@ -255,7 +247,6 @@ def grpo_exact(bench: Bench) -> dict[str, Any]:
             *rows,
             arm=ARMS["reject_3"],
             config=config,
-            packed=True,
             progress=lambda _: marks.append(time.perf_counter()),
         )
     return {
@@ -319,7 +310,6 @@ SECTIONS: dict[Callable[[Bench], dict[str, Any]], int] = {
     grpo_exact: 60,
     grpo_sampled: 100,
     scoring_compiled: 120,
-    scoring_padded: 40,
 }
 
 

@@ -4,8 +4,9 @@
 
 A corpus gets a judge, which is deployed. A first batch is delivered. The others are copies of it
 with runs and tasks of their own, and are stored as receiving and deciding store theirs. Then new
-runs are ingested with the command, in this process, and the median of some times is printed. The
-last line is the ratio between the most and the fewest batches.
+runs are ingested with the command, in this process, and the median of some times is printed. A
+reviewer labels a run before each ingest, so that the monitor has something new to read. The last
+line is the ratio between the most and the fewest batches.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from capacity import command, write_runs
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.batch_record import batch_names, decided, identities_of, received
 from certify_assets.operations.deployment_record import load_deployment
+from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import first_decisions_of
+from certify_assets.operations.review_index import ReviewState
 from certify_assets.operations.sampling import Draw, asked_rows
 from certify_assets.storage.store import Store
 
@@ -88,6 +91,13 @@ def _renamed(table: pd.DataFrame, number: int) -> pd.DataFrame:
     return table.assign(**{name: f"copy-{number}-" + table[name] for name in NAMES})
 
 
+def label_one(store: Store) -> None:
+    """Label the first run of the queue."""
+    corpus = Corpus(store, "c")
+    (name,) = ReviewState(corpus).next_runs("ann", 1)
+    append_labels(corpus, [Label(name, 1, "ann", "file", f"ann:{name}")])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -111,6 +121,7 @@ def main() -> None:
             copy_batches(store, batches)
             profile, times = cProfile.Profile(), []
             for number in range(given.times):
+                label_one(store)
                 write_runs(path, given.runs, f"new-{batches}-{number}-")
                 times.append(command("ops", "ingest", "c", path))
             taken[batches] = statistics.median(times)
@@ -119,6 +130,7 @@ def main() -> None:
                 flush=True,
             )
             if given.profile:
+                label_one(store)
                 write_runs(path, given.runs, f"profiled-{batches}-")
                 profile.runcall(command, "ops", "ingest", "c", path)
                 pstats.Stats(profile).sort_stats("cumulative").print_stats("certify_assets", 45)

@@ -32,11 +32,12 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from certify_assets.certificates import certify, observe
-from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice, exceedance_shares
+from certify_assets.certificates import certify, kernels, observe
+from certify_assets.certificates.bootstrap import ErrorLattice, error_lattice, exact_tail
 from certify_assets.certificates.counts import TaskCounts, count_tasks
+from certify_assets.certificates.taskboot import exceedance_shares
 
-DRAWS, BUDGET, LEVEL = 2_000, Fraction(1, 10), 0.05 / 40
+DRAWS, BUDGET = 2_000, Fraction(1, 10)
 #: draws of the loops, which are scaled to DRAWS
 LOOPED = 20
 CALL = """
@@ -99,15 +100,26 @@ def loops(counts: TaskCounts, draws: int) -> None:
 def show_engines(tasks: int) -> None:
     counts = count_tasks(observe(*table(tasks, 8)))
 
-    def tails(engine: str) -> NDArray[np.float64]:
-        return bootstrap_tails(error_lattice(counts.covered, counts.errors, BUDGET), LEVEL, engine)
+    def lattice() -> ErrorLattice:
+        return error_lattice(counts.covered, counts.errors, BUDGET)
 
-    exact, saddle = tails("exact"), tails("saddlepoint")
+    def near() -> NDArray[np.float64]:
+        found = lattice()
+        return np.asarray(
+            kernels.saddlepoint_tails(found.values, found.counts, found.offsets, found.tasks)
+        )
+
+    def whole() -> NDArray[np.float64]:
+        found = lattice()
+        histograms = map(found.histogram, range(len(found)))
+        return np.array([exact_tail(*histogram, found.tasks) for histogram in histograms])
+
+    exact, saddle = whole(), near()
     inside = exact > 1e-6
     worst = np.abs(saddle[inside] / exact[inside] - 1).max(initial=0)
-    base = seconds(lambda: tails("saddlepoint"), 9)
+    base = seconds(near, 9)
     others = {
-        "exact": seconds(lambda: tails("exact")),
+        "exact": seconds(whole),
         "montecarlo": seconds(lambda: exceedance_shares(counts, BUDGET, DRAWS, 42)),
         "loops": seconds(lambda: loops(counts, LOOPED), 1) * DRAWS / LOOPED,
     }

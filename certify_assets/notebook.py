@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -145,35 +145,32 @@ class TableCertificate(_NotebookMethods, Certificate):
     """
 
     # outside of the values that a certificate is written and hashed from
-    __slots__ = ("_evidence", "_explained")
-    _evidence: _Evidence
-    _explained: Explained
+    _evidence: _Evidence | None = None
+    _explained: Explained | None = None
 
     @classmethod
     def of(cls, certificate: Certificate, evidence: _Evidence) -> TableCertificate:
         """Return a certificate with its table."""
-        made = cls(
-            **{entry.name: getattr(certificate, entry.name) for entry in fields(Certificate)}
-        )
+        made = cls(**dict(certificate))
         made._evidence = evidence
         return made
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Certificate):
             return NotImplemented
-        return vars(self) == vars(other)
+        return dict(self) == dict(other)
 
     # as of a certificate, whose values are no keys
     __hash__ = None  # type: ignore[assignment]
 
     def _parts(self) -> tuple[Sides, list[Explained], _Evidence]:
         sides, _, evidence = self._parts_without_curves()
-        if not hasattr(self, "_explained"):
+        if self._explained is None:
             self._explained = evidence.explained(self)
         return sides, [self._explained], evidence
 
     def _parts_without_curves(self) -> tuple[Sides, None, _Evidence]:
-        if not hasattr(self, "_evidence"):
+        if self._evidence is None:
             raise InputError(
                 "the certificate is a changed copy, without its table; use the one that certify "
                 "returned."

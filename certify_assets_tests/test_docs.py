@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -57,6 +58,15 @@ def test_links_and_pictures_lead_somewhere(page: str) -> None:
 def test_every_test_that_a_page_names_is_there(page: str) -> None:
     for name in re.findall(r"`(?:certify_assets_tests/)?((?:[a-z_]+/)*test_\w+\.py)\b", read(page)):
         assert (REPOSITORY / "certify_assets_tests" / name).is_file(), name
+
+
+def test_every_function_that_the_paper_is_mapped_to_is_there() -> None:
+    rows = read("docs/paper-to-code.md").splitlines()
+    named = [name for row in rows for name in re.findall(r"`([a-z_]+(?:\.\w+)+)`", row)]
+    assert len(named) >= 20
+    for name in named:
+        module, function = f"certify_assets.{name}".rsplit(".", 1)
+        assert hasattr(import_module(module), function), name
 
 
 def test_every_page_is_in_the_navigation() -> None:

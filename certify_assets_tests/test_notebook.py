@@ -4,7 +4,6 @@ import ast
 import copy
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -60,7 +59,7 @@ def test_arrays_give_the_certificate_that_they_gave(runs: pd.DataFrame, plain: C
     copied = copy.deepcopy(found)
     assert copied == found and copied.explain() == found.explain()
     with pytest.raises(InputError, match="changed copy, without its table"):
-        replace(found, seed=1).decide([0.5])
+        found.replace(seed=1).decide([0.5])
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "categories", "enumerated", "arrow"])
@@ -93,7 +92,7 @@ def test_columns_are_read_as_those_of_score_tables(runs: pd.DataFrame, plain: Ce
     both = pd.concat([odd, odd.head(3).assign(split="test", verdict=None)], ignore_index=True)
     found = certify(both, alpha=0.2, columns=columns, success="good", side="reject")
     said = {"success": "good", "columns": "task=instance,score=p,outcome=verdict"}
-    assert found == replace(plain, provenance=said)
+    assert found == plain.replace(provenance=said)
     card = found._repr_html_()
     assert "scores with decimal commas" in card and "<b>" not in card and "&lt;b&gt;bad" in card
     assert found.decide(odd)["decision"].tolist() == found.decide(runs["score"]).tolist()
@@ -117,7 +116,7 @@ def test_scores_that_fall_or_are_percentages_are_certified_and_decided_alike(
     decided = core.decide(plain, runs["score"]).decisions.tolist()
     falling = runs.assign(score=-runs["score"])
     found = certify(falling, alpha=0.2, lower_is_better=True, side="reject")
-    assert found == replace(plain, provenance={"lower_is_better": "true"})
+    assert found == plain.replace(provenance={"lower_is_better": "true"})
     assert found.decide(falling)["decision"].tolist() == decided
     assert found.decide(falling["score"]).tolist() == decided
     columns = (falling["score"], runs["outcome"], runs["task_id"])

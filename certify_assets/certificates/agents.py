@@ -14,12 +14,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.certificates.bootstrap import resample_errors
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import TaskCounts, count_at
 from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.inputs import observe
 from certify_assets.certificates.procedures import binomial_tails
+from certify_assets.certificates.taskboot import resample_errors
 from certify_assets.certificates.verification import settings_of
 
 #: with fewer agents, leaving one out says little of the next

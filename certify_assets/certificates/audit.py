@@ -12,14 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates import kernels
-from certify_assets.certificates.bootstrap import (
-    bootstrap_tails,
-    draws_needed,
-    error_lattice,
-    exceedance_shares,
-    resample_errors,
-    tail_estimate,
-)
+from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.charge import charged_tails_at
 from certify_assets.certificates.clustering import n_min
@@ -28,6 +21,12 @@ from certify_assets.certificates.evaluation import Evaluation, Settings, evaluat
 from certify_assets.certificates.inputs import Observations, known_tasks, observe
 from certify_assets.certificates.pool import GivenPool, as_pool
 from certify_assets.certificates.procedures import clopper_pearson_upper
+from certify_assets.certificates.taskboot import (
+    draws_needed,
+    exceedance_shares,
+    resample_errors,
+    tail_estimate,
+)
 from certify_assets.certificates.verification import settings_of
 from certify_assets.errors import InputError, quoted
 

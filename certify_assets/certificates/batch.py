@@ -41,6 +41,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.counts import SIDES, covers
+from certify_assets.certificates.wealth import weighted_wealth
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 
@@ -147,8 +148,6 @@ def weighted_test(
     -------
     SequentialTest
     """
-    from certify_assets.certificates.compiled import weighted_wealth
-
     found = np.asarray(errors, dtype=np.int64).reshape(-1)
     every = np.asarray(weights, dtype=np.float64)
     if not (every > 0).all():
@@ -157,7 +156,7 @@ def weighted_test(
     limit = error_limit(alpha, every.size)
     strength = max(strength * float(chances.mean()), 1e-3)
     places = np.asarray(drawn, dtype=np.int64).reshape(-1)
-    log_e = weighted_wealth(found, places, every, chances, limit, strength)
+    log_e = weighted_wealth(found, places, every, chances, limit=limit, strength=strength)
     return _first(found, log_e, limit, delta)
 
 
@@ -528,8 +527,6 @@ class BatchDraw:
         return Trace(sizes, limits, np.array(plan.predicted_errors), own, found, log_e, plan.delta)
 
     def _log_e(self, level: int, drawn: NDArray[np.int64], errors: NDArray[np.int64]) -> _Floats:
-        from certify_assets.certificates.compiled import weighted_wealth
-
         plan = self.plan
         inside = (self.levels >= 0) & (self.levels <= level)
         decided = int(inside.sum())
@@ -541,7 +538,7 @@ class BatchDraw:
         limit = error_limit(plan.alpha, decided)
         strength = max(plan.strength * float(risks.mean()), 1e-3)
         places = (np.cumsum(inside) - 1)[drawn]
-        return np.asarray(weighted_wealth(errors, places, weights, risks, limit, strength))
+        return weighted_wealth(errors, places, weights, risks, limit=limit, strength=strength)
 
 
 def _uniform(seed: int, batch: str, run: str) -> float:

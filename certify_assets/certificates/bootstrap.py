@@ -1,9 +1,8 @@
-"""The task bootstrap: P*(resampled error > α), exactly, by a saddlepoint, or by Monte Carlo.
+"""The task bootstrap without draws: P*(resampled error > α), exactly or by a saddlepoint.
 
 With α = num/den the integer v_g = den·k_g − num·n_g is positive for a task whose error exceeds α. A
 bootstrap resample of G tasks has selective error above α exactly when the sum of its G draws of v
 is positive, so the limit of infinitely many resamples needs only the histogram of v over tasks.
-Monte-Carlo resamples are drawn as the paper draws them.
 
 References
 ----------
@@ -13,8 +12,6 @@ Daniels (1987), Tail probability approximations (second continuity correction, f
 variables).
 Keich (2005), sFFT: a faster accurate computation of the p-value of the entropy score (exponential
 tilting before an FFT).
-Davison and Hinkley (1997), Bootstrap Methods and their Application, section 4.2.
-Phipson and Smyth (2010), Permutation p-values should never be zero.
 """
 
 from __future__ import annotations
@@ -27,9 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates import kernels
-from certify_assets.certificates.counts import TaskCounts
 from certify_assets.errors import InputError, quoted
-from certify_assets.work import counted
 
 #: the exact tail replaces the saddlepoint within this factor of the level: with few tasks, of which
 #: some are wholly wrong, the saddlepoint has been seen wrong by a factor of 1.9 there
@@ -84,26 +79,22 @@ def error_lattice(
 
 
 def bootstrap_tails(
-    lattice: ErrorLattice, level: float, engine: str = "auto", tasks: int | None = None
+    lattice: ErrorLattice, level: float, tasks: int | None = None
 ) -> NDArray[np.float64]:
-    """Return P*(resampled error > budget) at every threshold, of infinitely many resamples."""
+    """Return P*(resampled error > budget) at every threshold, of infinitely many resamples.
+
+    The tail is exact where that of the saddlepoint is near the level, so that no decision depends
+    on its error.
+    """
     draws = lattice.tasks if tasks is None else tasks
-    if engine == "exact":
-        return np.array(
-            [
-                exact_tail(*lattice.histogram(place), draws)
-                for place in counted("testing thresholds", range(len(lattice)))
-            ]
-        )
     tails: NDArray[np.float64] = kernels.saddlepoint_tails(
         lattice.values, lattice.counts, lattice.offsets, draws
     )
-    if engine == "auto":
-        for place in np.flatnonzero((tails >= level / BAND) & (tails <= level * BAND)):
-            values, counts = lattice.histogram(int(place))
-            length = _window(values, counts, draws)[0]
-            if length <= (_LONGEST if abs(tails[place] - level) <= NARROW_BAND * level else _CHEAP):
-                tails[place] = exact_tail(values, counts, draws)
+    for place in np.flatnonzero((tails >= level / BAND) & (tails <= level * BAND)):
+        values, counts = lattice.histogram(int(place))
+        length = _window(values, counts, draws)[0]
+        if length <= (_LONGEST if abs(tails[place] - level) <= NARROW_BAND * level else _CHEAP):
+            tails[place] = exact_tail(values, counts, draws)
     return tails
 
 
@@ -117,8 +108,7 @@ def exact_tail(values: NDArray[np.int64], counts: NDArray[np.int64], draws: int)
     length, tilt, level, centre = _window(values, counts, draws)
     if length > _LONGEST:
         raise InputError(
-            f"The exact tail needs {length} lattice points; use engine saddlepoint, or fewer "
-            "decimals in alpha."
+            f"The exact tail needs {length} lattice points; give alpha fewer decimals."
         )
     from scipy import fft
 
@@ -171,72 +161,3 @@ def _window(
         level,
         round(draws * (mean - low) / span),
     )
-
-
-#: places drawn at once, which stay in the cache
-_PLACES = 1 << 17
-
-
-def resample_sums(values: NDArray[np.int64], draws: int, seed: int) -> NDArray[np.int64]:
-    """Sum the rows of ``values`` over tasks drawn with replacement."""
-    tasks, columns = values.shape
-    wide, key = values.astype(np.float64), np.uint64(seed % 2**64)
-    sums = np.zeros((draws, columns), dtype=np.int64)
-    piece = max(1, _PLACES // max(1, tasks))
-    for first in counted("resampling", range(0, draws, piece)):
-        often = _times_drawn(tasks, min(piece, draws - first), key, first)
-        # whole numbers below 2^53 are exact, in whatever order they are added
-        sums[first : first + piece] = often.astype(np.float64) @ wide
-    return sums
-
-
-def _times_drawn(tasks: int, draws: int, key: np.uint64, first: int) -> NDArray[np.int64]:
-    """How often each task is in each resample from one on, shape (draws, tasks)."""
-    numbers = kernels.task_draws(key, draws * tasks, first * tasks)
-    places = ((numbers * np.uint64(tasks)) >> np.uint64(32)).astype(np.int64)
-    cells = places.reshape(draws, tasks) + tasks * np.arange(draws)[:, None]
-    return np.bincount(cells.ravel(), minlength=draws * tasks).reshape(draws, tasks)
-
-
-def draws_needed(level: float) -> int:
-    """Fewest draws B at which a threshold can pass at all: 1/(B + 1) ≤ level."""
-    fewest = max(1, math.ceil(1.0 / level) - 1)
-    # the rounded quotient may be one off in either direction
-    return next(
-        draws for draws in range(max(1, fewest - 1), fewest + 3) if 1.0 / (draws + 1) <= level
-    )
-
-
-def montecarlo_tails(
-    counts: TaskCounts, budget: Fraction, draws: int, seed: int
-) -> NDArray[np.float64]:
-    """Estimate P*(resampled error > budget) by (k + 1)/(B + 1), k of B resamples exceeding it."""
-    # The share k/B is 0 when no resample happens to exceed, so that a single draw would certify
-    # noise. (k + 1)/(B + 1) supposes one more resample that exceeds: it lies above the exact tail p
-    # by (1 − p)/(B + 1) on average (5e-4 at 2,000 draws), which errs on the side of not certifying.
-    return tail_estimate(exceedance_shares(counts, budget, draws, seed), draws)
-
-
-def tail_estimate(shares: NDArray[np.float64], draws: int) -> NDArray[np.float64]:
-    """Return (k + 1)/(draws + 1) where a share k/draws of the resamples exceeds."""
-    return np.asarray((np.rint(shares * draws) + 1.0) / (draws + 1.0))
-
-
-def exceedance_shares(
-    counts: TaskCounts, budget: Fraction, draws: int, seed: int
-) -> NDArray[np.float64]:
-    """Share of the resamples whose error exceeds the budget, on the same resamples for all."""
-    excess = budget.denominator * counts.errors.astype(
-        np.int64
-    ) - budget.numerator * counts.covered.astype(np.int64)
-    sums = resample_sums(excess.T, draws, seed)
-    return np.asarray(np.count_nonzero(sums > 0, axis=0) / draws)
-
-
-def resample_errors(
-    covered: NDArray[np.int32], errors: NDArray[np.int32], draws: int, seed: int
-) -> NDArray[np.float64]:
-    """Selective error of each resample at one threshold; 0 for a resample that covers nothing."""
-    sums = resample_sums(np.stack([covered, errors], axis=1).astype(np.int64), draws, seed)
-    ratios: NDArray[np.float64] = sums[:, 1] / np.maximum(sums[:, 0], 1)
-    return ratios

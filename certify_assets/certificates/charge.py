@@ -107,11 +107,10 @@ def charged_tails(
     pseudo: PseudoTask,
     *,
     level: float,
-    engine: str = "auto",
     factor: float = 1.0,
 ) -> PseudoTaskTails:
     """Return p1 and p2 as `pseudo_task_tails` does, at what the charges leave of the budget."""
-    asked = partial(pseudo_task_tails, level=level, engine=engine, factor=factor)
+    asked = partial(pseudo_task_tails, level=level, factor=factor)
     if pseudo.charges is None or not pseudo.charges.any():
         return asked(counts, budget, pseudo)
     found = PseudoTaskTails(*np.ones((2, counts.thresholds.size)))

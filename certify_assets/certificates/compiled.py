@@ -1,11 +1,13 @@
-"""A loop that numba compiles; tests hold it equal to a plain twin in numpy."""
+"""Loops that numba compiles; tests hold each equal to its twin in numpy, to the byte."""
 
-# It is not on the way of a certificate in its default form (kernels.py): it certifies batches by
-# weighted draws. Every caller passes C-contiguous arrays of one dtype, so that it has exactly one
-# signature: a small first call compiles (or loads from numba's cache) what a large later call runs.
+# They are not on the way of a certificate in its default form (kernels.py): they draw the
+# resamples of the engine montecarlo, and certify batches by weighted draws. Every caller passes
+# C-contiguous arrays of one dtype, so that each has exactly one signature: a small first call
+# compiles (or loads from numba's cache) what a large later call runs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +29,28 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_compiled
+def drawn_sums(values: _Integers, draws: int, key: np.uint64) -> _Integers:
+    """Sums of the rows of tasks drawn with replacement, shape (draws, columns)."""
+    tasks, columns = values.shape
+    sums, often = np.zeros((draws, columns), np.int64), np.empty(tasks, np.int64)
+    number, count = key, np.uint64(tasks)
+    for draw in range(draws):
+        often[:] = 0
+        for _ in range(tasks):
+            # splitmix64, as kernels.task_draws
+            number += np.uint64(0x9E3779B97F4A7C15)
+            z = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            z = (z ^ (z >> np.uint64(31))) >> np.uint64(32)
+            often[np.int64((z * count) >> np.uint64(32))] += 1
+        # in the order of memory, whatever was drawn
+        for task in range(tasks):
+            for column in range(columns if often[task] else 0):
+                sums[draw, column] += often[task] * values[task, column]
+    return sums
+
+
+@_compiled
 def weighted_wealth(  # noqa: PLR0917
     errors: _Integers,
     drawn: _Integers,
@@ -35,11 +59,7 @@ def weighted_wealth(  # noqa: PLR0917
     limit: int,
     strength: float,
 ) -> _Floats:
-    """Log wealth, label by label, of betting that fewer than `limit` runs of a set are wrong.
-
-    Runs are drawn by weight without replacement. The bet maximises the expected growth under the
-    predicted errors, scaled by the errors found so far; +inf once too many errors are impossible.
-    """
+    """Log wealth of every label; see `wealth.weighted_wealth`."""
     alive = np.ones(weights.size, np.bool_)
     wealth = np.zeros(errors.size)
     left, log_wealth, found, expected = weights.size, 0.0, 0, 0.0
@@ -77,7 +97,7 @@ def weighted_wealth(  # noqa: PLR0917
                 high = bet
         run = drawn[step]
         payoff = rest - errors[step] * total / weights[run]
-        log_wealth += np.log(1.0 + low * payoff)
+        log_wealth += math.log(1.0 + low * payoff)
         found += errors[step]
         expected += risks[run]
         alive[run] = False
@@ -87,6 +107,7 @@ def weighted_wealth(  # noqa: PLR0917
 
 
 def compile_all() -> None:
-    """Compile the loop, or load it, so that numba's cache holds what later processes need."""
+    """Compile the loops, or load them, so that numba's cache holds what later processes need."""
     one, half = np.ones(1, np.int64), np.full(1, 0.5)
+    drawn_sums(one[:, None], 1, np.uint64(0))
     weighted_wealth(one, 0 * one, half, half, 1, 1.0)

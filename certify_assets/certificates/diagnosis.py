@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.certificates.bootstrap import draws_needed
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
 from certify_assets.certificates.guard import factor_needed
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.pool import GivenPool, as_pool
+from certify_assets.certificates.taskboot import draws_needed
 
 _MOST_TASKS = 1_000_000
 _NOISE = 2
@@ -286,7 +286,7 @@ def _cause(stopped: str | None, evaluation: Evaluation, settings: Settings, fact
         return (
             f"The number of draws is the limit: with {settings.draws} resamples no threshold can "
             f"pass at level {settings.level:.3g}. Give at "
-            f"least {draws_needed(settings.level)}, or an engine without draws."
+            f"least {draws_needed(settings.level)}, or the engine without draws."
         )
     if stopped == "guard":
         held = f"{tasks} tasks are too few to exclude tasks that are wrong throughout"

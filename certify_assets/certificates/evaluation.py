@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.betting import BettingPlan, check_pilot, make_plan
-from certify_assets.certificates.bootstrap import as_fraction, draws_needed
+from certify_assets.certificates.bootstrap import as_fraction
 from certify_assets.certificates.charge import POOL_TASKS, size_charges
 from certify_assets.certificates.counts import SIDES, TaskCounts, count_at, count_tasks
 from certify_assets.certificates.guard import GUARDS, GuardTest, apply_guard, no_guard
@@ -32,6 +32,7 @@ from certify_assets.certificates.pseudo_task import (
     error_icc,
     observed_ratio,
 )
+from certify_assets.certificates.taskboot import draws_needed
 from certify_assets.errors import InputError, quoted
 
 #: how a certificate names the payment of a procedure that is calibrated over its whole grid

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from certify_assets.certificates.bootstrap import draws_needed
+from certify_assets.certificates.certificate import Finding
 from certify_assets.certificates.charge import POOL_TASKS
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts
@@ -25,6 +25,7 @@ from certify_assets.certificates.evaluation import (
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.pool import GIVEN, Pool
+from certify_assets.certificates.taskboot import draws_needed
 from certify_assets.errors import quoted
 from certify_assets.files import shortest
 from certify_assets.names import spelled
@@ -63,7 +64,7 @@ _ALL_COPIED = 0.9
 RELABELLED, SHARED_TASKS = "relabelled_after_certificate", "accepted_shared_tasks"
 
 
-def stated_findings(provenance: Mapping[str, str] | None) -> list[dict[str, str]]:
+def stated_findings(provenance: Mapping[str, str] | None) -> list[Finding]:
     """Return the findings that the provenance of a certificate states."""
     said = provenance or {}
     codes = (RELABELLED, SHARED_TASKS)
@@ -79,7 +80,7 @@ def certificate_findings(
     pilot: Observations | None = None,
     repeats: int = 0,
     alone: bool = False,
-) -> tuple[dict[str, str], ...]:
+) -> tuple[Finding, ...]:
     """Collect what is particular to the data; what every such certificate assumes is no finding.
 
     `repeats` counts rows that repeat an earlier one, where nothing says that they are other runs;
@@ -322,7 +323,7 @@ def _method_findings(settings: Settings) -> Iterator[tuple[str, str]]:
             "coarse_draws",
             f"{settings.draws} resamples cannot show a tail below 1/{settings.draws + 1}, so none "
             f"passes at level {settings.level:.3g}; at least {draws_needed(settings.level)} are "
-            "needed, or an engine without draws (auto, exact, saddlepoint).",
+            "needed, or the engine without draws (auto).",
         )
 
 

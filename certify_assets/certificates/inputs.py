@@ -11,14 +11,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import nsmallest
 from itertools import count
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import Field, with_config
+from typing_extensions import TypedDict  # pydantic reads those of `typing` from 3.12 on
 
 from certify_assets.certificates import kernels
 from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.clustering import ClusterSummary, summarise_clusters
+from certify_assets.documents import CLOSED, Count, Real, Sha256
 from certify_assets.errors import InputError
 from certify_assets.files import name_digest, significant
 from certify_assets.names import folded_names, folding
@@ -30,31 +33,35 @@ LEVELS: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
 MOST_DIGESTS: Final = 4096
 
 
+@with_config(CLOSED)
 class PoolInputs(TypedDict):
     """What names a pool of unlabelled tasks in a certificate."""
 
-    sha256: str
-    rows: int
+    sha256: Sha256
+    rows: Count
     origin: str  # who chose its tasks
 
 
+@with_config(CLOSED)
 class ScoreRange(TypedDict):
     """The ends of some scores, and their quantiles at `LEVELS`."""
 
-    low: float
-    high: float
-    quantiles: list[float]
+    low: Real
+    high: Real
+    quantiles: Annotated[list[Real], Field(min_length=len(LEVELS), max_length=len(LEVELS))]
 
 
+@with_config(CLOSED)
 class TableInputs(TypedDict):
     """What names a table in a certificate."""
 
-    sha256: str
-    rows: int
+    sha256: Sha256
+    rows: Count
     # digests of its tasks in their order, at most `MOST_DIGESTS`
-    tasks: str
+    tasks: Annotated[str, Field(pattern="^[0-9a-f]{12}( [0-9a-f]{12})*$")]
 
 
+@with_config(CLOSED)
 class Inputs(TableInputs, total=False):
     """What a certificate was issued on; without `scores` where no row has any."""
 

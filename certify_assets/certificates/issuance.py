@@ -80,7 +80,7 @@ def certify(
         Declared limit of how much larger wrong tasks are than others, at least 1.
     grid : int, optional
         Number of thresholds |Θ|; by default 160 for pseudo_task, else 40.
-    engine : {"auto", "exact", "saddlepoint", "montecarlo"}
+    engine : {"auto", "montecarlo"}
     draws, seed : int
         Of the Monte-Carlo engine.
     candidates : int

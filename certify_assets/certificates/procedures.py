@@ -23,15 +23,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.betting import payoffs, wealth_tails
-from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice, montecarlo_tails
+from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice
 from certify_assets.certificates.charge import charged_tails
 from certify_assets.certificates.clustering import summarise_clusters
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.pseudo_task import GRID, PseudoTask
+from certify_assets.certificates.taskboot import taskboot_tails
 from certify_assets.errors import InputError, quoted
 
-#: how a tail is computed
-ENGINES = ("auto", "exact", "saddlepoint", "montecarlo")
+#: how a tail is computed: without draws, or by those of the paper's Algorithm 1
+ENGINES = ("auto", "montecarlo")
 
 
 def clopper_pearson_upper(errors: float, covered: float, level: float) -> float:
@@ -176,10 +177,9 @@ class Procedure:
 
 def _taskboot(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
     if test.engine == "montecarlo" and tasks == counts.tasks:
-        return montecarlo_tails(counts, test.budget, test.draws, test.seed)
-    engine = "auto" if test.engine == "montecarlo" else test.engine
+        return taskboot_tails(counts, test.budget, test.draws, test.seed)
     lattice = error_lattice(counts.covered, counts.errors, test.budget)
-    return bootstrap_tails(lattice, test.level, engine, tasks)
+    return bootstrap_tails(lattice, test.level, tasks)
 
 
 def _betting(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
@@ -196,7 +196,6 @@ def _pseudo_task(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float
         test.budget,
         test.pseudo,
         level=test.level,
-        engine=test.engine,
         factor=tasks / counts.tasks,
     ).joined
 

@@ -152,7 +152,6 @@ def pseudo_task_tails(
     pseudo: PseudoTask,
     *,
     level: float,
-    engine: str = "auto",
     factor: float = 1.0,
 ) -> PseudoTaskTails:
     """Return p1 and p2 at every threshold.
@@ -164,9 +163,8 @@ def pseudo_task_tails(
         α.
     pseudo : PseudoTask
     level : float
-        At which p1 is tested; p2 is tested at three quarters of it.
-    engine : {"auto", "exact", "saddlepoint"}
-        "auto" takes the exact tail where that of the saddlepoint is within a tenth of its level.
+        At which p1 is tested; p2 is tested at three quarters of it. A tail is exact where that of
+        the saddlepoint is within a tenth of its level.
     factor : float
         Number of tasks like those observed, in multiples of them.
     """
@@ -182,8 +180,7 @@ def pseudo_task_tails(
             unit=1.0 / budget.denominator,
             factor=factor,
         )
-        close = np.abs(tails - at) <= _BAND * at
-        for place in np.flatnonzero((engine == "exact") | ((engine == "auto") & close)):
+        for place in np.flatnonzero(np.abs(tails - at) <= _BAND * at):
             values, often = lattice.histogram(int(place))
             tails[place] = exact_tail(
                 values / budget.denominator, np.asarray(factor * often), float(extra[place])

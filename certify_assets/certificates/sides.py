@@ -178,9 +178,7 @@ class CertificateSet:
 
     def with_provenance(self, more: Mapping[str, str]) -> CertificateSet:
         """Return the certificates with further names and hashes of what produced the scores."""
-        items = [
-            replace(item, provenance={**item.provenance, **more}) for item in self.certificates
-        ]
+        items = [item.replace(provenance={**item.provenance, **more}) for item in self.certificates]
         return replace(self, certificates=tuple(items)) if more else self
 
     def outline(self) -> dict[str, Any]:

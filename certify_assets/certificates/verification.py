@@ -9,7 +9,7 @@ from typing import Any, Literal
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets._version import __version__
-from certify_assets.certificates.certificate import Certificate, read_document
+from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.evaluation import Settings
 from certify_assets.certificates.inputs import (
     Inputs,
@@ -22,6 +22,7 @@ from certify_assets.certificates.inputs import (
 from certify_assets.certificates.issuance import issue
 from certify_assets.certificates.pool import EVERY_TASK, GIVEN, GivenPool, Pool, as_pool
 from certify_assets.certificates.sides import CertificateSet, joint_deltas
+from certify_assets.documents import parse_json
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
 
 #: what a successful verification leaves open
@@ -144,7 +145,7 @@ def verify_certificate(
         )
     except (ForgedCertificateError, InputError) as error:
         return str(error)
-    again = replace(again, ledger=certificate.ledger)
+    again = again.replace(ledger=certificate.ledger)
     given = {**certificate.to_dict(), "digest": digest}
     # the digest last: where it is all that differs, the settings, the provenance or the selection
     # were changed
@@ -248,8 +249,9 @@ def verify_set(
 def _read(document: Any) -> tuple[Certificate, Any]:
     if isinstance(document, Certificate):
         return document, document.digest
-    value = read_document(document) if isinstance(document, bytes | str) else document
-    return Certificate.parse(value), value["digest"]
+    if isinstance(document, bytes | str):
+        document = parse_json(document, Certificate.TITLE, Certificate.REFUSAL)
+    return Certificate.parse(document)
 
 
 def _difference(given: Any, found: Any, path: str = "") -> str | None:

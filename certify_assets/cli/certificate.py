@@ -89,7 +89,7 @@ _PROCEDURE_HELP = (
 @grid_option
 @click.option(
     "--engine",
-    type=click.Choice(["auto", "exact", "saddlepoint", "montecarlo"]),
+    type=click.Choice(["auto", "montecarlo"]),
     default="auto",
     help="Tail engine; montecarlo is TaskBoot's.",
 )

@@ -192,10 +192,14 @@ def _imported(
     from certify_assets.cli.launching import say_versions
     from certify_assets.operations.returned_runs import checking_delivery
 
-    registered = Corpus(store, config.name)
-    if registered.has("corpus.json"):
-        _require_replacement(registered, add=add, replace=replace)
+    registered, replaces = Corpus(store, config.name), add or replace
+    is_known = registered.has("corpus.json")
+    if is_known and replaces:
+        _say_replaced(registered, add=add)
         config = _delivered(registered.config, config, given, add=add)
+    # the call before this one may have been killed once it had stored the corpus
+    elif is_known and config != registered.config:
+        raise _registered_already(registered)
     known = registered.deliveries.read()
     back: list[ReturnedRuns] = []
     check = checking_delivery(registered, back)
@@ -203,26 +207,35 @@ def _imported(
     imported = Corpus(store, config.name)
     if imported.version in known:
         say(_UNCHANGED)
+    elif is_known and not replaces:
+        raise _registered_already(registered)
     say_versions(imported, known)
     for item in back:
         say(item.sentence())
     return imported, summary, _profile(imported, config, summary.dropped)
 
 
-def _require_replacement(corpus: Corpus, *, add: bool, replace: bool) -> None:
-    name, number = corpus.name, "trajectories not yet read"
-    if corpus.has("import.json"):
-        summary = corpus.store.read_json(corpus.key("import.json"))
-        number = f"{summary['trajectories']} trajectories"
-    if not (add or replace):
-        raise InputError(
-            f"a corpus called {name} is registered already ({number}); import under another "
-            "name, or give --replace or --add, which make a new version of it."
-        )
+def _registered_already(corpus: Corpus) -> InputError:
+    return InputError(
+        f"a corpus called {corpus} is registered already ({_size(corpus)}); import under another "
+        "name, or give --replace or --add, which make a new version of it."
+    )
+
+
+def _say_replaced(corpus: Corpus, *, add: bool) -> None:
     if add:
-        say(f"{name} is registered already: this delivery is added to its {number}.")
+        say(f"{corpus} is registered already: this delivery is added to its {_size(corpus)}.")
     else:
-        say(f"{name} is registered already: its {number} are replaced by those of this delivery.")
+        say(
+            f"{corpus} is registered already: its {_size(corpus)} are replaced by those of this "
+            "delivery."
+        )
+
+
+def _size(corpus: Corpus) -> str:
+    if not corpus.has("import.json"):
+        return "trajectories not yet read"
+    return f"{corpus.store.read_json(corpus.key('import.json'))['trajectories']} trajectories"
 
 
 def _delivered(

@@ -111,7 +111,9 @@ def ingest(
     the exit code is 3.
     """
     from certify_assets.cli.launching import report_stored
+    from certify_assets.operations.batch_record import waiting_batches
     from certify_assets.operations.batches import audit_summaries, decide_ready, receive, undo_batch
+    from certify_assets.operations.deployment import Deployment
 
     refuse_overwrite(
         {"--decisions": decisions, "--queue": queue},
@@ -144,6 +146,13 @@ def ingest(
     if stored := new + (["operations/decisions"] if records else []):
         report_stored(corpus, "ops ingest", *stored)
     records += _decided_before(corpus, received, records)
+    refused = any(not item.decided for item in records)
+    if dry_run and (received.new + received.changed or waiting_batches(corpus)):
+        # what the call itself would find
+        refusal = Deployment.of(corpus).refusal
+        refused |= refusal is not None
+        if refusal is not None:
+            say(f"{refusal.code}: {refusal.sentence}")
     _write(corpus, records, decisions, queue)
     if as_json:
         emit_json(
@@ -168,7 +177,7 @@ def ingest(
             draws = ["No run waits for a draw of labels."]
         for sentence in draws:
             show_line(sentence)
-    ctx.exit(NOTHING if any(not item.decided for item in records) else 0)
+    ctx.exit(NOTHING if refused else 0)
 
 
 def _decided_before(

@@ -104,7 +104,7 @@ def platform(store: Store, module: str = _EXECUTION) -> Iterator[Any]:
 
 
 def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> None:
-    """Materialize the whole pipeline for one corpus, or the chains of language-model judges on it.
+    """Materialize the whole pipeline for one corpus, with the judges that are named alone.
 
     Raises
     ------

@@ -141,8 +141,10 @@ def ledger_blank(corpus: str, reviewer: str, store: Store, as_json: bool) -> Non
     count = blank_reviewer(store, corpus, reviewer)
     if as_json:
         emit_json({"corpus": corpus, "events": count})
-    else:
+    elif count:
         show_line(f"{count} events of {corpus} have no name and no comment any more.")
+    else:
+        show_line(f"No label of {corpus} is of {reviewer!r}.")
 
 
 @ledger.command("rebuild")

@@ -177,6 +177,7 @@ def status(ctx: click.Context, corpus: Corpus, as_json: bool) -> None:
 def rollback(corpus: Corpus, number: int | None, as_json: bool) -> None:
     """Deploy again what deployment NUMBER was. [default: the one before the current]
 
+    Without NUMBER a second call changes nothing: what decides is that of an earlier one already.
     Judge, budgets, rates and seed of the draw are those of that deployment; the checks are those of
     `certify ops deploy`.
     """
@@ -185,13 +186,15 @@ def rollback(corpus: Corpus, number: int | None, as_json: bool) -> None:
     from certify_assets.operations.rollout import redeploy
 
     if number is None:
-        earlier = read_deployments(corpus)[:-1]
-        if not earlier:
+        deployments = read_deployments(corpus)
+        if len(deployments) < 2:
             raise InputError(
                 f"{corpus} has no deployment before the current one; `certify ops status "
                 f"{corpus}` shows those that there are."
             )
-        number = earlier[-1].number
+        *earlier, now = deployments
+        again = [item.number for item in earlier if item.is_again(now)]
+        number = again[0] if again else earlier[-1].number
     made = redeploy(corpus, number)
     report_stored(corpus, "ops rollback", "operations/deployment")
     _show_made(corpus, made, as_json=as_json)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from certify_assets.cli.gate import State
     from certify_assets.evaluation.audit import Overview
 
-_LANGUAGE = ("base", "sft")
+_QUICK, _LANGUAGE = ("lexical", "combined"), ("base", "sft")
 
 
 @click.command()
@@ -45,7 +45,8 @@ _LANGUAGE = ("base", "sft")
     "--judge",
     "judges",
     multiple=True,
-    help="Also the chain of this judge; repeat for more. `certify judge list` names them.",
+    help="Only this judge; repeat for more. `certify judge list` names them. [default: those that "
+    "need seconds]",
 )
 @corpus_option
 @min_coverage_option
@@ -140,7 +141,7 @@ def demo(ctx: click.Context, language: bool, store: Store, as_json: bool) -> Non
     the data root. Then prints the share that each judge may decide alone, and the pages. Exit 3
     where nothing is certified on any of them, 1 where a step failed.
     """
-    corpora = _run(store, EMBEDDED, _LANGUAGE if language else (), as_json=as_json)
+    corpora = _run(store, EMBEDDED, (*_QUICK, *_LANGUAGE) if language else (), as_json=as_json)
     ctx.exit(0 if _certifies(corpora) else NOTHING)
 
 
@@ -160,12 +161,9 @@ def _run(
         judge_spec(judge, store.root)
     started = time.monotonic()
     for name in names:
-        say(f"{name}: import, split, check, train, score, certify, audit, draw")
-        run_corpus(Corpus(store, name), quiet=as_json)
-        if judges:
-            say(f"{name}: {' and '.join(judges)}, trained, scored, certified, audited, drawn")
-            # the first run may have read the sources again
-            run_corpus(Corpus(Store(store.root), name), quiet=as_json, judges=judges)
+        whose = f" {' and '.join(judges)}" if judges else ""
+        say(f"{name}: import, split, check, train, score, certify, audit, draw{whose}")
+        run_corpus(Corpus(store, name), quiet=as_json, judges=judges)
     seconds = round(time.monotonic() - started, 1)
     # the run has written since this command read the data root
     corpora = [overview(Corpus(Store(store.root), name)) for name in names]

@@ -359,6 +359,7 @@ def _print(opened: Corpus, queue: Queue, limit: int, as_json: bool) -> None:
 
 
 def _show(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> None:
+    from certify_assets.operations.review_queue import MINUTES_PER_RUN
     from certify_assets.reports.review_page import KIND_WORDS, duration
 
     budget = queue.budget
@@ -369,7 +370,7 @@ def _show(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> None:
             str(kind.runs),
             str(kind.tasks),
             str(kind.disputed),
-            duration(kind.labels * budget.minutes_per_run),
+            duration(kind.minutes),
         ]
         for kind in budget.kinds
     ]
@@ -378,7 +379,7 @@ def _show(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> None:
     )
     share = percent(budget.saved / budget.decided)
     show_line(
-        f"{duration(budget.minutes)} in all, at {budget.minutes_per_run:g} min a run, which "
+        f"{duration(budget.minutes)} in all, at {MINUTES_PER_RUN:g} min a run, which "
         f"is assumed. The certificate decided {budget.saved} of "
         f"{budget.decided} runs that nobody is asked about ({share}): "
         f"{duration(budget.saved_minutes)} saved."

@@ -23,7 +23,7 @@ from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.reports.review_page import (
     Reviewer,
     render_message,
-    render_name,
+    render_page,
     render_queue,
     render_review,
     script_hash,
@@ -40,6 +40,11 @@ _REVIEWER: Final = "certify_reviewer"
 #: of what is not wanted, read before it is refused: a close would take the answer back
 _DRAINED: Final = 1 << 20
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[0-9a-z.\-]+)(:[0-9]{1,5})?")
+_NOT_WRITTEN: Final = "This label could not be written; those before it stand. Send it again."
+_ALTERED: Final = (
+    "Files of this corpus are not what was written, so no label is taken. Those that you gave are "
+    "stored; whoever serves this page sees on its console what to restore."
+)
 _HEADERS: Final = {
     "Server": "certify",
     # a connection a request, so that no idle one stays open
@@ -59,11 +64,6 @@ class ReviewLimits:
 
     #: longest form
     body_bytes: int = 16_384
-    #: most fields of a form
-    fields: int = 12
-    #: longest address of a request, and most headers
-    address_bytes: int = 8_192
-    headers: int = 100
     #: from the first byte of a request to the last of the answer
     seconds: float = 20.0
     #: until the headers are complete
@@ -105,7 +105,7 @@ def answer(
 
 
 def not_understood(status: int) -> Response:
-    """Refuse what is not HTTP, or an unknown method, without repeating it."""
+    """Refuse what is not HTTP without repeating it."""
     sentence = "This is no request that the review page answers."
     return answer(status, render_message("Not understood", sentence, onward=False))
 
@@ -139,10 +139,8 @@ class ReviewApp:
             ],
             exception_handlers={
                 HTTPException: self._refused,
-                InputError: self._not_done,
-                CertifyError: self._not_written,
-                OSError: self._not_written,
-                IntegrityError: self._altered,
+                CertifyError: self._failed,
+                OSError: self._failed,
                 ClientDisconnect: lambda *_: answer(HTTPStatus.BAD_REQUEST),
                 Exception: lambda *_: not_understood(HTTPStatus.INTERNAL_SERVER_ERROR),
             },
@@ -161,10 +159,14 @@ class ReviewApp:
         request.state.token = token
         try:
             request.state.form = await self._read(request)
-            if refused := self._refusal(request, inner):
-                await refused(scope, receive, send)
-            else:
+            if self._is_ours(request):
                 await self.pages(scope, receive, send)
+            else:
+                sentence = (
+                    "This page answers only under the address that was printed when it was started."
+                )
+                refused = self._refused(request, _refusal(HTTPStatus.FORBIDDEN, sentence))
+                await refused(scope, receive, send)
         except ClientDisconnect:
             return
 
@@ -178,49 +180,17 @@ class ReviewApp:
                 break
         return body
 
-    def _refusal(self, request: Request, path: str) -> Response | None:
-        """Return the answer to what no page is asked about."""
-        scope = request.scope
-        if scope["http_version"] not in ("1.0", "1.1"):
-            return not_understood(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED)
-        if len(scope["raw_path"]) + len(scope["query_string"]) > self.limits.address_bytes:
-            return not_understood(HTTPStatus.REQUEST_URI_TOO_LONG)
-        if len(scope["headers"]) > self.limits.headers:
-            return not_understood(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-        if scope["method"] not in ("GET", "POST"):
-            return not_understood(HTTPStatus.NOT_IMPLEMENTED)
-        try:
-            self._require_length(request)
-            self._require_host(request)
-            if not path.startswith("/"):
-                raise _refusal(HTTPStatus.BAD_REQUEST, "There is no such address.")
-        except HTTPException as refused:
-            return self._refused(request, refused)
-        return None
-
-    def _require_length(self, request: Request) -> None:
-        given = request.headers.getlist("content-length") or ["0"]
-        if (
-            len(given) > 1
-            or not (given[0].isascii() and given[0].isdigit())
-            or "transfer-encoding" in request.headers
-        ):
-            raise _refusal(HTTPStatus.BAD_REQUEST, "The length of the form is not known.")
-
-    def _require_host(self, request: Request) -> None:
+    def _is_ours(self, request: Request) -> bool:
+        """Whether a request names the host under which the page is."""
         given = request.headers.getlist("host")
         # the whole value: `evil@127.0.0.1` and `127.0.0.1/evil` have the right host in them
         found = _HOST.fullmatch(given[0].lower()) if len(given) == 1 else None
-        if found is None or found[1].strip("[]") not in self.site.names:
-            raise _refusal(
-                HTTPStatus.FORBIDDEN,
-                "This page answers only under the address that was printed when it was started.",
-            )
+        return found is not None and found[1].strip("[]") in self.site.names
 
     # Starlette runs what is no coroutine in a thread, so that reading the queue stops nobody
 
     def _home(self, request: Request) -> Response:
-        given = self._query(request).get("token")
+        given = request.query_params.get("token")
         if given is not None:
             return self._enter(request, given)
         reviewer = self._entered(request)
@@ -285,9 +255,11 @@ class ReviewApp:
         """Ask who is reviewing, or show whose link this is."""
         # a page, not a redirect: what a link of another site leads to gets no strict cookie
         owner = self.links.owner(request.state.token)
-        page = render_name(
-            self.session.corpus,
-            _csrf(request.state.token, ""),
+        page = render_page(
+            "review_name.html",
+            title=f"Review of {self.session.corpus}",
+            corpus=self.session.corpus,
+            csrf=_csrf(request.state.token, ""),
             name=owner or self._cookie(request, _REVIEWER),
             owned=bool(owner),
             problem=problem,
@@ -313,7 +285,7 @@ class ReviewApp:
         reviewer = self._entered(request)
         if reviewer is None:
             return self._redirect("/name")
-        run = self.session.opened(reviewer, self._query(request).get("run", ""))
+        run = self.session.opened(reviewer, request.query_params.get("run", ""))
         return answer(HTTPStatus.OK, whole_text(run), media_type="text/plain")
 
     def _name(self, request: Request) -> Response:
@@ -360,13 +332,6 @@ class ReviewApp:
             raise _refusal(HTTPStatus.FORBIDDEN, "This link is another reviewer's.")
         return reviewer, form
 
-    def _query(self, request: Request) -> dict[str, str]:
-        query = request.scope["query_string"].decode("latin-1")
-        try:
-            return dict(parse_qsl(query, max_num_fields=self.limits.fields))
-        except ValueError:
-            raise _refusal(HTTPStatus.BAD_REQUEST, "There is no such address.") from None
-
     def _entered(self, request: Request) -> str | None:
         """Return the reviewer, None without a name; refuse those without the link."""
         token = request.state.token
@@ -391,8 +356,8 @@ class ReviewApp:
 
     def _form(self, request: Request, reviewer: str) -> dict[str, str]:
         """Return the form, which must be of this site and of this reviewer."""
-        body, length = request.state.form, int(request.headers.get("content-length", "0")[:12])
-        if length > self.limits.body_bytes:
+        body, length = request.state.form, int(request.headers.get("content-length", "0"))
+        if len(body) > self.limits.body_bytes:
             raise _refusal(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The form is too long; shorten the comment."
             )
@@ -404,12 +369,7 @@ class ReviewApp:
         if len(body) < length:
             raise _refusal(HTTPStatus.BAD_REQUEST, "The form ended early; send it again.")
         try:
-            pairs = parse_qsl(
-                body.decode("ascii"),
-                keep_blank_values=True,
-                max_num_fields=self.limits.fields,
-                errors="strict",
-            )
+            pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict")
         except ValueError:
             raise _refusal(
                 HTTPStatus.BAD_REQUEST, "The form cannot be read; go back and send it again."
@@ -441,25 +401,17 @@ class ReviewApp:
         onward = error.status_code != HTTPStatus.FORBIDDEN and not nested
         return self._message(error.status_code, "Refused", error.detail, onward=onward)
 
-    def _not_done(self, request: Request, error: Any) -> Response:
-        return self._message(HTTPStatus.CONFLICT, "Not done", str(error))
-
-    def _not_written(self, request: Request, error: Any) -> Response:
-        complain(str(error))
-        return self._message(
-            HTTPStatus.INTERNAL_SERVER_ERROR,
-            "Not written",
-            "This label could not be written; those before it stand. Send it again.",
-        )
-
-    def _altered(self, request: Request, error: Any) -> Response:
+    def _failed(self, request: Request, error: Any) -> Response:
+        """Answer what a page or form raised."""
+        if isinstance(error, InputError):
+            return self._message(HTTPStatus.CONFLICT, "Not done", str(error))
         # where files are is for who serves the page, not for reviewers
         complain(str(error))
+        altered = isinstance(error, IntegrityError)
         return self._message(
             HTTPStatus.INTERNAL_SERVER_ERROR,
-            "Not done",
-            "Files of this corpus are not what was written, so no label is taken. Those that you "
-            "gave are stored; whoever serves this page sees on its console what to restore.",
+            "Not done" if altered else "Not written",
+            _ALTERED if altered else _NOT_WRITTEN,
         )
 
 

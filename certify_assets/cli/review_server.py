@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: connections that are accepted before those that are there are read
 _BACKLOG: Final = 64
-_HEAD_BYTES: Final = 1 << 18
+_HEAD_BYTES: Final = 1 << 14
 #: for answers that are on their way when the server is stopped
 _STOP_SECONDS: Final = 5
 

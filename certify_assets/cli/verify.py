@@ -128,7 +128,7 @@ def _as_issued(certificate: Path, documents: list[Any], reading: ReadingOptions)
     for document in documents:
         # what is wrong with one is said where it is verified
         with suppress(ForgedCertificateError):
-            found.append(Certificate.parse(document))
+            found.append(Certificate.parse(document)[0])
     return replace(reading.as_issued(certificate, found), issued=None) if found else reading
 
 

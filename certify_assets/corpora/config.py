@@ -349,7 +349,9 @@ def require_removable(store: Store, name: str) -> None:
     """Refuse a corpus that the data root does not have, or that comes with the package."""
     if name in EMBEDDED:
         raise InputError(f"{name} comes with the package and cannot be removed.")
-    load_config(store, name)
+    # one with events may be removed already, by a call that was killed before it said so
+    if name not in store.corpora():
+        load_config(store, name)
 
 
 def remove_corpus(store: Store, name: str) -> list[str]:

@@ -60,9 +60,12 @@ def remove_partitions(names: Sequence[str]) -> None:
 
 
 def run_corpus(corpus: str, *, quiet: bool, judges: Sequence[str] = ()) -> int:
-    """Materialize a corpus, or chains of judges; return 0, 3 if a check stopped it, else 1."""
+    """Materialize a corpus with its judges; return 0, 3 if a check stopped it, else 1.
+
+    With `judges` those alone: any other that is certified counts as one to choose among.
+    """
     with one_run(corpus), instance_with([corpus]) as instance:
-        runs = _chains(judges) if judges else {ONBOARD: None}
+        runs = _chains(judges)
         for name, selection in runs.items():
             result = execute(name, instance, corpus, selection, quiet=quiet, resume=True)
             if not result.success:
@@ -195,8 +198,14 @@ def _locks() -> Path:
 
 def _chains(judges: Sequence[str]) -> dict[str, set[dg.AssetKey] | None]:
     """Return, by job, the keys of the judges' chains and of what else the job makes for them."""
-    found: dict[str, set[dg.AssetKey] | None] = {}
+    if not judges:
+        return {ONBOARD: None}
     from certify_assets.definitions import defs
+
+    every = job_named(ONBOARD).asset_layer.executable_asset_keys
+    found: dict[str, set[dg.AssetKey] | None] = {
+        ONBOARD: {item for item in every if judge_of(item) in ("", *judges)}
+    }
 
     known = defs.get_repository_def().job_names
     for name in (name for name in _JUDGE_JOBS if name in known):

@@ -149,7 +149,7 @@ def issue(
         for side in SIDES
         for name, taken in pools.items()
     ]
-    return [replace(item, ledger=claimed.ledger) for item in issued]
+    return [item.replace(ledger=claimed.ledger) for item in issued]
 
 
 @remembered

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.procedures import clopper_pearson_upper
 from certify_assets.operations.labels import Label
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from scipy.sparse import csr_array
 
 CONFIDENCE: Final = 0.95
 _TAIL: Final = (1 - CONFIDENCE) / 2
@@ -21,6 +24,8 @@ _SEED = 42
 _FEWEST_TASKS = 10
 #: share of draws that may have no kappa, since everything in them has one outcome
 _UNDEFINED = 0.05
+#: tasks or pairs of reviewers, times draws, that are in memory at the same time
+_MOST_VALUES = 2_000_000
 #: level at which two halves of a reviewer's labels differ
 DRIFT_LEVEL: Final = 0.01
 
@@ -123,63 +128,86 @@ def measure_agreement(
     Methods 20). The interval is a percentile bootstrap over tasks, since attempts of one task are
     alike.
     """
-    said = valid_labels(labels)
-    by_run: dict[str, list[Said]] = {}
-    for one in said:
-        by_run.setdefault(one.trajectory_id, []).append(one)
-    pairs = [
-        (tasks.get(name, name), one, other)
-        for name, those in by_run.items()
-        # in the order of their names
-        for one, other in combinations(sorted(those), 2)
-    ]
-    table = _table(pairs)
-    total = table.sum(axis=0, keepdims=True)
-    kappa = float(_kappas(total)[0])
-    low, high = _interval(table, draws)
+    import pandas as pd
+
+    said = pd.DataFrame(valid_labels(labels), columns=list(Said._fields))
+    pairs = _pairs(said)
+    counts = _PairCounts.of(pairs, [tasks.get(name, name) for name in pairs["trajectory_id"]])
+    kappa = float(counts.kappas(np.ones((1, counts.tasks)))[0])
+    low, high = _interval(counts, draws)
+    known = pd.DataFrame(
+        [(one.reviewer, one.outcome != outcome) for one, outcome in gold],
+        columns=["reviewer", "wrong"],
+    )
     return Agreement(
-        runs=sum(len(those) > 1 for those in by_run.values()),
-        tasks=len(table),
+        runs=pairs["trajectory_id"].nunique(),
+        tasks=counts.tasks,
         pairs=len(pairs),
-        differing=int(total[..., (1, 2)].sum()),
+        differing=int(pairs["differs"].sum()),
         kappa=None if np.isnan(kappa) else kappa,
         low=low,
         high=high,
-        reviewers=_figures(said, [(one, other) for _, one, other in pairs], gold),
+        reviewers=_figures(said, pairs, known),
     )
 
 
-def _table(pairs: Sequence[tuple[str, Said, Said]]) -> NDArray[np.float64]:
-    """Count outcomes 00, 01, 10, 11 of each pair of reviewers in each task."""
-    tasks = {task: row for row, task in enumerate(dict.fromkeys(task for task, *_ in pairs))}
-    who = dict.fromkeys((one.reviewer, other.reviewer) for _, one, other in pairs)
-    places = {names: column for column, names in enumerate(who)}
-    counts = np.zeros((len(tasks), len(places), 4))
-    for task, one, other in pairs:
-        column = places[one.reviewer, other.reviewer]
-        counts[tasks[task], column, 2 * one.outcome + other.outcome] += 1
-    return counts
+def _pairs(said: pd.DataFrame) -> pd.DataFrame:
+    """Return the pairs of labels of one run, of reviewers in the order of their names."""
+    runs = said.assign(place=said["trajectory_id"].factorize()[0])
+    ordered = runs.sort_values(["place", "reviewer"])
+    pairs = ordered.merge(ordered, on=["place", "trajectory_id"])
+    pairs = pairs[pairs["reviewer_x"] < pairs["reviewer_y"]]
+    return pairs.assign(differs=pairs["outcome_x"] != pairs["outcome_y"])
 
 
-def _kappas(tables: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the pooled kappa of each table of pairs and outcomes; NaN where it has none."""
-    size = tables.sum(axis=-1)
-    first, second = tables[..., 2] + tables[..., 3], tables[..., 1] + tables[..., 3]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        expected = (first * (size - second) + (size - first) * second) / size
-        observed = (tables[..., 1] + tables[..., 2]).sum(axis=-1)
-        kappas: NDArray[np.float64] = 1.0 - observed / np.nansum(expected, axis=-1)
-    return np.where(np.isfinite(kappas), kappas, np.nan)
+@dataclass(frozen=True)
+class _PairCounts:
+    """Pairs of labels, counted by task."""
+
+    tasks: int
+    differing: NDArray[np.float64]  # a task
+    # a task and pair of reviewers: labels, successes of the first reviewer, and of the second
+    shared: tuple[csr_array, csr_array, csr_array]
+
+    @classmethod
+    def of(cls, pairs: pd.DataFrame, tasks: Sequence[str]) -> _PairCounts:
+        """Count pairs of labels, given with their tasks."""
+        import pandas as pd
+        from scipy.sparse import csr_array
+
+        rows, names = pd.factorize(np.array(tasks, object))
+        columns = pairs.groupby(["reviewer_x", "reviewer_y"], sort=False).ngroup().to_numpy()
+        shape = len(names), int(columns.max(initial=-1)) + 1
+        values = (np.ones(len(pairs)), pairs["outcome_x"], pairs["outcome_y"])
+        shared = [
+            csr_array((np.asarray(value, np.float64), (rows, columns)), shape=shape)
+            for value in values
+        ]
+        differing = np.bincount(rows, pairs["differs"], minlength=len(names)).astype(np.float64)
+        return cls(len(names), differing, (shared[0], shared[1], shared[2]))
+
+    def kappas(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the pooled kappa where each task counts as often as a row of weights says."""
+        size, first, second = (weights @ one for one in self.shared)
+        with np.errstate(invalid="ignore"):
+            sums = (first * (size - second) + (size - first) * second) / size
+        expected = np.nansum(sums, axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            kappas: NDArray[np.float64] = 1.0 - weights @ self.differing / expected
+        return np.where(np.isfinite(kappas), kappas, np.nan)
 
 
-def _interval(table: NDArray[np.float64], draws: int) -> tuple[float | None, float | None]:
-    tasks = len(table)
+def _interval(counts: _PairCounts, draws: int) -> tuple[float | None, float | None]:
+    tasks = counts.tasks
     # where nobody differs every draw has kappa 1, which is no interval
-    if tasks < _FEWEST_TASKS or not table[..., (1, 2)].any():
+    if tasks < _FEWEST_TASKS or not counts.differing.any():
         return None, None
-    weights = np.random.default_rng(_SEED).multinomial(tasks, np.full(tasks, 1 / tasks), size=draws)
-    drawn = (weights @ table.reshape(tasks, -1)).reshape(draws, *table.shape[1:])
-    kappas = _kappas(drawn)
+    rng, share = np.random.default_rng(_SEED), np.full(tasks, 1 / tasks)
+    most = max(1, _MOST_VALUES // max(counts.shared[0].shape))
+    sizes = [min(most, draws - start) for start in range(0, draws, most)]
+    kappas = np.concatenate(
+        [counts.kappas(rng.multinomial(tasks, share, size).astype(np.float64)) for size in sizes]
+    )
     if np.isnan(kappas).mean() > _UNDEFINED:
         return None, None
     low, high = np.nanquantile(kappas, [_TAIL, 1 - _TAIL])
@@ -187,27 +215,30 @@ def _interval(table: NDArray[np.float64], draws: int) -> tuple[float | None, flo
 
 
 def _figures(
-    said: Sequence[Said], pairs: Sequence[tuple[Said, Said]], gold: Sequence[tuple[Said, int]]
+    said: pd.DataFrame, pairs: pd.DataFrame, known: pd.DataFrame
 ) -> tuple[ReviewerFigures, ...]:
-    met: dict[str, list[tuple[str, bool]]] = {}
-    for one, other in pairs:
-        for mine in (one, other):
-            met.setdefault(mine.reviewer, []).append((mine.time, one.outcome != other.outcome))
-    names = sorted({one.reviewer for one in said} | {one.reviewer for one, _ in gold})
-    return tuple(_figure(name, said, sorted(met.get(name, ())), gold) for name in names)
+    import pandas as pd
+
+    # each pair is one of either reviewer, at the time of their own label
+    met = pd.concat(
+        pairs[["differs"]].assign(reviewer=pairs[f"reviewer_{side}"], time=pairs[f"time_{side}"])
+        for side in ("x", "y")
+    ).sort_values(["time", "differs"])
+    differs = {name: part.to_numpy() for name, part in met.groupby("reviewer")["differs"]}
+    wrong = {name: part.to_numpy() for name, part in known.groupby("reviewer")["wrong"]}
+    labels = said["reviewer"].value_counts()
+    none = np.zeros(0, bool)
+    return tuple(
+        _figure(name, int(labels.get(name, 0)), differs.get(name, none), wrong.get(name, none))
+        for name in sorted({*labels.index, *wrong})
+    )
 
 
 def _figure(
-    name: str,
-    said: Sequence[Said],
-    met: Sequence[tuple[str, bool]],
-    gold: Sequence[tuple[Said, int]],
+    name: str, labels: int, differs: NDArray[np.bool_], wrong: NDArray[np.bool_]
 ) -> ReviewerFigures:
-    differs = [differing for _, differing in met]
-    half = len(differs) // 2
-    early, late = sum(differs[:half]), sum(differs[half:])
-    known = [(one.outcome, outcome) for one, outcome in gold if one.reviewer == name]
-    errors = sum(mine != outcome for mine, outcome in known)
+    half, gold, errors = len(differs) // 2, len(wrong), int(wrong.sum())
+    early, late = int(differs[:half].sum()), int(differs[half:].sum())
     drift = None
     if half:
         from scipy.stats import fisher_exact
@@ -216,14 +247,14 @@ def _figure(
         drift = float(fisher_exact(halves).pvalue)
     return ReviewerFigures(
         name,
-        labels=sum(one.reviewer == name for one in said),
+        labels=labels,
         shared=len(differs),
         differing=early + late,
         early_differing=early,
         late_differing=late,
         drift_p=drift,
-        gold=len(known),
+        gold=gold,
         gold_errors=errors,
-        gold_low=1.0 - clopper_pearson_upper(errors, len(known), _TAIL) if known else None,
-        gold_high=clopper_pearson_upper(len(known) - errors, len(known), _TAIL) if known else None,
+        gold_low=1.0 - clopper_pearson_upper(errors, gold, _TAIL) if gold else None,
+        gold_high=clopper_pearson_upper(gold - errors, gold, _TAIL) if gold else None,
     )

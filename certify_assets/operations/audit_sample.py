@@ -150,10 +150,10 @@ def _drawn(corpus: Corpus, batch: str, in_splits: frozenset[str]) -> pd.DataFram
             f"{_MIXED}"
         )
     rows = decisions_of(corpus, batch).assign(drawn=drawn)
-    return rows.assign(kind=_kinds(rows))
+    return rows.assign(kind=label_kinds(rows))
 
 
-def _kinds(rows: pd.DataFrame) -> NDArray[np.str_]:
+def label_kinds(rows: pd.DataFrame) -> NDArray[np.str_]:
     """Return the kind of each row's label; of a run drawn twice, that of the whole task."""
     by_batch = (rows["decision"] == PROVISIONAL) | (rows["reason"] == "batch_draw")
     cases = {

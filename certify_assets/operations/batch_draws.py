@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.batch_record import is_undone
-from certify_assets.storage.events import Payload, TypedEvent
+from certify_assets.files import parse_json
+from certify_assets.operations.batch_record import BatchRecord, UndoneBatch, is_undone
+from certify_assets.storage.events import Event, Payload, TypedEvent
 from certify_assets.storage.snapshot import remembered
 
 
@@ -100,6 +101,16 @@ def closing_of(corpus: Corpus, draw: str) -> TypedEvent[ClosedBatch] | None:
 def closed_batches(corpus: Corpus) -> set[str]:
     """Return the names of all draws that are closed."""
     return set(corpus.store.subjects(corpus.name, ClosedBatch))
+
+
+def changed_batches(corpus: Corpus, event: Event) -> Iterator[str]:
+    """Iterate over the batches whose decisions an event changes."""
+    if event.kind in (DrawnBatch.kind, UndrawnBatches.kind):
+        yield from parse_json(event.payload)["batches"]
+    elif event.kind in (BatchRecord.kind, UndoneBatch.kind, ClosedBatch.kind):
+        yield event.subject
+        drawn = None if event.kind == BatchRecord.kind else last_draw_of(corpus, event.subject)
+        yield from () if drawn is None else drawn.batches
 
 
 @remembered

@@ -31,15 +31,17 @@ from certify_assets.operations.batch_record import (
     UndoneBatch,
     batch_names,
     identities_of,
+    is_undone,
     ready_batches,
     unknown_batch,
     waiting_batches,
 )
 from certify_assets.operations.batch_waiting import waiting_runs
+from certify_assets.operations.decisions import DecidedBatchError
 from certify_assets.operations.delivery import DeliveredRun, KnownRuns
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.deployment_record import load_deployment
-from certify_assets.operations.labels import read_labels
+from certify_assets.operations.labels import Labelled
 from certify_assets.operations.monitoring import monitor_new_labels
 from certify_assets.operations.sampling import Draw
 from certify_assets.storage.progress import Report, silent
@@ -225,7 +227,9 @@ def decide_ready(
         # an alarm or another deployment may have come during the previous batch
         corpus.store.refresh()
         reopened = partial(_standing, corpus)
-        records.append(reopened().decide(name, report=report, reopened=reopened))
+        # another process may be deciding the same batches
+        with suppress(DecidedBatchError):
+            records.append(reopened().decide(name, report=report, reopened=reopened))
     if draw:
         with corpus.writing():
             draw_waiting(corpus, every=True)
@@ -303,10 +307,15 @@ def undo_batch(corpus: Corpus, batch: str) -> None:
     """Take a batch back: its runs are in no queue and no figure, and may come again."""
     # what it holds stays; so does a batch with a labelled run, on which what reviewers said depends
     with corpus.writing():
-        if batch not in ready_batches(corpus):
+        if batch not in ready_batches(corpus, undone=True):
             raise unknown_batch(corpus, batch)
+        if is_undone(corpus, batch):
+            # by a call that was killed before it said so
+            return
         runs = set(identities_of(corpus, batch)["trajectory_id"])
-        if labelled := runs & {label.trajectory_id for label in read_labels(corpus)}:
+        # watched: a label that comes meanwhile keeps the batch
+        said = corpus.store.events(corpus.name, Labelled)
+        if labelled := runs & {event.content.trajectory_id for event in said}:
             raise InputError(
                 f"{len(labelled)} runs of {batch} have labels of reviewers, for example "
                 f"{min(labelled)!r}; a reviewed batch cannot be undone."
@@ -355,7 +364,8 @@ def _stored(
         ),
         read_as=facts.read_as,
     )
-    if found.batches or not new.kept or dry_run:
+    # runs of a batch that was undone are new again, though other batches of the delivery stand
+    if not new.kept or dry_run:
         return found
     objects, last = corpus.store.objects, corpus.store.last(corpus.name, ReceivedBatch)
     files, made = objects.put_json(facts.files), []
@@ -381,7 +391,7 @@ def _stored(
         )
         corpus.store.append(corpus.name, batch)
         made.append(batch.batch)
-    return replace(found, batches=tuple(made))
+    return replace(found, batches=(*found.batches, *made))
 
 
 def _parts(runs: Sequence[DeliveredRun]) -> Iterator[Sequence[DeliveredRun]]:

@@ -17,25 +17,23 @@ def blank_reviewer(store: Store, corpus: str, reviewer: str) -> int:
     Raises
     ------
     InputError
-        If the corpus has no label of that reviewer.
+        If the corpus has no labels.
     """
     said = [
         entry.content for kind in (Labelled, GoldLabelled) for entry in store.events(corpus, kind)
     ]
     names = {label.reviewer for label in said}
-    if reviewer not in names:
-        raise InputError(
-            f"no reviewer of {corpus} is called {reviewer!r}; there are "
-            f"{', '.join(sorted(names)) or 'none'}."
-        )
-    number = next(n for n in range(1, len(names) + 2) if f"reviewer {n}" not in names)
+    if not names:
+        raise InputError(f"{corpus} has no labels; give the name of a corpus that has some.")
+    free = next(n for n in range(1, len(names) + 2) if f"reviewer {n}" not in names)
 
     def without_name(kind: str, said: Any) -> Any | None:
         del kind
         if said.get("reviewer") != reviewer:
             return None
-        return {**said, "reviewer": f"reviewer {number}", "comment": ""}
+        return {**said, "reviewer": f"reviewer {free}", "comment": ""}
 
-    count = blank(store, corpus, without_name)
+    count = blank(store, corpus, without_name) if reviewer in names else 0
+    # a call that was killed may have left the name in it
     write_label_table(Corpus(Store(store.root), corpus))
     return count

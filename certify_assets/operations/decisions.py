@@ -89,6 +89,10 @@ class DecidingDeployment(Protocol):
     def refused(self, refusal: Refusal) -> DecidingDeployment: ...  # noqa: D102
 
 
+class DecidedBatchError(InputError):
+    """A batch that is decided already, perhaps by another process a moment ago."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Batch:
     """A batch with all that its decisions depend on."""
@@ -122,16 +126,22 @@ def decide_batch(
     # a killed call resumes with the shares of these very runs
     work = f"batches/{corpus.name}/{received(corpus, name).objects['runs']}"
     with corpus.store.workplace(work) as folder:
+        # another process may have decided it while this one waited for its turn
+        corpus.store.unpinned.refresh()
+        _require_undecided(corpus, name)
         batch = _opened(corpus, name)
         deployment, scored = _scored(deployment, folder, batch.runs, report)
         with corpus.writing():
-            if is_decided(corpus, name):
-                raise InputError(
-                    f"{name} of {corpus} is decided already; `certify ops status {corpus}` says "
-                    "how."
-                )
+            _require_undecided(corpus, name)
             deployment, scored = _standing(deployment, scored, batch.runs, reopened)
             return _decided(deployment, _like_calibration(deployment, scored, name), name, batch)
+
+
+def _require_undecided(corpus: Corpus, name: str) -> None:
+    if is_decided(corpus, name):
+        raise DecidedBatchError(
+            f"{name} of {corpus} is decided already; `certify ops status {corpus}` says how."
+        )
 
 
 def _decided(

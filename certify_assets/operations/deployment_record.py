@@ -95,8 +95,8 @@ class DeploymentRecord(Deployed):
         return cls(**dict(made), time=entry.time, ledger=head, mlflow=mlflow)
 
     def is_again(self, made: Deployed) -> bool:
-        """Whether another deployment names the same, under whatever number."""
-        names = Deployed.model_fields.keys() - {"number"}
+        """Whether another deployment names the same, under whatever number, whoever asked for it."""
+        names = Deployed.model_fields.keys() - {"number", "policy"}
         return all(getattr(self, name) == getattr(made, name) for name in names)
 
     def to_dict(self) -> dict[str, Any]:

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import read_json_bytes, sha256_bytes, sha256_file, write_atomic
 from certify_assets.names import shared_names
-from certify_assets.operations.batch_draws import draw_of
+from certify_assets.operations.batch_draws import closed_batches, draw_of
 from certify_assets.operations.batch_record import batch_names, identities_of, waiting_batches
-from certify_assets.operations.labels import Label, append_labels, read_labels, resolve_labels
+from certify_assets.operations.batches import close_batches
+from certify_assets.operations.labels import (
+    Label,
+    append_labels,
+    comment_text,
+    read_labels,
+    resolve_labels,
+    reviewer_name,
+)
 from certify_assets.operations.layout import PROVISIONAL, RunLookup, decisions_of
 from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
-from certify_assets.operations.review_session import MAX_COMMENT, close_settled, reviewer_name
 from certify_assets.storage.store import Store
 from certify_assets.tables.cells import name_of
-from certify_assets.tables.columns import Rows, TableError
+from certify_assets.tables.columns import TableError
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.table_files import (
@@ -33,10 +39,6 @@ from certify_assets.tables.table_files import (
     write_table_file,
 )
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-_WANTED = ("trajectory_id", "task_id", "outcome", "reviewer", "comment")
 _MOST_FAULTS = 20
 
 
@@ -56,17 +58,16 @@ class Imported:
 
 
 @dataclass(frozen=True)
-class _Statement:
-    """One row of a file, unchecked; `where` is its place and `token` its permanent name."""
+class _Row:
+    """One row of a file, unchecked."""
 
     where: str
-    column: str
-    trajectory_id: str
-    task_id: str
+    token: str  # its permanent name
     outcome: Any
-    reviewer: Any
-    comment: Any
-    token: str
+    trajectory_id: str = ""
+    task_id: str = ""
+    reviewer: str = ""
+    comment: str = ""
 
 
 def export_queue(path: Path, queue: Queue, *, with_judge: bool = False) -> None:
@@ -101,20 +102,17 @@ def export_studio(path: Path, store: Store, corpus: str, queue: Queue) -> None:
 
     docs/review.md has the interface.
     """
-    if path.suffix.lower() != ".json":
-        raise InputError(f"{path} does not end in .json; Label Studio imports tasks from JSON.")
-    lookup = RunLookup(store, corpus)
-    columns = (queue.frame[name] for name in ("trajectory_id", "task_id", "batch"))
-    tasks = [{"data": _task(lookup, *row)} for row in zip(*columns, strict=True)]
-    write_atomic(path, json.dumps(tasks, ensure_ascii=False, indent=1).encode("utf-8") + b"\n")
-
-
-def _task(lookup: RunLookup, trajectory_id: str, task_id: str, batch: str) -> dict[str, str]:
     from certify_assets.corpora.rendering import UNLIMITED, Renderer
 
-    run, whole = lookup.find(batch, trajectory_id), Renderer(UNLIMITED, UNLIMITED, UNLIMITED)
-    text = whole.render(run.instruction, run.steps).text
-    return {"trajectory_id": trajectory_id, "task_id": task_id, "batch": batch, "run": text}
+    if path.suffix.lower() != ".json":
+        raise InputError(f"{path} does not end in .json; Label Studio imports tasks from JSON.")
+    lookup, whole = RunLookup(store, corpus), Renderer(UNLIMITED, UNLIMITED, UNLIMITED)
+    tasks = []
+    for data in queue.frame[["trajectory_id", "task_id", "batch"]].to_dict("records"):
+        run = lookup.find(data["batch"], data["trajectory_id"])
+        text = whole.render(run.instruction, run.steps).text
+        tasks.append({"data": {**data, "run": text}})
+    write_atomic(path, json.dumps(tasks, ensure_ascii=False, indent=1).encode("utf-8") + b"\n")
 
 
 def import_labels(
@@ -126,345 +124,282 @@ def import_labels(
 ) -> Imported:
     """Add the labels of a file: all of them, or none where one is at fault."""
     # rows without an outcome are skipped; the same file again adds nothing, nor does a repetition
-    if not path.is_file():
-        raise InputError(f"{path} does not exist or is not a file; check the path.")
-    suffix = path.suffix.lower()
-    if suffix not in TABLE_ENDINGS:
-        raise InputError(
-            f"{path} does not end in .csv, .jsonl, .parquet or .json, nor in .tsv or .xlsx; save "
-            "the labels in one of these formats."
-        )
-    before = read_labels(corpus)
-    studio, read_as = suffix == ".json", tuple[str, ...]()
-    if studio:
-        statements = list(_studio(path, reviewer))
+    via, read_as = "file", tuple[str, ...]()
+    if path.suffix.lower() == ".json":
+        via, rows = "label_studio", _studio_rows(path, reviewer)
     else:
-        statements, read_as = _table(path, reviewer)
+        rows, read_as = _table_rows(path, reviewer)
     outcomes = OutcomeColumn("outcome", settings or TableSettings())
-    labels = _labels(path, statements, before, outcomes, studio)
-    unasked = _require_decided(corpus, path, statements, labels)
-    _require_once(path, statements, labels)
-    _require_same_reviewer(path, before, labels)
+    before = read_labels(corpus)
+    runs = _decided_runs(corpus)
+    labels = _Import(corpus, path, via, runs, before).labels(rows, outcomes)
     votes = {name: dict(found.votes) for name, found in resolve_labels(before).items()}
-    new = _news(before, votes, labels)
-    overruled = sum(
-        votes.get(label.trajectory_id, {}).get(label.reviewer) != label.outcome for label in labels
-    ) - len(new)
+    stored = {label.token for label in before}
+    said = [votes.get(label.trajectory_id, {}).get(label.reviewer) for label in labels]
+    other = [
+        label
+        for label, outcome in zip(labels, said, strict=True)
+        # a repetition of what the reviewer says already is nothing new
+        if outcome != label.outcome
+    ]
+    new = [label for label in other if label.token not in stored]
     append_labels(corpus, new)
     return Imported(
         added=len(new),
         stood=len(labels) - len(new),
         replaced=sum(label.reviewer in votes.get(label.trajectory_id, {}) for label in new),
-        overruled=overruled,
-        empty=len(statements) - len(labels),
+        overruled=len(other) - len(new),
+        empty=len(rows) - len(labels),
         reviewers=tuple(sorted({label.reviewer for label in labels})),
-        unasked=unasked,
-        closed=tuple(close_settled(corpus)),
+        unasked=sum(not runs[label.trajectory_id].asked for label in labels),
+        closed=tuple(_close_settled(corpus)),
         read_as=(*read_as, *outcomes.notes()),
     )
 
 
-def _table(path: Path, reviewer: str | None) -> tuple[list[_Statement], tuple[str, ...]]:
-    names, columns, rows = read_rows(path, {*_WANTED, "annotator"})
+def _close_settled(corpus: Corpus) -> list[str]:
+    """Close the provisional batches that the labels settle, and say so of each."""
+    before = closed_batches(corpus)
+    audits, _ = close_batches(corpus)
+    return [
+        f"Batch {item.sentence}"
+        for item in audits
+        if item.state != "provisional" and item.batch not in before
+    ]
+
+
+def _table_rows(path: Path, reviewer: str | None) -> tuple[list[_Row], tuple[str, ...]]:
+    wanted = ("trajectory_id", "task_id", "outcome", "reviewer", "comment")
+    names, columns, places = read_rows(path, {*wanted, "annotator"})
     if missing := [name for name in ("trajectory_id", "outcome") if name not in columns]:
         raise InputError(
             f"{path} has no column {' and no column '.join(map(repr, missing))} (it has "
             f"{', '.join(names[:12])}); give trajectory_id and outcome."
         )
-    # a CSV that Label Studio writes
-    if "annotator" in columns and "reviewer" not in columns:
-        who = [_annotator({"completed_by": _name(name)}) for name in columns["annotator"]]
-        _require_one_annotator(path, {*who} - {""}, reviewer)
-        columns["reviewer"] = np.array(who if reviewer is None else [reviewer] * len(who), object)
-    return list(_statements(path, columns, rows, reviewer)), rows.read_as
-
-
-def _require_one_annotator(path: Path, names: AbstractSet[str], reviewer: str | None) -> None:
-    if reviewer is not None and len(names) > 1:
-        raise InputError(
-            f"{path} has labels of {len(names)} annotators; leave the reviewer out, their ids "
-            "name them."
-        )
-
-
-def _statements(
-    path: Path,
-    columns: Mapping[str, npt.NDArray[Any]],
-    rows: Rows,
-    reviewer: str | None,
-) -> Iterator[_Statement]:
     digest = sha256_file(path)
-    for index in range(len(columns["outcome"])):
-        value: dict[str, Any] = {
-            name: columns[name][index] if name in columns else None for name in _WANTED
+    rows = []
+    for index, outcome in enumerate(columns["outcome"]):
+        texts = {
+            name: _text(columns[name][index])
+            for name in (*wanted, "annotator")
+            if name in columns and name != "outcome"
         }
-        for name in ("trajectory_id", "task_id"):
-            value[name] = _name(value[name])
-        if _blank(value["reviewer"]):
-            value["reviewer"] = reviewer
-        yield _Statement(
-            rows.name(index), "outcome", **value, token=f"file:{digest}:{rows.numbers[index]}"
-        )
+        # a CSV that Label Studio writes
+        if annotator := texts.pop("annotator", ""):
+            texts.setdefault("reviewer", _Annotation(completed_by=annotator).reviewer)
+        token = f"file:{digest}:{places.numbers[index]}"
+        rows.append(_Row(places.name(index), token, outcome, **texts))
+    if "annotator" in columns and "reviewer" not in columns:
+        rows = _renamed(path, rows, reviewer)
+    return [replace(row, reviewer=row.reviewer or reviewer or "") for row in rows], places.read_as
 
 
-def _studio(path: Path, reviewer: str | None) -> Iterator[_Statement]:
-    tasks, data = read_json_bytes(path, remedy="export the project from Label Studio as JSON")
-    if not isinstance(tasks, list) or not all(
-        isinstance(task, dict) and isinstance(task.get("data"), dict) for task in tasks
-    ):
-        raise InputError(
-            f"{path} is not a list of tasks with data; export the project from Label Studio as "
-            "JSON, not as JSON-MIN."
-        )
-    given = [
-        (row, task, place, one)
-        for row, task in enumerate(tasks, 1)
-        for place, one in _annotations(path, row, task)
-    ]
-    _require_one_annotator(path, {_annotator(one) for *_, one in given}, reviewer)
-    digest = sha256_bytes(data)
-    for row, task, place, one in given:
-        where = f"task {row}, annotation {place}"
-        said: dict[str, Any] = {
-            "outcome": _choice(path, where, one),
-            "comment": _remark(one),
-            "reviewer": reviewer or _annotator(one),
-        }
-        for name in ("trajectory_id", "task_id"):
-            said[name] = _name(task["data"].get(name))
-        yield _Statement(where, "outcome", **said, token=f"label_studio:{digest}:{row}:{place}")
-
-
-def _annotations(
-    path: Path, row: int, task: Mapping[str, Any]
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    found = task.get("annotations", [])
-    if not isinstance(found, list) or not all(
-        isinstance(one, dict) and isinstance(one.get("result", []), list) for one in found
-    ):
-        raise InputError(
-            f"{path}, task {row}: annotations is not a list of annotations; export the project "
-            "from Label Studio as JSON."
-        )
-    yield from enumerate(found, 1)
-
-
-def _annotator(annotation: Mapping[str, Any]) -> str:
-    who = annotation.get("completed_by")
-    if isinstance(who, Mapping):
-        who = who.get("email") or who.get("id")
-    named = isinstance(who, str) and not who.isdecimal()
-    return str(who) if named else f"Label Studio user {'unknown' if who is None else who}"
-
-
-def _choice(path: Path, where: str, annotation: Mapping[str, Any]) -> str | None:
-    """Return the choice of an annotation; None where it was skipped.
-
-    A project may ask other questions too: only the control called ``outcome`` answers this one.
-    """
-    picked = [
-        choice
-        for value in _values(annotation, "choices", control="outcome")
-        for choice in _texts(value.get("choices"))
-    ]
-    if annotation.get("was_cancelled") or not picked:
-        return None
-    if len(picked) > 1:
-        raise InputError(
-            f"{path}, {where}, choices: {len(picked)} choices where one is asked for; keep "
-            "success or failure."
-        )
-    return picked[0]
-
-
-def _remark(annotation: Mapping[str, Any]) -> str:
-    return "\n".join(
-        text for value in _values(annotation, "textarea") for text in _texts(value.get("text"))
-    )
-
-
-def _values(
-    annotation: Mapping[str, Any], kind: str, control: str | None = None
-) -> list[Mapping[str, Any]]:
-    results = [
-        one
-        for one in annotation.get("result", [])
-        if isinstance(one, Mapping)
-        and one.get("type") == kind
-        and control in (None, one.get("from_name"))
-    ]
-    return [one["value"] for one in results if isinstance(one.get("value"), Mapping)]
-
-
-def _texts(value: Any) -> list[str]:
-    return [
-        str(item) for item in (value if isinstance(value, list) else [value]) if item is not None
-    ]
-
-
-def _labels(
-    path: Path,
-    statements: Sequence[_Statement],
-    before: Sequence[Label],
-    outcomes: OutcomeColumn,
-    studio: bool,
-) -> list[Label]:
-    """Return the rows that have an outcome as labels; refuse a file with a fault, naming each."""
-    known = dict.fromkeys(label.reviewer for label in before)
-    labels, problems, options = list[Label](), dict[str, str](), dict[str, str]()
-    # all of the column before the first fault is named
-    read = [outcomes.read(one.outcome) for one in statements]
-    for one, outcome in zip(statements, read, strict=True):
-        if outcome is None:
-            if "outcome" in problems:
-                continue
-            problem, options = outcomes.problem(value=one.outcome)
-            problems["outcome"] = f"{path}, {one.where}, column outcome: {problem}"
-        elif outcome >= 0:
-            try:
-                labels.append(_label(path, one, outcome, known, studio))
-            except InputError as error:
-                # of many rows with the same fault the first is enough
-                problems.setdefault(str(error).replace(one.where, ""), str(error))
-    if problems:
-        raise TableError(list(problems.values())[:_MOST_FAULTS], options)
-    outcomes.require_named(path)
-    return labels
-
-
-def _label(
-    path: Path, one: _Statement, outcome: int, known: dict[str, None], studio: bool
-) -> Label:
-    """Return a row as a label; add its reviewer to those known."""
-    if _blank(one.trajectory_id):
-        raise InputError(
-            f"{path}, {one.where}, column trajectory_id is empty; name the run that the label is "
-            "of."
-        )
-    if _blank(one.reviewer):
-        raise InputError(
-            f"{path}, {one.where}, column reviewer is empty; fill it in, or say whose labels they "
-            "are with --reviewer NAME."
-        )
-    try:
-        name = reviewer_name(str(one.reviewer), known)
-    except InputError as error:
-        raise InputError(f"{path}, {one.where}, column reviewer: {error}") from None
-    known[name] = None
-    comment = "" if _blank(one.comment) else str(one.comment).strip()[:MAX_COMMENT]
-    return Label(
-        one.trajectory_id,
-        outcome,
-        name,
-        "label_studio" if studio else "file",
-        one.token,
-        comment,
-    )
-
-
-def _name(value: Any) -> str:
+def _text(value: Any) -> str:
+    if value is None or value != value:
+        return ""
     name = name_of(value)
     return str(value) if name is None else name
 
 
-def _blank(value: Any) -> bool:
-    return value is None or value != value or (isinstance(value, str) and not value.strip())
+def _renamed(path: Path, rows: list[_Row], reviewer: str | None) -> list[_Row]:
+    """Give the labels of the one annotator of a project to a reviewer, if one is named."""
+    if reviewer is None:
+        return rows
+    if (many := len({row.reviewer for row in rows} - {""})) > 1:
+        raise InputError(
+            f"{path} has labels of {many} annotators; leave the reviewer out, their ids name them."
+        )
+    return [replace(row, reviewer=reviewer) for row in rows]
 
 
-def _require_decided(
-    corpus: Corpus, path: Path, statements: Sequence[_Statement], labels: Sequence[Label]
-) -> int:
-    """Refuse runs that were not decided or are of another task; count those nobody asks about."""
-    known: dict[str, set[str]] = {}
-    asked: set[str] = set()
+class _Person(BaseModel):
+    email: str | None = None
+    id: int | str | None = None
+
+
+class _Value(BaseModel):
+    choices: list[str] = []
+    text: list[str] | str = ""
+
+
+class _Result(BaseModel):
+    type: str = ""
+    from_name: str = ""
+    value: _Value = _Value()
+
+
+class _Annotation(BaseModel):
+    completed_by: _Person | int | str | None = None
+    was_cancelled: bool = False
+    result: list[_Result] = []
+
+    @property
+    def reviewer(self) -> str:
+        """Who made it: an address, or a name made of the user's number."""
+        who = self.completed_by
+        if isinstance(who, _Person):
+            who = who.email or who.id
+        named = isinstance(who, str) and not who.isdecimal()
+        return str(who) if named else f"Label Studio user {who or 'unknown'}"
+
+    @property
+    def choices(self) -> list[str]:
+        """What was chosen; a project may ask other questions than ``outcome`` too."""
+        asked = [one for one in self.result if (one.type, one.from_name) == ("choices", "outcome")]
+        return [] if self.was_cancelled else [text for one in asked for text in one.value.choices]
+
+    @property
+    def comment(self) -> str:
+        """Texts that were written."""
+        texts = [one.value.text for one in self.result if one.type == "textarea"]
+        return "\n".join(text if isinstance(text, str) else "\n".join(text) for text in texts)
+
+
+class _Task(BaseModel):
+    """A task of Label Studio's JSON export."""
+
+    data: dict[str, Any]
+    annotations: list[_Annotation] = []
+
+
+def _studio_rows(path: Path, reviewer: str | None) -> list[_Row]:
+    document, data = read_json_bytes(path, remedy="export the project from Label Studio as JSON")
+    try:
+        tasks = TypeAdapter(list[_Task]).validate_python(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        row, *inner = first["loc"] or ("",)
+        where = f", task {int(row) + 1}, {'.'.join(map(str, inner))}" if inner else ""
+        raise InputError(
+            f"{path}{where} is not an export of Label Studio ({first['msg']}); export the project "
+            "as JSON, not as JSON-MIN."
+        ) from None
+    digest, rows = sha256_bytes(data), []
+    for number, task in enumerate(tasks, 1):
+        names = {name: _text(task.data.get(name)) for name in ("trajectory_id", "task_id")}
+        for place, one in enumerate(task.annotations, 1):
+            where = f"task {number}, annotation {place}"
+            if len(one.choices) > 1:
+                raise InputError(
+                    f"{path}, {where}, choices: {len(one.choices)} choices where one is asked for; "
+                    "keep success or failure."
+                )
+            token = f"label_studio:{digest}:{number}:{place}"
+            outcome, who = next(iter(one.choices), None), one.reviewer
+            rows.append(_Row(where, token, outcome, **names, reviewer=who, comment=one.comment))
+    return _renamed(path, rows, reviewer)
+
+
+@dataclass
+class _DecidedRun:
+    """Tasks of the runs that were decided under an id, and whether a reviewer is asked."""
+
+    tasks: set[str]
+    asked: bool
+
+
+def _decided_runs(corpus: Corpus) -> dict[str, _DecidedRun]:
+    runs: dict[str, _DecidedRun] = {}
     for batch in batch_names(corpus):
         rows = decisions_of(corpus, batch)
-        for name, task in zip(rows["trajectory_id"], rows["task_id"], strict=True):
-            known.setdefault(name, set()).add(task)
         drawn = draw_of(corpus, batch) is not None
-        wanted = (rows["asked"] != "") | (drawn & (rows["decision"] == PROVISIONAL))
-        asked.update(rows.loc[wanted, "trajectory_id"])
-    _require_task(path, statements, known)
-    wrong = next((label for label in labels if label.trajectory_id not in known), None)
-    if wrong is None:
-        return sum(label.trajectory_id not in asked for label in labels)
-    where = (
-        f"{path}, {_where(statements, wrong)}, column trajectory_id: {wrong.trajectory_id[:120]!r}"
-    )
-    if elsewhere := _undecided_batch(corpus, wrong.trajectory_id):
-        raise InputError(
-            f"{where} is a run of batch {elsewhere}, which nobody decided; decide the batch "
-            "first. Nothing was imported."
+        asked = (rows["asked"] != "") | (drawn & (rows["decision"] == PROVISIONAL))
+        for name, task, wanted in zip(rows["trajectory_id"], rows["task_id"], asked, strict=True):
+            run = runs.setdefault(name, _DecidedRun(set(), asked=False))
+            run.tasks.add(task)
+            run.asked |= bool(wanted)
+    return runs
+
+
+class _Import:
+    """Rows of a file on their way to labels, and what they are checked against."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        path: Path,
+        via: str,
+        runs: Mapping[str, _DecidedRun],
+        before: Sequence[Label],
+    ) -> None:
+        self._corpus, self._path, self._via, self._runs = corpus, path, via, runs
+        self._known = dict.fromkeys(label.reviewer for label in before)
+        self._stored = {label.token: label.reviewer for label in before}
+        self._places: dict[tuple[str, str], str] = {}
+
+    def labels(self, rows: Sequence[_Row], outcomes: OutcomeColumn) -> list[Label]:
+        """Return the rows that have an outcome as labels; refuse a file with faults, naming each."""
+        labels, problems, options = list[Label](), dict[str, str](), dict[str, str]()
+        # all of the column before the first fault is named
+        read = [outcomes.read(row.outcome) for row in rows]
+        for row, outcome in zip(rows, read, strict=True):
+            problem = self._misplaced(row)
+            if not problem and outcome is None:
+                sentence, options = outcomes.problem(value=row.outcome)
+                problem = f"column outcome: {sentence}"
+            elif not problem and outcome is not None and outcome >= 0:
+                try:
+                    labels.append(self._label(row, outcome))
+                except InputError as error:
+                    problem = str(error)
+            if problem:
+                # of many rows with the same fault the first is enough
+                same = "outcome" if outcome is None else problem
+                problems.setdefault(same, f"{self._path}, {row.where}, {problem}")
+        if problems:
+            raise TableError(list(problems.values())[:_MOST_FAULTS], options)
+        outcomes.require_named(self._path)
+        return labels
+
+    def _misplaced(self, row: _Row) -> str:
+        """Say that a run is next to another task than its own: a column was sorted alone."""
+        run = self._runs.get(row.trajectory_id)
+        tasks = sorted(run.tasks) if run else []
+        if not tasks or not row.task_id.strip() or shared_names([row.task_id], tasks):
+            return ""
+        return (
+            f"column task_id: {row.trajectory_id[:120]!r} is no run of task "
+            f"{row.task_id[:120]!r}; its columns were edited apart from each other, so export the "
+            "queue again."
         )
-    if spelled := shared_names([wrong.trajectory_id], [*known]):
-        raise InputError(
-            f"{where} is {spelled[0][1][:120]!r} in another spelling. Write it as it was exported. "
-            "Nothing was imported."
-        )
-    raise InputError(
-        f"{where} is no run that was decided for {corpus}; check the id and the corpus. Nothing "
-        "was imported."
-    )
 
-
-def _require_task(
-    path: Path, statements: Sequence[_Statement], known: Mapping[str, set[str]]
-) -> None:
-    """Refuse a run next to another task than its own: a column was sorted or edited alone."""
-    for one in statements:
-        tasks = known.get(one.trajectory_id, set())
-        if tasks and not _blank(one.task_id) and not shared_names([one.task_id], [*tasks]):
+    def _label(self, row: _Row, outcome: int) -> Label:
+        name = row.trajectory_id
+        if not name.strip():
+            raise InputError("column trajectory_id is empty; name the run that the label is of.")
+        if not row.reviewer.strip():
             raise InputError(
-                f"{path}, {one.where}, column task_id: {one.trajectory_id[:120]!r} is no run "
-                f"of task {one.task_id[:120]!r}; its columns were edited apart from each "
-                "other, so export the queue again. Nothing was imported."
+                "column reviewer is empty; fill it in, or say whose labels they are with "
+                "--reviewer NAME."
             )
-
-
-def _undecided_batch(corpus: Corpus, trajectory_id: str) -> str | None:
-    for batch in waiting_batches(corpus):
-        if trajectory_id in set(identities_of(corpus, batch)["trajectory_id"]):
-            return batch
-    return None
-
-
-def _require_once(path: Path, statements: Sequence[_Statement], labels: Sequence[Label]) -> None:
-    seen: dict[tuple[str, str], Label] = {}
-    for label in labels:
-        first = seen.setdefault((label.trajectory_id, label.reviewer), label)
-        if first is not label:
+        try:
+            who = reviewer_name(row.reviewer, self._known)
+        except InputError as error:
+            raise InputError(f"column reviewer: {error}") from None
+        try:
+            comment = comment_text(row.comment)
+        except InputError as error:
+            raise InputError(f"column comment: {error}") from None
+        if name not in self._runs:
+            raise InputError(f"column trajectory_id: {name[:120]!r} {self._unknown(name)}")
+        if (first := self._places.setdefault((name, who), row.where)) != row.where:
             raise InputError(
-                f"{path}, {_where(statements, label)}, column trajectory_id: {label.reviewer} "
-                f"labels {label.trajectory_id[:120]!r} a second time "
-                f"(first in {_where(statements, first)}); keep one of the two. Nothing was "
-                "imported."
+                f"column trajectory_id: {who} labels {name[:120]!r} a second time (first in "
+                f"{first}); keep one of the two."
             )
-
-
-def _require_same_reviewer(path: Path, before: Sequence[Label], labels: Sequence[Label]) -> None:
-    written = {label.token: label for label in before}
-    for label in labels:
-        old = written.get(label.token)
-        if old is not None and old.reviewer != label.reviewer:
+        if (owner := self._stored.get(row.token, who)) != who:
             raise InputError(
-                f"{path} was imported before as the labels of {old.reviewer}; one file cannot be "
-                f"the labels of {label.reviewer} too. "
-                "Nothing was imported."
+                f"column reviewer: the file was imported before as the labels of {owner}; one "
+                f"file cannot be the labels of {who} too."
             )
+        self._known[who] = None
+        return Label(name, outcome, who, self._via, row.token, comment)
 
-
-def _news(
-    before: Sequence[Label], votes: Mapping[str, Mapping[str, int]], labels: Sequence[Label]
-) -> list[Label]:
-    """Leave out rows of this file that are stored, and repetitions of a reviewer."""
-    written = {label.token for label in before}
-    return [
-        label
-        for label in labels
-        if label.token not in written
-        and votes.get(label.trajectory_id, {}).get(label.reviewer) != label.outcome
-    ]
-
-
-def _where(statements: Sequence[_Statement], label: Label) -> str:
-    return next(one.where for one in statements if one.token == label.token)
+    def _unknown(self, name: str) -> str:
+        """Say why a run that nobody decided can have no label."""
+        for batch in waiting_batches(self._corpus):
+            if name in set(identities_of(self._corpus, batch)["trajectory_id"]):
+                return f"is a run of batch {batch}, which nobody decided; decide the batch first."
+        if spelled := shared_names([name], [*self._runs]):
+            return f"is {spelled[0][1][:120]!r} in another spelling. Write it as it was exported."
+        return f"is no run that was decided for {self._corpus}; check the id and the corpus."

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Self, TypeVar
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations.layout import PROVISIONAL, load_decisions, reviewed_key
-from certify_assets.storage.events import Event, Payload
+from certify_assets.storage.events import Event, Payload, storable_text
 from certify_assets.storage.snapshot import Snapshot, remembered
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ REVIEWED_COLUMNS: Final = (
     "decision",
     "time",
 )
-_VIAS = ("page", "file", "label_studio", "cli")
+_MOST_COMMENT, _MOST_NAME = 2000, 80
 
 
 class Labelled(Payload):
@@ -35,9 +36,9 @@ class Labelled(Payload):
 
     kind = "labelled"
     trajectory_id: str
-    outcome: int | None
+    outcome: Literal[0, 1] | None
     reviewer: str
-    via: str
+    via: Literal["page", "file", "label_studio", "cli"]
     comment: str
 
     @property
@@ -60,23 +61,6 @@ class Label:
     comment: str = ""
     number: int = 0  # of its event; 0 until it is stored
     time: str = ""  # UTC, ISO 8601; empty until it is stored
-
-    def __post_init__(self) -> None:
-        if self.outcome not in (0, 1, None) or isinstance(self.outcome, bool):
-            raise InputError(
-                f"{self.trajectory_id}: the outcome {self.outcome!r} is neither 0, 1 nor empty; "
-                "give 1 for success, 0 for failure."
-            )
-        for name in ("trajectory_id", "reviewer", "token"):
-            if not getattr(self, name).strip():
-                raise InputError(
-                    f"a label of {self.trajectory_id or 'a run'} has no {name}; give one."
-                )
-        if self.via not in _VIAS:
-            raise InputError(
-                f"{self.trajectory_id}: a label cannot come by {self.via!r}; give one of "
-                f"{', '.join(_VIAS)}."
-            )
 
     @classmethod
     def of(cls, event: Event) -> Self:
@@ -131,6 +115,24 @@ class ReadLabels(NamedTuple):
     labels: list[Label]
     sequence: int  # 0 without labels
     sha256: str
+
+
+def reviewer_name(given: str, known: Iterable[str]) -> str:
+    """Return the known spelling of a name that differs in case or spaces alone, else the name."""
+    name = " ".join(unicodedata.normalize("NFKC", given).split())
+    if not name or len(name) > _MOST_NAME or not name.isprintable():
+        raise InputError(
+            f"the reviewer's name {given[:_MOST_NAME]!r} is empty, too long or unreadable; give up "
+            f"to {_MOST_NAME} letters."
+        )
+    return next((one for one in known if one.casefold() == name.casefold()), name)
+
+
+def comment_text(given: str) -> str:
+    """Return a comment as it is stored; refuse characters that no database takes."""
+    text = given.strip()[:_MOST_COMMENT]
+    storable_text(text)
+    return text
 
 
 def append_label(corpus: Corpus, label: L) -> L:

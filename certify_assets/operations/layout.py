@@ -205,7 +205,7 @@ def no_decisions() -> pd.DataFrame:
     """Return a table of decisions without rows."""
     import pandas as pd
 
-    return pd.DataFrame({name: [] for name in DECISION_COLUMNS})
+    return pd.DataFrame(columns=list(DECISION_COLUMNS), dtype=object)
 
 
 def batch_runs(corpus: Corpus, batch: str) -> pd.DataFrame:

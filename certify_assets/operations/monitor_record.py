@@ -29,14 +29,6 @@ class LabelPrefix:
 
 
 @dataclass(frozen=True)
-class StreamSource:
-    """What a stream depends on: the labels that it knows, and hashes of the decisions."""
-
-    labels: LabelPrefix
-    batches: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class StreamFigures:
     """The figures of a stream of operation, and the hash of its rows in their order."""
 
@@ -49,9 +41,11 @@ class StreamFigures:
 
 
 @dataclass(frozen=True)
-class MonitoredOperation(StreamSource):
+class MonitoredOperation:
     """The streams of operation, one a certificate by its hash, and what they depend on."""
 
+    labels: LabelPrefix
+    decisions: str  # version of those of all batches
     streams: Mapping[str, StreamFigures]
 
 

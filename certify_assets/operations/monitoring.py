@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,14 +34,8 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.names import in_both, shared_names
 from certify_assets.operations.alarms import record_alarms
-from certify_assets.operations.audit_sample import (
-    completed_at,
-    drawn_decisions,
-    not_covered,
-    serves,
-    with_labels,
-)
-from certify_assets.operations.batch_record import REFUSALS, Refusal, batch_names, decisions_sha256
+from certify_assets.operations.audit_sample import completed_at, not_covered, serves, with_labels
+from certify_assets.operations.batch_record import REFUSALS, BatchRecord, Refusal, UndoneBatch
 from certify_assets.operations.deployment import (
     certificates_in_use,
     certified_judge,
@@ -57,9 +52,9 @@ from certify_assets.operations.monitor_record import (
     MonitorRecord,
     SampleFile,
     StreamFigures,
-    StreamSource,
     describe_monitors,
 )
+from certify_assets.operations.monitored_rows import monitored_rows, narrow_batches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,7 +162,7 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
     operation = None
     if fed:
         figures = {name: stream.figures for name, stream in streams.items()}
-        operation = MonitoredOperation(**vars(stream_source(judge.corpus)), streams=figures)
+        operation = MonitoredOperation(*_stream_source(judge.corpus), streams=figures)
     status, reason = "nothing", "nothing is certified, so there is nothing to monitor."
     if entries:
         status, reason = describe_monitors(entries)
@@ -196,9 +191,9 @@ def load_monitor(judge: JudgedCorpus) -> MonitorRecord:
     """Return the stored monitor of a judge, if it is of the certificates and labels stored now."""
     judge = certified_judge(judge)
     record = MonitorRecord.load(judge.store, judge.key("monitor.json"))
-    then = record.operation and StreamSource(record.operation.labels, record.operation.batches)
-    now = stream_source(judge.corpus) if _is_deployed(judge) else None
-    if then != now or not _is_of_now(record, judge):
+    then = record.operation
+    now = _stream_source(judge.corpus) if _is_deployed(judge) else None
+    if (then and (then.labels, then.decisions)) != now or not _is_of_now(record, judge):
         raise StaleCertificateError(
             f"the monitor of {judge} on {judge.corpus} is of other certificates or labels than "
             f"those stored now; materialize judges/{judge}/monitor again."
@@ -388,10 +383,11 @@ def _rewritten(
     )
 
 
-def stream_source(corpus: Corpus) -> StreamSource:
-    """Return what the stream depends on: the last label that it knows, hashes of the decisions."""
-    batches = {name: decisions_sha256(corpus, name) for name in batch_names(corpus)}
-    return StreamSource(LabelPrefix(*labels_head(corpus)), batches)
+def _stream_source(corpus: Corpus) -> tuple[LabelPrefix, str]:
+    """Return what the stream depends on: the last label that it knows, version of the decisions."""
+    last = (corpus.store.last(corpus.name, kind) for kind in (BatchRecord, UndoneBatch))
+    version = sha256_bytes(canonical_json([item and item.sha256 for item in last]))
+    return LabelPrefix(*labels_head(corpus)), version
 
 
 def _stream(judge: JudgedCorpus, certificate: Certificate) -> OperationStream:
@@ -406,42 +402,23 @@ def operation_stream(
 ) -> OperationStream:
     """Return the stream of operation for a certificate of the adapter that scored the rows."""
     # tasks that were complete up to label `after` may be in the certificate, and are left out
-    every, labels = drawn_decisions(corpus), read_labels(corpus)
-    every["twice"] = every["trajectory_id"].duplicated(keep=False)
+    every, labels = monitored_rows(corpus), read_labels(corpus)
     by_batch = with_labels(every[every["kind"] == "batch_draw"], labels)
-    assignment = corpus.manifest.assignment
-    rows, uncovered = _covered_rows(every, set(assignment))
-    narrow = _narrow_batches(rows[~rows["task_id"].isin(set(assignment))], certificate)
+    known = set(corpus.manifest.assignment)
+    rows, uncovered = _covered_rows(every, known)
     first = rows.groupby("task_id", sort=False)["batch"].transform("first")
-    monitored = serves(rows["kind"], "monitor") & (rows["batch"] == first)
-    frame = with_labels(rows[monitored], labels)
-    adapter = certificate.provenance.get("adapter_sha256", "")
-    needed: dict[str, list[str]] = {}
-    kinds: dict[str, str] = {}
+    frame = with_labels(rows[serves(rows["kind"], "monitor") & (rows["batch"] == first)], labels)
+    reasons, wanted = _reasons(frame, known, narrow_batches(corpus, certificate), certificate)
     left_out = {"not_covered": uncovered} if uncovered else {}
-    for task, part in frame.groupby("task_id", sort=False):
-        kinds[str(task)] = drawn = str(part["drawn"].iloc[0])
-        wanted = part if drawn == "audit" else part[part["asked"] == "spot_check"]
-        tests = {
-            "in_splits": task in assignment,
-            "changed_run": bool(part["twice"].any()),
-            "not_scored": bool(part["reason"].isin(REFUSALS).any()),
-            "other_adapter": bool((part["adapter_sha256"] != adapter).any()),
-            "other_threshold": drawn == "spot" and part["batch"].iloc[0] in narrow,
-            "nothing_decided": wanted.empty,
-            "open": bool(wanted["outcome"].isna().any()),
-        }
-        reason = next((name for name, holds in tests.items() if holds), "")
-        if reason:
-            left_out[reason] = left_out.get(reason, 0) + 1
-        else:
-            needed[str(task)] = [str(name) for name in wanted["trajectory_id"]]
+    left_out |= Counter(reason for reason in reasons if reason)
+    counts = frame[wanted & (frame["task_id"].map(reasons) == "")]
+    needed = counts.groupby("task_id", sort=False)["trajectory_id"].agg(list).to_dict()
     order = {task: place for task, place in completed_at(labels, needed).items() if place > after}
     if len(order) < len(needed):
         left_out["before_certificate"] = len(needed) - len(order)
     places = frame["task_id"].map(order)
     rows = frame[places.notna()].iloc[np.argsort(places[places.notna()].to_numpy(), kind="stable")]
-    spots = sum(kinds[task] == "spot" for task in order)
+    spots = rows.loc[rows["drawn"] == "spot", "task_id"].nunique()
     return OperationStream(
         scores=rows["score"].to_numpy(np.float64),
         outcomes=rows["outcome"].fillna(0).to_numpy(np.int8),
@@ -461,11 +438,24 @@ def _covered_rows(every: pd.DataFrame, known: set[str]) -> tuple[pd.DataFrame, i
     return rows, len(drawn - set(rows["task_id"]))
 
 
-def _narrow_batches(frame: pd.DataFrame, certificate: Certificate) -> set[str]:
-    """Return the batches in which a run inside the certified region was not decided."""
-    scores, threshold = frame["score"].to_numpy(np.float64), certificate.threshold
-    if threshold is None:
-        return set()
-    inside = scores <= threshold if certificate.side == "reject" else scores >= threshold
-    undecided = (frame["decision"] != certificate.side).to_numpy()
-    return {str(name) for name in frame.loc[inside & undecided, "batch"]}
+def _reasons(
+    frame: pd.DataFrame, known: set[str], narrow: set[str], certificate: Certificate
+) -> tuple[pd.Series[str], pd.Series[bool]]:
+    """Return why each task is left out, "" where it is not, and the rows that must be labelled."""
+    import pandas as pd
+
+    tasks, spot = frame["task_id"], frame["drawn"] == "spot"
+    wanted = ~spot | (frame["asked"] == "spot_check")
+    adapter = certificate.provenance.get("adapter_sha256", "")
+    faults = {
+        "in_splits": tasks.isin(known),
+        "changed_run": frame["twice"].astype(bool),
+        "not_scored": frame["reason"].isin(REFUSALS),
+        "other_adapter": frame["adapter_sha256"] != adapter,
+        "other_threshold": spot & frame["batch"].isin(narrow),
+        "nothing_decided": ~wanted.groupby(tasks).transform("any").astype(bool),
+        "open": wanted & frame["outcome"].isna(),
+    }
+    found = pd.DataFrame(faults).groupby(tasks, sort=False).any()
+    names = np.select([found[name] for name in faults], list(faults), "")
+    return pd.Series(names, found.index, dtype=object), wanted

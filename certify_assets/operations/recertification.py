@@ -46,17 +46,17 @@ from certify_assets.operations.audit_sample import (
     CountedTasks,
     count_audit_tasks,
 )
+from certify_assets.operations.batch_record import batch_names, decisions_sha256
 from certify_assets.operations.deployment import corrected_labels
 from certify_assets.operations.deployment_record import load_deployment
-from certify_assets.operations.labels import overruled, read_labels
+from certify_assets.operations.labels import labels_head, overruled, read_labels
 from certify_assets.operations.layout import (
     batch_runs,
     load_decisions,
     own_key,
     recertification_key,
 )
-from certify_assets.operations.monitor_record import StreamSource
-from certify_assets.operations.monitoring import stream_source
+from certify_assets.operations.monitor_record import LabelPrefix
 from certify_assets.operations.recertification_record import (
     CERTIFICATES,
     DOCUMENT,
@@ -97,7 +97,8 @@ class Plan:
     selection: str
     inputs_sha256: str  # of table, hashes, candidates, budgets and procedure
     relabelled: Mapping[str, str]  # finding on rows of its splits, as `relabelling_finding`
-    source: StreamSource  # labels and decisions that it knows
+    labels: LabelPrefix  # that it knows
+    batches: Mapping[str, str]  # hash of the decisions of every batch
     overruled: frozenset[str]  # runs whose reviewers replaced or withdrew what they first said
 
     def known(self, spending: Spending) -> Claim | None:
@@ -145,7 +146,8 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         selection=adapter.selection_rule,
         inputs_sha256=sha256_bytes(canonical_json(about)),
         relabelled=relabelling_finding(judge),
-        source=stream_source(judge.corpus),
+        labels=LabelPrefix(*labels_head(judge.corpus)),
+        batches={name: decisions_sha256(judge.corpus, name) for name in batch_names(judge.corpus)},
         overruled=frozenset(overruled(read_labels(judge.corpus))),
     )
 
@@ -230,7 +232,7 @@ def _pool(judge: JudgedCorpus, plan: Plan) -> StoredPool:
 
 def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
     corpus = judge.corpus
-    spending, source = read_spending(corpus).of(plan.judge), plan.source
+    spending = read_spending(corpus).of(plan.judge)
     store, counted = corpus.store, plan.counted
     schedule = "" if spending.schedule is None else spending.schedule.words()
     scores = recertification_key(corpus.name, claimed.number, SCORES)
@@ -244,8 +246,8 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
         "recertification": str(claimed.number),
         "recertification_inputs_sha256": plan.inputs_sha256,
         "audit_tasks": str(len(counted.tasks)),
-        "labels_sha256": source.labels.sha256,
-        "decisions_sha256": sha256_bytes(canonical_json(source.batches)),
+        "labels_sha256": plan.labels.sha256,
+        "decisions_sha256": sha256_bytes(canonical_json(plan.batches)),
         "delta_schedule": schedule,
         **plan.relabelled,
     }
@@ -290,8 +292,8 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
         open_share=counted.open_share,
         came_again=counted.came_again,
         findings=(*_overruled(plan, sides), *_findings(counted, sides)),
-        labels=source.labels,
-        batches=source.batches,
+        labels=plan.labels,
+        batches=plan.batches,
     )
     document = recertification_key(corpus.name, claimed.number, DOCUMENT)
     finish(corpus, claimed.number, store.write_json(document, asdict(record)))

@@ -6,11 +6,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import sqlalchemy as sa
 
 from certify_assets.corpora.corpus import Corpus
@@ -19,32 +22,28 @@ from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import parse_json
 from certify_assets.operations.audit_sample import not_covered
 from certify_assets.operations.batch_audit import opened_draw
-from certify_assets.operations.batch_draws import (
-    ClosedBatch,
-    DrawnBatch,
-    UndrawnBatches,
-    closing_of,
-    draw_of,
-    last_draw_of,
-)
-from certify_assets.operations.batch_record import BatchRecord, UndoneBatch, is_decided, is_undone
+from certify_assets.operations.batch_draws import changed_batches, closing_of, draw_of
+from certify_assets.operations.batch_record import is_decided, is_undone
 from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.labels import GoldLabel, GoldLabelled, Label, Labelled
-from certify_assets.operations.layout import RunLookup, decisions_of, drawn_runs
-from certify_assets.operations.review_order import KINDS, review_place, threshold_distance
+from certify_assets.operations.layout import ASKED, RunLookup, decisions_of, drawn_runs
 from certify_assets.storage.database import number_column, parts, tables, text_column
 from certify_assets.storage.events import Event, Payload
 from certify_assets.storage.indexes import insert
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: why a reviewer is asked, the most needed first
+KINDS: Final = tuple(kind for kind in ASKED if kind)
 # a row has the place of its kind
 _DRAW, _AUDIT, _SPOT, _UNDECIDED = range(len(KINDS))
 # of a drawn run that nothing else asks about
 _UNASKED: Final = len(KINDS)
 GOLD: Final = GoldLabelled.kind
 _SAID: Final = (Labelled.kind, GOLD)
-_OF_BATCHES: Final = (BatchRecord, UndoneBatch, DrawnBatch, UndrawnBatches, ClosedBatch)
 
 # what follows from the decisions, the labels and the draw of a run
 _FOLLOWS: Final = ("lacking", "need", "calm", "lack", "since", "near", "together")
@@ -80,6 +79,7 @@ queue = sa.Table(
     number_column("attempt"),
     number_column("asked"),
     sa.Column("covered", sa.Boolean, nullable=False),
+    # 0 without a score, 1 with a distance to a threshold, 2 without a threshold
     number_column("known"),
     sa.Column("distance", sa.Float, nullable=False),
     text_column("draw"),
@@ -105,8 +105,9 @@ queue = sa.Table(
     # every label changes rows: what it leaves must be cleared away soon
     postgresql_with={"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0.02},
 )
+_BEFORE: Final = ("need", "calm", "lack", "since", "near", "together")
 QUEUE_ORDER: Final = (
-    *(queue.c[name] for name in ("need", "calm", "lack", "since", "near", "together")),
+    *(queue.c[name] for name in _BEFORE),
     *(queue.c.tied.desc(), queue.c.batch, queue.c.attempt, queue.c.run),
 )
 #: rows that wait, those that wait for another reviewer, and those of open draws; written out, since
@@ -147,6 +148,21 @@ class ReviewState:
         last = self.corpus.store.last(self.corpus.name, TwiceReviewed, watched=False)
         return 0.0 if last is None else last.content.share
 
+    def ordered(self, share: float, left_out: Collection[str] = ()) -> list[Row]:
+        """Return the rows that wait, the most needed first.
+
+        Two reviewers are asked about the given share of runs, and nobody about some draws.
+        """
+        query = sa.select(queue).where(queue.c.corpus == self.corpus.name)
+        rows = [dict(row._mapping) for row in self.corpus.store.asked(query)]
+        for row in rows:
+            row["wanted"] = _wanted(row["place"], share)
+            if row["draw"] in left_out:
+                row.update(draw="", rank=None)
+            _order_row(row)
+        _order_tasks(rows)
+        return sorted((row for row in rows if row["lacking"]), key=_place)
+
     def next_runs(self, reviewer: str, most: int) -> list[str]:
         """Return the first runs of the queue that a reviewer may label, the most needed first."""
         waits = self._waits(queue.c.run).where(~_said_by(reviewer))
@@ -186,14 +202,6 @@ class ReviewState:
         if row is None:
             raise InputError(f"nobody is asked about {name!r} any more; go back to the queue.")
         return RunLookup(self.corpus.store, self.corpus.name).find(row["batch"], name)
-
-    def task_labels(self, name: str) -> int:
-        """Count the labels that the task of a run lacks for the same need."""
-        row = self.row(name)
-        if row is None:
-            return 0
-        same = (queue.c.task == row["task"], queue.c.need == row["need"])
-        return sum(self._scalars(self._waits(sa.func.sum(queue.c.lacking)).where(*same)))
 
     def reviewers(self, *, gold: bool) -> list[str]:
         """Return the names of all reviewers, those of known runs alone if asked."""
@@ -285,9 +293,7 @@ class _Indexes:
         self.label(said)
         changed: set[str] = set()
         for row in rows:
-            for kind in _OF_BATCHES:
-                if row.kind == kind.kind:
-                    changed.update(self._changed(kind.model_validate_json(row.payload)))
+            changed.update(changed_batches(self.corpus, row))
             if row.kind == TwiceReviewed.kind:
                 self._share(TwiceReviewed.model_validate_json(row.payload).share)
         if changed:
@@ -343,17 +349,6 @@ class _Indexes:
         self._count(added, {row["task"] for row in gone})
         for draw in sorted({row["draw"] for row in added.values()} - {""}):
             self._rank(draw)
-
-    def _changed(self, content: Payload) -> Iterator[str]:
-        """Iterate over the batches whose rows an event changes."""
-        if isinstance(content, DrawnBatch | UndrawnBatches):
-            yield from content.batches
-            return
-        batch: str = content.subject
-        yield batch
-        if isinstance(content, ClosedBatch | UndoneBatch):
-            drawn = last_draw_of(self.corpus, batch)
-            yield from () if drawn is None else drawn.batches
 
     def _holding(self, names: Collection[str]) -> set[str]:
         """Return the batches that hold some of these runs."""
@@ -421,9 +416,7 @@ class _Indexes:
             if row["run"] not in rows:
                 before[row["run"]] = row
                 rows[row["run"]] = row.copy()
-        audits = [row for row in rows.values() if row["need"] == _AUDIT and row["task"] in tasks]
-        for _, mine in groupby(sorted(audits, key=_task), key=_task):
-            _order_task(list(mine))
+        _order_tasks(rows.values())
         self._update([row for name, row in rows.items() if row != before[name]])
 
     def _votes(self, column: sa.Column[Any], values: Iterable[Any]) -> dict[str, tuple[int, int]]:
@@ -458,22 +451,23 @@ def _asked_rows(corpus: Corpus, batch: str, share: float) -> dict[str, Row]:
     draw = draw if draw and closing_of(corpus, draw) is None else ""
     drawn = set(drawn_runs(corpus, draw)) if draw else set()
     frame = frame[frame["asked"].isin(KINDS) | frame["trajectory_id"].isin(drawn)]
-    distance, known = threshold_distance(frame)
+    distance = _nearest_threshold(frame)
     columns = {
         "run": frame["trajectory_id"],
         "task": frame["task_id"],
         "attempt": frame["attempt"].astype(int),
         "asked": frame["asked"].map(lambda kind: KINDS.index(kind) if kind else _UNASKED),
         "covered": ~not_covered(frame),
-        "known": known,
-        "distance": distance.where(known == 1, 0.0),
+        "known": np.select([np.isnan(distance), np.isfinite(distance)], [0, 1], 2),
+        "distance": np.where(np.isfinite(distance), distance, 0.0),
     }
     found = {}
     for values in zip(*(column.tolist() for column in columns.values()), strict=True):
         row: Row = dict(zip(columns, values, strict=True))
-        place = review_place(row["run"])
+        place = _share_place(row["run"])
         row.update(corpus=corpus.name, batch=batch, draw=draw if row["run"] in drawn else "")
-        row.update(place=place, wanted=1 + (place < share), votes=0, tied=0, rank=None, side=0)
+        wanted = _wanted(place, share)
+        row.update(place=place, wanted=wanted, votes=0, tied=0, rank=None, side=0)
         _order_row(row)
         found[row["run"]] = row
     return found
@@ -495,17 +489,40 @@ def _order_row(row: Row) -> None:
         row.update(since=row["batch"] if need == _SPOT else "", together=row["task"])
 
 
-def _order_task(rows: Sequence[Row]) -> None:
-    """Set what follows for the runs of an audit task, which count only together."""
-    waiting = [row for row in rows if row["lacking"]]
-    for row in rows:
-        row.update(
-            calm=1 - any(one["tied"] for one in waiting),
-            lack=sum(one["lacking"] for one in waiting if one["covered"]),
-            since=min((one["batch"] for one in waiting), default=""),
-        )
+def _order_tasks(rows: Iterable[Row]) -> None:
+    """Set what follows for the runs of audit tasks, which count only together."""
+    audits = [row for row in rows if row["need"] == _AUDIT]
+    task = itemgetter("task")
+    for _, found in groupby(sorted(audits, key=task), key=task):
+        mine = list(found)
+        waiting = [row for row in mine if row["lacking"]]
+        for row in mine:
+            row.update(
+                calm=1 - any(one["tied"] for one in waiting),
+                lack=sum(one["lacking"] for one in waiting if one["covered"]),
+                since=min((one["batch"] for one in waiting), default=""),
+            )
 
 
-def _task(row: Row) -> str:
-    task: str = row["task"]
-    return task
+def _place(row: Row) -> tuple[Any, ...]:
+    """Return what `QUEUE_ORDER` sorts a row by."""
+    before = (row[name] for name in _BEFORE)
+    return (*before, -row["tied"], row["batch"], row["attempt"], row["run"])
+
+
+def _wanted(place: float, share: float) -> int:
+    return 1 + (place < share)
+
+
+def _share_place(run: str) -> float:
+    """Return a place in [0, 1): runs below a share are reviewed twice."""
+    digest = hashlib.sha256(f"two\0{run}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2.0**64
+
+
+def _nearest_threshold(frame: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the distance of scores to the nearest threshold; NaN unscored, infinite without."""
+    score = frame["score"].to_numpy(np.float64)
+    thresholds = frame[["reject_threshold", "release_threshold"]].to_numpy(np.float64)
+    away = np.nan_to_num(np.abs(score[:, None] - thresholds), nan=np.inf)
+    return np.where(np.isnan(score), np.nan, away.min(axis=1, initial=np.inf))

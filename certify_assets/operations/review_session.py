@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
@@ -21,10 +21,16 @@ from certify_assets.judges.base import Reason
 from certify_assets.judges.explanation import reasons_of
 from certify_assets.operations.agreement import Agreement
 from certify_assets.operations.batch_audit import BatchAudit
-from certify_assets.operations.batch_draws import ClosedBatch, closed_batches
+from certify_assets.operations.batch_draws import ClosedBatch
 from certify_assets.operations.batches import close_batches
 from certify_assets.operations.deployment_record import load_deployment
-from certify_assets.operations.labels import GoldLabel, Label, append_label
+from certify_assets.operations.labels import (
+    GoldLabel,
+    Label,
+    append_label,
+    comment_text,
+    reviewer_name,
+)
 from certify_assets.operations.layout import RunLookup, decision_of
 from certify_assets.operations.review_criteria import ReviewCriteria
 from certify_assets.operations.review_gold import GoldSet
@@ -32,10 +38,8 @@ from certify_assets.operations.review_index import ReviewState, TwiceReviewed
 from certify_assets.operations.review_queue import Queue, load_queue, queue_agreement
 from certify_assets.storage.store import Store
 
-MAX_COMMENT = 2000
-_MAX_NAME = 80
-#: a longer time between two labels is a break
-BREAK_SECONDS = 1800.0
+# a longer time between two labels is a break
+_BREAK_SECONDS = 1800.0
 #: latest pairs of labels that a reviewer's pace is of, and the fewest that make one
 _PACE_LABELS, _PACE_LEAST = 50, 5
 _LEASE_SECONDS = 600.0
@@ -47,38 +51,9 @@ class QueuedRun:
 
     run: Trajectory
     key: str  # names the run in forms: ids may contain the agent, or what a form alters
-    task_labels: int  # labels that its task still lacks
     number: int  # earlier statements of this reviewer on it, so that a form sent twice is one
     left: int  # runs that this reviewer can still label, this one and skipped ones included
-    skipped: int
     criterion: str = ""  # what a run of this task must do to be a success
-
-
-@dataclass(frozen=True)
-class JudgeDecision:
-    """What the judge decided of a run; unscored and missing thresholds are NaN."""
-
-    task_id: str
-    decision: str
-    reason: str
-    score: float
-    reject_threshold: float
-    release_threshold: float
-    # what adds most to the score; empty where the judge gives none, or scores otherwise now
-    reasons: tuple[Reason, ...] = ()
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any], reasons: tuple[Reason, ...] = ()) -> JudgeDecision:
-        """Take the decision of a row of the decisions."""
-        return cls(
-            task_id=str(row["task_id"]),
-            decision=str(row["decision"]),
-            reason=str(row["reason"]),
-            score=float(row["score"]),
-            reject_threshold=float(row["reject_threshold"]),
-            release_threshold=float(row["release_threshold"]),
-            reasons=reasons,
-        )
 
 
 @dataclass(frozen=True)
@@ -86,10 +61,13 @@ class Statement:
     """The last valid statement of a reviewer, with the decision of the judge where it is known."""
 
     label: Label
-    judged: JudgeDecision | None
-    # where known runs are mixed in nothing is said that they lack: no decision
+    task_id: str = ""
+    # row of the decision; None where the run is unknown now, or known runs are mixed in, of which
+    # there is none to show
+    judged: Mapping[str, Any] | None = None
+    # what adds most to the score; empty where the judge gives none, or scores otherwise now
+    reasons: tuple[Reason, ...] = ()
     blind: bool = False
-    task_id: str = ""  # where it is blind
 
 
 @dataclass(frozen=True)
@@ -103,33 +81,25 @@ class ReviewPace:
     measured: int = 0
 
 
-def reviewer_name(given: str, known: Iterable[str]) -> str:
-    """Return the known spelling of a name that differs in case or spaces alone, else the name."""
-    name = " ".join(unicodedata.normalize("NFKC", given).split())
-    if not name or len(name) > _MAX_NAME or not name.isprintable():
-        raise InputError(
-            f"the reviewer's name {given[:_MAX_NAME]!r} is empty, too long or unreadable; give up "
-            f"to {_MAX_NAME} letters."
-        )
-    return next((one for one in known if one.casefold() == name.casefold()), name)
+@dataclass
+class _Desk:
+    """What one reviewer has before them; only in memory."""
 
-
-def close_settled(corpus: Corpus) -> list[str]:
-    """Close the provisional batches that the labels settle, and say so of each."""
-    before = closed_batches(corpus)
-    audits, _ = close_batches(corpus)
-    return [
-        f"Batch {item.sentence}"
-        for item in audits
-        if item.state != "provisional" and item.batch not in before
-    ]
+    # runs that they were shown and have not answered, and whether as a known one, in the order in
+    # which they come again: as shown, a skipped one behind the others
+    open: dict[str, bool] = field(default_factory=dict)
+    skipped: set[str] = field(default_factory=set)
+    # a run that they took a label of back
+    again: str = ""
+    undone: Statement | None = None
+    # all that they were ever shown, by `QueuedRun.key`: only these runs they may label
+    seen: dict[str, str] = field(default_factory=dict)
 
 
 class ReviewSession:
     """Reviewers who label the queue of one corpus at the same time, from several threads."""
 
-    # Every statement is on the disk before the method that makes it returns. Skips and leases are
-    # only in memory.
+    # every statement is on the disk before the method that makes it returns
 
     def __init__(
         self,
@@ -146,15 +116,9 @@ class ReviewSession:
         self.criteria = criteria or ReviewCriteria()
         self._gold = gold
         self._lock = threading.RLock()
-        # of each reviewer: runs that they were shown and have not answered, and whether as a known
-        # one, in the order in which they come again: as shown, a skipped one behind the others
-        self._open: dict[str, dict[str, bool]] = {}
-        self._skipped: dict[str, set[str]] = {}
-        self._again: dict[str, str] = {}
-        self._undone: dict[str, Statement] = {}
+        self._desks: defaultdict[str, _Desk] = defaultdict(_Desk)
+        # who reads a run, and since when
         self._shown: dict[str, tuple[str, float]] = {}
-        # what each reviewer was ever shown, by `QueuedRun.key`: only these runs they may label
-        self._seen: dict[str, dict[str, str]] = {}
         self._unreadable: dict[str, str] = {}
         now = self._now()
         if now.share != double:
@@ -204,7 +168,7 @@ class ReviewSession:
                     self._unreadable[name] = str(error)
                     continue
                 self._shown[name] = (reviewer, time.monotonic())
-                self._seen.setdefault(reviewer, {})[_key(name)] = name
+                self._desks[reviewer].seen[_key(name)] = name
                 return self._queued(state, reviewer, run, known)
 
     def _known(self, state: ReviewState, reviewer: str) -> list[str]:
@@ -220,21 +184,23 @@ class ReviewSession:
 
         Skipped ones count, or a run that comes after a skip would never be a known one.
         """
-        return len({*self._seen.get(reviewer, {}).values()} | state.answered(reviewer))
+        return len({*self._desks[reviewer].seen.values()} | state.answered(reviewer))
 
     def _turn(self, state: ReviewState, reviewer: str, known: Sequence[str]) -> str | None:
         """Return the run that comes now, which is open from here on."""
-        opened, again = self._open.get(reviewer, {}), self._again.pop(reviewer, "")
-        waiting = state.waiting({*opened, again}, reviewer) - self._unreadable.keys()
+        desk = self._desks[reviewer]
+        again, desk.again = desk.again, ""
+        waiting = state.waiting({*desk.open, again}, reviewer) - self._unreadable.keys()
         runs = dict.fromkeys(known, True) | dict.fromkeys(waiting, False)
-        mine = {name: as_known for name, as_known in opened.items() if runs.get(name) is as_known}
-        skipped = self._skipped.setdefault(reviewer, set())
-        skipped &= mine.keys()
+        mine = {
+            name: as_known for name, as_known in desk.open.items() if runs.get(name) is as_known
+        }
+        desk.skipped &= mine.keys()
         if again in runs:
             mine = {again: runs[again]} | mine
-            skipped.discard(again)
-        self._open[reviewer] = mine
-        if (now := next((name for name in mine if name not in skipped), None)) is not None:
+            desk.skipped.discard(again)
+        desk.open = mine
+        if (now := next((name for name in mine if name not in desk.skipped), None)) is not None:
             return now
         leased = {name for name in self._shown if self._leased(name, reviewer)}
         passed = mine.keys() | self._unreadable.keys()
@@ -245,27 +211,27 @@ class ReviewSession:
         ]
         if not fresh:
             return None
-        now = next((name for name in fresh if name not in leased), fresh[0])
         unshown = next((name for name in known if name not in mine), None)
         due = self._gold is not None and self._gold.is_due(reviewer, self._place(state, reviewer))
-        is_known = unshown is not None and due
         if unshown is not None and due:
-            now = unshown
-        mine[now] = is_known
+            mine[unshown] = True
+            return unshown
+        now = next((name for name in fresh if name not in leased), fresh[0])
+        mine[now] = False
         return now
 
     def _run(self, state: ReviewState, reviewer: str, name: str) -> Trajectory:
         """Return a run of the queue, or a known one."""
         if self._gold is not None and name in self._gold.runs:
             row = state.row(name)
-            if self._open.get(reviewer, {}).get(name, row is None):
+            if self._desks[reviewer].open.get(name, row is None):
                 return self._gold.runs[name]
         return state.run(name)
 
     def _queued(
         self, state: ReviewState, reviewer: str, run: Trajectory, known: Sequence[str]
     ) -> QueuedRun:
-        name, mine = run.trajectory_id, self._open[reviewer]
+        name, mine = run.trajectory_id, self._desks[reviewer].open
         waiting = state.waiting([*mine, *self._unreadable], reviewer)
         left = state.count_waiting(reviewer) - len(waiting & self._unreadable.keys())
         if self._gold is not None:
@@ -276,10 +242,8 @@ class ReviewSession:
         return QueuedRun(
             run,
             _key(name),
-            task_labels=0 if mine[name] else state.task_labels(name),
             number=len(state.statements(name, reviewer)),
             left=left,
-            skipped=len(self._skipped[reviewer]),
             criterion=self.criteria.of(run.task_id),
         )
 
@@ -296,15 +260,16 @@ class ReviewSession:
 
     def skipped(self, reviewer: str) -> int:
         """Return how many runs a reviewer skipped in this session."""
-        return len(self._skipped.get(reviewer, ()))
+        return len(self._desks[reviewer].skipped)
 
     def say(self, reviewer: str, key: str, outcome: int, number: int, comment: str = "") -> Label:
         """Append the label of a run, named by `QueuedRun.key`, and return it as stored."""
         with self._lock:
-            state, token = self._now(), _token(key, reviewer, number)
-            name = self._seen.get(reviewer, {}).get(key, "")
+            state, desk = self._now(), self._desks[reviewer]
+            token = _token(key, reviewer, number)
             written = state.with_token(token)
             if written is None:
+                name = desk.seen.get(key, "")
                 # before anything else: any other sentence would say of a run that was never shown
                 # whether it is asked about, and which are the known ones
                 if not name:
@@ -317,33 +282,26 @@ class ReviewSession:
                         f"{reviewer} said something of this run since the page was shown; go back "
                         "to the queue."
                     )
-                text = comment.strip()[:MAX_COMMENT]
-                label = Label(name, outcome, reviewer, "page", token, text)
-                written = append_label(state.corpus, self._of_known(label))
+                label = Label(name, outcome, reviewer, "page", token, comment_text(comment))
+                if self._gold is not None and desk.open.get(name):
+                    label = GoldLabel(**asdict(label), known=self._gold.outcomes[name])
+                written = append_label(state.corpus, label)
             elif written.outcome != outcome:
                 raise InputError(
                     "This form was sent before, with the other outcome, which stands; take it back "
                     "with Undo to change it."
                 )
             name = written.trajectory_id
-            self._open.get(reviewer, {}).pop(name, None)
-            self._skipped.get(reviewer, set()).discard(name)
-            self._undone.pop(reviewer, None)
-            self._forget(reviewer, name)
+            desk.open.pop(name, None)
+            desk.skipped.discard(name)
+            self._put_away(desk, name)
             self._closed()
             return written
-
-    def _of_known(self, label: Label) -> Label:
-        """Return a label as one of a known run where its form was shown for one."""
-        name = label.trajectory_id
-        if self._gold is None or not self._open.get(label.reviewer, {}).get(name):
-            return label
-        return GoldLabel(**asdict(label), known=self._gold.outcomes[name])
 
     def take_back(self, reviewer: str, number: int) -> Label:
         """Take back a statement by the number of its label; its run is shown again."""
         with self._lock:
-            state = self._now()
+            state, desk = self._now(), self._desks[reviewer]
             made = state.label(number)
             if made is None or made.reviewer != reviewer or made.outcome is None:
                 raise InputError(f"label {number} is no label of {reviewer}; go back to the queue.")
@@ -358,13 +316,12 @@ class ReviewSession:
                     f"{reviewer} has changed this label meanwhile. Return to the queue."
                 )
             written = append_label(state.corpus, back)
-            self._again[reviewer] = made.trajectory_id
-            self._undone[reviewer] = self._statement(state, made)
+            desk.again, desk.undone = made.trajectory_id, self._statement(state, made)
             return written
 
     def undone(self, reviewer: str) -> Statement | None:
         """Return the label that the reviewer took back last, until they label or skip again."""
-        return self._undone.get(reviewer)
+        return self._desks[reviewer].undone
 
     def pace(self, reviewer: str) -> ReviewPace:
         """Return how many runs a reviewer has labelled and how long a label takes them."""
@@ -372,7 +329,7 @@ class ReviewSession:
         said = state.last_labels(reviewer, _PACE_LABELS + 1, gold=self.blind)
         times = sorted(datetime.fromisoformat(label.time).timestamp() for label in said)
         gaps = [later - before for before, later in pairwise(times)]
-        steady = [gap for gap in gaps if gap <= BREAK_SECONDS]
+        steady = [gap for gap in gaps if gap <= _BREAK_SECONDS]
         seconds = median(steady) if len(steady) >= _PACE_LEAST else None
         labelled = state.count_labelled(reviewer, gold=self.blind)
         return ReviewPace(labelled, seconds, len(steady))
@@ -380,19 +337,18 @@ class ReviewSession:
     def skip(self, reviewer: str, key: str) -> None:
         """Skip an open run, named by `QueuedRun.key`, until the reviewer asks for skipped ones."""
         with self._lock:
-            mine = self._open.get(reviewer, {})
-            name = self._seen.get(reviewer, {}).get(key, "")
+            desk = self._desks[reviewer]
+            name = desk.seen.get(key, "")
             # of others nothing happens: a count of those that there are would name the known ones
-            if name in mine:
-                mine[name] = mine.pop(name)
-                self._skipped.setdefault(reviewer, set()).add(name)
-                self._undone.pop(reviewer, None)
-                self._forget(reviewer, name)
+            if name in desk.open:
+                desk.open[name] = desk.open.pop(name)
+                desk.skipped.add(name)
+                self._put_away(desk, name)
 
     def show_skipped(self, reviewer: str) -> None:
         """Show what a reviewer skipped again, in the order of skipping."""
         with self._lock:
-            self._skipped.pop(reviewer, None)
+            self._desks[reviewer].skipped.clear()
 
     def last(self, reviewer: str) -> Statement | None:
         """Return the last valid statement that a reviewer made on the page."""
@@ -403,30 +359,32 @@ class ReviewSession:
     def opened(self, reviewer: str, key: str) -> Trajectory:
         """Return a run that was shown to a reviewer, by `QueuedRun.key`."""
         with self._lock:
-            name = self._seen.get(reviewer, {}).get(key)
+            name = self._desks[reviewer].seen.get(key)
             if name is None:
                 raise InputError("this run was not shown to you; go back to the queue.")
             return self._run(self._now(), reviewer, name)
 
     def _statement(self, state: ReviewState, label: Label) -> Statement:
         name = label.trajectory_id
-        if self._gold is not None:
-            run, row = self._gold.runs.get(name), state.row(name)
-            task_id = run.task_id if run else row["task"] if row else ""
-            return Statement(label, None, True, task_id)
         row = state.row(name)
+        task_id = row["task"] if row else ""
+        if self._gold is not None:
+            run = self._gold.runs.get(name)
+            return Statement(label, run.task_id if run else task_id, blind=True)
         if row is None:
-            return Statement(label, None)
+            return Statement(label)
         decision = decision_of(state.corpus, row["batch"], name)
-        return Statement(label, JudgeDecision.of(decision, _reasons(state.corpus, decision)))
+        return Statement(label, task_id, decision, _reasons(state.corpus, decision))
 
     def _leased(self, name: str, reviewer: str) -> bool:
         who, since = self._shown.get(name, (reviewer, 0.0))
         return who != reviewer and time.monotonic() - since < _LEASE_SECONDS
 
-    def _forget(self, reviewer: str, name: str) -> None:
-        if self._again.get(reviewer) == name:
-            del self._again[reviewer]
+    def _put_away(self, desk: _Desk, name: str) -> None:
+        """Leave a run that was answered or skipped to others."""
+        desk.undone = None
+        if desk.again == name:
+            desk.again = ""
         self._shown.pop(name, None)
 
     def _closed(self) -> ReviewState:

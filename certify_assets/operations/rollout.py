@@ -42,6 +42,7 @@ from certify_assets.operations.recertification_record import (
 )
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.served_model import MODEL_FOLDER, log_model
+from certify_assets.storage.mlflow_server import without_credentials
 from certify_assets.storage.tracking import Record, Tracker
 
 if TYPE_CHECKING:
@@ -98,8 +99,8 @@ def deploy(
         )
         made = made.model_copy(update={"policy": policy})
         last = load_deployment(corpus)
-        if track and last is not None and last.mlflow is None and last.is_again(made):
-            # a kill came before MLflow was told of it
+        if last is not None and last.is_again(made):
+            # the call before this one was killed, or MLflow did not answer it
             made = last
         else:
             corpus.store.append(corpus.name, made)
@@ -222,6 +223,7 @@ def promote(
     now = load_deployment(corpus)
     same_judge = now is not None and now.judge == document.judge
     if now is not None and same_judge and now.certificates_key == document.certificates_key:
+        register(corpus, now.number)
         return now
     budgets = dict(now.alpha) if now is not None and same_judge and not now.batch_only else None
     sides = [
@@ -380,19 +382,22 @@ def model_name(corpus: str) -> str:
 
 
 def register(corpus: Corpus, number: int) -> None:
-    """Record a deployment in MLflow, and what MLflow answered as an event."""
+    """Record a deployment in MLflow where it is not, and what MLflow answered as an event."""
     # The registry is the record for other tools, the data root is the truth: a deployment holds
     # whatever MLflow does.
     record = read_deployments(corpus)[number - 1]
+    if record.mlflow and "error" not in record.mlflow:
+        return
     certificates = kept_certificates(corpus, record)
     judge = record.judge_on(corpus)
     try:
         answer = _registered(Tracker.for_store(corpus.store), judge, record, certificates)
     except Exception as error:
         # any exception of MLflow's backend
-        first = (str(error).splitlines() or [""])[0][:300]
+        first = without_credentials((str(error).splitlines() or [""])[0])[:300]
         answer = {"error": f"not recorded: {type(error).__name__}: {first}"}
-    corpus.store.append(corpus.name, TrackedDeployment(number=number, answer=answer))
+    if answer != record.mlflow:
+        corpus.store.append(corpus.name, TrackedDeployment(number=number, answer=answer))
 
 
 def _registered(

@@ -16,12 +16,16 @@ from urllib.parse import urlsplit
 import sqlalchemy as sa
 
 from certify_assets.errors import CertifyError, InputError, MissingToolError
+from certify_assets.storage.care import verify
+from certify_assets.storage.cleaning import publish_all
 from certify_assets.storage.database import FILE, ROOT_FILE, uses
 from certify_assets.storage.folder import Folder
 from certify_assets.storage.objects import Objects
 from certify_assets.storage.store import Store
 
 _DUMP: Final = "certify.dump"
+# names the backup that a data root is being made of
+_RESTORING: Final = "restoring"
 # files and folders that users place next to the database
 _PLACED: Final = ("judges.yaml", "notifications.yaml")
 _SAMPLES: Final = "monitoring"
@@ -50,9 +54,9 @@ def back_up(store: Store, target: str) -> int:
 
 
 def restore(store: Store, source: str) -> int:
-    """Make a data root of a backup; return the number of objects that were copied now.
+    """Make a data root of a backup and verify it; return the number of objects copied now.
 
-    The data root must have no events.
+    The data root must have no events, or those of a call with this backup that was killed.
     """
     folder = Folder(str(Path(source).absolute()))
     dump = _DUMP if folder.exists(_DUMP) else FILE
@@ -63,18 +67,24 @@ def restore(store: Store, source: str) -> int:
             f"{source} is a backup of {'SQLite' if dump == FILE else 'PostgreSQL'}; set or unset "
             "CERTIFY_DATABASE_URL accordingly."
         )
-    if store.database.exists():
+    mine = folder.root.encode("utf-8")
+    resumed = store.folder.exists(_RESTORING) and store.folder.read(_RESTORING) == mine
+    if not resumed and store.database.exists():
         raise InputError(f"{store.root} is in use; give an empty data root to restore into.")
+    store.folder.write(_RESTORING, mine)
     backup = Objects(folder)
     copied = sum(store.objects.copy_from(backup, found.sha256) for found in backup.found())
     _copy_placed(folder, store.folder)
     if store.database.is_sqlite:
         _copy_sqlite(folder.path(FILE), store.folder.path(FILE))
     else:
-        _run("pg_restore", "--no-owner", str(folder.path(_DUMP)), url=store.database.url)
+        whole = ("--no-owner", "--clean", "--if-exists", "--single-transaction")
+        _run("pg_restore", *whole, str(folder.path(_DUMP)), url=store.database.url)
     if folder.exists(ROOT_FILE):
-        # after the database: a killed call can be made again
         store.folder.write(ROOT_FILE, folder.read(ROOT_FILE))
+    verify(store)
+    publish_all(store)
+    store.folder.delete(_RESTORING)
     return copied
 
 

@@ -85,23 +85,27 @@ def export(store: Store, corpus: str) -> Iterator[str]:
 
 def rebuild(store: Store) -> int:
     """Make every index again from the events; return the number of events."""
-    register()
-    names, count = _chains(store), 0
-    if not names:
+    if not _chains(store):
         return 0
     with store.database.writing((), sole=True) as connection:
-        for table in tables.sorted_tables:
-            if table not in (events, properties, blanked):
-                connection.execute(table.delete())
-        for name in names:
-            portion = []
-            for event in chain(connection, name):
-                portion.append(event)
-                if len(portion) == _ROWS_AT_ONCE:
-                    follow(store, connection, portion)
-                    portion = []
-                count += 1
-            follow(store, connection, portion)
+        return _rebuild(store, connection)
+
+
+def _rebuild(store: Store, connection: sa.Connection) -> int:
+    register()
+    for table in tables.sorted_tables:
+        if table not in (events, properties, blanked):
+            connection.execute(table.delete())
+    count = 0
+    for name in _named(connection):
+        portion = []
+        for event in chain(connection, name):
+            portion.append(event)
+            if len(portion) == _ROWS_AT_ONCE:
+                follow(store, connection, portion)
+                portion = []
+            count += 1
+        follow(store, connection, portion)
     return count
 
 
@@ -139,15 +143,15 @@ def blank(store: Store, corpus: str, change: Callable[[str, Any], Any | None]) -
             connection.execute(events.update().where(*mine).values(payload=text))
             count += 1
         store.database.guard(connection)
-    rebuild(store)
+        # no index has what is gone, even if this call is killed now
+        _rebuild(store, connection)
     return count
 
 
 def _chains(store: Store, corpus: str | None = None) -> list[str]:
     """Return the corpora that have events, or the one that is asked for."""
     with store.database.reading() as connection:
-        # from the events: an index may be what is wrong
-        names = sorted(connection.scalars(sa.select(events.c.corpus).distinct()))
+        names = _named(connection)
     if corpus is None:
         return names
     if corpus not in names:
@@ -156,3 +160,8 @@ def _chains(store: Store, corpus: str | None = None) -> list[str]:
             f"{', '.join(filter(None, names)) or 'no corpus'}."
         )
     return [corpus]
+
+
+def _named(connection: sa.Connection) -> list[str]:
+    # from the events: an index may be what is wrong
+    return sorted(connection.scalars(sa.select(events.c.corpus).distinct()))

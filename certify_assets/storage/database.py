@@ -44,11 +44,13 @@ _OPEN: OrderedDict[tuple[str, int], Database] = OrderedDict()
 _MOST_OPEN = 8
 
 V = TypeVar("V")
+_OF_BATCHES: Final = {"decided", "undone", "drawn", "undrawn", "closed"}
 #: modules with tables of their own, and the kinds of events that these follow
 FOLLOWERS: Final = {
     "certify_assets.operations.delivery": {"received", "undone"},
     "certify_assets.operations.review_index": {"labelled", "gold_labelled", "twice_reviewed"}
-    | {"decided", "undone", "drawn", "undrawn", "closed"},
+    | _OF_BATCHES,
+    "certify_assets.operations.monitored_rows": _OF_BATCHES,
 }
 
 tables = sa.MetaData()

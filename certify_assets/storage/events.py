@@ -73,7 +73,7 @@ class EventDraft(NamedTuple):
         """Return the draft of a payload."""
         document = payload.model_dump(mode="json")
         objects = tuple(dict.fromkeys(payload.objects.values()))
-        return cls(corpus, payload.kind, payload.subject, _text(document), objects, token)
+        return cls(corpus, payload.kind, payload.subject, storable_text(document), objects, token)
 
 
 class Event(NamedTuple):
@@ -143,7 +143,8 @@ def parse_head(text: str) -> Head:
     return {"corpus": corpus, "sequence": int(number), "sha256": sha256}
 
 
-def _text(document: object) -> str:
+def storable_text(document: object) -> str:
+    """Return canonical JSON; refuse characters that a database cannot store."""
     try:
         text = canonical_json(document).decode("utf-8").rstrip("\n")
     except UnicodeEncodeError as error:

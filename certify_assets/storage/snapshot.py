@@ -176,7 +176,7 @@ class Snapshot(Store):
         if self._pins is not None and self._pins.cover(folder):
             return _names(self._pins.files, below)
         with self._reading() as connection:
-            for corpus in keys_of(["", *connection.scalars(sa.select(chains))], folder):
+            for corpus in keys_of(lambda: connection.scalars(sa.select(chains)), folder):
                 found |= self._stored_below(connection, corpus, below)
         for key, sha256 in (item for step in self._steps for item in step.keys.items()):
             if key.startswith(below):
@@ -219,8 +219,13 @@ class Snapshot(Store):
 
     def hashes(self, areas: Iterable[str]) -> dict[str, str]:
         """Return the SHA-256 of what is stored under keys, and directly below those of folders."""
-        keys = [key for area in areas for key in (area, *(f"{area}/{n}" for n in self.names(area)))]
-        return {key: sha256 for key in keys if (sha256 := self.current(key))}
+        found: dict[str, str] = {}
+        for area in areas:
+            # what has content is no folder
+            own = self.current(area)
+            keys = [area] if own else [f"{area}/{name}" for name in self.names(area)]
+            found |= {key: sha256 for key in keys if (sha256 := self.current(key))}
+        return found
 
     def events(
         self,
@@ -324,11 +329,16 @@ class Snapshot(Store):
 
     def require_held(self, head: Head, who: str) -> None:
         """Refuse a database that lost the event that a document names under ``ledger``."""
-        if not self.holds(**head):
-            raise LedgerError(
-                f"the ledger of {head['corpus']} lost event {head['sequence']} that {who} names: "
-                "an older database was put back; restore the newer one."
-            )
+
+        def require() -> None:
+            if not self.holds(**head):
+                raise LedgerError(
+                    f"the ledger of {head['corpus']} lost event {head['sequence']} that {who} "
+                    "names: an older database was put back; restore the newer one."
+                )
+
+        # many documents name the same event
+        self.unpinned.remember(("held", *head.values()), require)
 
     @contextmanager
     def workplace(self, key: str) -> Iterator[Path]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -290,13 +290,13 @@ class Store:
         return InputError(f"{self.root} has no {key}; {_remedy(key)} first.")
 
 
-def keys_of(chains: Sequence[str], folder: str) -> list[str]:
+def keys_of(chains: Callable[[], Iterable[str]], folder: str) -> list[str]:
     """Return the chains in which keys below a folder may be."""
     parts = folder.split("/")
     if parts[0] not in (*_OF_CORPORA, "judges"):
         return [""]
     named = chain_of(f"{folder}/")
-    return [named] if named else list(chains)
+    return [named] if named else ["", *chains()]
 
 
 def _remedy(key: str) -> str:

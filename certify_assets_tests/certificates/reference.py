@@ -3,7 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.certificates import kernels
+from certify_assets.certificates.bootstrap import ErrorLattice, exact_tail
+
 _Integers = NDArray[np.int64]
+_Floats = NDArray[np.float64]
 
 
 def group_order(keys: _Integers, buckets: int) -> _Integers:
@@ -51,6 +55,20 @@ def task_sums(values: _Integers, draws: int, seed: np.uint64, first: int) -> _In
     z = _splitmix(seed, np.arange(first * tasks, (first + draws) * tasks, dtype=np.uint64))
     drawn = ((z >> np.uint64(32)) * np.uint64(tasks)) >> np.uint64(32)
     return np.asarray(values[drawn.astype(np.int64).reshape(draws, tasks)].sum(axis=1))
+
+
+def exact_tails(lattice: ErrorLattice) -> _Floats:
+    """Tail of every threshold, without a saddlepoint."""
+    histograms = map(lattice.histogram, range(len(lattice)))
+    return np.array([exact_tail(*histogram, lattice.tasks) for histogram in histograms])
+
+
+def near_tails(lattice: ErrorLattice) -> _Floats:
+    """Tail of every threshold by the saddlepoint alone."""
+    found = kernels.saddlepoint_tails(
+        lattice.values, lattice.counts, lattice.offsets, lattice.tasks
+    )
+    return np.asarray(found)
 
 
 def icc_profile(covered: _Integers, errors: _Integers, drop: float) -> tuple[float, float]:

@@ -5,9 +5,9 @@ import pytest
 
 from certify_assets.certificates import audit_certificate, certify, n_min, observe, resample_audit
 from certify_assets.certificates.audit import lower_error_bound
-from certify_assets.certificates.bootstrap import resample_errors
 from certify_assets.certificates.counts import count_at
 from certify_assets.certificates.populations import Sample
+from certify_assets.certificates.taskboot import resample_errors
 from certify_assets_tests.populations import fooled, paper_process
 
 

@@ -20,7 +20,7 @@ from certify_assets.certificates.batch import (
     weighted_test,
 )
 from certify_assets.certificates.batch_planning import History, plan_batch
-from certify_assets.certificates.compiled import weighted_wealth
+from certify_assets.certificates.wealth import weighted_wealth
 from certify_assets.errors import InputError
 
 
@@ -77,7 +77,7 @@ def test_wealth_of_a_weighted_draw_does_not_grow_with_one_error_too_many() -> No
                 chance *= weights[run] / left
                 left -= weights[run]
             errors = np.array([wrong[run] for run in order], dtype=np.int64)
-            wealth = weighted_wealth(errors, np.array(order), weights, risks, 2, 0.5)
+            wealth = weighted_wealth(errors, np.array(order), weights, risks, limit=2, strength=0.5)
             expected += chance * np.exp(wealth)
         assert (expected <= 1 + 1e-9).all()
 

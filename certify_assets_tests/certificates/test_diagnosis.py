@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import certify, diagnose, observe, threshold_curve
-from certify_assets.certificates.bootstrap import resample_errors
+from certify_assets.certificates.taskboot import resample_errors
 from certify_assets_tests.populations import paper_process
 
 

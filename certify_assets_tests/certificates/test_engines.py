@@ -9,8 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice, exceedance_shares
+from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice
 from certify_assets.certificates.counts import TaskCounts
+from certify_assets.certificates.taskboot import exceedance_shares
+from certify_assets_tests.certificates.reference import exact_tails, near_tails
 
 BUDGETS = (Fraction(1, 10), Fraction(1, 5), Fraction(1, 8), Fraction(3, 25))
 DRAWS = 4_000
@@ -71,7 +73,7 @@ def test_engines_agree_over_random_tables(
 ) -> None:
     counts = drawn(table)
     lattice = error_lattice(counts.covered, counts.errors, budget)
-    exact, near = (bootstrap_tails(lattice, 0.00125, engine) for engine in ("exact", "saddlepoint"))
+    exact, near = exact_tails(lattice), near_tails(lattice)
     share = exceedance_shares(counts, budget, DRAWS, table[0])
     assert (np.abs(share - exact) <= montecarlo_error(exact)).all()
     assert (np.abs(near - exact) <= saddlepoint_error(counts, budget, exact)).all()
@@ -88,7 +90,7 @@ def test_engines_agree_where_the_formula_cancels(
     wrong = rng.choice(size * tasks, size * tasks // 10 + off, replace=False) // size
     counts = counts_of(np.full((1, tasks), size), np.bincount(wrong, minlength=tasks)[None])
     lattice = error_lattice(counts.covered, counts.errors, Fraction(1, 10))
-    exact, near = (bootstrap_tails(lattice, 0.00125, engine) for engine in ("exact", "saddlepoint"))
+    exact, near = exact_tails(lattice), near_tails(lattice)
     share = exceedance_shares(counts, Fraction(1, 10), DRAWS, seed)
     assert 0.2 < exact[0] < 0.75
     assert abs(near[0] - exact[0]) <= 0.005
@@ -101,9 +103,8 @@ def test_auto_is_exact_where_the_saddlepoint_is_off_by_a_factor_of_two() -> None
     errors[0, :2] = 16, 1
     counts = counts_of(covered, errors)
     lattice = error_lattice(counts.covered, counts.errors, Fraction(1, 10))
-    exact, near, auto = (
-        bootstrap_tails(lattice, 0.00125, engine)[0] for engine in ("exact", "saddlepoint", "auto")
-    )
+    exact, near = exact_tails(lattice)[0], near_tails(lattice)[0]
+    auto = bootstrap_tails(lattice, 0.00125)[0]
     assert 2.0 < near / exact < 2.2 and auto == exact
     share = exceedance_shares(counts, Fraction(1, 10), 400_000, 3)[0]
     assert abs(share - exact) < 5 * math.sqrt(exact / 400_000)

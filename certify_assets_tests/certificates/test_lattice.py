@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from fractions import Fraction
 from math import comb
 
@@ -7,14 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certify_assets.certificates.bootstrap import (
+    ErrorLattice,
     as_fraction,
     bootstrap_tails,
     error_lattice,
     exact_tail,
 )
 from certify_assets.errors import InputError
+from certify_assets_tests.certificates.reference import exact_tails, near_tails
 
 LEVEL = 0.05 / 40
+Tails = Callable[[ErrorLattice], np.ndarray]
 
 
 def clustered(seed: int, size: int, thresholds: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -49,8 +53,8 @@ def test_one_wholly_wrong_task_of_eight() -> None:
     binomial = sum(comb(50, j) * 0.02**j * 0.98 ** (50 - j) for j in range(6, 51))
     lattice = error_lattice(covered, errors, Fraction(1, 10))
     assert binomial == pytest.approx(0.00048, abs=5e-6)
-    assert bootstrap_tails(lattice, LEVEL, "exact")[0] == pytest.approx(binomial, rel=1e-11)
-    assert bootstrap_tails(lattice, LEVEL, "saddlepoint")[0] == pytest.approx(binomial, rel=0.01)
+    assert exact_tails(lattice)[0] == pytest.approx(binomial, rel=1e-11)
+    assert near_tails(lattice)[0] == pytest.approx(binomial, rel=0.01)
     assert bootstrap_tails(lattice, LEVEL)[0] < LEVEL
 
 
@@ -66,7 +70,7 @@ def test_exact_tail_equals_exact_convolution(pairs: list[tuple[int, int]], alpha
     lattice = error_lattice(covered, errors, budget)
     values = budget.denominator * errors[0].astype(int) - budget.numerator * covered[0].astype(int)
     truth = convolved_tail(values, values.size)
-    assert bootstrap_tails(lattice, LEVEL, "exact")[0] == pytest.approx(truth, rel=1e-10, abs=1e-14)
+    assert exact_tails(lattice)[0] == pytest.approx(truth, rel=1e-10, abs=1e-14)
 
 
 def test_exact_tail_is_accurate_far_out() -> None:
@@ -83,23 +87,27 @@ def test_auto_decides_as_the_exact_tail_does(size: int) -> None:
         covered, errors = clustered(seed, size, thresholds=10)
         for budget in (Fraction(1, 10), Fraction(1, 5)):
             lattice = error_lattice(covered, errors, budget)
-            exact, auto = (bootstrap_tails(lattice, LEVEL, engine) for engine in ("exact", "auto"))
+            exact, auto = exact_tails(lattice), bootstrap_tails(lattice, LEVEL)
             assert np.array_equal(exact <= LEVEL, auto <= LEVEL)
             close = (exact > LEVEL / 2) & (exact < LEVEL * 2)
             assert np.array_equal(exact[close], auto[close])
 
 
-@pytest.mark.parametrize("engine", ["exact", "saddlepoint", "auto"])
-def test_near_the_mean_the_tail_is_about_a_half(engine: str) -> None:
+def _auto(lattice: ErrorLattice) -> np.ndarray:
+    return bootstrap_tails(lattice, LEVEL)
+
+
+@pytest.mark.parametrize("tails", [exact_tails, near_tails, _auto])
+def test_near_the_mean_the_tail_is_about_a_half(tails: Tails) -> None:
     for tasks in (40, 1000):
         # one error in ten on average, so the sum has mean exactly zero
         covered, errors = np.full((1, tasks), 10, np.int32), np.zeros((1, tasks), np.int32)
         errors[0, : tasks // 2] = 2
-        tail = bootstrap_tails(error_lattice(covered, errors, Fraction(1, 10)), LEVEL, engine)[0]
+        tail = tails(error_lattice(covered, errors, Fraction(1, 10)))[0]
         assert 0.4 < tail < 0.5
 
 
-@pytest.mark.parametrize("engine", ["exact", "saddlepoint", "auto"])
+@pytest.mark.parametrize("tails", [exact_tails, near_tails, _auto])
 @pytest.mark.parametrize(
     ("covered", "errors", "tail"),
     [
@@ -110,20 +118,20 @@ def test_near_the_mean_the_tail_is_about_a_half(engine: str) -> None:
         ([8], [8], 1.0),
     ],
 )
-def test_degenerate_tables(covered: list[int], errors: list[int], tail: float, engine: str) -> None:
+def test_degenerate_tables(
+    covered: list[int], errors: list[int], tail: float, tails: Tails
+) -> None:
     table = (np.array([row], np.int32) for row in (covered, errors))
-    assert bootstrap_tails(error_lattice(*table, Fraction(1, 10)), LEVEL, engine)[0] == tail
+    assert tails(error_lattice(*table, Fraction(1, 10)))[0] == tail
 
 
 def test_huge_tasks_and_long_decimals() -> None:
     covered = np.array([[2_000_000, 5, 900_000, 7]], np.int32)
     errors = np.array([[10, 1, 3, 0]], np.int32)
     lattice = error_lattice(covered, errors, as_fraction(0.1234))
-    assert bootstrap_tails(lattice, LEVEL)[0] == pytest.approx(
-        bootstrap_tails(lattice, LEVEL, "saddlepoint")[0]
-    )
-    with pytest.raises(InputError, match="use engine saddlepoint"):
-        bootstrap_tails(lattice, LEVEL, "exact")
+    assert bootstrap_tails(lattice, LEVEL)[0] == pytest.approx(near_tails(lattice)[0])
+    with pytest.raises(InputError, match="fewer decimals"):
+        exact_tails(lattice)
 
 
 @pytest.mark.parametrize("alpha", [0, 1, -0.1, float("nan"), "0.1", None, 0.12345])

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.certificates import bootstrap
-from certify_assets.certificates.bootstrap import resample_sums
+from certify_assets.certificates import compiled, taskboot
+from certify_assets.certificates.taskboot import drawn_sums_in_numpy, resample_sums
 from certify_assets_tests.certificates import reference
 
 
@@ -22,6 +22,9 @@ def same(values: np.ndarray, draws: int, seed: int) -> bool:
 def test_sums_equal_those_of_the_twin(tasks: int, columns: int, bits: int, seed: int) -> None:
     values = np.random.default_rng(seed).integers(-(2**bits), 2**bits, (tasks, columns)) // 3
     assert same(values, 7, seed)
+    key = np.uint64(seed)
+    found = compiled.drawn_sums(values, 7, key)
+    assert found.tobytes() == drawn_sums_in_numpy(values, 7, key).tobytes()
 
 
 def test_drawn_tasks_are_uniform() -> None:
@@ -33,7 +36,7 @@ def test_drawn_tasks_are_uniform() -> None:
 
 @pytest.mark.parametrize("places", [1, 700, 5_000, 1 << 20])
 def test_resamples_do_not_depend_on_pieces(places: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootstrap, "_PLACES", places)
+    monkeypatch.setattr(taskboot, "_PLACES", places)
     assert same(np.random.default_rng(0).integers(-50, 50, (700, 4)), 100, 11)
 
 

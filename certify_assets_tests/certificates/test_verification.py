@@ -1,7 +1,6 @@
 import json
 import math
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -195,7 +194,7 @@ def test_what_is_carried_is_typed_and_in_the_digest(certificate: Certificate, da
     document = certificate.to_dict()
     assert "digest is" in verify_certificate({**document, "provenance": {"judge": "other"}}, *data)
     assert (
-        verify_certificate(replace(certificate, provenance={"judge": "other"}).to_json(), *data)
+        verify_certificate(certificate.replace(provenance={"judge": "other"}).to_json(), *data)
         is None
     )
     assert "provenance" in verify_certificate({**document, "provenance": {"judge": 3}}, *data)
@@ -248,11 +247,10 @@ def test_from_dict_refuses_contradictions(certificate: Certificate) -> None:
 def test_a_forged_digest_does_not_let_nonsense_through(certificate: Certificate) -> None:
     # the digest is no signature: whoever recomputes it is stopped by what cannot be true together
     with pytest.raises(ForgedCertificateError, match="coverage is"):
-        replace(certificate, coverage=0.99)
+        certificate.replace(coverage=0.99)
     with pytest.raises(ForgedCertificateError, match="above alpha"):
         worse = certificate.covered_trajectories // 2
-        replace(
-            certificate,
+        certificate.replace(
             errors=worse,
             selective_error=float(f"{worse / certificate.covered_trajectories:.10g}"),
         )

@@ -311,7 +311,7 @@ def test_a_pool_is_read_without_its_outcomes_and_asked_for_again(
 def test_what_an_option_does_not_change_is_said(call: Call, scores: Path) -> None:
     asked = f"certificate {scores} --side reject --json"
     for options, engine, unchanged in (
-        ("--engine exact --guard none", "exact", {"--engine": "naive", "--guard": "pseudo_task"}),
+        ("--guard none", "auto", {"--guard": "pseudo_task"}),
         ("--engine montecarlo --draws 500", "montecarlo", {"--engine": "pseudo_task"}),
     ):
         answer = call(f"{asked} --procedure all {options}")
@@ -321,7 +321,7 @@ def test_what_an_option_does_not_change_is_said(call: Call, scores: Path) -> Non
         assert all(name in said[option] for option, name in unchanged.items())
     one = call(f"{asked} --procedure naive --size-ratio 2")
     assert one.err == "certify: --size-ratio changes nothing under naive.\n"
-    assert not call(f"{asked} --procedure guarded_taskboot --size-ratio 2 --engine exact").err
+    assert not call(f"{asked} --procedure guarded_taskboot --size-ratio 2 --engine auto").err
 
 
 def test_a_pool_or_pilot_that_no_certificate_reads_is_said(

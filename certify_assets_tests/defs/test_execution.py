@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from certify_assets.definitions import defs
+from certify_assets.defs import execution
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.defs.running import materialize
@@ -17,6 +19,21 @@ from certify_assets_tests.paths import REPOSITORY
 
 def _materialize(root: Path, corpus: str) -> Any:
     return materialize(defs.resolve_job_def("onboard_corpus"), root, corpus, raise_on_error=False)
+
+
+def test_named_judges_alone_are_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Any other one that is certified would count as one to choose among."""
+    made: list[str] = []
+
+    def execute(name: str, *about: Any, **options: Any) -> SimpleNamespace:
+        made.extend(key.to_user_string() for key in about[2])
+        return SimpleNamespace(success=True)
+
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setattr(execution, "execute", execute)
+    assert execution.run_corpus("c", quiet=True, judges=["lexical"]) == 0
+    judges = {name.split("/")[1] for name in made if name.startswith("judges/")}
+    assert judges == {"lexical"} and "corpora/split_manifest" in made
 
 
 def test_a_failed_blocking_check_keeps_everything_downstream_from_running(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def _forge(document: dict[str, object]) -> dict[str, object]:
     """Alter the promise and recompute the digest, as somebody would who knows how it is made."""
     from certify_assets.certificates import Certificate
 
-    forged = replace(Certificate.from_dict(document), promise="Nobody needs to read anything.")
+    forged = Certificate.from_dict(document).replace(promise="Nobody needs to read anything.")
     return forged.to_dict()
 
 
@@ -236,7 +236,7 @@ def test_a_certificate_of_an_event_that_the_ledger_lost_is_refused(finished: Sto
     key = "judges/lexical/c/certificates.json"
     items = map(Certificate.from_dict, finished.read_json(key)["certificates"])
     later = [
-        replace(item, ledger={**item.ledger, "sequence": 999}).to_dict()  # type: ignore[misc]
+        item.replace(ledger={**item.ledger, "sequence": 999}).to_dict()  # type: ignore[misc]
         for item in items
     ]
     finished.write_json(key, {**finished.read_json(key), "certificates": later})

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -121,7 +120,7 @@ def test_a_table_is_decided_as_its_scores_are(tmp_path: Path) -> None:
         certify(rows["score"], rows["outcome"], rows["task_id"], side=side, alpha=0.2)
         for side in ("reject", "release")
     ]
-    crossed = [replace(certificates[0], threshold=1.0), replace(certificates[1], threshold=-1.0)]
+    crossed = [certificates[0].replace(threshold=1.0), certificates[1].replace(threshold=-1.0)]
     nothing = [certify([0.0, 1.0], [0, 1], ["a", "b"], side=side) for side in ("reject", "release")]
     rows.loc[::9, "score"] = np.nan
     rows.to_parquet(tmp_path / "rows.parquet")

@@ -223,7 +223,7 @@ def _with_pool(store: Store, pool: StoredPool | None, origin: str = "every_task"
         for item in documents
     ]
     documents = [
-        replace(item, ledger=document["ledger"]).to_dict()
+        item.replace(ledger=document["ledger"]).to_dict()
         for item, document in zip(forged, documents, strict=True)
     ]
     of_pool = {} if pool is None else {"pool": asdict(pool)}

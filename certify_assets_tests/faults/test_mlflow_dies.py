@@ -45,7 +45,7 @@ def test_deployments_hold(operated: Store, tmp_path: Path, monkeypatch: pytest.M
     assert len(killed) == len(DEPLOYMENT)
     with mlflow_process(tmp_path / "server", port) as (address, server):
         last = deploy(judged(operated))
-        assert last.mlflow and "error" not in last.mlflow and last.number == len(DEPLOYMENT) + 1
+        assert last.mlflow and "error" not in last.mlflow and last.number == 1
         client = mlflow_client(address)
         versions = client.search_model_versions(f"name = '{model_name('c')}'")
         deployed = Counter(item.tags["certify.deployment"] for item in versions)

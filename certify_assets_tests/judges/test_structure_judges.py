@@ -226,8 +226,8 @@ def test_a_judge_goes_from_training_to_decisions(
     assert shown is not None
     session.say("ann", shown.key, 0, shown.number)
     last = session.last("ann")
-    assert last is not None and last.judged is not None and last.judged.reasons
+    assert last is not None and last.judged is not None and last.reasons
     page = render_message("Saved", "Saved.", said=last, reviewer=Reviewer("ann", "f" * 64))
-    assert last.judged.reasons[0].feature in text_of(page)
+    assert last.reasons[0].feature in text_of(page)
     (reasons,) = reasons_of(made.judge_on(judge.corpus), to_frame([shown.run]))
-    assert reasons == (last.judged.score, last.judged.reasons)
+    assert reasons == (last.judged["score"], last.reasons)

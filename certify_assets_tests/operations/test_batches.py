@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError
+from certify_assets.errors import ChangedInputError, InputError
 from certify_assets.operations import batches
 from certify_assets.operations.batch_record import ready_batches
 from certify_assets.operations.batch_record import received as stored
@@ -151,8 +151,11 @@ def test_a_batch_is_taken_back_and_its_runs_may_come_again(store: Store, tmp_pat
     assert first is not None
     undo_batch(Corpus(store, "c"), first)
     assert ready_batches(Corpus(store, "c")) == []
+    before = store.now().head("c")
+    undo_batch(Corpus(store, "c"), first)
+    assert store.now().head("c") == before
     with pytest.raises(InputError, match="has no batch"):
-        undo_batch(Corpus(store, "c"), first)
+        undo_batch(Corpus(store, "c"), "000009-never")
     again = receive(Corpus(store, "c"), [path])
     assert again.new == 20 and again.batch is not None and again.batch.startswith("000002-")
     run = str(batch_runs(Corpus(store, "c"), again.batch)["trajectory_id"].iloc[0])
@@ -160,6 +163,31 @@ def test_a_batch_is_taken_back_and_its_runs_may_come_again(store: Store, tmp_pat
     with pytest.raises(InputError, match="a reviewed batch cannot be undone"):
         undo_batch(Corpus(store, "c"), again.batch)
     assert ready_batches(Corpus(store, "c")) == [again.batch]
+
+
+def test_runs_of_one_undone_part_come_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "MOST_RUNS", 12)
+    path = str(deliver(tmp_path / "x.jsonl", tasks=5))
+    first = receive(Corpus(store, "c"), [path]).batches
+    undo_batch(Corpus(store, "c"), first[0])
+    again = receive(Corpus(store, "c"), [path])
+    assert (again.new, again.known) == (12, 8) and len(first) == 2
+    assert ready_batches(Corpus(store, "c")) == list(again.batches)
+    assert (
+        again.batches[0] == first[1] and len(batch_runs(Corpus(store, "c"), again.batches[1])) == 12
+    )
+
+
+def test_a_label_that_comes_meanwhile_keeps_its_batch(store: Store, tmp_path: Path) -> None:
+    batch = receive(Corpus(store, "c"), [str(deliver(tmp_path / "x.jsonl", tasks=5))]).batches[0]
+    corpus = Corpus(store, "c")
+    run = str(batch_runs(corpus, batch)["trajectory_id"].iloc[0])
+    with pytest.raises(ChangedInputError), corpus.writing():
+        undo_batch(corpus, batch)
+        append_label(Corpus(Store(store.root), "c"), Label(run, 1, "ann", "file", "meanwhile"))
+    assert ready_batches(Corpus(store, "c")) == [batch]
 
 
 def test_runs_of_the_inbox_are_told_apart_from_those_before(store: Store) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.layout import DECISION_COLUMNS, batch_runs, decisions_of
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
+from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import decide_again, stored_object
 from certify_assets_tests.builders import judged
@@ -241,6 +243,21 @@ def test_standing_is_asked_again_once_a_batch_is_scored(
     assert document.reasons == {"alarm": 200} and set(frame["certificate_sha256"]) == {""}
     # a certificate of the batch holds whatever the judge
     assert "provisional" in set(frame["decision"])
+
+
+def test_a_batch_that_another_process_decides_meanwhile_is_passed_over(
+    deployed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive(Corpus(deployed, "c"), [str(deliver(tmp_path / "x.jsonl"))])
+    waits = Snapshot.workplace
+
+    def workplace(view: Snapshot, key: str) -> AbstractContextManager[Path]:
+        monkeypatch.setattr(Snapshot, "workplace", waits)
+        assert len(decide_ready(Corpus(Store(deployed.root), "c"))) == 1
+        return waits(view, key)
+
+    monkeypatch.setattr(Snapshot, "workplace", workplace)
+    assert decide_ready(Corpus(deployed, "c")) == []
 
 
 def test_checks_find_altered_decisions_and_picked_tasks(deployed: Store, tmp_path: Path) -> None:

@@ -136,6 +136,22 @@ def test_a_row_at_fault_is_named_and_nothing_is_imported(
     assert str(path) in str(refused.value) and read_labels(Corpus(store, "c")) == []
 
 
+@pytest.mark.parametrize(
+    ("comment", "words"), [("a\0b", r"U\+0000"), ("a\ud800b", "half a character")]
+)
+def test_a_comment_that_cannot_be_stored_is_refused_by_its_row(
+    store: Store, tmp_path: Path, comment: str, words: str
+) -> None:
+    rows = [
+        {"trajectory_id": f"open-{n}/0", "outcome": 1, "comment": text}
+        for n, text in enumerate(("good", comment))
+    ]
+    path = write(tmp_path / "a.jsonl", *map(json.dumps, rows))
+    with pytest.raises(InputError, match=rf"a\.jsonl, row 2.*, column comment: .*{words}"):
+        import_labels(Corpus(store, "c"), path, reviewer="ann")
+    assert read_labels(Corpus(store, "c")) == []
+
+
 def test_a_run_of_a_batch_that_nobody_decided_is_refused_by_its_batch(
     store: Store, tmp_path: Path
 ) -> None:
@@ -151,11 +167,15 @@ def test_a_run_of_a_batch_that_nobody_decided_is_refused_by_its_batch(
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("a.docx", "x", "does not end in .csv, .jsonl, .parquet or .json"),
+        ("a.docx", "x", "does not end in .csv, .tsv, .parquet, .jsonl, .json"),
         ("a.csv", "task_id,outcome\na,1", "has no column 'trajectory_id'"),
         ("a.json", "{", "is not a JSON document"),
         ("a.json", '[{"trajectory_id": "a", "outcome": "success"}]', "not as JSON-MIN"),
-        ("a.json", '[{"data": {}, "annotations": 3}]', "task 1: annotations is not a list"),
+        (
+            "a.json",
+            '[{"data": {}, "annotations": 3}]',
+            "task 1, annotations is not an export of Label Studio",
+        ),
         ("a.jsonl", "[1]", "line 1 is not a JSON object; write one object a line"),
         ("a.parquet", "x", "cannot be read as Parquet"),
     ],

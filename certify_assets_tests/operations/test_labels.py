@@ -97,20 +97,6 @@ def test_the_last_word_of_every_reviewer_counts_and_a_tie_is_none() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("outcome", "reviewer", "via", "words"),
-    [
-        (2, "ann", "page", "neither 0, 1 nor empty"),
-        (True, "ann", "page", "neither"),
-        (1, " ", "page", "no reviewer"),
-        (1, "ann", "fax", "by 'fax'"),
-    ],
-)
-def test_what_is_no_label_is_refused(outcome: int, reviewer: str, via: str, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        Label("a", outcome, reviewer, via, "t")
-
-
 @pytest.mark.slow
 def test_two_writers_killed_lose_nothing_that_was_confirmed(store: Store) -> None:
     writers = [

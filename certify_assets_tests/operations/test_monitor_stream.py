@@ -12,9 +12,11 @@ from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.alarms import read_alarms
+from certify_assets.operations.audit_sample import drawn_decisions
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.labels import Label, append_label
 from certify_assets.operations.layout import first_decisions_of
+from certify_assets.operations.monitored_rows import monitored_rows
 from certify_assets.operations.monitoring import load_monitor, monitor_judge, operation_stream
 from certify_assets.operations.recertification import recertify
 from certify_assets.operations.recertification_record import recertification_certificates
@@ -24,6 +26,7 @@ from certify_assets.reports.monitor_page import (
     monitor_metrics,
     write_monitor_page,
 )
+from certify_assets.storage.care import rebuild
 from certify_assets.storage.store import Store
 from certify_assets_tests.recertification_builders import (
     JUDGE,
@@ -92,6 +95,29 @@ def test_spot_tasks_of_a_batch_under_narrower_thresholds_stay_out_all_of_them(
     assert (stream.audit_tasks, stream.spot_tasks) == (3, 0) and stream.left_out == {
         "other_threshold": 3
     }
+
+
+def test_the_index_has_what_the_tables_of_all_batches_say(store: Store) -> None:
+    write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:3], *SPOT[:3], "nobody-asks"])
+    other = SamplingPlan(0.0, 0.2, 8)
+    deploy_by_hand(store, "one", other, number=2)
+    tasks = [AUDIT[0], SPOT[0], *SPOT[3:9], "nobody-asks"]
+    later = write_batch(store, "one", "0002-b", other, tasks=tasks, first=4, seed=2, deployment=2)
+    again = later.iloc[:1].assign(
+        batch="0003-c", decision="human", reason="changed_run", asked="undecided"
+    )
+    write_decisions(store, "one", "0003-c", again, plan=other, deployment=2, changed=True)
+    every = drawn_decisions(Corpus(store, "one"))
+    every["twice"] = every["trajectory_id"].duplicated(keep=False)
+    tasks = every.loc[every["drawn"] != "", "task_id"]
+    order = ["batch", "trajectory_id"]
+    expected = every[every["task_id"].isin(tasks)].sort_values(order, ignore_index=True)
+    for _ in range(2):
+        found = monitored_rows(Corpus(store, "one")).sort_values(order, ignore_index=True)
+        columns = [name for name in expected if name in found]
+        pd.testing.assert_frame_equal(found[columns], expected[columns], check_dtype=False)
+        rebuild(store)
+    assert {"twice", "kind", "score", "drawn"} <= {*columns} and expected["twice"].any()
 
 
 @pytest.mark.slow

@@ -12,11 +12,12 @@ from certify_assets.operations.labels import (
     append_label,
     read_labels,
     resolve_labels,
+    reviewer_name,
     write_label_table,
 )
 from certify_assets.operations.layout import reviewed_key
 from certify_assets.operations.review_queue import load_queue
-from certify_assets.operations.review_session import QueuedRun, ReviewSession, reviewer_name
+from certify_assets.operations.review_session import QueuedRun, ReviewSession
 from certify_assets.storage.store import Store
 from certify_assets_tests.review_builders import decided, session_batch, write_batch
 
@@ -124,7 +125,7 @@ def test_undo_takes_back_the_last_label_once_and_shows_the_run_again(
     second = session.say("ann", now.key, 1, now.number)
     said = session.last("ann")
     assert said is not None and said.label == second
-    assert said.judged is not None and said.judged.task_id == now.run.task_id
+    assert said.judged is not None and said.task_id == now.run.task_id
     back = session.take_back("ann", second.number)
     assert (
         back.outcome is None

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "Product", "main", "record_embedded", "record_published"]
 
 COMMANDS = {
-    # the second judge is of the ones that a corpus has for comparison alone
+    "judges": "run {corpus}",
+    # a judge of those that a corpus has for comparison alone
     "line": "run {corpus} --judge lexical_weighted",
     "import": "corpus import",
     "show": "corpus show {corpus}",
@@ -213,6 +214,7 @@ def record_published(product: Product, data: Path | None) -> dict[str, Any]:
 def _corpus(product: Product, corpus: str, side: str = "reject") -> dict[str, Any]:
     """Record the whole pipeline of a corpus, and the commands that work on its score table."""
     _say(f"{corpus}: the whole pipeline")
+    product.call("judges", corpus=corpus)
     line = product.call("line", corpus=corpus)
     shown = product.call("show", corpus=corpus).document
     made: dict[str, Any] = {

@@ -11,7 +11,7 @@ from certify_assets.operations.agreement import measure_agreement
 from certify_assets.operations.labels import Label
 from certify_assets.operations.layout import queue_key
 from certify_assets.operations.review_queue import Budget, Queue, load_queue
-from certify_assets.operations.review_session import JudgeDecision, QueuedRun, Statement
+from certify_assets.operations.review_session import QueuedRun, Statement
 from certify_assets.reports.review_page import (
     Reviewer,
     render_queue,
@@ -26,7 +26,7 @@ ANN = Reviewer("Ann", "f" * 64)
 
 def page(*steps: Step, instruction: str = "Do it", said: Statement | None = None) -> str:
     run = Trajectory("c", "t", "run", "agent-a", 0, instruction, steps, None)
-    return render_review(QueuedRun(run, "k" * 32, 1, 0, 3, 0), said, "c", ANN)
+    return render_review(QueuedRun(run, "k" * 32, 0, 3), said, "c", ANN)
 
 
 def test_a_reviewer_who_drifts_is_marked_with_both_halves() -> None:
@@ -38,7 +38,7 @@ def test_a_reviewer_who_drifts_is_marked_with_both_halves() -> None:
         for n, pair in enumerate(outcomes)
         for name, outcome in zip(("ann", "bob"), pair, strict=True)
     ]
-    queue = Queue(pd.DataFrame(), Budget((), 0, 0), {})
+    queue = Queue(pd.DataFrame(), Budget((), 0, 0))
     text = render_queue(queue, "c", agreement=measure_agreement(labels, {}, draws=10))
     assert text.count("0, 30<small>drifts (p ") == 2
 
@@ -86,7 +86,7 @@ def test_the_steps_of_a_long_run_are_cut_in_the_middle_with_the_count_said() -> 
 )
 def test_the_judge_speaks_after_the_label(row: dict[str, float], words: str) -> None:
     label = Label("run", 0, "Ann", "page", "t", number=12)
-    text = page(said=Statement(label, JudgeDecision.of(decided("run", **row))))
+    text = page(said=Statement(label, "run", decided("run", **row)))
     for shown in (words, "a failure, a run of task run", "Event 12 of this corpus"):
         assert shown in body(text)
 

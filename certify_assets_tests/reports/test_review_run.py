@@ -29,7 +29,7 @@ def run(*steps: Step, instruction: str = "Do it") -> Trajectory:
 
 
 def page(*steps: Step, criterion: str = "", pace: ReviewPace | None = None) -> str:
-    shown = QueuedRun(run(*steps), "k" * 32, 1, 0, 3, 0, criterion)
+    shown = QueuedRun(run(*steps), "k" * 32, 0, 3, criterion)
     return render_review(shown, None, "c", Reviewer("Ann", "f" * 64), pace=pace)
 
 

@@ -1,7 +1,6 @@
 """Altered manifests, certificates, scores, audits and ledgers: every value of what a result rests on, each refused in a sentence."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,9 +120,7 @@ def test_the_command_refuses_a_forged_certificate_wherever_one_is_read(
     # with the digest made anew, as somebody would who knows how it is made; `decide` has no CAL to recompute it from
     forged.write_text(
         json.dumps(
-            replace(
-                Certificate.from_dict(found), promise="Nobody needs to read anything."
-            ).to_dict()
+            Certificate.from_dict(found).replace(promise="Nobody needs to read anything.").to_dict()
         ),
         "utf-8",
     )

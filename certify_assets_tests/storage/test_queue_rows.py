@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
+from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.batch_audit import batch_audits
 from certify_assets.operations.batch_record import UndoneBatch
 from certify_assets.operations.batches import close_batches
-from certify_assets.operations.labels import Label, append_labels
+from certify_assets.operations.labels import Label, append_labels, read_labels, resolve_labels
+from certify_assets.operations.layout import ASKED, NOT_COVERED, load_decisions
 from certify_assets.operations.review_index import ReviewState, TwiceReviewed, labels, queue
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.storage.care import rebuild
@@ -27,20 +32,69 @@ def rows_of(store: Store) -> list[tuple[object, ...]]:
     return sorted((*row,) for rows in found for row in rows)
 
 
+def ordered(corpus: Corpus, double: float) -> dict[str, dict[str, Any]]:
+    """Order the runs that wait as docs/review.md says, from decisions, labels and draws alone."""
+    audits = [audit for audit in batch_audits(corpus) if audit.closing is None]
+    wanted = [name for audit in audits for name in audit.wanted]
+    drawn = {name for audit in audits for name in audit.record.order}
+    votes = resolve_labels(read_labels(corpus))
+    rows: dict[str, dict[str, Any]] = {}
+    for row in load_decisions(corpus).to_dict("records"):
+        name = row["trajectory_id"]
+        # of a run that was decided twice the later row
+        if row["asked"] or name in drawn:
+            rows[name] = {str(key): value for key, value in row.items()}
+    for name, row in rows.items():
+        found = votes.get(name)
+        settled = found is not None and found.outcome is not None
+        if name in wanted or (not row["asked"] and name in drawn and settled):
+            row["asked"] = "batch_draw"
+        place = int(hashlib.sha256(f"two\0{name}".encode()).hexdigest()[:16], 16) / 2**64
+        row["who"] = {who for who, _ in found.votes} if found else set()
+        row["tied"] = found is not None and not settled
+        row["lacks"] = max(1 + (place < double) - len(row["who"]), row["tied"])
+    rows = {name: row for name, row in rows.items() if row["asked"] and row["lacks"] > 0}
+    for name, row in rows.items():
+        kind, task = row["asked"], row["task_id"]
+        mine = [one for one in rows.values() if (one["asked"], one["task_id"]) == (kind, task)]
+        row["task_lacks"] = sum(one["lacks"] for one in mine)
+        away = [abs(row["score"] - row[f"{side}_threshold"]) for side in ("reject", "release")]
+        near: tuple[Any, ...] = (wanted.index(name) + 1 if name in wanted else 0, task)
+        tied = row["tied"]
+        if kind == "audit_sample":
+            tied = any(one["tied"] for one in mine)
+            covered = [one["lacks"] for one in mine if one["reason"] not in NOT_COVERED]
+            near = (sum(covered), min(one["batch"] for one in mine), task)
+        elif kind == "spot_check":
+            near = (row["batch"], task)
+        elif kind == "undecided":
+            unscored, undecidable = np.isnan(row["score"]), np.isnan(away).all()
+            near = (0,) if unscored else (2,) if undecidable else (1, np.nanmin(away))
+        last = (not row["tied"], row["batch"], row["attempt"], name)
+        row["key"] = (ASKED.index(kind), not tied, *near, *last)
+    return dict(sorted(rows.items(), key=lambda item: item[1]["key"]))
+
+
 def require_same(store: Store, double: float) -> None:
     corpus = Corpus(store, "c")
-    expected = load_queue(corpus, double=double)
-    state, frame = ReviewState(corpus), expected.frame
-    names = frame["trajectory_id"].tolist()
+    expected, state = ordered(corpus, double), ReviewState(corpus)
+    names = list(expected)
     assert state.next_runs("nobody", len(names) + 1) == names
     assert state.count_waiting("nobody") == len(names)
     for who in REVIEWERS:
-        mine = [name for name in names if who not in expected.reviewers.get(name, ())]
+        mine = [name for name in names if who not in expected[name]["who"]]
         assert state.next_runs(who, len(names) + 1) == mine
         assert state.count_waiting(who) == len(mine)
-    assert [state.task_labels(name) for name in names] == frame["task_labels"].tolist()
-    assert state.tied() == expected.budget.disputed
-    assert state.settled_draws() == list(expected.settled)
+    assert state.tied() == sum(row["tied"] for row in expected.values())
+    open_audits = [audit for audit in batch_audits(corpus) if audit.closing is None]
+    assert state.settled_draws() == [one.record.batch for one in open_audits if not one.wanted]
+    # that of the commands, also for another share than the one that is served
+    for share in (double, 0.5):
+        frame = load_queue(corpus, double=share).frame
+        others = ordered(corpus, share)
+        assert frame["trajectory_id"].tolist() == list(others)
+        assert frame["task_labels"].tolist() == [row["task_lacks"] for row in others.values()]
+        assert frame["labels"].tolist() == [row["lacks"] for row in others.values()]
 
 
 def say(store: Store, chance: random.Random, names: list[str], most: int) -> None:

@@ -44,7 +44,7 @@ from certify_assets.operations.labels import write_label_table
 from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.notifications import notify
 from certify_assets.operations.recertification import NOTHING_DEPLOYED, recertify_deployed
-from certify_assets.operations.review_order import KINDS
+from certify_assets.operations.review_index import KINDS
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.reports import history_page, monitor_page, review_page
 

@@ -43,7 +43,7 @@ class Hardware:
 
     @property
     def accelerated(self) -> bool:
-        """Whether rows are packed, adapters merged and optimizers fused: on CUDA."""
+        """Whether adapters are merged and optimizers fused: on CUDA."""
         # a CPU keeps to the reference
         return self.device == "cuda"
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,6 @@ from certify_assets.judges.lm.checkpoint import (
 )
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.grpo_config import Arm, GrpoConfig, run_sha256, single_tokens
-from certify_assets.judges.lm.varlen import pack, packable, packed_attention
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +57,7 @@ class GrpoRun:
     history: tuple[GrpoStep, ...]
 
 
-def verdict_log_probs(
-    language: LanguageModel, prompts: Sequence[Encoded], *, packed: bool = False
-) -> Any:
+def verdict_log_probs(language: LanguageModel, prompts: Sequence[Encoded]) -> Any:
     """Log-probabilities of success, failure and anything else after the marker, with gradients."""
     # only the last position goes through the head, in float32
     import torch
@@ -70,11 +66,7 @@ def verdict_log_probs(
     inner = inner_model(language.model)
     device = inner.device
     with Hardware.of(inner).autocast():
-        if packed:
-            rows = pack([prompt.ids for prompt in prompts], device.type)
-            hidden = rows.states(inner.base_model)[rows.last]
-        else:
-            hidden = _padded_hidden(inner, prompts, device)
+        hidden = _padded_hidden(inner, prompts, device)
     logits = head_logits(inner, hidden)
     verdicts = logits[:, [success, fail]]
     # 1 − p_S − p_F would lose every digit of a small rest
@@ -123,10 +115,9 @@ def train_exact(
     folder: Path | None = None,
     evaluate: Callable[[int], None] | None = None,
     progress: Callable[[GrpoStep], None] | None = None,
-    packed: bool | None = None,
 ) -> GrpoRun:
     """Train the model's trainable weights in place by exact GRPO."""
-    trainer = _Trainer(language, prompts, outcomes, arm=arm, config=config, packed=packed)
+    trainer = _Trainer(language, prompts, outcomes, arm=arm, config=config)
     history = trainer.resume(folder)
     for step in range(len(history), config.steps):
         history.append(trainer.step(step))
@@ -145,8 +136,8 @@ def train_exact(
 
 
 # Not TRL's trainer, which samples completions: a verdict is one token, so that the expectation
-# over verdicts is exact and costs one pass, on a GPU over prompts packed into one row. A checkpoint
-# is of the hash of all that decides the run, and is read without pickle.
+# over verdicts is exact and costs one pass. A checkpoint is of the hash of all that decides the
+# run, and is read without pickle.
 class _Trainer:
     """A run in progress."""
 
@@ -158,7 +149,6 @@ class _Trainer:
         *,
         arm: Arm,
         config: GrpoConfig,
-        packed: bool | None = None,
     ) -> None:
         from torch.optim import AdamW
 
@@ -167,11 +157,8 @@ class _Trainer:
         self.arm, self.config = arm, config
         self.sha256 = run_sha256(language, prompts, outcomes, arm=arm, config=config)
         self.weights = list(trainable_weights(language.model).values())
-        hardware, inner = Hardware.of(language.model), inner_model(language.model)
-        self.packed = hardware.accelerated and packable(inner) if packed is None else packed
-        self.optimizer = AdamW(
-            self.weights, lr=config.learning_rate, weight_decay=0.0, fused=hardware.fused
-        )
+        fused = Hardware.of(language.model).fused
+        self.optimizer = AdamW(self.weights, lr=config.learning_rate, weight_decay=0.0, fused=fused)
 
     def resume(self, folder: Path | None) -> list[GrpoStep]:
         """Resume from a checkpoint where there is one."""
@@ -198,9 +185,8 @@ class _Trainer:
         self.language.model.eval()
         rows = self.config.batch(len(self.prompts), step)
         model = self.language.model
-        attention = packed_attention(inner_model(model)) if self.packed else nullcontext()
-        with attention, native_inputs(model):
-            parts = _micro_batches(self.prompts, rows, self.config.micro_tokens, packed=self.packed)
+        with native_inputs(model):
+            parts = _micro_batches(self.prompts, rows, self.config.micro_tokens)
             sums = [self._backward(part, len(rows)) for part in parts]
         loss, reward, unparsed = (sum(values) / len(rows) for values in zip(*sums, strict=True))
         norm = torch.nn.utils.clip_grad_norm_(self.weights, self.config.max_grad_norm or math.inf)
@@ -218,9 +204,7 @@ class _Trainer:
 
     def _backward(self, rows: Sequence[int], batch: int) -> tuple[float, float, float]:
         outcomes = [int(self.outcomes[row]) for row in rows]
-        log_probs = verdict_log_probs(
-            self.language, [self.prompts[row] for row in rows], packed=self.packed
-        )
+        log_probs = verdict_log_probs(self.language, [self.prompts[row] for row in rows])
         losses = exact_loss(log_probs, outcomes, self.arm, self.config)
         (losses.sum() / batch).backward()
         seen = log_probs.detach()
@@ -229,13 +213,13 @@ class _Trainer:
 
 
 def _micro_batches(
-    prompts: Sequence[Encoded], rows: Sequence[int], budget: int, *, packed: bool = False
+    prompts: Sequence[Encoded], rows: Sequence[int], budget: int
 ) -> Iterator[list[int]]:
     """Cut rows into batches of similar length within the token budget."""
     part: list[int] = []
     for row in sorted(rows, key=lambda row: (-len(prompts[row].ids), row)):
         lengths = [len(prompts[one].ids) for one in (*part, row)]
-        if part and (sum(lengths) if packed else lengths[0] * len(lengths)) > budget:
+        if part and lengths[0] * len(lengths) > budget:
             yield part
             part = []
         part.append(row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.adapters import inner_model
 from certify_assets.judges.lm.contract import Hardware, LanguageModel, VerdictTokens
-from certify_assets.judges.lm.varlen import pack, packed_attention
 
 # what some architectures do to the logits after the head; reading the head alone would leave it out
 _AFTER_THE_HEAD = (
@@ -37,7 +36,6 @@ class VerdictReader:
     verdicts: VerdictTokens
     padding: str
     hardware: Hardware
-    model: Any
 
     @classmethod
     def of(cls, judge: LanguageModel, padding: str) -> VerdictReader:
@@ -60,7 +58,6 @@ class VerdictReader:
             # what follows the prompt must come next to it in the cache
             padding=padding if judge.verdicts.single else "left",
             hardware=Hardware.of(inner),
-            model=inner,
         )
 
     def read(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
@@ -75,23 +72,19 @@ class VerdictReader:
 
     @contextmanager
     def ready(self, *, compiled: bool = False) -> Iterator[None]:
-        """Give the model the attention that the batches need; on leaving it has its own again."""
+        """Let torch compile the layers where asked; on leaving they are as before."""
         layers = list(self.decoder.layers) if compiled else []
-        with packed_attention(self.model) if self.padding == "packed" else nullcontext():
+        for layer in layers:
+            layer.compile(**self.hardware.compiler())
+        try:
+            yield
+        finally:
             for layer in layers:
-                layer.compile(**self.hardware.compiler())
-            try:
-                yield
-            finally:
-                for layer in layers:
-                    layer._compiled_call_impl = None
+                layer._compiled_call_impl = None
 
     def _single(self, rows: Sequence[Sequence[int]]) -> Any:
         import torch
 
-        if self.padding == "packed":
-            packed = pack(rows, self.hardware.device)
-            return self._verdicts(packed.states(self.decoder)[packed.last])
         ids, mask, positions = self._padded(rows)
         hidden = self.decoder(
             input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False

@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import Scores
-from certify_assets.judges.lm.adapters import inner_model
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.reading import VerdictReader
-from certify_assets.judges.lm.varlen import ATTENTION, packable
 from certify_assets.processes import own_cores
 
 _SCHEMA = "certify_assets/score_shard/1"
@@ -109,8 +107,7 @@ class ScoringConfig:
     token_budget: int = 16_384
     rows: int = 0  # most prompts in a batch; 0 = as many as the budget holds
     # "left": mask and positions given, the last column is read. "right": no mask, which the causal
-    # attention of fast kernels does not need, and each row is read at its own end. "packed": rows
-    # one after the other without padding, attention kept within each
+    # attention of fast kernels does not need, and each row is read at its own end
     padding: str = "left"
     # batches at once on a CPU, each on one thread; 0 = one for each core of this process. The
     # numbers do not depend on it
@@ -123,16 +120,10 @@ class ScoringConfig:
     def suited(cls, judge: LanguageModel) -> ScoringConfig:
         """Return what suits a model and its device."""
         # on a CPU a prompt fills a core, so each has a batch for itself: no padding, and a score
-        # that depends on no other prompt, which is the reference of all engines; on CUDA rows are
-        # packed, or padded on the right where a layer would carry a state from row to row
+        # that depends on no other prompt, which is the reference of all engines
         if not Hardware.of(judge.model).accelerated:
             return cls(rows=1)
-        return cls(
-            token_budget=65_536,
-            padding="packed"
-            if judge.verdicts.single and packable(inner_model(judge.model))
-            else "right",
-        )
+        return cls(token_budget=65_536, padding="right")
 
     @property
     def is_reference(self) -> bool:
@@ -150,7 +141,7 @@ class ScoringConfig:
 
     def tokens(self, lengths: Sequence[int]) -> int:
         """Return the size of a batch, its padding included."""
-        return sum(lengths) if self.padding == "packed" else len(lengths) * max(lengths, default=0)
+        return len(lengths) * max(lengths, default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +201,6 @@ def engine_fingerprint(
     import transformers
 
     hardware = Hardware.of(judge.model)
-    packed = config.padding == "packed" and judge.verdicts.single
     own = str(getattr(judge.model.config, "_attn_implementation", ""))
     return EngineFingerprint(
         model=judge.source,
@@ -218,8 +208,8 @@ def engine_fingerprint(
         adapter_sha256=adapter_sha256,
         merged=any(getattr(module, "merged", False) is True for module in judge.model.modules()),
         engine=f"transformers {transformers.__version__}, torch {torch.__version__}, "
-        f"{hardware.device}{', packed' if packed else ''}",
-        attention=ATTENTION if packed else own,
+        f"{hardware.device}",
+        attention=own,
         dtype=hardware.dtype,
         verdicts=[list(judge.verdicts.success), list(judge.verdicts.fail)],
         batching=config.numbers(),

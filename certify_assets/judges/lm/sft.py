@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -36,7 +36,6 @@ from certify_assets.judges.lm.grpo_config import single_tokens
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.recipe import OBJECTIVES, Recipe
 from certify_assets.judges.lm.trainer import QuietTrainer, latest_checkpoint, own_random_state
-from certify_assets.judges.lm.varlen import Packed, pack, packable, packed_attention
 from certify_assets.judges.record import save_files
 from certify_assets.judges.specs import platform_judges
 from certify_assets.storage.progress import Advance, Report, silent
@@ -140,14 +139,11 @@ def in_pairs(
 
 
 class _TrainingBatch(TypedDict):
-    """Rows as tensors; packed rows have positions and bounds, padded ones a mask."""
+    """Rows as tensors, padded on the right."""
 
     input_ids: Tensor
     labels: Tensor
-    attention_mask: NotRequired[Tensor]
-    position_ids: NotRequired[Tensor]
-    bounds: NotRequired[Tensor]
-    longest: NotRequired[int]
+    attention_mask: Tensor
 
 
 def collate(rows: Sequence[TrainingRow]) -> _TrainingBatch:
@@ -166,43 +162,18 @@ def collate(rows: Sequence[TrainingRow]) -> _TrainingBatch:
     }
 
 
-def collate_packed(rows: Sequence[TrainingRow]) -> _TrainingBatch:
-    """Put rows into one sequence."""
+def verdict_loss(model: Any, inputs: _TrainingBatch, tokens: Any = None) -> Any:
+    """Return the cross-entropy of the labels, in float32."""
+    # only the places before a label go through the head, which of a large vocabulary costs as much
+    # as some layers
     import torch
 
-    packed = pack([row["input_ids"] for row in rows])
-    return {
-        "input_ids": packed.ids,
-        "position_ids": packed.positions,
-        "labels": torch.tensor([[label for row in rows for label in row["labels"]]]),
-        "bounds": packed.bounds,
-        "longest": packed.longest,
-    }
-
-
-def _packed(inputs: _TrainingBatch) -> Packed:
-    return Packed(
-        inputs["input_ids"],
-        inputs["position_ids"],
-        inputs["bounds"],
-        last=None,
-        longest=int(inputs["longest"]),
-    )
-
-
-def packed_loss(model: Any, inputs: _TrainingBatch, tokens: Any = None) -> Any:
-    """Return the cross-entropy of the labels of packed rows, in float32."""
-    # only the positions before a label go through the head
-    import torch
-
-    with Hardware.of(model).autocast():
-        hidden = _packed(inputs).states(model.get_decoder())
-    # no row begins with a label, so the token before a label is of its row
-    places = (inputs["labels"][0] != IGNORED).nonzero()[:, 0]
+    hidden, (row, place) = _hidden(model, inputs)
+    logits = head_logits(model, hidden[row, place - 1])
     losses = torch.nn.functional.cross_entropy(
-        head_logits(model, hidden[places - 1]), inputs["labels"][0, places], reduction="none"
+        logits, inputs["labels"][row, place], reduction="none"
     )
-    return losses.sum() / (len(places) if tokens is None else tokens)
+    return losses.sum() / (len(place) if tokens is None else tokens)
 
 
 def pair_loss(model: Any, inputs: _TrainingBatch, verdicts: tuple[int, int]) -> Any:
@@ -214,21 +185,22 @@ def pair_loss(model: Any, inputs: _TrainingBatch, verdicts: tuple[int, int]) -> 
     """
     import torch
 
-    with Hardware.of(model).autocast():
-        if "bounds" in inputs:
-            hidden = _packed(inputs).states(model.get_decoder())[None]
-        else:
-            hidden = model.get_decoder()(
-                input_ids=inputs["input_ids"],
-                attention_mask=inputs["attention_mask"],
-                use_cache=False,
-            ).last_hidden_state
-    row, place = (inputs["labels"] != IGNORED).nonzero(as_tuple=True)
+    hidden, (row, place) = _hidden(model, inputs)
     success = inputs["labels"][row, place] == verdicts[0]
     logits = head_logits(model, hidden[row, place - 1], list(verdicts))
     odds = logits[:, 0] - logits[:, 1]
     apart = odds[success][:, None] - odds[~success][None, :]
     return torch.nn.functional.softplus(-apart).square().mean()
+
+
+def _hidden(model: Any, inputs: _TrainingBatch) -> tuple[Any, tuple[Any, Any]]:
+    """Return the last hidden states, and the rows and places of the labels."""
+    with Hardware.of(model).autocast():
+        hidden = model.get_decoder()(
+            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], use_cache=False
+        ).last_hidden_state
+    row, place = (inputs["labels"] != IGNORED).nonzero(as_tuple=True)
+    return hidden, (row, place)
 
 
 def sft_arguments(
@@ -281,8 +253,12 @@ def sft_arguments(
         )
 
 
-def sft_trainer_class(pairs: tuple[int, int] | None = None) -> Any:
-    """Return the trainer's class; TRL is imported here. `pairs`: tokens of the two verdicts."""
+def sft_trainer_class(pairs: tuple[int, int] | None = None, *, verdicts_alone: bool = False) -> Any:
+    """Return the trainer's class; TRL is imported here.
+
+    `pairs` are the tokens of the two verdicts where it trains on pairs. Its loss is TRL's, or with
+    `verdicts_alone` that of `verdict_loss`.
+    """
     from trl.trainer.sft_trainer import SFTTrainer
 
     trainer: Any = SFTTrainer
@@ -297,8 +273,8 @@ def sft_trainer_class(pairs: tuple[int, int] | None = None) -> Any:
         ) -> Any:
             if pairs is not None:
                 return pair_loss(inner_model(self.accelerator.unwrap_model(model)), inputs, pairs)
-            if "bounds" in inputs:
-                return packed_loss(
+            if verdicts_alone:
+                return verdict_loss(
                     inner_model(self.accelerator.unwrap_model(model)), inputs, num_items_in_batch
                 )
             return super().compute_loss(
@@ -356,7 +332,7 @@ class SftInputs:
     successes: int
     sources: dict[str, int]
     versions: dict[str, str]
-    packed: bool
+    verdicts_alone: bool
 
     def to_dict(self) -> dict[str, Any]:
         """Return the inputs as the provenance stores them."""
@@ -399,27 +375,18 @@ def train_sft(
     config: SftConfig,
     checkpoint_steps: int = 50,
     progress: Callable[[int, int, float], None] | None = None,
-    packed: bool = False,
+    verdicts_alone: bool = False,
 ) -> TrainedAdapter:
     """Train an adapter; a folder with checkpoints of the same run is resumed."""
     built = training_rows(rows, base.verdicts)
     if config.by_pairs:
         built = in_pairs(built, [row.outcome for row in rows], config)
-    inputs = _inputs(base, rows, built, config, packed)
+    inputs = _inputs(base, rows, built, config, verdicts_alone)
     run_sha256 = sha256_bytes(canonical_json(inputs.to_dict()))
     checkpoints = folder / "checkpoints"
     resume = latest_checkpoint(checkpoints, run_sha256)
-    attention = packed_attention(base.model) if packed else nullcontext()
-    with (
-        own_random_state(),
-        quiet(),
-        _lora(base, config) as model,
-        native_inputs(model),
-        attention,
-    ):
-        trainer = _trainer(base, model, built, config, (checkpoints, checkpoint_steps, run_sha256))
-        if packed:
-            trainer.data_collator = collate_packed
+    with own_random_state(), quiet(), _lora(base, config) as model, native_inputs(model):
+        trainer = _trainer(base, model, built, inputs, (checkpoints, checkpoint_steps, run_sha256))
         trainer.add_callback(watcher(progress))
         trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
         trained = TrainedAdapter(
@@ -471,9 +438,8 @@ def fine_tuned(
         folder,
         config=config,
         checkpoint_steps=recipe.checkpoint_steps,
-        # rows are packed on a CPU too: only verdicts go through the head, which of a large
-        # vocabulary costs as much as some layers
-        packed=not known.exact and not hardware.distributed and packable(judge.language.model),
+        # several processes train one model through its own forward pass
+        verdicts_alone=not known.exact and not hardware.distributed,
         progress=lambda step, steps, loss: report(Advance("sft", step, steps, loss)),
     )
     return judge.with_adapter(trained.folder), trained
@@ -529,16 +495,16 @@ def _trainer(
     base: LanguageModel,
     model: Any,
     built: list[TrainingRow],
-    config: SftConfig,
+    inputs: SftInputs,
     saving: tuple[Path, int, str],
 ) -> Any:
     from datasets import Dataset
     from transformers import PrinterCallback
 
     checkpoints, steps, run_sha256 = saving
-    on = Hardware.of(base.model)
+    on, config = Hardware.of(base.model), inputs.config
     pairs = single_tokens(base.verdicts) if config.by_pairs else None
-    trainer = sft_trainer_class(pairs)(
+    trainer = sft_trainer_class(pairs, verdicts_alone=inputs.verdicts_alone)(
         model=model,
         args=sft_arguments(
             config, checkpoints, device=on.device, dtype=on.dtype, checkpoint_steps=steps
@@ -558,7 +524,7 @@ def _inputs(
     rows: Sequence[SftRow],
     built: list[TrainingRow],
     config: SftConfig,
-    packed: bool,
+    verdicts_alone: bool,
 ) -> SftInputs:
     import peft
     import torch
@@ -578,7 +544,7 @@ def _inputs(
         versions={
             module.__name__: str(module.__version__) for module in (peft, torch, transformers, trl)
         },
-        packed=packed,
+        verdicts_alone=verdicts_alone,
     )
 
 

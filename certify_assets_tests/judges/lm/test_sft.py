@@ -46,17 +46,17 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
 
 
-def test_the_loss_of_the_first_step_by_hand(tmp_path: Path) -> None:
+@pytest.mark.parametrize("verdicts_alone", [False, True])
+def test_the_loss_of_the_first_step_by_hand(tmp_path: Path, verdicts_alone: bool) -> None:
     base, rows = models.judge(models.tiny_qwen3()), _rows(4)
     scores = score_prompts(base, [row.prompt for row in rows]).scores
     right = np.where([row.outcome == 1 for row in rows], scores.log_p_success, scores.log_p_fail)
-    trained = train_sft(base, rows, tmp_path, config=SMALL)
+    trained = train_sft(base, rows, tmp_path, config=SMALL, verdicts_alone=verdicts_alone)
     assert trained is not None and trained.steps == 1
     assert trained.loss_curve[0]["loss"] == pytest.approx(-float(right.mean()), rel=1e-4)
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_the_loss_of_the_first_step_of_pairs_by_hand(tmp_path: Path, packed: bool) -> None:
+def test_the_loss_of_the_first_step_of_pairs_by_hand(tmp_path: Path) -> None:
     base, rows = models.judge(models.tiny_qwen3()), _rows(8)
     config = replace(SMALL, objective="pairs")
     # all in one step: the means of a step and of all pairs are the same
@@ -73,7 +73,7 @@ def test_the_loss_of_the_first_step_of_pairs_by_hand(tmp_path: Path, packed: boo
             for failure in of_step[half:]
         ]
     )
-    trained = train_sft(base, rows, tmp_path, config=config, packed=packed)
+    trained = train_sft(base, rows, tmp_path, config=config)
     assert trained.loss_curve[0]["loss"] == pytest.approx(expected, rel=1e-3)
     assert trained.to_dict()["config"]["objective"] == "pairs"
 

@@ -1,0 +1,130 @@
+"""Index of the decided runs that the monitor reads: no ingest reads the table of every batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.judges.specs import SIDES
+from certify_assets.operations.audit_sample import label_kinds, not_covered
+from certify_assets.operations.batch_audit import closings_sha256
+from certify_assets.operations.batch_draws import changed_batches
+from certify_assets.operations.batch_record import batch_names, is_decided, is_undone
+from certify_assets.operations.delivery import known_runs
+from certify_assets.operations.layout import decisions_of
+from certify_assets.operations.sampling import Draw
+from certify_assets.storage.database import number_column, tables, text_column
+from certify_assets.storage.indexes import insert
+from certify_assets.storage.snapshot import Snapshot, remembered
+from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.certificates import Certificate
+    from certify_assets.storage.events import Event
+
+#: runs of drawn tasks and of batch draws, as they are decided now
+monitored = sa.Table(
+    "monitored",
+    tables,
+    text_column("corpus", primary_key=True),
+    text_column("batch", primary_key=True),
+    # among the decisions of the batch, from 0
+    number_column("place", primary_key=True),
+    text_column("trajectory_id"),
+    text_column("task_id"),
+    sa.Column("score", sa.Float),
+    *map(text_column, ("decision", "reason", "asked", "adapter_sha256", "drawn", "kind")),
+)
+#: of each batch the lowest score that was not rejected and the highest that was not released,
+#: among the runs that the corpus certificate covers
+undecided = sa.Table(
+    "undecided",
+    tables,
+    text_column("corpus", primary_key=True),
+    text_column("batch", primary_key=True),
+    *(sa.Column(side, sa.Float) for side in SIDES),
+)
+_COLUMNS = [column.name for column in monitored.columns][3:]
+
+
+def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
+    """Bring the index to the state after these events."""
+    for name, mine in groupby(rows, key=lambda row: row.corpus):
+        corpus = Corpus(Snapshot(Store(store.root), connection), name)
+        for batch in sorted({batch for row in mine for batch in changed_batches(corpus, row)}):
+            _replace(corpus, connection, batch)
+
+
+def _replace(corpus: Corpus, connection: sa.Connection, batch: str) -> None:
+    """Make the rows of a batch again from its decisions as they are now."""
+    for table in (monitored, undecided):
+        its = table.c.corpus == corpus.name, table.c.batch == batch
+        connection.execute(table.delete().where(*its))
+    if is_undone(corpus, batch) or not is_decided(corpus, batch):
+        return
+    frame, drawn = decisions_of(corpus, batch), Draw.load(corpus, batch).drawn
+    frame = frame.assign(drawn=[drawn.get(task, "") for task in frame["task_id"]])
+    frame = frame.assign(kind=label_kinds(frame))
+    used = frame[(frame["drawn"] != "") | (frame["kind"] != "undecided")]
+    columns = (used[name].tolist() for name in _COLUMNS)
+    rows = zip(used.index.tolist(), *columns, strict=True)
+    insert(connection, monitored, ((corpus.name, batch, *row) for row in rows))
+    left = frame[~not_covered(frame)]
+    scores = {side: left.loc[left["decision"] != side, "score"] for side in SIDES}
+    ends = scores["reject"].min(), scores["release"].max()
+    insert(connection, undecided, [(corpus.name, batch, *map(float, ends))])
+
+
+@remembered
+def monitored_rows(corpus: Corpus) -> pd.DataFrame:
+    """Return the decided runs of drawn tasks and of batch draws, the oldest batch first.
+
+    Column ``drawn`` is audit, spot or empty, ``kind`` a key of `audit_sample.USES`, and ``twice``
+    says whether the run came again in another batch.
+    """
+    import pandas as pd
+
+    # a step that reads the index notices decisions and closings of others by their events
+    closings_sha256(corpus)
+    batches, store = set(batch_names(corpus)), corpus.store
+    query = sa.select(monitored).where(monitored.c.corpus == corpus.name)
+    found = store.asked(query.order_by(monitored.c.batch, monitored.c.place))
+    frame = pd.DataFrame(found, columns=monitored.columns.keys()).astype({"score": float})
+    parts = [frame]
+    # a task that one plan draws and another does not
+    known = set(zip(frame["task_id"], frame["batch"], strict=True))
+    named = sa.select(known_runs.c.task, known_runs.c.batch).distinct()
+    tasks = set(frame.loc[frame["drawn"] != "", "task_id"])
+    mine = named.where(known_runs.c.corpus == corpus.name)
+    others: dict[str, set[str]] = {}
+    for row in store.indexed(mine, known_runs.c.task, tasks):
+        if row.batch in batches and (row.task, row.batch) not in known:
+            others.setdefault(row.batch, set()).add(row.task)
+    for batch, its in others.items():
+        rows = decisions_of(corpus, batch)
+        rows = rows[rows["task_id"].isin(its)].assign(drawn="", kind="undecided")
+        parts.append(rows[["corpus", "batch", *_COLUMNS]])
+    if others:
+        frame = pd.concat(parts, ignore_index=True).sort_values("batch", kind="stable")
+    runs = sa.select(known_runs.c.run, known_runs.c.batch)
+    runs = runs.where(known_runs.c.corpus == corpus.name)
+    names = store.indexed(runs, known_runs.c.run, set(frame["trajectory_id"]))
+    times = Counter(row.run for row in names if row.batch in batches)
+    return frame.assign(twice=[times[name] > 1 for name in frame["trajectory_id"]])
+
+
+def narrow_batches(corpus: Corpus, certificate: Certificate) -> set[str]:
+    """Return the batches in which a run inside the certified region was not decided."""
+    limit, score = certificate.threshold, undecided.c[certificate.side]
+    if limit is None:
+        return set()
+    inside = score <= limit if certificate.side == "reject" else score >= limit
+    query = sa.select(undecided.c.batch).where(undecided.c.corpus == corpus.name, inside)
+    return {row.batch for row in corpus.store.asked(query)}
