@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 from click.core import ParameterSource
 
+from certify_assets.cli.figures import show_figures
 from certify_assets.cli.options import COUNT, NATURAL, OPEN_SHARE, corpus_option
 from certify_assets.cli.output import (
     NOTHING,
@@ -27,6 +28,17 @@ if TYPE_CHECKING:
     from certify_assets.operations.recertification_record import RecertificationRecord
 
 
+_SHOWN = (
+    "drawn",
+    "counted",
+    "new_tasks",
+    "needed",
+    "left_out",
+    "open_share",
+    "delta",
+    "made_before",
+    "total",
+)
 accept_relabelled_option = click.option(
     "--accept-relabelled",
     is_flag=True,
@@ -175,24 +187,8 @@ def _preview(judge: JudgedCorpus, declared: Schedule | None, *, as_json: bool) -
     if as_json:
         emit_json(preview)
         return
-    left_out = ", ".join(f"{name} {many}" for name, many in counted.left_out.items()) or "none"
-    before = " (made before: nothing more is spent)" if known else ""
-    show_table(
-        f"Recertification {number} of {judge} on {judge.corpus}",
-        ["what", "how much"],
-        [
-            ["drawn for the audit", str(counted.drawn)],
-            [
-                "count",
-                f"{len(counted.tasks)}, {len(plan.new_tasks)} of them new "
-                f"({schedule.least_new_tasks} needed)",
-            ],
-            ["left out", left_out],
-            ["open or tied", percent(counted.open_share)],
-            ["δ of this one", f"{preview['delta']:g}{before}"],
-            ["spent so far", mine.total()],
-        ],
-    )
+    title = f"Recertification {number} of {judge} on {judge.corpus}"
+    show_figures(title, {"": preview}, most=_SHOWN)
     say("A look at what would come of it is a recertification: run it without --dry-run.")
 
 

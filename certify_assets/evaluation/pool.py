@@ -21,12 +21,7 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates.pool import EVERY_TASK, Pool, observe_pool
 from certify_assets.corpora.splits import SPLITS
-from certify_assets.errors import (
-    ForgedCertificateError,
-    InputError,
-    IntegrityError,
-    StaleCertificateError,
-)
+from certify_assets.errors import InputError, IntegrityError
 from certify_assets.evaluation.ledger import record_pool
 from certify_assets.files import canonical_json, parse_json, sha256_bytes, stored_as
 from certify_assets.judges.judged import JudgedCorpus
@@ -66,11 +61,6 @@ class PoolPart:
     def runs(self) -> int:
         """Number of runs."""
         return sum(map(len, self.scores.values()))
-
-    @property
-    def scored(self) -> bool:
-        """Whether a run has a score."""
-        return any(score is not None for of in self.scores.values() for score in of)
 
     @property
     def words(self) -> str:
@@ -221,26 +211,10 @@ def pool_in(
 
 
 def load_pool(judge: JudgedCorpus, certificates: Sequence[Certificate]) -> StoredPool | None:
-    """Return the pool that a judge's certificates name, if it is the one of the rule; None for
-    certificates of procedures that take none.
-    """
-    if not any(takes_pool(item.procedure) for item in certificates):
-        return None
-    whose, again = f"{judge} on {judge.corpus}", f"materialize judges/{judge}/certificate again."
-    stored = pool_in(judge.store.read_json(judge.key("certificates.json")), certificates, whose)
-    if stored is not None:
-        if difference := _rule_difference(judge, stored):
-            raise ForgedCertificateError(
-                f"the pool of the certificates of {whose} is not every task that certifies nothing "
-                f"({difference}); {again}"
-            )
-    # a judge that gave no verdict has no score there either
-    elif any(part.scored for part in _scored_parts(judge).values()):
-        raise StaleCertificateError(
-            f"the certificates of {whose} were issued without the tasks that certify nothing; "
-            f"{again}"
-        )
-    return stored
+    """Return the pool that a judge's certificates name; None where they name none."""
+    # another pool is another test, for which no δ was claimed: whoever loads them finds out
+    document = judge.store.read_json(judge.key("certificates.json"))
+    return pool_in(document, certificates, f"{judge} on {judge.corpus}")
 
 
 def _scored_parts(judge: JudgedCorpus) -> dict[str, PoolPart]:
@@ -280,22 +254,3 @@ def _fold_part(judge: JudgedCorpus, split: str, report: Report) -> PoolPart:
     found = score_unseen(judge, runs, report=report)
     part = pool_part(split, runs["task_id"].tolist(), found.for_pool(), FOLDS)
     return replace(part, reason=found.reason)
-
-
-def _rule_difference(judge: JudgedCorpus, stored: StoredPool) -> str:
-    """Say where a pool is not that of the rule, as far as is known without scoring a run."""
-    if [part.name for part in stored.parts] != list(SPLITS):
-        return "it has other parts than the splits"
-    about = (stored.corpus, stored.judge, stored.adapter_sha256)
-    if about != (judge.corpus.name, judge.name, judge.artifact.adapter_sha256):
-        return "it is of another judge or corpus"
-    scored = _scored_parts(judge)
-    for part in stored.parts:
-        expected = scored.get(part.name) or _left_out(judge, part.name)
-        if expected is None and part.name in judge.spec.training_splits:
-            same = set(part.scores) == set(judge.corpus.manifest.tasks[part.name])
-        else:
-            same = part == (expected or PoolPart(part.name, "", {}))
-        if not same:
-            return f"{part.name.upper()} has other tasks or scores"
-    return ""

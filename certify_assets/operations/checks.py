@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -37,6 +39,19 @@ class Verdict(NamedTuple):
     sentence: str
 
 
+def _readable(check: Callable[[Corpus], Verdict]) -> Callable[[Corpus], Verdict]:
+    """Let a check be an ERROR where what it is of cannot be read."""
+
+    @functools.wraps(check)
+    def checked(corpus: Corpus) -> Verdict:
+        try:
+            return check(corpus)
+        except CertifyError as error:
+            return Verdict("ERROR", str(error))
+
+    return checked
+
+
 def deployment_stands(corpus: Corpus) -> Verdict:
     """WARN where no judge is deployed or the deployment has findings; ERROR where it is refused."""
     from certify_assets.certificates import Sides
@@ -58,6 +73,7 @@ def deployment_stands(corpus: Corpus) -> Verdict:
     return Verdict("WARN" if found else "PASS", " ".join([sentence, *found]))
 
 
+@_readable
 def decided_by_deployed(corpus: Corpus) -> Verdict:
     """WARN where nothing is decided; ERROR where a row was decided by other certificates."""
     deployed = {";".join(item.certificates) for item in read_deployments(corpus)} - {""}
@@ -71,11 +87,8 @@ def decided_by_deployed(corpus: Corpus) -> Verdict:
                 f"{others[0][:12] or '(none)'}, which were never deployed."
             )
             return Verdict("ERROR", sentence)
-        try:
-            # what the labels of a draw decided has a document of its own, compared with the draw
-            audit = BatchAudit.load(corpus, batch)
-        except CertifyError as error:
-            return Verdict("ERROR", str(error))
+        # what the labels of a draw decided has a document of its own, compared with the draw
+        audit = BatchAudit.load(corpus, batch)
         if audit is not None and not closing_holds(audit):
             sentence = (
                 f"the closing of {batch} is not what the labels of its draw decide; restore the "
@@ -92,12 +105,10 @@ def decided_by_deployed(corpus: Corpus) -> Verdict:
     )
 
 
+@_readable
 def drawn_as_planned(corpus: Corpus) -> Verdict:
     """WARN where nothing could be drawn; ERROR where the drawn tasks are not those of the plan."""
-    try:
-        rows = drawn_decisions(corpus)
-    except CertifyError as error:
-        return Verdict("ERROR", str(error))
+    rows = drawn_decisions(corpus)
     undrawn = sum(Draw.load(corpus, name).plan is None for name in batch_names(corpus))
     if undrawn:
         sentence = f"{undrawn} batches came while no judge was deployed: nothing is drawn of them."
@@ -109,12 +120,10 @@ def drawn_as_planned(corpus: Corpus) -> Verdict:
     return Verdict("PASS", f"{drawn} of {len(tasks)} tasks are drawn, as the plans say.")
 
 
+@_readable
 def batches_certified(corpus: Corpus) -> Verdict:
     """WARN while a batch is provisional and runs of its draw wait for labels."""
-    try:
-        audits, later = batch_audits(corpus), waiting_runs(corpus)
-    except CertifyError as error:
-        return Verdict("ERROR", str(error))
+    audits, later = batch_audits(corpus), waiting_runs(corpus)
     waiting = [item for item in audits if item.state == "provisional"]
     sentences = [item.sentence() for item in waiting or audits[-1:]]
     sentences += [item.sentence() for item in later]
@@ -133,12 +142,10 @@ def no_alarm(corpus: Corpus) -> Verdict:
     return Verdict(status, found.reason)
 
 
+@_readable
 def delta_left(corpus: Corpus) -> Verdict:
-    """WARN where the next share of δ is small; ERROR where what was spent cannot be read."""
-    try:
-        spending = deployed_spending(corpus)
-    except CertifyError as error:
-        return Verdict("ERROR", str(error))
+    """WARN where the next share of δ is small."""
+    spending = deployed_spending(corpus)
     if spending.schedule is None:
         return Verdict(
             "PASS", "nothing was spent: the first later certificate declares the schedule."
@@ -151,15 +158,13 @@ def delta_left(corpus: Corpus) -> Verdict:
     return Verdict("WARN" if share < _LITTLE * first else "PASS", sentence)
 
 
+@_readable
 def audit_sample_complete(corpus: Corpus) -> Verdict:
     """WARN where many drawn tasks are open or tied; ERROR from half of them."""
     record = load_deployment(corpus)
     if record is None:
         return Verdict("PASS", NOTHING_DEPLOYED)
-    try:
-        plan = plan_recertification(record.judge_on(corpus))
-    except CertifyError as error:
-        return Verdict("ERROR", str(error))
+    plan = plan_recertification(record.judge_on(corpus))
     counted, share = plan.counted, plan.counted.open_share
     sentence = (
         f"{len(counted.tasks)} of {counted.drawn} drawn tasks count, {len(plan.new_tasks)} of them "
@@ -173,13 +178,10 @@ def audit_sample_complete(corpus: Corpus) -> Verdict:
     return Verdict("PASS" if counted.tasks else "WARN", f"{sentence}.")
 
 
+@_readable
 def not_expired(corpus: Corpus) -> Verdict:
     """WARN where the deployed certificates expire soon; ERROR where they are expired."""
-    try:
-        record = load_deployment(corpus)
-        days = read_notifications(corpus.store).certificate_days
-    except CertifyError as error:
-        return Verdict("ERROR", str(error))
+    record, days = load_deployment(corpus), read_notifications(corpus.store).certificate_days
     if record is None:
         return Verdict("PASS", NOTHING_DEPLOYED)
     age = certificate_age(record)

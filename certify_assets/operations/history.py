@@ -206,23 +206,29 @@ def _side(
     alarm: FirstAlarm | None,
 ) -> SideHistory:
     """Measure a certificate over drawn tasks whose every decided run is labelled."""
+    import pandas as pd
+
     from certify_assets.certificates.monitor import TaskStream, error_interval
 
     mine = frame["certificate_sha256"].astype(str).str.contains(certificate.sha256, regex=False)
     rows = frame[mine & (frame["drawn"] != "")]
     decided = rows[rows["decision"] == certificate.side]
-    parts = {str(task): part for task, part in decided.groupby("task_id", sort=False)}
-    runs = {task: [str(name) for name in part["trajectory_id"]] for task, part in parts.items()}
-    complete = {task for task, part in parts.items() if part["outcome"].notna().all()}
-    places = completed_at(labels, runs)
-    names = sorted(complete & set(places), key=lambda task: (places[task], task))
-    sizes = rows[rows["score"].notna()].groupby("task_id").size()
-    wrong = decided["outcome"] == (1 if certificate.side == "reject" else 0)
-    errors = wrong.groupby(decided["task_id"]).sum()
+    wrong = decided["outcome"] == (certificate.side == "reject")
+    parts = decided.assign(wrong=wrong).groupby("task_id")
+    runs = parts["trajectory_id"].agg(list).to_dict()
+    tasks = parts.agg(
+        covered=("outcome", "size"), known=("outcome", "count"), errors=("wrong", "sum")
+    )
+    tasks = tasks.assign(
+        scale=rows[rows["score"].notna()].groupby("task_id").size(),
+        place=pd.Series(completed_at(labels, runs), dtype="float64"),
+    )
+    tasks = tasks[(tasks["known"] == tasks["covered"]) & tasks["place"].notna()]
+    tasks = tasks.sort_values("place", kind="stable")
     stream = TaskStream(
-        np.array([len(runs[task]) for task in names], dtype=np.int64),
-        np.array([int(errors[task]) for task in names], dtype=np.int64),
-        np.array([float(sizes[task]) for task in names]),
+        tasks["covered"].to_numpy(np.int64),
+        tasks["errors"].to_numpy(np.int64),
+        tasks["scale"].to_numpy(np.float64),
     )
     return SideHistory(
         certificate_sha256=certificate.sha256,
@@ -231,7 +237,7 @@ def _side(
         delta=certificate.delta,
         coverage=certificate.coverage,
         threshold=certificate.threshold,
-        tasks=len(names),
+        tasks=len(tasks),
         runs=int(stream.covered.sum()),
         errors=int(stream.errors.sum()),
         error=stream.realized_error,

@@ -56,9 +56,6 @@ class MonitorEntry:
     side: str
     alpha: float
     delta: float
-    threshold: float | None
-    coverage: float
-    procedure: str
     promise: str
     certificate_sha256: str
     needed: int  # covered tasks below which silence means little

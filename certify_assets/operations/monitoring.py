@@ -34,7 +34,13 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.names import in_both, shared_names
 from certify_assets.operations.alarms import record_alarms
-from certify_assets.operations.audit_sample import completed_at, not_covered, serves, with_labels
+from certify_assets.operations.audit_sample import (
+    completed_rows,
+    first_faults,
+    not_covered,
+    serves,
+    with_labels,
+)
 from certify_assets.operations.batch_record import REFUSALS, BatchRecord, Refusal, UndoneBatch
 from certify_assets.operations.deployment import (
     certificates_in_use,
@@ -289,9 +295,6 @@ def monitor_entry(
         side=certificate.side,
         alpha=certificate.alpha,
         delta=certificate.delta,
-        threshold=certificate.threshold,
-        coverage=certificate.coverage,
-        procedure=certificate.procedure,
         promise=certificate.promise,
         certificate_sha256=certificate.sha256,
         needed=n_min(certificate.alpha, certificate.delta),
@@ -413,11 +416,9 @@ def operation_stream(
     left_out |= Counter(reason for reason in reasons if reason)
     counts = frame[wanted & (frame["task_id"].map(reasons) == "")]
     needed = counts.groupby("task_id", sort=False)["trajectory_id"].agg(list).to_dict()
-    order = {task: place for task, place in completed_at(labels, needed).items() if place > after}
+    rows, order = completed_rows(frame, labels, needed, after=after)
     if len(order) < len(needed):
         left_out["before_certificate"] = len(needed) - len(order)
-    places = frame["task_id"].map(order)
-    rows = frame[places.notna()].iloc[np.argsort(places[places.notna()].to_numpy(), kind="stable")]
     spots = rows.loc[rows["drawn"] == "spot", "task_id"].nunique()
     return OperationStream(
         scores=rows["score"].to_numpy(np.float64),
@@ -442,8 +443,6 @@ def _reasons(
     frame: pd.DataFrame, known: set[str], narrow: set[str], certificate: Certificate
 ) -> tuple[pd.Series[str], pd.Series[bool]]:
     """Return why each task is left out, "" where it is not, and the rows that must be labelled."""
-    import pandas as pd
-
     tasks, spot = frame["task_id"], frame["drawn"] == "spot"
     wanted = ~spot | (frame["asked"] == "spot_check")
     adapter = certificate.provenance.get("adapter_sha256", "")
@@ -456,6 +455,4 @@ def _reasons(
         "nothing_decided": ~wanted.groupby(tasks).transform("any").astype(bool),
         "open": wanted & frame["outcome"].isna(),
     }
-    found = pd.DataFrame(faults).groupby(tasks, sort=False).any()
-    names = np.select([found[name] for name in faults], list(faults), "")
-    return pd.Series(names, found.index, dtype=object), wanted
+    return first_faults(faults, tasks), wanted

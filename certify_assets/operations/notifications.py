@@ -192,12 +192,12 @@ def certificate_age(record: DeploymentRecord, *, now: datetime | None = None) ->
 def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[NotifiedEvent]:
     """Return the events of a corpus; none where nothing was ever deployed."""
     found = [
-        NotifiedEvent(
+        _event(
             "alarm",
-            corpus.name,
+            corpus,
             alarm.judge,
             alarm.subject,
-            f"{corpus}: the monitor of {alarm.judge} raised an alarm on the {alarm.side} side at "
+            f"the monitor of {alarm.judge} raised an alarm on the {alarm.side} side at "
             f"{alarm.alpha:g} after {alarm.at} labelled tasks.",
         )
         for alarm in (entry.content for entry in read_alarms(corpus))
@@ -211,10 +211,10 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Notifi
     if refusal is not None and refusal.code != "not_deployed":
         kind = "failed_audit" if refusal.code == "failed_audit" else "closed_gate"
         message = (
-            f"{corpus}: {judge or 'the judge'} decides nothing by its certificates "
+            f"{judge or 'the judge'} decides nothing by its certificates "
             f"({refusal.code}): {refusal.sentence}"
         )
-        found.append(NotifiedEvent(kind, corpus.name, judge, f"{subject}: {refusal.code}", message))
+        found.append(_event(kind, corpus, judge, f"{subject}: {refusal.code}", message))
     if record is None:
         return found
     try:
@@ -225,22 +225,26 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Notifi
     age = certificate_age(record, now=now)
     if age > timedelta(days=days):
         text = (
-            f"{corpus}: {judge} decides under certificates of {age.days} days ago, more than "
+            f"{judge} decides under certificates of {age.days} days ago, more than "
             f"{days:g}; recertify."
         )
-        found.append(NotifiedEvent("expiry", corpus.name, judge, subject, text))
+        found.append(_event("expiry", corpus, judge, subject, text))
     return found
+
+
+def _event(kind: str, corpus: Corpus, judge: str, subject: str, message: str) -> NotifiedEvent:
+    return NotifiedEvent(kind, corpus.name, judge, subject, f"{corpus}: {message}")
 
 
 def _by_policy(corpus: Corpus) -> list[NotifiedEvent]:
     """Return what the policy of the corpus deployed, and what it last did not deploy, and why."""
     found = [
-        NotifiedEvent(
+        _event(
             "deployment",
-            corpus.name,
+            corpus,
             item.judge,
             f"deployment {item.number}",
-            f"{corpus}: deployment {item.number} of {item.judge} decides by the corpus's policy "
+            f"deployment {item.number} of {item.judge} decides by the corpus's policy "
             f"({item.policy}), {item.budgets}; `certify ops rollback {corpus}` takes it back.",
         )
         for item in read_deployments(corpus)
@@ -249,8 +253,8 @@ def _by_policy(corpus: Corpus) -> list[NotifiedEvent]:
     last = last_automatic(corpus)
     if last is not None and last.refused:
         subject = ";".join(last.certificates) or "no certificates"
-        message = f"{corpus}: new certificates of {last.judge} are not deployed: {last.reason}"
-        found.append(NotifiedEvent("not_deployed", corpus.name, last.judge, subject, message))
+        message = f"new certificates of {last.judge} are not deployed: {last.reason}"
+        found.append(_event("not_deployed", corpus, last.judge, subject, message))
     return found
 
 

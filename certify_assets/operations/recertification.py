@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from certify_assets.certificates.counts import covers
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, GateClosedError, InputError
 from certify_assets.evaluation.certification import issue, paid_candidates
@@ -85,21 +86,12 @@ _CHAIN: Final = ("model", "scores", *_CERTIFYING)
 class Plan:
     """The inputs of a recertification, independent of what would come of it."""
 
-    judge: str
-    splits: tuple[str, ...]  # that certify the judge
     table: pd.DataFrame  # their rows and the tasks that count, sorted by task and run
     counted: CountedTasks
     new_tasks: tuple[str, ...]  # that no earlier recertification has counted
     hashes: Mapping[str, str]
     candidates: int
-    alphas: tuple[float, ...]
-    grid: int
-    selection: str
     inputs_sha256: str  # of table, hashes, candidates, budgets and procedure
-    relabelled: Mapping[str, str]  # finding on rows of its splits, as `relabelling_finding`
-    labels: LabelPrefix  # that it knows
-    batches: Mapping[str, str]  # hash of the decisions of every batch
-    overruled: frozenset[str]  # runs whose reviewers replaced or withdrew what they first said
 
     def known(self, spending: Spending) -> Claim | None:
         """Return the claim of a recertification of these very inputs."""
@@ -118,8 +110,6 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
     )
     table = _table(rows, score_rows(judge, counted.rows))
     # budgets are what is wanted now; the grid belongs to the judge as it was deployed
-    alphas = judge.corpus.current.config.alphas
-    grid = judge.corpus.config.thresholds(PROCEDURES[0])
     about = {
         "judge": judge.name,
         "rows": [
@@ -128,27 +118,18 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         ],
         "hashes": hashes,
         "candidates": candidates,
-        "alphas": list(alphas),
+        "alphas": list(judge.corpus.current.config.alphas),
         "sides": list(SIDES),
         "procedure": PROCEDURES[0],
-        "grid": grid,
+        "grid": judge.corpus.config.thresholds(PROCEDURES[0]),
     }
     return Plan(
-        judge=judge.name,
-        splits=judge.calibration_splits,
         table=table,
         counted=counted,
         new_tasks=tuple(task for task in counted.tasks if task not in before),
         hashes=hashes,
         candidates=candidates,
-        alphas=alphas,
-        grid=grid,
-        selection=adapter.selection_rule,
         inputs_sha256=sha256_bytes(canonical_json(about)),
-        relabelled=relabelling_finding(judge),
-        labels=LabelPrefix(*labels_head(judge.corpus)),
-        batches={name: decisions_sha256(judge.corpus, name) for name in batch_names(judge.corpus)},
-        overruled=frozenset(overruled(read_labels(judge.corpus))),
     )
 
 
@@ -231,36 +212,37 @@ def _pool(judge: JudgedCorpus, plan: Plan) -> StoredPool:
 
 
 def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
-    corpus = judge.corpus
-    spending = read_spending(corpus).of(plan.judge)
-    store, counted = corpus.store, plan.counted
+    corpus, splits = judge.corpus, judge.calibration_splits
+    spending = read_spending(corpus).of(judge.name)
+    store, counted, labels = corpus.store, plan.counted, LabelPrefix(*labels_head(corpus))
+    batches = {name: decisions_sha256(corpus, name) for name in batch_names(corpus)}
     schedule = "" if spending.schedule is None else spending.schedule.words()
     scores = recertification_key(corpus.name, claimed.number, SCORES)
     scores_sha256 = store.write_table(scores, plan.table)
     pool = _pool(judge, plan) if takes_pool(PROCEDURES[0]) else None
     provenance = {
         "corpus": corpus.name,
-        "judge": plan.judge,
-        "split": " and ".join([*plan.splits, "audit_sample"]),
+        "judge": judge.name,
+        "split": " and ".join([*splits, "audit_sample"]),
         **plan.hashes,
         "recertification": str(claimed.number),
         "recertification_inputs_sha256": plan.inputs_sha256,
         "audit_tasks": str(len(counted.tasks)),
-        "labels_sha256": plan.labels.sha256,
-        "decisions_sha256": sha256_bytes(canonical_json(plan.batches)),
+        "labels_sha256": labels.sha256,
+        "decisions_sha256": sha256_bytes(canonical_json(batches)),
         "delta_schedule": schedule,
-        **plan.relabelled,
+        **relabelling_finding(judge),
     }
     certificates = issue(
         plan.table,
         claimed,
         provenance,
         pool,
-        alphas=plan.alphas,
+        alphas=corpus.current.config.alphas,
         procedures=PROCEDURES[:1],
-        grid=plan.grid,
+        grid=corpus.config.thresholds(PROCEDURES[0]),
         candidates=plan.candidates,
-        selection=plan.selection,
+        selection=judge.calibration[2].selection_rule,
     )
     key = recertification_key(corpus.name, claimed.number, CERTIFICATES)
     store.write_json(key, document_of(certificates, pool))
@@ -268,7 +250,7 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
     of_split = plan.table.groupby("provenance")["task_id"].nunique()
     record = RecertificationRecord(
         corpus=corpus.name,
-        judge=plan.judge,
+        judge=judge.name,
         adapter_sha256=plan.hashes["adapter_sha256"],
         number=claimed.number,
         time=claimed.time,
@@ -283,7 +265,7 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
         certificates=tuple(item.sha256 for item in certificates),
         sides=sides,
         tasks={
-            **{split: int(of_split.get(split, 0)) for split in plan.splits},
+            **{split: int(of_split.get(split, 0)) for split in splits},
             "audit_sample": len(counted.tasks),
         },
         drawn=counted.drawn,
@@ -291,9 +273,9 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
         left_out=dict(counted.left_out),
         open_share=counted.open_share,
         came_again=counted.came_again,
-        findings=(*_overruled(plan, sides), *_findings(counted, sides)),
-        labels=plan.labels,
-        batches=plan.batches,
+        findings=(*_overruled(corpus, plan.table, sides), *_findings(counted, sides)),
+        labels=labels,
+        batches=batches,
     )
     document = recertification_key(corpus.name, claimed.number, DOCUMENT)
     finish(corpus, claimed.number, store.write_json(document, asdict(record)))
@@ -317,8 +299,8 @@ def _side(certificate: Certificate, plan: Plan) -> CertifiedSide:
     if not certificate.certified or audit.empty or certificate.threshold is None:
         return made
     waiting = plan.counted.unresolved["score"].to_numpy(np.float64)
-    reject, threshold = certificate.side == "reject", certificate.threshold
-    inside = int((waiting <= threshold if reject else waiting >= threshold).sum())
+    threshold = certificate.threshold
+    inside = int(covers(certificate.side, threshold, waiting).sum())
     covered = certificate.covered_trajectories + inside
     measured = measure_threshold(observe(*columns(audit)), settings_of(certificate), threshold)
     return replace(
@@ -328,15 +310,17 @@ def _side(certificate: Certificate, plan: Plan) -> CertifiedSide:
     )
 
 
-def _overruled(plan: Plan, sides: Sequence[CertifiedSide]) -> list[dict[str, str]]:
+def _overruled(
+    corpus: Corpus, table: pd.DataFrame, sides: Sequence[CertifiedSide]
+) -> list[dict[str, str]]:
     """Say how many labels of the audit sample were replaced by what the judge says."""
-    rows = plan.table[plan.table["trajectory_id"].isin(plan.overruled)]
-    agrees = np.zeros(len(rows), dtype=bool)
+    # runs whose reviewers replaced or withdrew what they first said
+    rows = table[table["trajectory_id"].isin(overruled(read_labels(corpus)))]
+    scores, agrees = rows["score"].to_numpy(np.float64), np.zeros(len(rows), dtype=bool)
     for side in sides:
         if side.threshold is not None:
-            reject = side.side == "reject"
-            score = rows["score"] <= side.threshold if reject else rows["score"] >= side.threshold
-            agrees |= (score & (rows["outcome"] != reject)).to_numpy(bool)
+            said = rows["outcome"].to_numpy() != (side.side == "reject")
+            agrees |= said & covers(side.side, side.threshold, scores)
     if not agrees.any():
         return []
     text = (
