@@ -26,7 +26,7 @@ from capacity import command, write_runs
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.batch_record import batch_names, decided, identities_of, received
-from certify_assets.operations.deployment_record import load_deployment
+from certify_assets.operations.deployment import load_deployment
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import first_decisions_of
 from certify_assets.operations.review_index import ReviewState

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.corpus import DeliveryCheck, ImportSummary
     from certify_assets.evaluation.audit import AuditResult
+    from certify_assets.operations.batch_record import BatchRecord
     from certify_assets.operations.batches import Received
-    from certify_assets.operations.deployment import Deployment
-    from certify_assets.operations.deployment_record import DeploymentRecord
+    from certify_assets.operations.deployment import Deployment, DeploymentRecord
     from certify_assets.operations.sampling import SamplingPlan
 
 
@@ -78,7 +78,7 @@ class Workspace:
         root : str, optional
             A folder or an fsspec URL; by default ``CERTIFY_ROOT``, else ``.certify``.
         """
-        return cls(Snapshot(Store(root or default_root())))
+        return cls(Store(root or default_root()).now())
 
     @property
     def corpora(self) -> list[str]:
@@ -135,6 +135,12 @@ class WorkspaceCorpus(Corpus):
         from certify_assets.operations.deployment import Deployment
 
         return Deployment.of(self)
+
+    def decide(self, batch: str) -> BatchRecord:
+        """Decide a batch that was received, by the deployment, and store its decisions."""
+        from certify_assets.operations.decisions import decide_batch
+
+        return decide_batch(self.deployment(), batch)
 
     def receive(self, paths: Sequence[str] = (), *, format: str = "") -> Received:
         """Import new runs into a batch, from paths or from the inbox; nothing is decided yet."""

@@ -14,8 +14,7 @@ from certify_assets.evaluation.ledger import ledger_entries, record_result
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batches import close_batches, decide_ready, receive
-from certify_assets.operations.deployment import strictest_certificates
-from certify_assets.operations.deployment_record import Deployed, read_deployments
+from certify_assets.operations.deployment import Deployed, read_deployments, strictest_certificates
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import first_decisions_of
 from certify_assets.operations.monitoring import monitor_judge

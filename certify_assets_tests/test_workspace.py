@@ -39,9 +39,9 @@ def test_a_deployment_decides_a_batch(operated: Store, tmp_path: Path) -> None:
     deployment = corpus.deployment()
     assert deployment.refusal is None and deployment.record == record
     assert received.batch is not None
-    assert deployment.decide(received.batch).decided
+    assert corpus.decide(received.batch).decided
     with pytest.raises(InputError, match="is decided already"):
-        deployment.decide(received.batch)
+        corpus.decide(received.batch)
 
 
 def test_names_that_do_not_exist_are_refused_when_they_are_opened(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -250,14 +251,15 @@ def decide(
     table = read_scores(scores, reading, outcomes=False).choose_split(split, required=True)
     result = _decide(certificates, table, queue, decisions)
     assessed = _assess(mlflow, scores, result) if mlflow else None
-    counts = {name: result.count(name) for name in ("reject", "release", "human")}
-    hashes = result.certificate_sha256
+    counts = result.rows.counts
+    reasons = dict(sorted(Counter(result.rows.reasons.tolist()).items()))
+    hashes = [item.sha256 for item in certificates]
     if as_json:
         emit_json(
             {
                 **counts,
-                "reasons": result.reasons(),
-                "certificate_sha256": hashes[0] if len(hashes) == 1 else list(hashes),
+                "reasons": reasons,
+                "certificate_sha256": hashes[0] if len(hashes) == 1 else hashes,
                 **({"mlflow": asdict(assessed)} if assessed else {}),
             }
         )
@@ -268,7 +270,7 @@ def decide(
             ["decision", "trajectories", "share"],
             [[name, str(n), f"{100 * n / total:.1f} %"] for name, n in counts.items()],
         )
-        for reason, number in result.reasons().items():
+        for reason, number in reasons.items():
             show_line(f"  {reason}: {number}")
         if assessed:
             lost = assessed.unknown
@@ -322,7 +324,7 @@ def _harmless(
     """Keep a spreadsheet from running the texts of a CSV that are only passed on."""
     import numpy as np
 
-    from certify_assets.tables.delimited import defused
+    from certify_assets.tables.writing import defused
 
     # names are written as they are, or refused: another spelling would be lost to later joins
     if path.suffix.lower() != ".csv":

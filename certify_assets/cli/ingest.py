@@ -191,8 +191,7 @@ def _decided_before(
 def _standing(corpus: Corpus, batch: str) -> BatchRecord:
     """Return how a batch was decided, with what its draw promises by now."""
     from certify_assets.operations.batch_audit import BatchAudit
-    from certify_assets.operations.batch_draws import draw_of
-    from certify_assets.operations.batch_record import BatchRecord
+    from certify_assets.operations.batch_record import BatchRecord, draw_of
 
     record, home = BatchRecord.load(corpus, batch), draw_of(corpus, batch)
     if home is None:

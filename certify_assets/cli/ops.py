@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
     from certify_assets.operations.batch_audit import AuditSummary
-    from certify_assets.operations.deployment_record import DeploymentRecord
+    from certify_assets.operations.deployment import DeploymentRecord
     from certify_assets.operations.lineage import Link
     from certify_assets.storage.store import Store
 
@@ -133,7 +133,7 @@ def deploy(
     answer, the deployment holds and says so.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.deployment_record import plan_before
+    from certify_assets.operations.deployment import plan_before
     from certify_assets.operations.rollout import deploy as deploy_judge
 
     given = {name: value for name, value in plan.items() if value is not None}
@@ -182,7 +182,7 @@ def rollback(corpus: Corpus, number: int | None, as_json: bool) -> None:
     `certify ops deploy`.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.deployment_record import read_deployments
+    from certify_assets.operations.deployment import read_deployments
     from certify_assets.operations.rollout import redeploy
 
     if number is None:
@@ -334,10 +334,11 @@ def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
 def _status(corpus: Corpus, *, as_json: bool) -> int:
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.automatic import last_automatic
-    from certify_assets.operations.batch_waiting import waiting_runs
+    from certify_assets.operations.batch_drawing import waiting_runs
     from certify_assets.operations.batches import audit_summaries, close_batches
-    from certify_assets.operations.deployment import Deployment, behind
-    from certify_assets.operations.deployment_record import (
+    from certify_assets.operations.deployment import (
+        Deployment,
+        behind,
         deployed_spending,
         load_deployment,
         read_deployments,

@@ -148,7 +148,7 @@ def recertify(
 
 
 def _deployed(corpus: Corpus) -> str:
-    from certify_assets.operations.deployment_record import load_deployment
+    from certify_assets.operations.deployment import load_deployment
 
     document = load_deployment(corpus)
     if document is None:

@@ -19,7 +19,7 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import judge_file
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.operations import layout
-from certify_assets.operations.deployment_record import load_deployment
+from certify_assets.operations.deployment import load_deployment
 from certify_assets.research.certifiability import CERTIFIABILITY_KEY
 from certify_assets.research.real_scores import real_scores_key
 from certify_assets.research.simulation_study import SIMULATION_KEY

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
@@ -46,6 +46,14 @@ class Alarm(Payload):
 def read_alarms(corpus: Corpus) -> list[TypedEvent[Alarm]]:
     """Return every alarm of a corpus, the oldest first."""
     return corpus.store.events(corpus.name, Alarm)
+
+
+def open_alarm(corpus: Corpus, certificates: Collection[str]) -> TypedEvent[Alarm] | None:
+    """Return the first alarm of certificates, by their hashes; None where there is none."""
+    found = (
+        item for item in read_alarms(corpus) if item.content.certificate_sha256 in certificates
+    )
+    return next(found, None)
 
 
 def record_alarms(judge: JudgedCorpus, entries: Sequence[MonitorEntry]) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.operations.batch_record import REFUSALS, batch_names, identities_of
-from certify_assets.operations.deployment_record import read_deployments
+from certify_assets.operations.deployment import read_deployments
 from certify_assets.operations.labels import Label, read_labels, resolve_labels
 from certify_assets.operations.layout import (
     CLOSED,

@@ -22,25 +22,19 @@ from certify_assets.errors import (
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import PROCEDURES
-from certify_assets.operations.alarms import read_alarms
+from certify_assets.operations.alarms import open_alarm
 from certify_assets.operations.audit_sample import count_audit_tasks
-from certify_assets.operations.deployment import judge_fingerprint, read_certificates
-from certify_assets.operations.deployment_record import (
+from certify_assets.operations.deployment import (
     DeploymentRecord,
+    judge_fingerprint,
     load_deployment,
+    read_certificates,
     read_deployments,
 )
 from certify_assets.operations.layout import own_key
 from certify_assets.operations.recertification import score_rows
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
-from certify_assets.operations.rollout import (
-    choice_accepted,
-    deploy,
-    register,
-    relabelling_accepted,
-    require_sound,
-    resplit_accepted,
-)
+from certify_assets.operations.rollout import accepted_before, deploy, register, require_sound
 from certify_assets.storage.events import Payload
 
 if TYPE_CHECKING:
@@ -121,9 +115,7 @@ def _decided(
             alpha={item.side: item.alpha for item in found.certificates},
             certificates_key=found.key,
             policy=made.policy,
-            accept_resplit=resplit_accepted(now),
-            accept_choice=choice_accepted(now),
-            accept_relabelled=relabelling_accepted(now, found.judge, found.key),
+            **accepted_before(now, found.judge, found.key),
         )
     except ChangedInputError:
         raise
@@ -212,13 +204,12 @@ def _at_budgets(certificates: list[Certificate], now: DeploymentRecord) -> tuple
 
 
 def _require_guards(corpus: Corpus, now: DeploymentRecord, found: _Candidate) -> None:
-    in_use = set(now.certificates)
-    alarms = [item for item in read_alarms(corpus) if item.content.certificate_sha256 in in_use]
-    if alarms:
-        alarm = alarms[0].content
+    raised = open_alarm(corpus, now.certificates)
+    if raised is not None:
+        alarm = raised.content
         raise GateClosedError(
             f"an alarm is open: the monitor raised it for the {alarm.side} side at {alarm.alpha:g} "
-            f"of deployment {now.number} ({alarms[0].time}). Find out why, then deploy with "
+            f"of deployment {now.number} ({raised.time}). Find out why, then deploy with "
             f"`certify ops deploy {corpus} {now.judge}`."
         )
     if found.record is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,16 +14,18 @@ import numpy as np
 from certify_assets.certificates.batch import Batch, BatchCertificate
 from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan, sides_sha256
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import IntegrityError
+from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations.batch_draws import (
+from certify_assets.operations.batch_record import (
     ClosedBatch,
     DrawnBatch,
     UndrawnBatches,
+    batch_names,
     closing_of,
+    decisions_sha256,
     draw_of,
+    open_draws,
 )
-from certify_assets.operations.batch_record import batch_names, decisions_sha256
 from certify_assets.operations.labels import (
     Label,
     labels_up_to,
@@ -30,11 +33,12 @@ from certify_assets.operations.labels import (
     read_labels,
     resolve_labels,
 )
-from certify_assets.operations.layout import PROVISIONAL
+from certify_assets.operations.layout import PROVISIONAL, provisional_rows
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 SCHEMA: Final = "certify_assets/batch_audit/1"
 #: states of a batch with provisional runs
@@ -106,7 +110,7 @@ class BatchAudit:
         """Open the draw that has the name of a batch.
 
         None where there is none: no run of the batch is provisional, they wait for a draw, or
-        another batch gave the draw its name (`batch_draws.draw_of`).
+        another batch gave the draw its name (`batch_record.draw_of`).
         """
         if draw_of(corpus, batch) != batch:
             return None
@@ -297,3 +301,72 @@ def _verified(
             "data root from a backup."
         )
     return record, draw
+
+
+def close_settled(corpus: Corpus) -> list[BatchAudit]:
+    """Close the provisional batches whose labels settle them; return their audits."""
+    closed = []
+    # a draw that is closed is not opened again
+    for name in open_draws(corpus):
+        try:
+            audit = BatchAudit.load(corpus, name)
+            if audit is not None and not audit.wanted:
+                closed.append(_closed(audit))
+        except CertifyError:
+            # who asks for the audit gets the sentence; the other batches do not depend on it
+            continue
+    return closed
+
+
+def _closed(audit: BatchAudit) -> BatchAudit:
+    corpus, rows = audit.corpus, settled_rows(audit)
+    certified = any(item.certified for item in audit.certificates)
+    closing = ClosedBatch(
+        batch=audit.record.batch,
+        state="certified" if certified else "to_reviewers",
+        labels_sequence=labels_up_to(corpus).sequence,
+        labels_used=audit.labels_used,
+        outcomes=audit.outcomes,
+        certificates=tuple(item.to_dict() for item in audit.certificates),
+        decisions=dict(Counter(rows["decision"].tolist())),
+        reasons=dict(Counter(rows["reason"].tolist())),
+        objects={"closed": corpus.store.objects.put_table(rows)},
+    )
+    corpus.store.append(corpus.name, closing)
+    return replace(audit, closing=closing)
+
+
+def settled_rows(audit: BatchAudit) -> pd.DataFrame:
+    """Return what becomes of every provisional run: a label counts more than a certificate."""
+    rows = provisional_rows(audit.corpus, audit.record.batches)
+    rows = rows[rows["trajectory_id"].isin(audit.runs)]
+    decisions = np.full(len(rows), "human", dtype=object)
+    reasons = np.full(len(rows), "batch_not_certified", dtype=object)
+    for draw, certificate in zip(audit.draw.sides, audit.certificates, strict=True):
+        if certificate.threshold is not None:
+            decided = draw.batch.decided(certificate.side, certificate.threshold).tolist()
+            names = {
+                name for name, hit in zip(draw.batch.trajectories, decided, strict=True) if hit
+            }
+            inside = rows["trajectory_id"].isin(names).to_numpy(bool)
+            decisions[inside], reasons[inside] = certificate.side, "batch_certificate"
+    labelled = rows["trajectory_id"].isin(list(audit.outcomes)).to_numpy(bool)
+    decisions[labelled], reasons[labelled] = "human", "batch_draw"
+    asked = np.where(decisions == "human", "undecided", "").astype(object)
+    asked[labelled] = "batch_draw"
+    drawn = (rows["asked"] == "audit_sample").to_numpy(bool)
+    asked[drawn] = "audit_sample"
+    return rows[["trajectory_id"]].assign(decision=decisions, reason=reasons, asked=asked)
+
+
+def closing_holds(audit: BatchAudit) -> bool:
+    """Whether a closing is what the labels said then, and decided what follows."""
+    corpus, closing = audit.corpus, audit.closing
+    if closing is None:
+        return True
+    stored = corpus.store.objects.get_table(closing.objects["closed"])
+    again = settled_rows(audit)
+    said = audit.said(labels_up_to(corpus, closing.labels_sequence).labels)
+    return said == dict(closing.outcomes) and (
+        stored.astype(str).to_numpy().tolist() == again.astype(str).to_numpy().tolist()
+    )

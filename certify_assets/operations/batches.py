@@ -20,34 +20,31 @@ from certify_assets.corpora.landing import inbox_key, is_inbox_empty, settled_in
 from certify_assets.errors import CertifyError, ChangedInputError, InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.names import in_both, shared_names
-from certify_assets.operations.batch_audit import AuditSummary, BatchAudit
-from certify_assets.operations.batch_closing import close_settled
-from certify_assets.operations.batch_drawing import draw_waiting
-from certify_assets.operations.batch_draws import draw_of
+from certify_assets.operations.batch_audit import AuditSummary, BatchAudit, close_settled
+from certify_assets.operations.batch_drawing import draw_waiting, waiting_runs
 from certify_assets.operations.batch_record import (
     BatchRecord,
     ReceivedBatch,
     Refusal,
     UndoneBatch,
     batch_names,
+    draw_of,
     identities_of,
     is_undone,
     ready_batches,
     unknown_batch,
     waiting_batches,
 )
-from certify_assets.operations.batch_waiting import waiting_runs
-from certify_assets.operations.decisions import DecidedBatchError
+from certify_assets.operations.decisions import DecidedBatchError, decide_batch
 from certify_assets.operations.delivery import DeliveredRun, KnownRuns
-from certify_assets.operations.deployment import Deployment
-from certify_assets.operations.deployment_record import load_deployment
+from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.labels import Labelled
 from certify_assets.operations.monitoring import monitor_new_labels
 from certify_assets.operations.sampling import Draw
 from certify_assets.storage.progress import Report, silent
 from certify_assets.storage.urls import local_copies, shown_url
-from certify_assets.tables.columns import matched
-from certify_assets.tables.table_files import read_rows
+from certify_assets.tables.reading import read_table
+from certify_assets.tables.table import matched
 
 if TYPE_CHECKING:
     from certify_assets.corpora.formats import ImportFacts
@@ -226,10 +223,9 @@ def decide_ready(
     for name in waiting_batches(corpus):
         # an alarm or another deployment may have come during the previous batch
         corpus.store.refresh()
-        reopened = partial(_standing, corpus)
         # another process may be deciding the same batches
         with suppress(DecidedBatchError):
-            records.append(reopened().decide(name, report=report, reopened=reopened))
+            records.append(decide_batch(_standing(corpus), name, report=report, reopened=_standing))
     if draw:
         with corpus.writing():
             draw_waiting(corpus, every=True)
@@ -443,7 +439,7 @@ def _refuse_score_tables(roots: Sequence[Path]) -> None:
             if path.suffix.lower() not in _TABLES or not path.is_file():
                 continue
             try:
-                names = read_rows(path, frozenset())[0]
+                names = read_table(path, frozenset()).names
             except InputError:
                 continue
             # without its columns, whose texts may be long

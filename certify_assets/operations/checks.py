@@ -12,12 +12,12 @@ from certify_assets.errors import CertifyError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import DELTA, SIDES
 from certify_assets.operations.audit_sample import OPEN_SHARE, drawn_decisions
-from certify_assets.operations.batch_audit import BatchAudit, batch_audits
-from certify_assets.operations.batch_closing import closing_holds
+from certify_assets.operations.batch_audit import BatchAudit, batch_audits, closing_holds
+from certify_assets.operations.batch_drawing import waiting_runs
 from certify_assets.operations.batch_record import batch_names
-from certify_assets.operations.batch_waiting import waiting_runs
-from certify_assets.operations.deployment import Deployment, behind
-from certify_assets.operations.deployment_record import (
+from certify_assets.operations.deployment import (
+    Deployment,
+    behind,
     deployed_spending,
     load_deployment,
     read_deployments,

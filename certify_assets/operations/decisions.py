@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -30,9 +30,10 @@ from certify_assets.operations.batch_comparison import (
     Compared,
     carried,
     compare_batch,
+    shifts,
+    unlike_calibration,
 )
 from certify_assets.operations.batch_drawing import begin_audit
-from certify_assets.operations.batch_findings import shifts, unlike_calibration
 from certify_assets.operations.batch_record import (
     REFUSALS,
     BatchRecord,
@@ -45,48 +46,22 @@ from certify_assets.operations.batch_record import (
     received,
 )
 from certify_assets.operations.coverage import Coverage, cover
+from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.layout import DECISION_COLUMNS, NOT_COVERED, PROVISIONAL, batch_runs
 from certify_assets.operations.sampling import Draw, asked_rows
-from certify_assets.storage.progress import Report
+from certify_assets.storage.progress import Report, silent
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
     from certify_assets.certificates import Certificate
-    from certify_assets.judges.judged import JudgedCorpus
-    from certify_assets.operations.deployment_record import DeploymentRecord
-    from certify_assets.storage.snapshot import Snapshot
 
 # runs that are scored before their scores are stored
 _SHARE = 2000
 
 # those under which the judge still scores: a certificate of the batch holds whatever the judge
 _BY_BATCH: Final = ("no_certificate", "corrected_labels", "failed_audit", "alarm")
-
-
-class DecidingDeployment(Protocol):
-    """What deciding needs of a deployment; `operations.deployment.Deployment` has it."""
-
-    @property
-    def corpus(self) -> Corpus: ...  # noqa: D102
-
-    @property
-    def store(self) -> Snapshot: ...  # noqa: D102
-
-    @property
-    def judge(self) -> JudgedCorpus | None: ...  # noqa: D102
-
-    @property
-    def record(self) -> DeploymentRecord | None: ...  # noqa: D102
-
-    @property
-    def certificates(self) -> tuple[Certificate, ...]: ...  # noqa: D102
-
-    @property
-    def refusal(self) -> Refusal | None: ...  # noqa: D102
-
-    def refused(self, refusal: Refusal) -> DecidingDeployment: ...  # noqa: D102
 
 
 class DecidedBatchError(InputError):
@@ -116,12 +91,16 @@ class _Scored:
 
 
 def decide_batch(
-    deployment: DecidingDeployment,
+    deployment: Deployment,
     name: str,
-    report: Report,
-    reopened: Callable[[], DecidingDeployment],
+    *,
+    report: Report = silent,
+    reopened: Callable[[Corpus], Deployment] = Deployment.of,
 ) -> BatchRecord:
-    """Decide a batch and store scores, document and decisions."""
+    """Decide an imported batch and store its decisions.
+
+    `reopened` gives the deployment as it is once the batch is scored.
+    """
     corpus = deployment.corpus
     # a killed call resumes with the shares of these very runs
     work = f"batches/{corpus.name}/{received(corpus, name).objects['runs']}"
@@ -144,9 +123,7 @@ def _require_undecided(corpus: Corpus, name: str) -> None:
         )
 
 
-def _decided(
-    deployment: DecidingDeployment, scored: _Scored, name: str, batch: _Batch
-) -> BatchRecord:
+def _decided(deployment: Deployment, scored: _Scored, name: str, batch: _Batch) -> BatchRecord:
     corpus, store = deployment.corpus, deployment.store
     frame, audit, waits = _decisions(deployment, batch, scored), None, ""
     made, about = deployment.record, batch.about
@@ -198,20 +175,20 @@ def _opened(corpus: Corpus, name: str) -> _Batch:
     return _Batch(runs, received(corpus, name), Draw.load(corpus, name), changed)
 
 
-def _deciding(deployment: DecidingDeployment) -> tuple[Certificate, ...]:
+def _deciding(deployment: Deployment) -> tuple[Certificate, ...]:
     """Return the certificates of the corpus that decide; none of a deployment for batches alone."""
     return () if deployment.refusal is not None else deployment.certificates
 
 
-def _scores(deployment: DecidingDeployment) -> bool:
+def _scores(deployment: Deployment) -> bool:
     """Whether the judge scores a batch, to decide it or for a certificate of the batch alone."""
     refusal, policy = deployment.refusal, deployment.corpus.config.new_agents
     return refusal is None or (refusal.code in _BY_BATCH and policy == "batch_certificate")
 
 
 def _scored(
-    deployment: DecidingDeployment, folder: Path, runs: pd.DataFrame, report: Report
-) -> tuple[DecidingDeployment, _Scored]:
+    deployment: Deployment, folder: Path, runs: pd.DataFrame, report: Report
+) -> tuple[Deployment, _Scored]:
     """Score the runs; what turns out to be stale in doing so refuses the batch."""
     if _scores(deployment):
         assert deployment.judge is not None
@@ -229,7 +206,7 @@ def _scored(
     return deployment, _unscored(deployment, runs)
 
 
-def _require_scale(deployment: DecidingDeployment, table: pd.DataFrame) -> None:
+def _require_scale(deployment: Deployment, table: pd.DataFrame) -> None:
     """Refuse scores that cannot be of the judge that was certified: a hosted model may change."""
     from certify_assets.certificates.scale import scale_fault
 
@@ -244,18 +221,18 @@ def _require_scale(deployment: DecidingDeployment, table: pd.DataFrame) -> None:
 
 
 def _standing(
-    deployment: DecidingDeployment,
+    deployment: Deployment,
     scored: _Scored,
     runs: pd.DataFrame,
-    reopened: Callable[[], DecidingDeployment],
-) -> tuple[DecidingDeployment, _Scored]:
+    reopened: Callable[[Corpus], Deployment],
+) -> tuple[Deployment, _Scored]:
     """Ask again what speaks against the deployment: scoring takes long, and labels come meanwhile.
 
     Another deployment decides nothing of runs that this one scored: the batch waits.
     """
     if deployment.refusal is not None:
         return deployment, scored
-    now, then = reopened(), deployment.record
+    now, then = reopened(deployment.corpus), deployment.record
     assert then is not None
     if now.record is not None and now.record.number != then.number:
         raise ChangedInputError(
@@ -268,7 +245,7 @@ def _standing(
     return deployment, scored if _scores(deployment) else _unscored(deployment, runs)
 
 
-def _like_calibration(deployment: DecidingDeployment, scored: _Scored, name: str) -> _Scored:
+def _like_calibration(deployment: Deployment, scored: _Scored, name: str) -> _Scored:
     """Take the runs of a batch out of what the certificates cover where they are not like CAL."""
     used = _deciding(deployment)
     if not used or deployment.judge is None:
@@ -279,7 +256,7 @@ def _like_calibration(deployment: DecidingDeployment, scored: _Scored, name: str
     return replace(scored, coverage=coverage, compared=compared)
 
 
-def _unscored(deployment: DecidingDeployment, runs: pd.DataFrame) -> _Scored:
+def _unscored(deployment: Deployment, runs: pd.DataFrame) -> _Scored:
     empty = runs[list(RUN_COLUMNS)].assign(**dict.fromkeys(JUDGED_COLUMNS, np.nan))
     made = deployment.record
     adapter = "" if made is None else made.fingerprint["adapter_sha256"]
@@ -288,7 +265,7 @@ def _unscored(deployment: DecidingDeployment, runs: pd.DataFrame) -> _Scored:
 
 
 def _in_shares(
-    deployment: DecidingDeployment, folder: Path, runs: pd.DataFrame, report: Report
+    deployment: Deployment, folder: Path, runs: pd.DataFrame, report: Report
 ) -> tuple[pd.DataFrame, Mapping[str, Any] | None]:
     import pandas as pd
 
@@ -314,7 +291,7 @@ def _in_shares(
     return pd.concat(parts, ignore_index=True), None
 
 
-def _decisions(deployment: DecidingDeployment, batch: _Batch, scored: _Scored) -> pd.DataFrame:
+def _decisions(deployment: Deployment, batch: _Batch, scored: _Scored) -> pd.DataFrame:
     from certify_assets.certificates import decide
 
     scores, coverage = scored.table["score"].to_numpy(np.float64), scored.coverage
@@ -364,7 +341,7 @@ def _asked(batch: _Batch, coverage: Coverage, frame: pd.DataFrame) -> NDArray[np
 
 
 def _promises(
-    deployment: DecidingDeployment, coverage: Coverage, audit: AuditRecord | None
+    deployment: Deployment, coverage: Coverage, audit: AuditRecord | None
 ) -> Iterator[str]:
     """Say which of the two promises is made of the runs of a batch."""
     used = _deciding(deployment)
@@ -379,7 +356,7 @@ def _promises(
 
 
 def _findings(
-    deployment: DecidingDeployment,
+    deployment: Deployment,
     batch: _Batch,
     scored: _Scored,
     frame: pd.DataFrame,

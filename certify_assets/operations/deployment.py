@@ -1,35 +1,156 @@
-"""The deployment of a corpus as one operation sees it: what decides, or why nothing does."""
+"""The deployment of a corpus: its record, what decides by it, or why nothing does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.deliveries import relabelled
-from certify_assets.errors import CertifyError, InputError, IntegrityError, StaleCertificateError
+from certify_assets.errors import CertifyError, InputError, StaleCertificateError
 from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.certification import deciding_sides, load_certificates
 from certify_assets.evaluation.ledger import ledger_violations
+from certify_assets.evaluation.spending import Spending, read_spending
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES
-from certify_assets.operations.alarms import read_alarms
-from certify_assets.operations.batch_record import BatchRecord, Refusal
-from certify_assets.operations.decisions import decide_batch
-from certify_assets.operations.deployment_record import Deployed, DeploymentRecord, load_deployment
-from certify_assets.operations.layout import own_key, recertification_number
-from certify_assets.operations.monitor_record import MonitorRecord
+from certify_assets.operations.alarms import open_alarm
+from certify_assets.operations.batch_record import Refusal
+from certify_assets.operations.layout import recertification_number
 from certify_assets.operations.recertification_record import (
     load_recertification,
     recertification_certificates,
 )
-from certify_assets.storage.progress import Report, silent
+from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.storage.events import Head, Payload, TypedEvent
 from certify_assets.storage.snapshot import Snapshot, remembered
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
+
+SCHEMA: Final = "certify_assets/deployment/1"
+
+
+class Deployed(Payload):
+    """A judge was deployed: it decides the new runs of a corpus, under certificates.
+
+    Its objects are, by their keys, all files that the decisions depend on, and the certificates
+    that decide.
+    """
+
+    kind = "deployed"
+    number: int  # among the deployments of the corpus, from 1
+    corpus: str
+    judge: str
+    alpha: Mapping[str, float]  # budget of each side that is decided
+    certificates_key: str
+    certificates: tuple[str, ...]  # SHA-256 of those that decide, at most one a side
+    fingerprint: Mapping[str, str]  # hashes that the decisions depend on, and the grid
+    sampling: SamplingPlan
+    findings: tuple[Mapping[str, str], ...] = ()  # code and message of what the user should know
+    policy: str = ""  # of the corpus, where it deployed; empty where a user did
+    # budgets of batches, where certificates of batches alone decide; else empty
+    batch_alpha: Mapping[str, float] = {}
+
+    @property
+    def batch_only(self) -> bool:
+        """Whether it has no certificate, and every batch waits for one of its own."""
+        return bool(self.batch_alpha)
+
+    @property
+    def budgets(self) -> str:
+        """The budgets in words."""
+        sides = ", ".join(
+            f"{side} at {a:g}" for side, a in (self.alpha or self.batch_alpha).items()
+        )
+        return f"batch certificates alone, {sides}" if self.batch_only else sides
+
+    @property
+    def own(self) -> bool:
+        """Whether the certificates are those on CAL, not those of a recertification."""
+        return not self.recertification
+
+    @property
+    def recertification(self) -> int:
+        """Number of the recertification whose certificates decide; 0 for those on CAL."""
+        return recertification_number(self.corpus, self.certificates_key)
+
+    @property
+    def version(self) -> str:
+        """Hash of the number and of all that it names."""
+        return sha256_bytes(canonical_json([self.number, dict(self.objects)]))
+
+    def judge_on(self, corpus: Corpus) -> JudgedCorpus:
+        """Return the judge as it was deployed, with its corpus."""
+        return JudgedCorpus(corpus, self.judge).pinned(self.objects)
+
+
+class TrackedDeployment(Payload):
+    """MLflow was told of a deployment: model, version, alias and run, or the error."""
+
+    kind = "tracked"
+    number: int  # of the deployment
+    answer: Mapping[str, str]
+
+
+class DeploymentRecord(Deployed):
+    """A deployment with what its event adds, and what MLflow answered."""
+
+    time: str  # UTC, ISO 8601
+    ledger: Head
+    mlflow: Mapping[str, str] | None = None  # None before it is asked
+
+    @classmethod
+    def of(cls, entry: TypedEvent[Deployed], mlflow: Mapping[str, str] | None) -> DeploymentRecord:
+        """Return the record of an event."""
+        made = entry.content
+        head = Head(corpus=made.corpus, sequence=entry.sequence, sha256=entry.sha256)
+        return cls(**dict(made), time=entry.time, ledger=head, mlflow=mlflow)
+
+    def is_again(self, made: Deployed) -> bool:
+        """Whether another deployment names the same, whatever its number, whoever asked."""
+        names = Deployed.model_fields.keys() - {"number", "policy"}
+        return all(getattr(self, name) == getattr(made, name) for name in names)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document of the deployment."""
+        return {"schema": SCHEMA, **self.model_dump(mode="json")}
+
+
+@remembered
+def load_deployment(corpus: Corpus) -> DeploymentRecord | None:
+    """Return the current deployment, the last one; None where there is none."""
+    found = read_deployments(corpus)
+    return found[-1] if found else None
+
+
+@remembered
+def read_deployments(corpus: Corpus) -> list[DeploymentRecord]:
+    """Return every deployment of a corpus, the oldest first."""
+    # no decision depends on what MLflow answers
+    told = {
+        entry.content.number: entry.content.answer
+        for entry in corpus.store.events(corpus.name, TrackedDeployment, watched=False)
+    }
+    return [
+        DeploymentRecord.of(entry, told.get(entry.content.number))
+        for entry in corpus.store.events(corpus.name, Deployed)
+    ]
+
+
+def deployed_spending(corpus: Corpus) -> Spending:
+    """Return what the deployed judge spent; what all judges did where none is deployed."""
+    spending, now = read_spending(corpus), load_deployment(corpus)
+    return spending if now is None else spending.of(now.judge)
+
+
+def plan_before(corpus: Corpus) -> SamplingPlan:
+    """Return the sampling of the last deployment; at first .05 and .05 under a new secret seed."""
+    now = load_deployment(corpus)
+    return SamplingPlan(seed=secrets.randbelow(2**31)) if now is None else now.sampling
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,19 +180,6 @@ class Deployment:
     def refused(self, refusal: Refusal) -> Deployment:
         """Return the same deployment, deciding nothing; an earlier refusal stays."""
         return self if self.refusal is not None else replace(self, refusal=refusal)
-
-    def decide(
-        self,
-        batch: str,
-        *,
-        report: Report = silent,
-        reopened: Callable[[], Deployment] | None = None,
-    ) -> BatchRecord:
-        """Decide an imported batch and store its decisions.
-
-        `reopened` gives the deployment as it is once the batch is scored, by default `of`.
-        """
-        return decide_batch(self, batch, report, reopened or partial(Deployment.of, self.corpus))
 
 
 def _not_deployed(corpus: Corpus) -> str:
@@ -193,15 +301,9 @@ def labels_before(judge: JudgedCorpus, key: str) -> int:
 
 def read_certificates(judge: JudgedCorpus, key: str) -> list[Certificate]:
     """Return the certificates stored under a key, recomputed on what is stored now."""
-    if key == own_key(judge.corpus.name, judge.name):
-        return load_certificates(judge)
-    number = recertification_number(judge.corpus.name, key)
-    if not number:
-        raise IntegrityError(
-            f"the deployment on {judge.corpus} names {key!r}, which holds no certificates of this "
-            f"corpus; deploy {judge} again."
-        )
-    return recertification_certificates(judge.corpus, number)
+    if number := recertification_number(judge.corpus.name, key):
+        return recertification_certificates(judge.corpus, number)
+    return load_certificates(judge)
 
 
 def certificates_of(corpus: Corpus, record: Deployed) -> list[Certificate]:
@@ -227,14 +329,7 @@ def certificates_of(corpus: Corpus, record: Deployed) -> list[Certificate]:
             f"the certificate {missing[:12]} that was deployed on {corpus} is not among those in "
             f"{record.certificates_key}; deploy {judge} again."
         )
-    chosen = [found[sha256] for sha256 in record.certificates]
-    budgets = {item.side: item.alpha for item in chosen}
-    if budgets != dict(record.alpha) or len(chosen) != len(record.alpha):
-        raise IntegrityError(
-            f"the deployment on {corpus} names other sides or budgets than its certificates have; "
-            f"deploy {judge} again."
-        )
-    return chosen
+    return [found[sha256] for sha256 in record.certificates]
 
 
 def kept_certificates(corpus: Corpus, record: Deployed) -> tuple[Certificate, ...]:
@@ -270,12 +365,18 @@ def deployment_fault(
     except CertifyError as error:
         # where the labels of now cannot be read, nobody knows whether they were corrected
         return Refusal("stale_certificate", str(error))
-    folders = (judge.key(), record.certificates_key.rpartition("/")[0])
-    monitors = [f"{folder}/monitor.json" for folder in folders]
     if fault := _audit_fault(judge, certificates, own=record.own):
         return Refusal("failed_audit", fault)
-    fault = _monitor_fault(corpus, certificates, monitors) or _alarm_fault(corpus, certificates)
-    return Refusal("alarm", fault) if fault else None
+    raised = open_alarm(corpus, {item.sha256 for item in certificates})
+    if raised is None:
+        return None
+    alarm = raised.content
+    return Refusal(
+        "alarm",
+        f"the monitor raised an alarm for the {alarm.side} side at {alarm.alpha:g} after "
+        f"{alarm.at} tasks ({raised.time}): the error is above the budget; recertify, or deploy "
+        "another judge.",
+    )
 
 
 def _audit_fault(judge: JudgedCorpus, certificates: Sequence[Certificate], *, own: bool) -> str:
@@ -323,49 +424,3 @@ def _audit_fault(judge: JudgedCorpus, certificates: Sequence[Certificate], *, ow
                 f"{failed.reason}"
             )
     return ""
-
-
-def _monitor_fault(
-    corpus: Corpus, certificates: Sequence[Certificate], monitors: Sequence[str]
-) -> str:
-    """Return the alarm of these certificates in the documents of monitors."""
-    # A document counts as it is, also where labels came since: an alarm does not go away because
-    # its document is old.
-    hashes = {item.sha256 for item in certificates}
-    for key in dict.fromkeys(monitors):
-        if not corpus.store.exists(key):
-            continue
-        try:
-            alarms = [
-                entry
-                for entry in MonitorRecord.load(corpus.store, key).monitors
-                if entry.certificate_sha256 in hashes and entry.result.alarm
-            ]
-        except CertifyError:
-            return (
-                f"{corpus.store.locate(key)} is no monitor document, so an alarm may have been "
-                "lost; materialize the monitor again."
-            )
-        if alarms:
-            first = alarms[0]
-            return (
-                f"the monitor raised an alarm for the {first.side} side at {first.alpha:g} "
-                f"after {first.result.first_alarm_at} tasks: the error is above the budget; "
-                "recertify, or deploy another judge."
-            )
-    return ""
-
-
-def _alarm_fault(corpus: Corpus, certificates: Sequence[Certificate]) -> str:
-    hashes = {item.sha256 for item in certificates}
-    raised = next(
-        (alarm for alarm in read_alarms(corpus) if alarm.content.certificate_sha256 in hashes), None
-    )
-    if raised is None:
-        return ""
-    alarm = raised.content
-    return (
-        f"the monitor raised an alarm for the {alarm.side} side at {alarm.alpha:g} after "
-        f"{alarm.at} tasks ({raised.time}): the error is above the budget; recertify, or deploy "
-        "another judge."
-    )

@@ -17,8 +17,12 @@ from certify_assets.judges.specs import DELTA
 from certify_assets.operations.alarms import Alarm, read_alarms
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
 from certify_assets.operations.batch_audit import AuditSummary, batch_audits
-from certify_assets.operations.deployment import kept_certificates, strictest_certificates
-from certify_assets.operations.deployment_record import deployed_spending, read_deployments
+from certify_assets.operations.deployment import (
+    deployed_spending,
+    kept_certificates,
+    read_deployments,
+    strictest_certificates,
+)
 from certify_assets.operations.labels import Label, labels_head, read_labels
 from certify_assets.operations.layout import history_key
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications

@@ -14,8 +14,13 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import read_json_bytes, sha256_bytes, sha256_file, write_atomic
 from certify_assets.names import shared_names
-from certify_assets.operations.batch_draws import closed_batches, draw_of
-from certify_assets.operations.batch_record import batch_names, identities_of, waiting_batches
+from certify_assets.operations.batch_record import (
+    batch_names,
+    closed_batches,
+    draw_of,
+    identities_of,
+    waiting_batches,
+)
 from certify_assets.operations.batches import close_batches
 from certify_assets.operations.labels import (
     Label,
@@ -29,15 +34,11 @@ from certify_assets.operations.layout import PROVISIONAL, RunLookup, decisions_o
 from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
 from certify_assets.storage.store import Store
 from certify_assets.tables.cells import name_of
-from certify_assets.tables.columns import TableError
 from certify_assets.tables.outcomes import OutcomeColumn
+from certify_assets.tables.reading import TABLE_ENDINGS, read_table
 from certify_assets.tables.settings import TableSettings
-from certify_assets.tables.table_files import (
-    TABLE_ENDINGS,
-    check_table_file,
-    read_rows,
-    write_table_file,
-)
+from certify_assets.tables.table import TableError
+from certify_assets.tables.writing import write_table_file
 
 _MOST_FAULTS = 20
 
@@ -77,7 +78,6 @@ def export_queue(path: Path, queue: Queue, *, with_judge: bool = False) -> None:
     frame = queue.frame[list(QUEUE_COLUMNS if with_judge else BLIND_COLUMNS)].assign(
         outcome="", reviewer="", comment=""
     )
-    check_table_file(path, frame)
     write_table_file(path, frame)
 
 
@@ -85,11 +85,11 @@ def _refuse_labels(path: Path) -> None:
     if not path.is_file() or path.suffix.lower() not in TABLE_ENDINGS:
         return
     try:
-        _, columns, _ = read_rows(path, {"outcome"})
+        table = read_table(path, {"outcome"})
     except InputError:
         return
     if filled := sum(
-        str(value).strip() not in ("", "None", "nan") for value in columns.get("outcome", ())
+        str(value).strip() not in ("", "None", "nan") for value in table.columns.get("outcome", ())
     ):
         raise InputError(
             f"{path} holds {filled} outcomes, which the export would write over; import it first, "
@@ -170,11 +170,12 @@ def _close_settled(corpus: Corpus) -> list[str]:
 
 def _table_rows(path: Path, reviewer: str | None) -> tuple[list[_Row], tuple[str, ...]]:
     wanted = ("trajectory_id", "task_id", "outcome", "reviewer", "comment")
-    names, columns, places = read_rows(path, {*wanted, "annotator"})
+    table = read_table(path, {*wanted, "annotator"})
+    columns = {name: table.values(name) for name in table.columns}
     if missing := [name for name in ("trajectory_id", "outcome") if name not in columns]:
         raise InputError(
             f"{path} has no column {' and no column '.join(map(repr, missing))} (it has "
-            f"{', '.join(names[:12])}); give trajectory_id and outcome."
+            f"{table.listed}); give trajectory_id and outcome."
         )
     digest = sha256_file(path)
     rows = []
@@ -187,11 +188,11 @@ def _table_rows(path: Path, reviewer: str | None) -> tuple[list[_Row], tuple[str
         # a CSV that Label Studio writes
         if annotator := texts.pop("annotator", ""):
             texts.setdefault("reviewer", _Annotation(completed_by=annotator).reviewer)
-        token = f"file:{digest}:{places.numbers[index]}"
-        rows.append(_Row(places.name(index), token, outcome, **texts))
+        token = f"file:{digest}:{table.rows.numbers[index]}"
+        rows.append(_Row(table.rows.name(index), token, outcome, **texts))
     if "annotator" in columns and "reviewer" not in columns:
         rows = _renamed(path, rows, reviewer)
-    return [replace(row, reviewer=row.reviewer or reviewer or "") for row in rows], places.read_as
+    return [replace(row, reviewer=row.reviewer or reviewer or "") for row in rows], table.read_as
 
 
 def _text(value: Any) -> str:
@@ -335,7 +336,7 @@ class _Import:
         for row, outcome in zip(rows, read, strict=True):
             problem = self._misplaced(row)
             if not problem and outcome is None:
-                sentence, options = outcomes.problem(value=row.outcome)
+                sentence, options = outcomes.problem(row.outcome)
                 problem = f"column outcome: {sentence}"
             elif not problem and outcome is not None and outcome >= 0:
                 try:

@@ -164,7 +164,7 @@ def append_labels(corpus: Corpus, labels: Sequence[L]) -> list[L]:
 def _with_tokens(view: Snapshot, corpus: str, labels: Mapping[str, L]) -> dict[str, L]:
     """Return the labels that are stored with the tokens of these."""
     found = {}
-    for event in view.named(corpus, labels):
+    for event in view.among(corpus, "token", labels):
         label = labels[event.token]
         if event.kind == label.payload.kind:
             found[event.token] = label.of(event)

@@ -15,8 +15,14 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import COLUMNS, Step, Trajectory
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.judged import judge_file
-from certify_assets.operations.batch_draws import DrawnBatch, closing_of, draw_of
-from certify_assets.operations.batch_record import batch_names, decisions_sha256, received
+from certify_assets.operations.batch_record import (
+    DrawnBatch,
+    batch_names,
+    closing_of,
+    decisions_sha256,
+    draw_of,
+    received,
+)
 from certify_assets.storage.snapshot import remembered
 from certify_assets.storage.store import Store
 

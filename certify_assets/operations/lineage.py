@@ -17,17 +17,17 @@ from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.evaluation.pool import PROVENANCE
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file, shortest
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations.batch_audit import BatchAudit
-from certify_assets.operations.batch_closing import settled_rows
-from certify_assets.operations.batch_draws import closing_of, draw_of
+from certify_assets.operations.batch_audit import BatchAudit, settled_rows
 from certify_assets.operations.batch_record import (
     BatchRecord,
     batch_names,
+    closing_of,
     decided,
+    draw_of,
     ready_batches,
     received,
 )
-from certify_assets.operations.deployment_record import read_deployments
+from certify_assets.operations.deployment import read_deployments
 from certify_assets.operations.layout import (
     CLOSED,
     NOT_COVERED,

@@ -46,9 +46,9 @@ from certify_assets.operations.deployment import (
     certificates_in_use,
     certified_judge,
     labels_before,
+    load_deployment,
     strictest_certificates,
 )
-from certify_assets.operations.deployment_record import load_deployment
 from certify_assets.operations.labels import labels_head, read_labels
 from certify_assets.operations.layout import recertification_number
 from certify_assets.operations.monitor_record import (

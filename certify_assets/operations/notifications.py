@@ -30,8 +30,7 @@ from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, parse_yaml, sha256_bytes
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.automatic import last_automatic
-from certify_assets.operations.deployment import Deployment
-from certify_assets.operations.deployment_record import DeploymentRecord, read_deployments
+from certify_assets.operations.deployment import Deployment, DeploymentRecord, read_deployments
 from certify_assets.storage.events import Payload, TypedEvent
 from certify_assets.storage.store import Store
 

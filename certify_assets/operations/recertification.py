@@ -48,8 +48,7 @@ from certify_assets.operations.audit_sample import (
     count_audit_tasks,
 )
 from certify_assets.operations.batch_record import batch_names, decisions_sha256
-from certify_assets.operations.deployment import corrected_labels
-from certify_assets.operations.deployment_record import load_deployment
+from certify_assets.operations.deployment import corrected_labels, load_deployment
 from certify_assets.operations.labels import labels_head, overruled, read_labels
 from certify_assets.operations.layout import (
     batch_runs,

@@ -9,7 +9,7 @@ from typing import Final
 
 from certify_assets.errors import InputError
 from certify_assets.files import parse_json
-from certify_assets.tables.table_files import read_rows
+from certify_assets.tables.reading import read_table
 
 #: longest criterion of one task, in characters
 MOST_CHARS: Final = 20_000
@@ -44,14 +44,14 @@ def read_criteria(path: Path) -> ReviewCriteria:
         return ReviewCriteria(_checked(path, "the text", _read_text(path)))
     if suffix == ".json" and (mapped := _mapping(path)) is not None:
         return ReviewCriteria(by_task=mapped)
-    _, columns, rows = read_rows(path, {"task_id", "criterion"})
+    table = read_table(path, {"task_id", "criterion"})
     for name in ("task_id", "criterion"):
-        if name not in columns:
+        if name not in table.columns:
             raise InputError(f"{path} has no column {name!r}; give task_id and criterion.")
     by_task: dict[str, str] = {}
-    pairs = zip(columns["task_id"], columns["criterion"], strict=True)
+    pairs = zip(table.values("task_id"), table.values("criterion"), strict=True)
     for index, (task, text) in enumerate(pairs):
-        where = rows.name(index)
+        where = table.rows.name(index)
         name = "" if task is None else str(task).strip()
         if not name:
             raise InputError(f"{path}, {where}: task_id is empty; name the task.")

@@ -73,8 +73,9 @@ def read_gold(
     corpus: Corpus, path: Path, share: float = GOLD_SHARE
 ) -> tuple[GoldSet, tuple[str, ...]]:
     """Read a table of trajectory_id and outcome, and say what was understood of it."""
-    ids, given, rows = read_labels(path)
+    ids, given, table = read_labels(path)
     outcomes: dict[str, int] = {}
+    rows = table.rows
     for index, (name, outcome) in enumerate(zip(ids, given.tolist(), strict=True)):
         if name in outcomes or outcome < 0:
             what = "is in the table twice" if name in outcomes else "has no outcome"
@@ -92,7 +93,7 @@ def read_gold(
                 "out."
             )
     seed = hashlib.sha256(canonical_json(outcomes)).hexdigest()
-    return GoldSet(found, outcomes, Fraction(str(share)), seed), rows.read_as
+    return GoldSet(found, outcomes, Fraction(str(share)), seed), table.read_as
 
 
 def _runs(corpus: Corpus, names: AbstractSet[str]) -> dict[str, Trajectory]:

@@ -22,8 +22,13 @@ from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import parse_json
 from certify_assets.operations.audit_sample import not_covered
 from certify_assets.operations.batch_audit import opened_draw
-from certify_assets.operations.batch_draws import changed_batches, closing_of, draw_of
-from certify_assets.operations.batch_record import is_decided, is_undone
+from certify_assets.operations.batch_record import (
+    changed_batches,
+    closing_of,
+    draw_of,
+    is_decided,
+    is_undone,
+)
 from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.labels import GoldLabel, GoldLabelled, Label, Labelled
 from certify_assets.operations.layout import ASKED, RunLookup, decisions_of, drawn_runs
@@ -154,7 +159,7 @@ class ReviewState:
         Two reviewers are asked about the given share of runs, and nobody about some draws.
         """
         query = sa.select(queue).where(queue.c.corpus == self.corpus.name)
-        rows = [dict(row._mapping) for row in self.corpus.store.asked(query)]
+        rows = [dict(row._mapping) for row in self.corpus.store.indexed(query)]
         for row in rows:
             row["wanted"] = _wanted(row["place"], share)
             if row["draw"] in left_out:
@@ -220,7 +225,9 @@ class ReviewState:
         """Return the last valid labels of a reviewer on the page, the last first."""
         query = self._valid(labels.c.sequence, reviewer, gold=gold).where(labels.c.via == "page")
         numbers = list(self._scalars(query.order_by(labels.c.sequence.desc()).limit(most)))
-        return [_label(row) for row in self.corpus.store.numbered(self.corpus.name, numbers)][::-1]
+        return [
+            _label(row) for row in self.corpus.store.among(self.corpus.name, "sequence", numbers)
+        ][::-1]
 
     def statements(self, name: str, reviewer: str) -> list[Label]:
         """Return all that a reviewer said of a run, the oldest first."""
@@ -231,11 +238,11 @@ class ReviewState:
 
     def label(self, number: int) -> Label | None:
         """Return the label with a number."""
-        return self._said(self.corpus.store.numbered(self.corpus.name, [number]))
+        return self._said(self.corpus.store.among(self.corpus.name, "sequence", [number]))
 
     def with_token(self, token: str) -> Label | None:
         """Return the label with a token."""
-        return self._said(self.corpus.store.named(self.corpus.name, [token]))
+        return self._said(self.corpus.store.among(self.corpus.name, "token", [token]))
 
     def _said(self, found: Sequence[Event]) -> Label | None:
         return _label(found[0]) if found and found[0].kind in _SAID else None
@@ -257,7 +264,7 @@ class ReviewState:
         return query.where(labels.c.outcome.is_not(None))
 
     def _scalars(self, query: sa.Select[Any]) -> Sequence[Any]:
-        return [row[0] for row in self.corpus.store.asked(query) if row[0] is not None]
+        return [row[0] for row in self.corpus.store.indexed(query) if row[0] is not None]
 
 
 def _label(event: Event) -> Label:
@@ -286,7 +293,7 @@ class _Indexes:
     @classmethod
     def of(cls, store: Store, connection: sa.Connection, corpus: str) -> _Indexes:
         # a snapshot of what the transaction sees, its own events included
-        return cls(Corpus(Snapshot(Store(store.root), connection), corpus), connection)
+        return cls(Corpus(Snapshot.within(store, connection), corpus), connection)
 
     def follow(self, rows: Sequence[Event]) -> None:
         said = [row for row in rows if row.kind in _SAID]

@@ -21,9 +21,9 @@ from certify_assets.judges.base import Reason
 from certify_assets.judges.explanation import reasons_of
 from certify_assets.operations.agreement import Agreement
 from certify_assets.operations.batch_audit import BatchAudit
-from certify_assets.operations.batch_draws import ClosedBatch
+from certify_assets.operations.batch_record import ClosedBatch
 from certify_assets.operations.batches import close_batches
-from certify_assets.operations.deployment_record import load_deployment
+from certify_assets.operations.deployment import load_deployment
 from certify_assets.operations.labels import (
     GoldLabel,
     Label,

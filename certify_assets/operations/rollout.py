@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, InputError
@@ -16,21 +16,19 @@ from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES, SIDES
 from certify_assets.operations.deployment import (
+    Deployed,
+    DeploymentRecord,
+    TrackedDeployment,
     certificates_of,
     deployment_fault,
     judge_fingerprint,
     kept_certificates,
-    no_batch_certified,
-    read_certificates,
-    strictest_certificates,
-)
-from certify_assets.operations.deployment_record import (
-    Deployed,
-    DeploymentRecord,
-    TrackedDeployment,
     load_deployment,
+    no_batch_certified,
     plan_before,
+    read_certificates,
     read_deployments,
+    strictest_certificates,
 )
 from certify_assets.operations.layout import own_key, recertification_number
 from certify_assets.operations.monitoring import label_alarm
@@ -84,21 +82,58 @@ def deploy(
     """
     # Without budgets the strictest decide, without a sampling plan the last one, and without a key
     # the certificates on CAL. `policy` is that of the corpus, where no user asked.
-    corpus = judge.corpus
+    corpus, key = judge.corpus, certificates_key or own_key(judge.corpus.name, judge.name)
     # what it rests on is stored: a step that goes on with it may end as it will
     with corpus.store.step(corpus.name, apart=True):
-        made = _checked(
-            judge,
-            alpha,
-            sampling,
-            certificates_key or own_key(corpus.name, judge.name),
-            batch_only=batch_only,
-            accept_resplit=accept_resplit,
-            accept_choice=accept_choice,
-            accept_relabelled=accept_relabelled,
+        _ = judge.spec
+        chosen: list[Certificate] = []
+        choice, changed, findings = "", list[dict[str, str]](), list[dict[str, str]]()
+        batch_alpha = _of_batches(corpus, alpha) if batch_only else {}
+        if not batch_only:
+            chosen = _choose(read_certificates(judge, key), alpha, f"{judge} on {corpus}")
+            splits, choice = certified_splits(corpus), _unpaid_choice(judge)
+            changed = _changed_labels(judge, key)
+            if not (accept_resplit or splits.current_first):
+                raise GateClosedError(
+                    f"{judge} is not deployed on {corpus}: its runs were certified under "
+                    f"{splits.number} splits, first as {splits.first}, and the best of several "
+                    "splits has less confidence than its certificate states; deploy the first, "
+                    "take new tasks, or accept this with --accept-resplit."
+                )
+            findings = _findings(choice, chosen, splits, corpus, changed)
+        if choice and not accept_choice:
+            raise GateClosedError(
+                f"{judge} is not deployed on {corpus}. {choice} Deploy the named one, or accept "
+                "this with --accept-choice. For later corpora name the judge (--judge) or say how "
+                "many are compared (--set judges_compared=N) when they are imported."
+            )
+        if changed and not accept_relabelled:
+            messages = " ".join(item["message"] for item in changed)
+            raise GateClosedError(
+                f"{judge} is not deployed on {corpus}: {messages} If the change was made without a "
+                "look at the judge's decisions, accept it with --accept-relabelled; else restore "
+                "the earlier runs and labels."
+            )
+        put, last = corpus.store.objects.put, load_deployment(corpus)
+        certificates = {f"certificates/{item.side}": put(item.to_json()) for item in chosen}
+        made = Deployed(
+            number=len(read_deployments(corpus)) + 1,
+            corpus=corpus.name,
+            judge=judge.name,
+            alpha={item.side: item.alpha for item in chosen},
+            certificates_key=key,
+            certificates=tuple(certificates.values()),
+            fingerprint=judge_fingerprint(judge),
+            sampling=sampling or plan_before(corpus),
+            findings=tuple(findings),
+            policy=policy,
+            batch_alpha=batch_alpha,
+            objects=judge.files() | certificates,
         )
-        made = made.model_copy(update={"policy": policy})
-        last = load_deployment(corpus)
+        if chosen and (
+            fault := deployment_fault(corpus, made, chosen) or label_alarm(judge, key, chosen)
+        ):
+            raise GateClosedError(f"{judge} is not deployed on {corpus}: {fault.sentence}")
         if last is not None and last.is_again(made):
             # the call before this one was killed, or MLflow did not answer it
             made = last
@@ -109,69 +144,6 @@ def deploy(
         if track:
             corpus.store.once_committed(partial(register, corpus, made.number))
     return read_deployments(corpus)[-1]
-
-
-def _checked(
-    judge: JudgedCorpus,
-    alpha: Mapping[str, float] | float | None,
-    sampling: SamplingPlan | None,
-    key: str,
-    *,
-    batch_only: bool,
-    accept_resplit: bool,
-    accept_choice: bool,
-    accept_relabelled: bool,
-) -> Deployed:
-    """Return a deployment that nothing speaks against; refuse it where something does."""
-    corpus = judge.corpus
-    _ = judge.spec
-    batch_alpha = _of_batches(corpus, alpha) if batch_only else {}
-    chosen = (
-        [] if batch_only else _choose(read_certificates(judge, key), alpha, f"{judge} on {corpus}")
-    )
-    splits = certified_splits(corpus)
-    if chosen and not (accept_resplit or splits.current_first):
-        raise GateClosedError(
-            f"{judge} is not deployed on {corpus}: its runs were certified under {splits.number} "
-            f"splits, first as {splits.first}, and the best of several splits has less "
-            "confidence than its certificate states; deploy the first, take new tasks, or "
-            "accept this with --accept-resplit."
-        )
-    choice = _unpaid_choice(judge) if chosen else ""
-    if choice and not accept_choice:
-        raise GateClosedError(
-            f"{judge} is not deployed on {corpus}. {choice} Deploy the named one, or accept this "
-            "with --accept-choice. For later corpora name the judge (--judge) or say how many are "
-            "compared (--set judges_compared=N) when they are imported."
-        )
-    changed = _changed_labels(judge, key) if chosen else []
-    if changed and not accept_relabelled:
-        raise GateClosedError(
-            f"{judge} is not deployed on {corpus}: {' '.join(item['message'] for item in changed)} "
-            "If the change was made without a look at the judge's decisions, accept it with "
-            "--accept-relabelled; else restore the earlier runs and labels."
-        )
-    objects = corpus.store.objects
-    certificates = {f"certificates/{item.side}": objects.put(item.to_json()) for item in chosen}
-    findings = (*_findings(choice, chosen, splits, corpus), *_accepted(changed)) if chosen else ()
-    made = Deployed(
-        number=len(read_deployments(corpus)) + 1,
-        corpus=corpus.name,
-        judge=judge.name,
-        alpha={item.side: item.alpha for item in chosen},
-        certificates_key=key,
-        certificates=tuple(certificates.values()),
-        fingerprint=judge_fingerprint(judge),
-        sampling=sampling or plan_before(corpus),
-        findings=findings,
-        batch_alpha=batch_alpha,
-        objects=judge.files() | certificates,
-    )
-    if chosen and (
-        fault := deployment_fault(corpus, made, chosen) or label_alarm(judge, key, chosen)
-    ):
-        raise GateClosedError(f"{judge} is not deployed on {corpus}: {fault.sentence}")
-    return made
 
 
 def _of_batches(corpus: Corpus, alpha: Mapping[str, float] | float | None) -> dict[str, float]:
@@ -207,12 +179,8 @@ def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRe
         sampling=earlier.sampling,
         certificates_key=earlier.certificates_key,
         batch_only=earlier.batch_only,
-        accept_resplit=resplit_accepted(earlier),
-        accept_choice=choice_accepted(earlier),
-        accept_relabelled=relabelling_accepted(
-            earlier, earlier.judge_on(corpus), earlier.certificates_key
-        ),
         track=track,
+        **accepted_before(earlier, earlier.judge_on(corpus), earlier.certificates_key),
     )
 
 
@@ -242,22 +210,27 @@ def promote(
     adapter = "" if now is None or not same_judge else now.fingerprint["adapter_sha256"]
     if now is not None and adapter == document.adapter_sha256:
         judge = now.judge_on(corpus)
+    accepted = {} if now is None else accepted_before(now, judge, document.certificates_key)
+    if accept_relabelled:
+        accepted["accept_relabelled"] = True
     return deploy(
         judge,
         alpha=None if budgets is None else {side.side: side.alpha for side in sides},
         certificates_key=document.certificates_key,
-        accept_resplit=now is not None and resplit_accepted(now),
-        accept_choice=now is not None and same_judge and choice_accepted(now),
-        accept_relabelled=accept_relabelled
-        or (now is not None and relabelling_accepted(now, judge, document.certificates_key)),
+        **accepted,
     )
 
 
-def relabelling_accepted(record: Deployed, judge: JudgedCorpus, key: str) -> bool:
-    """Whether a user accepted, with a deployment, all changed labels of certificates."""
-    # a later change is another one
-    accepted = any(item["code"] == RELABELLING_ACCEPTED for item in record.findings)
-    return accepted and all(item in record.findings for item in _changed_labels(judge, key))
+def accepted_before(record: Deployed, judge: JudgedCorpus, key: str) -> dict[str, Any]:
+    """Return what a user accepted with a deployment, as `deploy` takes it for certificates."""
+    codes = {item["code"] for item in record.findings}
+    # a later change of labels is another one
+    same = all(item in record.findings for item in _changed_labels(judge, key))
+    return {
+        "accept_resplit": RESPLIT_ACCEPTED in codes,
+        "accept_choice": CHOSEN in codes and record.judge == judge.name,
+        "accept_relabelled": RELABELLING_ACCEPTED in codes and same,
+    }
 
 
 def _changed_labels(judge: JudgedCorpus, key: str) -> list[dict[str, str]]:
@@ -267,21 +240,6 @@ def _changed_labels(judge: JudgedCorpus, key: str) -> list[dict[str, str]]:
         findings = load_recertification(judge.corpus, number).findings
         found += [dict(item) for item in findings if item["code"] == OVERRULED]
     return found
-
-
-def _accepted(changed: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    text = "Accepted when it was deployed: labels or runs were changed after a certificate."
-    return [*changed, {"code": RELABELLING_ACCEPTED, "message": text}] if changed else []
-
-
-def resplit_accepted(record: Deployed) -> bool:
-    """Whether a deployment was made although its runs had been certified under another split."""
-    return any(item["code"] == RESPLIT_ACCEPTED for item in record.findings)
-
-
-def choice_accepted(record: Deployed) -> bool:
-    """Whether a deployment was made although its judge was chosen by unpaid certificates."""
-    return any(item["code"] == CHOSEN for item in record.findings)
 
 
 def require_sound(document: RecertificationRecord, sides: Sequence[CertifiedSide]) -> None:
@@ -351,7 +309,11 @@ def _unpaid_choice(judge: JudgedCorpus) -> str:
 
 
 def _findings(
-    choice: str, chosen: Sequence[Certificate], splits: CertifiedSplits, corpus: Corpus
+    choice: str,
+    chosen: Sequence[Certificate],
+    splits: CertifiedSplits,
+    corpus: Corpus,
+    changed: Sequence[dict[str, str]],
 ) -> list[dict[str, str]]:
     found = []
     if choice:
@@ -373,6 +335,9 @@ def _findings(
         total = sum(item.delta for item in chosen)
         text = f"Each side holds with its own δ; both together hold with confidence 1−{total:g}."
         found.append({"code": "two_sides", "message": text})
+    if changed:
+        text = "Accepted when it was deployed: labels or runs were changed after a certificate."
+        found += [*changed, {"code": RELABELLING_ACCEPTED, "message": text}]
     return found
 
 

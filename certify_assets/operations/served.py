@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,15 +17,9 @@ from certify_assets._version import __version__
 from certify_assets.certificates import Certificate, decide
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory, to_frame
+from certify_assets.documents import Document
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.files import (
-    canonical_json,
-    name_digest,
-    sha256_bytes,
-    sha256_file,
-    stored_as,
-    write_atomic,
-)
+from certify_assets.files import name_digest, sha256_bytes, write_atomic
 from certify_assets.judges.base import Judge, score_table
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JudgeSpec, families
@@ -36,7 +29,6 @@ from certify_assets.storage.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMA: Final = "certify_assets/served_judge/1"
 #: what is asked of a run; steps are objects with action and observation
 COLUMNS: Final = ("task_id", "agent", "instruction", "steps")
 #: what is answered
@@ -48,27 +40,29 @@ _SUFFIXES = {".safetensors", ".json"}
 _NOT_SERVED = {"reading", "recipe"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServedDocument:
+class ServedDocument(Document):
     """What the other files are, and what they may decide."""
 
-    schema: str
+    SCHEMA = "certify_assets/served_judge/1"
+    TITLE = "served judge"
+    REFUSAL = IntegrityError
+
     corpus: str
     judge: str
     deployment: int
-    specification: Mapping[str, Any]
+    specification: dict[str, Any]
     adapter_sha256: str
     renderer_sha256: str
     # at most one a side; none of a deployment for batches alone
-    certificates: Sequence[str]
+    certificates: tuple[str, ...]
     # of the corpus: whether its certificate decides runs of agents without a run in CAL
     new_agents: str
     # hashes of the tasks of the splits and of the agents in CAL: more people read an MLflow server
     # than may know their names
-    tasks: Sequence[str]
-    agents: Sequence[str]
+    tasks: tuple[str, ...]
+    agents: tuple[str, ...]
     # hashes of the judge's files by their keys
-    files: Mapping[str, str]
+    files: dict[str, str]
 
 
 def export_judge(
@@ -80,21 +74,20 @@ def export_judge(
     names = [name for name in store.names(judge.key("adapter")) if Path(name).suffix in _SUFFIXES]
     keys = [judge.key("adapter.json"), *(judge.key("adapter", name) for name in names)]
     document = ServedDocument(
-        schema=SCHEMA,
         corpus=corpus.name,
         judge=judge.name,
         deployment=deployment,
         specification=judge.spec.model_dump(mode="json", exclude=_NOT_SERVED),
         adapter_sha256=record.adapter_sha256,
         renderer_sha256=judge.renderer.sha256,
-        certificates=[objects.put(item.to_json()) for item in certificates],
+        certificates=tuple(objects.put(item.to_json()) for item in certificates),
         new_agents=corpus.current.config.new_agents,
         tasks=_digests(folded_names([*corpus.manifest.assignment])),
         agents=_digests(judge.calibration[0]["agent"].unique()),
         files={key: objects.put(store.read_bytes(key)) for key in keys},
     )
-    write_atomic(folder / _DOCUMENT, canonical_json(asdict(document)))
-    return sha256_file(folder / _DOCUMENT)
+    write_atomic(folder / _DOCUMENT, document.to_json())
+    return document.sha256
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,17 +98,16 @@ class ServedJudge:
     model: Judge
     judge: JudgedCorpus
     certificates: tuple[Certificate, ...]
-    tasks: frozenset[str] = field(repr=False)
-    agents: frozenset[str] = field(repr=False)
 
     @classmethod
     def open(cls, folder: Path, sha256: str) -> ServedJudge:
         """Open what `export_judge` wrote; refuse it where a file is not what was deployed."""
-        document = _read_document(folder / _DOCUMENT, sha256)
-        store = Store(str(folder))
-        certificates = tuple(
-            _certificate(store, sha256, document) for sha256 in document.certificates
-        )
+        path, store = folder / _DOCUMENT, Store(str(folder))
+        data = path.read_bytes() if path.is_file() else b""
+        if sha256_bytes(data) != sha256:
+            raise _altered(path)
+        document = ServedDocument.from_json(data)
+        certificates = tuple(_certificate(store, name, document) for name in document.certificates)
         judge = JudgedCorpus.of(
             Corpus(store, document.corpus), _specification(document.specification)
         ).pinned(document.files)
@@ -126,8 +118,7 @@ class ServedJudge:
                 "deployed it."
             )
         model = judge.load(expected_sha256=document.adapter_sha256)
-        tasks, agents = frozenset(document.tasks), frozenset(document.agents)
-        return cls(document, model, judge, certificates, tasks, agents)
+        return cls(document, model, judge, certificates)
 
     def decide(self, runs: pd.DataFrame) -> pd.DataFrame:
         """Decide runs with the columns `COLUMNS`: columns `ANSWERS`, rows in their order.
@@ -147,7 +138,7 @@ class ServedJudge:
         scores = table.sort_values("trajectory_id")["score"].to_numpy(np.float64)
         decisions = np.full(len(rows), "human", dtype=object)
         reasons = np.full(len(rows), "no_certificate", dtype=object)
-        uncovered = np.array([self._uncovered(row) for row in rows], dtype=object)
+        uncovered = np.array([*self._uncovered(rows)], dtype=object)
         covered = uncovered == ""
         if self.certificates:
             decided = decide(list(self.certificates), scores)
@@ -163,46 +154,32 @@ class ServedJudge:
             }
         )
 
-    def _uncovered(self, run: Trajectory) -> str:
-        """Return why the certificate does not cover a run; empty where it does."""
-        if name_digest(folded_names([run.task_id])[0]) in self.tasks:
-            return "known_task"
-        known = self.document.new_agents == "accept" or name_digest(run.agent) in self.agents
-        return "" if known else "new_agent"
+    def _uncovered(self, runs: Sequence[Trajectory]) -> Iterator[str]:
+        """Say why the certificate does not cover each run; empty where it does."""
+        known, agents = set(self.document.tasks), set(self.document.agents)
+        accepted = self.document.new_agents == "accept"
+        for run in runs:
+            if name_digest(folded_names([run.task_id])[0]) in known:
+                yield "known_task"
+            else:
+                yield "" if accepted or name_digest(run.agent) in agents else "new_agent"
 
 
 def _specification(document: Mapping[str, Any]) -> JudgeSpec:
-    known = families().get(str(document.get("family")))
+    known = families().get(document["family"])
     if known is None or not known.judges:
         raise IntegrityError(
-            f"no judge of the family {document.get('family')!r} is known; serve it with the "
+            f"no judge of the family {document['family']!r} is known; serve it with the "
             "version of certify_assets that deployed it."
         )
-    return type(known.judges[0]).model_validate(dict(document))
-
-
-def _read_document(path: Path, sha256: str) -> ServedDocument:
-    data = path.read_bytes() if path.is_file() else b""
-    if sha256_bytes(data) != sha256:
-        raise _altered(path)
-    document = json.loads(data)
-    if document.get("schema") != SCHEMA:
-        raise IntegrityError(
-            f"{path} is {document.get('schema')!r} and not {SCHEMA}; serve it with the version of "
-            "certify_assets that deployed it."
-        )
-    return stored_as(ServedDocument, document)
+    return type(known.judges[0]).model_validate(document)
 
 
 def _certificate(store: Store, sha256: str, document: ServedDocument) -> Certificate:
     """Read a certificate; refuse one that is none, of another judge, or that certifies nothing."""
     item = Certificate.from_json(store.objects.get(sha256))
-    expected = {
-        "adapter_sha256": document.adapter_sha256,
-        "renderer_sha256": document.renderer_sha256,
-    }
-    others = [name for name, value in expected.items() if item.provenance.get(name) != value]
-    if others or not item.certified:
+    of_judge = (item.provenance.get(name) for name in ("adapter_sha256", "renderer_sha256"))
+    if (*of_judge,) != (document.adapter_sha256, document.renderer_sha256) or not item.certified:
         raise _altered(store.objects.path(sha256))
     return item
 
@@ -233,5 +210,5 @@ def _trajectory(number: int, row: Sequence[Any], corpus: str) -> Trajectory:
     )
 
 
-def _digests(names: Any) -> list[str]:
-    return sorted(name_digest(str(name)) for name in names)
+def _digests(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(map(name_digest, names)))

@@ -8,7 +8,6 @@ import jsonschema
 import pytest
 
 from certify_assets.corpora.formats import import_corpus
-from certify_assets.operations.decision_exports import FinalDecision
 from certify_assets.storage.mlflow_server import mlflow_client
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.corpora.builders import write_lines
@@ -190,22 +189,6 @@ def test_mlflow_traces_get_assessments_once(call: Call, tmp_path: Path) -> None:
             if one.name == "certify_decision" and one.source.source_type == "CODE"
         ]
         assert said.feedback.value == "human" and said.metadata["reason"] == "not_deployed"
-
-
-def decided(number: int, decision: str) -> FinalDecision:
-    return FinalDecision(
-        trajectory_id=run_id(f"{number}/root"),
-        decision=decision,
-        time="2026-03-01T10:00:00.000+00:00",
-        facts={
-            "corpus": "c",
-            "batch": "b1",
-            "judge": "lexical",
-            "judge_score": 0.25,
-            "reason": "certified",
-            "certificate_sha256": "ab",
-        },
-    )
 
 
 @pytest.mark.slow

@@ -25,8 +25,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import DELTA
 from certify_assets.operations import notifications
 from certify_assets.operations.automatic import last_automatic
-from certify_assets.operations.deployment import Deployment
-from certify_assets.operations.deployment_record import load_deployment, read_deployments
+from certify_assets.operations.deployment import Deployment, load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import batch_names, load_decisions
 from certify_assets.operations.notifications import read_deliveries

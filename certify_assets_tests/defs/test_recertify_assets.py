@@ -16,7 +16,7 @@ from certify_assets.defs.operations.checks import recertify_checks, review_check
 from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import reviewed_labels_sensor
 from certify_assets.defs.resources import DataRoot
-from certify_assets.operations.deployment_record import load_deployment, read_deployments
+from certify_assets.operations.deployment import load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_label, append_labels
 from certify_assets.operations.notifications import certificate_age
 from certify_assets.operations.rollout import deploy

@@ -7,8 +7,7 @@ import pytest
 import requests
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.deployment import Deployment
-from certify_assets.operations.deployment_record import load_deployment
+from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.rollout import deploy, model_name
 from certify_assets.storage.mlflow_server import mlflow_client
 from certify_assets.storage.store import Store

@@ -14,8 +14,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.certification import certify_judge
 from certify_assets.operations.automatic import deploy_by_policy, last_automatic
-from certify_assets.operations.deployment import Deployment
-from certify_assets.operations.deployment_record import load_deployment, read_deployments
+from certify_assets.operations.deployment import Deployment, load_deployment, read_deployments
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.notifications import gather_events
 from certify_assets.operations.recertification import recertify

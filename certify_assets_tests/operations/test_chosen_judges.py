@@ -13,7 +13,7 @@ from certify_assets.errors import GateClosedError
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.certification import certify_judge, load_certificates
 from certify_assets.evaluation.ledger import CertifiedJudges, certified_judges
-from certify_assets.operations.deployment_record import DeploymentRecord
+from certify_assets.operations.deployment import DeploymentRecord
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs

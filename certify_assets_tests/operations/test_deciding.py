@@ -23,8 +23,7 @@ from certify_assets.operations.checks import (
     drawn_as_planned,
 )
 from certify_assets.operations.decisions import summarize
-from certify_assets.operations.deployment import deployed_certificates
-from certify_assets.operations.deployment_record import load_deployment
+from certify_assets.operations.deployment import deployed_certificates, load_deployment
 from certify_assets.operations.layout import DECISION_COLUMNS, batch_runs, decisions_of
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks

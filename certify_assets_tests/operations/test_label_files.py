@@ -13,9 +13,9 @@ from certify_assets.operations.label_files import export_queue, export_studio, i
 from certify_assets.operations.labels import read_labels, resolve_labels
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.storage.store import Store
-from certify_assets.tables.columns import TableError
 from certify_assets.tables.settings import TableSettings
-from certify_assets.tables.table_files import write_table_file
+from certify_assets.tables.table import TableError
+from certify_assets.tables.writing import write_table_file
 from certify_assets_tests.batch_builders import receive_batch
 from certify_assets_tests.review_builders import decided, session_batch, write_batch
 

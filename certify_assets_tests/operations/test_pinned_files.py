@@ -20,8 +20,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.checks import decided_by_deployed, deployment_stands
-from certify_assets.operations.deployment import Deployment, behind
-from certify_assets.operations.deployment_record import DeploymentRecord
+from certify_assets.operations.deployment import Deployment, DeploymentRecord, behind
 from certify_assets.operations.history import operation_history
 from certify_assets.operations.layout import decisions_of
 from certify_assets.operations.lineage import find, walk

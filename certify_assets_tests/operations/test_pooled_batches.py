@@ -16,9 +16,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations.audit_sample import drawn_decisions
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
-from certify_assets.operations.batch_draws import draw_of, read_draws
-from certify_assets.operations.batch_record import BatchRecord
-from certify_assets.operations.batch_waiting import scorer_of, waiting_runs
+from certify_assets.operations.batch_drawing import scorer_of, waiting_runs
+from certify_assets.operations.batch_record import BatchRecord, draw_of, read_draws
 from certify_assets.operations.batches import close_batches, decide_ready, receive, undo_batch
 from certify_assets.operations.checks import (
     batches_certified,

@@ -14,7 +14,7 @@ from certify_assets.evaluation import certification
 from certify_assets.evaluation.ledger import registrations
 from certify_assets.operations.batch_record import ready_batches
 from certify_assets.operations.batches import decide_ready, receive
-from certify_assets.operations.deployment_record import read_deployments
+from certify_assets.operations.deployment import read_deployments
 from certify_assets.operations.layout import decisions_of, first_decisions_of
 from certify_assets.operations.lineage import Link, find, model_link, walk
 from certify_assets.operations.rollout import deploy

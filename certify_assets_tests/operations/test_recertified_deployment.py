@@ -23,8 +23,7 @@ from certify_assets.operations.checks import (
     no_alarm,
     not_expired,
 )
-from certify_assets.operations.deployment import Deployment
-from certify_assets.operations.deployment_record import load_deployment, read_deployments
+from certify_assets.operations.deployment import Deployment, load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import decisions_of
 from certify_assets.operations.lineage import find, walk

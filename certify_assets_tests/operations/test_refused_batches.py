@@ -21,8 +21,7 @@ from certify_assets.operations.checks import (
     drawn_as_planned,
 )
 from certify_assets.operations.decisions import summarize
-from certify_assets.operations.deployment import Deployment
-from certify_assets.operations.deployment_record import load_deployment
+from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.history import write_history
 from certify_assets.operations.layout import decisions_of
 from certify_assets.operations.lineage import find, walk

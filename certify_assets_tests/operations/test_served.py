@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +122,7 @@ def _of_another(folder: Path) -> None:
     """Put the certificate of another judge in, under its own hash."""
     objects = Store(str(folder)).objects
     item = Certificate.from_json(objects.get(_document(folder)["certificates"][0]))
-    other = replace(item, provenance={**item.provenance, "adapter_sha256": "0" * 64})
+    other = item.replace(provenance={**item.provenance, "adapter_sha256": "0" * 64})
     _rewrite(folder, certificates=[objects.put(other.to_json())])
 
 

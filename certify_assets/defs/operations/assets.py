@@ -32,10 +32,10 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import batches, history, layout
 from certify_assets.operations.automatic import deploy_by_policy
 from certify_assets.operations.batch_audit import STATES
+from certify_assets.operations.batch_drawing import waiting_runs
 from certify_assets.operations.batch_record import BatchRecord, batch_names
-from certify_assets.operations.batch_waiting import waiting_runs
 from certify_assets.operations.decisions import decided_version, received_version, summarize
-from certify_assets.operations.deployment_record import (
+from certify_assets.operations.deployment import (
     deployed_spending,
     load_deployment,
     read_deployments,
