@@ -173,6 +173,9 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
     test = _test_sha256(judge, cal, paid_candidates(judge, adapter), pool)
     claimed = read_spending(judge.corpus).certificates(judge.name)
     delta = next((item.delta for item in claimed if item.inputs_sha256 == test), None)
+    for item in certificates:
+        if item.ledger is not None:
+            judge.store.require_held(item.ledger, f"a certificate of {judge}")
     if any(item.delta != delta for item in certificates):
         raise StaleCertificateError(
             f"{whose} were made at δ = {certificates[0].delta:g}, and the ledger gives them "
