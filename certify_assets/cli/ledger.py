@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from certify_assets.cli.options import PATH, store_option
 from certify_assets.cli.output import NOTHING, emit_json, json_option, say, show_line, show_table
 from certify_assets.storage.store import Store
-
-if TYPE_CHECKING:
-    from certify_assets.evaluation.ledger import LedgerStatus
 
 _READS = ("first", "reused", "replay", "changed", "unregistered", "pool", "results", "last")
 
@@ -42,29 +40,27 @@ def ledger_status(ctx: click.Context, corpus: str | None, store: Store, as_json:
 
     states = ledger_states(store, () if corpus is None else (corpus,))
     if as_json:
-        found = [asdict(state) for state in states]
-        emit_json({"corpora": found} if corpus is None else found[0])
+        emit_json({"corpora": states} if corpus is None else states[0])
     else:
         for state in states:
             _show_ledger(state)
         if not states:
             say("no corpus is registered; import one first.")
-    ctx.exit(NOTHING if any(state.violations for state in states) else 0)
+    ctx.exit(NOTHING if any(state["violations"] for state in states) else 0)
 
 
-def _show_ledger(state: LedgerStatus) -> None:
+def _show_ledger(state: Mapping[str, Any]) -> None:
+    from certify_assets.reports.wording import counted
+
     show_table(
-        f"TEST of {state.corpus}: {len(state.registrations)} registrations",
+        f"TEST of {state['corpus']}: {counted(len(state['registrations']), 'registration')}",
         ["reader", *_READS],
-        [
-            [str(reader["judge"]), *(str(reader[name]) for name in _READS)]
-            for reader in state.readers
-        ],
+        [[reader["judge"], *(str(reader[name]) for name in _READS)] for reader in state["readers"]],
     )
-    for broken in state.violations:
+    for broken in state["violations"]:
         say(f"  {broken['judge']}: the read of {broken['time']} is {broken['kind']}.")
-    if state.readers:
-        show_line(f"Head: {state.head}")
+    if state["readers"]:
+        show_line(f"Head: {state['head']}")
 
 
 @ledger.command("verify")
@@ -85,6 +81,7 @@ def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store, as_j
     names. Certificates, audits, deployments and Dagster's and MLflow's metadata name one under
     ``ledger``. Exit 3 with the first fault.
     """
+    from certify_assets.reports.wording import counted
     from certify_assets.storage.care import verify
     from certify_assets.storage.events import head_text, parse_head
 
@@ -94,7 +91,9 @@ def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store, as_j
         return
     for item in found:
         show_line(
-            f"{item.events} events and {item.objects} objects are whole: {head_text(item.head)}"
+            f"{item.head['corpus'] or 'The data root itself'} is whole: "
+            f"{counted(item.events, 'event')}, {counted(item.objects, 'object')}, "
+            f"head {head_text(item.head)}"
         )
         if item.blanked:
             show_line(
@@ -136,9 +135,17 @@ def ledger_blank(corpus: str, reviewer: str, store: Store, as_json: bool) -> Non
     proves what the changed events say. Nobody else may write meanwhile. Tables that were stored
     before hold the name until certify gc --discard removes them.
     """
+    from certify_assets.corpora.corpus import Corpus
     from certify_assets.operations.blanking import blank_reviewer
+    from certify_assets.operations.layout import queue_page_key
+    from certify_assets.operations.review_queue import load_queue
+    from certify_assets.reports.review_page import write_queue_page
 
     count = blank_reviewer(store, corpus, reviewer)
+    # the page of the queue names who agrees with whom
+    if store.exists(queue_page_key(corpus)):
+        found = Corpus(store, corpus)
+        write_queue_page(found, load_queue(found))
     if as_json:
         emit_json({"corpus": corpus, "events": count})
     elif count:

@@ -24,7 +24,6 @@ from certify_assets.operations.batch_record import (
     received,
 )
 from certify_assets.storage.snapshot import remembered
-from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -227,22 +226,13 @@ def runs_file(corpus: Corpus, batch: str) -> AbstractContextManager[Path]:
     return corpus.store.objects.as_file(received(corpus, batch).objects["runs"])
 
 
-class RunLookup:
-    """Runs of the batches of a corpus by their ids; not for several threads at once."""
-
-    def __init__(self, store: Store, corpus: str) -> None:
-        self._store = store
-        self._corpus = corpus
-
-    def find(self, batch: str, trajectory_id: str) -> Trajectory:
-        """Return a run."""
-        with runs_file(Corpus(self._store, self._corpus), batch) as path:
-            found = stored_runs(path, {trajectory_id})
-        if trajectory_id not in found:
-            raise InputError(
-                f"{batch} of {self._corpus} has no run {trajectory_id!r}; check the id."
-            )
-        return found[trajectory_id]
+def batch_run(corpus: Corpus, batch: str, name: str) -> Trajectory:
+    """Return one run of a batch."""
+    with runs_file(corpus, batch) as path:
+        found = stored_runs(path, {name})
+    if name not in found:
+        raise InputError(f"{batch} of {corpus} has no run {name!r}; check the id.")
+    return found[name]
 
 
 def stored_runs(path: Path, names: AbstractSet[str]) -> dict[str, Trajectory]:

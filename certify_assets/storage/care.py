@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,7 +14,7 @@ from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.database import blanked, events, properties, register, tables
 from certify_assets.storage.events import Discarded, Head, blanked_payloads, chain, objects_of
-from certify_assets.storage.indexes import follow
+from certify_assets.storage.indexes import follow, insert
 from certify_assets.storage.store import Store
 
 _ROWS_AT_ONCE = 1000
@@ -53,20 +54,21 @@ def verify(store: Store, corpus: str | None = None, heads: Iterable[Head] = ()) 
         view.require_held(head, "the head that was given")
     found = []
     for name in _chains(store, corpus):
+        head, needed = Head(corpus=name, sequence=0, sha256=""), dict[str, str]()
         with store.database.reading() as connection:
-            count, last, needed = 0, "", set[str]()
             changed = len(blanked_payloads(connection, name))
             for event in chain(connection, name):
-                count, last = event.sequence, event.sha256
-                needed.update(objects_of(event.payload))
+                head = Head(corpus=name, sequence=event.sequence, sha256=event.sha256)
+                about = event.subject or f"event {event.sequence} of {name}"
+                needed |= dict.fromkeys(objects_of(event.payload), about)
                 if event.kind == Discarded.kind:
-                    needed -= {*Discarded.model_validate_json(event.payload).discarded}
+                    for gone in Discarded.model_validate_json(event.payload).discarded:
+                        needed.pop(gone, None)
         # objects take long, and are read when no transaction is open any more
-        for sha256 in sorted(needed):
-            with store.objects.as_file(sha256):
+        for sha256, about in sorted(needed.items()):
+            with store.objects.as_file(sha256, about):
                 pass
-        head = Head(corpus=name, sequence=count, sha256=last)
-        found.append(Verified(count, len(needed), changed, head))
+        found.append(Verified(head["sequence"], len(needed), changed, head))
     return found
 
 
@@ -98,14 +100,10 @@ def _rebuild(store: Store, connection: sa.Connection) -> int:
             connection.execute(table.delete())
     count = 0
     for name in _named(connection):
-        portion = []
-        for event in chain(connection, name):
-            portion.append(event)
-            if len(portion) == _ROWS_AT_ONCE:
-                follow(store, connection, portion)
-                portion = []
-            count += 1
-        follow(store, connection, portion)
+        found = chain(connection, name)
+        while portion := list(islice(found, _ROWS_AT_ONCE)):
+            follow(store, connection, portion)
+            count += len(portion)
     return count
 
 
@@ -127,17 +125,14 @@ def blank(store: Store, corpus: str, change: Callable[[str, Any], Any | None]) -
     count = 0
     with store.database.writing([corpus], sole=True) as connection:
         store.database.unguard(connection)
+        known = blanked_payloads(connection, corpus)
         for event in list(chain(connection, corpus)):
             document = change(event.kind, parse_json(event.payload))
             if document is None:
                 continue
-            place = {"corpus": corpus, "sequence": event.sequence}
-            digest = sha256_bytes(event.payload.encode("utf-8"))
-            known = sa.select(blanked).where(
-                blanked.c.corpus == corpus, blanked.c.sequence == event.sequence
-            )
-            if connection.execute(known).first() is None:
-                connection.execute(blanked.insert(), [{**place, "payload_sha256": digest}])
+            if event.sequence not in known:
+                digest = sha256_bytes(event.payload.encode("utf-8"))
+                insert(connection, blanked, [(corpus, event.sequence, digest)])
             text = canonical_json(document).decode("utf-8").rstrip("\n")
             mine = events.c.corpus == corpus, events.c.sequence == event.sequence
             connection.execute(events.update().where(*mine).values(payload=text))

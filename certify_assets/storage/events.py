@@ -36,6 +36,12 @@ class Payload(BaseModel):
         """What it is about, by which it is found."""
         return ""
 
+    @classmethod
+    def typed(cls: type[P], row: Event) -> TypedEvent[P]:
+        """Read an event of this kind as it is stored."""
+        content = cls.model_validate_json(row.payload)
+        return TypedEvent(content, row.sequence, row.time, row.sha256)
+
 
 class Stored(Payload):
     """A document or table; the newest of its key is the current one, without an object none."""
@@ -65,11 +71,11 @@ class EventDraft(NamedTuple):
     subject: str
     payload: str
     objects: tuple[str, ...]
-    # name of the request that it is, where it is not a part of that of its step
-    token: str = ""
+    # name of the request that it is part of
+    token: str
 
     @classmethod
-    def of(cls, corpus: str, payload: Payload, token: str = "") -> EventDraft:
+    def of(cls, corpus: str, payload: Payload, token: str) -> EventDraft:
         """Return the draft of a payload."""
         document = payload.model_dump(mode="json")
         objects = tuple(dict.fromkeys(payload.objects.values()))
@@ -91,13 +97,11 @@ class Event(NamedTuple):
     sha256: str
 
     @classmethod
-    def after(
-        cls, draft: EventDraft, last: tuple[int, str], token: str, part: int, time: str
-    ) -> Event:
+    def after(cls, draft: EventDraft, last: tuple[int, str], part: int, time: str) -> Event:
         """Return the event that follows the last one, given by its number and hash."""
         sequence, previous = last
-        about = (*draft[:1], sequence + 1, *draft[1:3], token, part, time, draft.payload)
-        event = cls(*about, previous, "")
+        about = (draft.corpus, sequence + 1, draft.kind, draft.subject, draft.token)
+        event = cls(*about, part, time, draft.payload, previous, "")
         return event._replace(sha256=event.digest())
 
     def digest(self, payload_sha256: str = "") -> str:
@@ -177,18 +181,16 @@ def chain(connection: sa.Connection, corpus: str) -> Iterator[Event]:
     known = blanked_payloads(connection, corpus)
     query = sa.select(events).where(events.c.corpus == corpus).order_by(events.c.sequence)
     # of the statement alone: the connection writes as well where indexes are made again
-    result = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
-    for rows in result.partitions():
-        for row in rows:
-            event = Event(*row)
-            following = event._replace(sequence=last[0] + 1, previous=last[1])
-            if event != following or event.sha256 != event.digest(known.get(event.sequence, "")):
-                raise IntegrityError(
-                    f"event {last[0] + 1} of {corpus or 'the data root'} was altered; restore the "
-                    "database from a backup."
-                )
-            last = event.sequence, event.sha256
-            yield event
+    for row in connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE}):
+        event = Event(*row)
+        following = event._replace(sequence=last[0] + 1, previous=last[1])
+        if event != following or event.sha256 != event.digest(known.get(event.sequence, "")):
+            raise IntegrityError(
+                f"event {last[0] + 1} of {corpus or 'the data root'} was altered; restore the "
+                "database from a backup."
+            )
+        last = event.sequence, event.sha256
+        yield event
 
 
 def objects_of(payload: str) -> Sequence[str]:

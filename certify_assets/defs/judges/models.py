@@ -14,7 +14,7 @@ from certify_assets.defs.judges.training import attempted
 from certify_assets.defs.names import LM_GROUP, corpora_partitions, judge_key, key
 from certify_assets.defs.pool import on_device, pool_of
 from certify_assets.errors import GateClosedError
-from certify_assets.evaluation.judge_summary import training_figures
+from certify_assets.evaluation.judge_results import training_figures
 from certify_assets.judges.families.transfer import no_sources
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm import lineage
