@@ -305,7 +305,6 @@ class _Indexes:
 
     def label(self, said: Sequence[Event]) -> None:
         """Store what was said last."""
-        names = ("run", "reviewer", "gold")
         last: dict[tuple[str, str, bool], tuple[Any, ...]] = {}
         for row in said:
             about = parse_json(row.payload)
@@ -313,12 +312,11 @@ class _Indexes:
             last[key] = (*key, about["outcome"], about["via"], row.sequence)
         if not last:
             return
-        mine = (labels.c[name] == sa.bindparam(f"its_{name}") for name in names)
-        gone = labels.delete().where(labels.c.corpus == self.corpus.name, *mine)
-        keys = [
-            {f"its_{name}": value for name, value in zip(names, key, strict=True)} for key in last
-        ]
-        self.connection.execute(gone, keys)
+        names = ("run", "reviewer", "gold")
+        same = (labels.c[name] == sa.bindparam(f"its_{name}") for name in names)
+        gone = labels.delete().where(labels.c.corpus == self.corpus.name, *same)
+        its = [f"its_{name}" for name in names]
+        self.connection.execute(gone, [dict(zip(its, key, strict=True)) for key in last])
         insert(self.connection, labels, ((self.corpus.name, *row) for row in last.values()))
 
     def queue(self, batches: Collection[str]) -> None:
