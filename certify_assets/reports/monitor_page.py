@@ -140,8 +140,9 @@ def _detectors(entry: MonitorEntry, name: str) -> list[Panel]:
         "e_process": f"Evidence against an error of at most {percent(entry.alpha)}. It reaches "
         f"{count(result.e_process.threshold)} with probability at most {percent(entry.delta)} at "
         "any time, however often one looks, while the error is within the budget.",
-        "shiryaev_roberts": "Quicker after a change. While the error is within the budget, it takes "
-        f"{count(result.shiryaev_roberts.threshold)} tasks or more on average to reach its line.",
+        "shiryaev_roberts": "Quicker after a change. While the error is within the budget, it "
+        f"takes {count(result.shiryaev_roberts.threshold)} tasks or more on average to reach its "
+        "line.",
     }
     panels = []
     for key, logs in (("e_process", entry.path.log_e), ("shiryaev_roberts", entry.path.log_sr)):
