@@ -113,7 +113,7 @@ def _copy_placed(source: Folder, target: Folder) -> None:
 
 def _run(program: str, *arguments: str, address: sa.URL) -> None:
     """Run a program of PostgreSQL; its password comes by the environment."""
-    place = address.set(drivername="postgresql", password=None).render_as_string()
+    place = address._replace(drivername="postgresql", password=None).render_as_string()
     secret = {"PGPASSWORD": address.password} if address.password else {}
     try:
         done = subprocess.run(

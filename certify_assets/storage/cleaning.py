@@ -112,8 +112,8 @@ def discard(store: Store, *, reason: str, older_days: float = 30.0) -> int:
     with store.database.writing((), sole=True) as connection:
         for corpus in list(connection.scalars(sa.select(chains))):
             if gone := _superseded(connection, corpus, older_days):
-                draft = EventDraft.of(corpus, Discarded(discarded=tuple(gone), reason=reason))
-                append(store, connection, [draft], uuid.uuid4().hex)
+                payload = Discarded(discarded=tuple(gone), reason=reason)
+                append(store, connection, [EventDraft.of(corpus, payload, uuid.uuid4().hex)])
                 count += len(gone)
     return count
 

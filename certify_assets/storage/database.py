@@ -122,28 +122,22 @@ _SQLITE_TRIGGERS: Final = (
     "AND part = NEW.part) BEGIN SELECT RAISE(ABORT, 'an event follows the last one'); END",
 )
 _POSTGRESQL_TRIGGERS: Final = (
-    "CREATE FUNCTION events_kept() RETURNS trigger LANGUAGE plpgsql AS "
-    "$$ BEGIN RAISE EXCEPTION 'events are never changed'; END $$",
-    "CREATE TRIGGER events_row BEFORE UPDATE OR DELETE ON events "
+    "CREATE FUNCTION events_kept() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+    f"IF TG_OP = 'INSERT' THEN IF NOT ({_STRAY}) THEN RETURN NEW; END IF; "
+    "RAISE EXCEPTION 'an event follows the last one'; END IF; "
+    "RAISE EXCEPTION 'events are never changed'; END $$",
+    "CREATE TRIGGER events_row BEFORE INSERT OR UPDATE OR DELETE ON events "
     "FOR EACH ROW EXECUTE FUNCTION events_kept()",
     # no trigger of rows sees a TRUNCATE
     "CREATE TRIGGER events_table BEFORE TRUNCATE ON events "
     "FOR EACH STATEMENT EXECUTE FUNCTION events_kept()",
-    f"CREATE FUNCTION events_follow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF {_STRAY} "
-    "THEN RAISE EXCEPTION 'an event follows the last one' USING ERRCODE = 'unique_violation'; "
-    "END IF; RETURN NEW; END $$",
-    "CREATE TRIGGER events_insert BEFORE INSERT ON events "
-    "FOR EACH ROW EXECUTE FUNCTION events_follow()",
 )
 _WITHOUT_TRIGGERS: Final = (
     "DROP TRIGGER events_update",
     "DROP TRIGGER events_delete",
     "DROP TRIGGER events_insert",
 )
-_WITHOUT_FUNCTIONS: Final = (
-    "DROP FUNCTION events_kept CASCADE",
-    "DROP FUNCTION events_follow CASCADE",
-)
+_WITHOUT_FUNCTION: Final = ("DROP FUNCTION events_kept CASCADE",)
 
 
 def register() -> None:
@@ -244,7 +238,7 @@ class Database:
 
     def unguard(self, connection: sa.Connection) -> None:
         """Lift the triggers that keep events as they are, for what the law asks for."""
-        _execute(connection, _WITHOUT_TRIGGERS if self.is_sqlite else _WITHOUT_FUNCTIONS)
+        _execute(connection, _WITHOUT_TRIGGERS if self.is_sqlite else _WITHOUT_FUNCTION)
 
     def _root(self) -> str:
         if not self.folder.exists(ROOT_FILE):

@@ -279,8 +279,8 @@ class Snapshot(Store):
         It is removed once the block has ended well, and the step that it is part of is committed.
         """
         # not in the folder, which whoever held the lock removes
-        place = self.scratch(key)
-        with place.with_name(f".{place.name}.lock").open("a") as lock:
+        above, _, name = key.rpartition("/")
+        with (self.scratch(above) / f".{name}.lock").open("a") as lock:
             lock_file(lock.fileno())
             folder = self.scratch(key)
             yield folder
@@ -409,7 +409,7 @@ class Snapshot(Store):
         With `tokens` each of them is a request of its own; one that is there must be left out.
         """
         with self.step(corpus, token=token) as step:
-            named = tokens or [""] * len(payloads)
+            named = tokens or [step.token] * len(payloads)
             new = [
                 EventDraft.of(corpus, payload, name)
                 for payload, name in zip(payloads, named, strict=True)
@@ -486,7 +486,7 @@ class Snapshot(Store):
             if known(connection, min(written), step.token):
                 return []
             require_same(step.asked, self._changes(connection))
-            return append(self, connection, drafts, step.token)
+            return append(self, connection, drafts)
 
     def _asked(self) -> set[Question]:
         return set() if self._seen.step is None else set(self._seen.step.asked)
@@ -523,7 +523,7 @@ class Snapshot(Store):
             inner = Snapshot.within(self, connection)
             inner._seen.step = step
             result = work(inner)
-            rows = append(self, connection, inner._drafts(step), step.token)
+            rows = append(self, connection, inner._drafts(step))
         self._done(step, rows)
         return result
 
