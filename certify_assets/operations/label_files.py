@@ -30,7 +30,7 @@ from certify_assets.operations.labels import (
     resolve_labels,
     reviewer_name,
 )
-from certify_assets.operations.layout import PROVISIONAL, RunLookup, decisions_of
+from certify_assets.operations.layout import PROVISIONAL, decisions_of, find_run
 from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
 from certify_assets.storage.store import Store
 from certify_assets.tables.cells import name_of
@@ -111,10 +111,10 @@ def export_studio(path: Path, store: Store, corpus: str, queue: Queue) -> None:
 
     if path.suffix.lower() != ".json":
         raise InputError(f"{path} does not end in .json; Label Studio imports tasks from JSON.")
-    lookup, whole = RunLookup(store, corpus), Renderer(UNLIMITED, UNLIMITED, UNLIMITED)
+    opened, whole = Corpus(store, corpus), Renderer(UNLIMITED, UNLIMITED, UNLIMITED)
     tasks = []
     for data in queue.frame[["trajectory_id", "task_id", "batch"]].to_dict("records"):
-        run = lookup.find(data["batch"], data["trajectory_id"])
+        run = find_run(opened, data["batch"], data["trajectory_id"])
         text = whole.render(run.instruction, run.steps).text
         tasks.append({"data": {**data, "run": text}})
     write_atomic(path, json.dumps(tasks, ensure_ascii=False, indent=1).encode("utf-8") + b"\n")

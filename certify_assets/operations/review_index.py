@@ -31,7 +31,7 @@ from certify_assets.operations.batch_record import (
 )
 from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.labels import GoldLabel, GoldLabelled, Label, Labelled
-from certify_assets.operations.layout import ASKED, RunLookup, decisions_of, drawn_runs
+from certify_assets.operations.layout import ASKED, decisions_of, drawn_runs, find_run
 from certify_assets.storage.database import number_column, parts, tables, text_column
 from certify_assets.storage.events import Event, Payload
 from certify_assets.storage.indexes import insert
@@ -206,7 +206,7 @@ class ReviewState:
         row = self.row(name)
         if row is None:
             raise InputError(f"nobody is asked about {name!r} any more; go back to the queue.")
-        return RunLookup(self.corpus.store, self.corpus.name).find(row["batch"], name)
+        return find_run(self.corpus, row["batch"], name)
 
     def reviewers(self, *, gold: bool) -> list[str]:
         """Return the names of all reviewers, those of known runs alone if asked."""

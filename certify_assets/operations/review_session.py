@@ -31,7 +31,7 @@ from certify_assets.operations.labels import (
     comment_text,
     reviewer_name,
 )
-from certify_assets.operations.layout import RunLookup, decision_of
+from certify_assets.operations.layout import decision_of, find_run
 from certify_assets.operations.review_criteria import ReviewCriteria
 from certify_assets.operations.review_gold import GoldSet
 from certify_assets.operations.review_index import ReviewState, TwiceReviewed
@@ -407,7 +407,7 @@ def _reasons(corpus: Corpus, decision: Mapping[str, Any]) -> tuple[Reason, ...]:
         # another judge than the one that decided explains nothing
         if judge is None or judge.stored_artifact.adapter_sha256 != decision["adapter_sha256"]:
             return ()
-        run = to_frame([RunLookup(corpus.store, corpus.name).find(batch, name)])
+        run = to_frame([find_run(corpus, batch, name)])
         ((now, reasons),) = reasons_of(judge, run)
     except CertifyError:
         # the page shows the decision, and other commands say what is wrong
