@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +24,7 @@ from certify_assets.errors import (
 from certify_assets.files import canonical_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations.batch_audit import AuditRecord, closings_sha256
+from certify_assets.operations.batch_audit import closings_sha256
 from certify_assets.operations.batch_comparison import (
     BatchComparison,
     Compared,
@@ -125,19 +125,19 @@ def _require_undecided(corpus: Corpus, name: str) -> None:
 
 def _decided(deployment: Deployment, scored: _Scored, name: str, batch: _Batch) -> BatchRecord:
     corpus, store = deployment.corpus, deployment.store
-    frame, audit, waits = _decisions(deployment, batch, scored), None, ""
+    frame, promise, waits = _decisions(deployment, batch, scored), "", ""
     made, about = deployment.record, batch.about
     if (frame["decision"] == PROVISIONAL).any():
         assert deployment.judge is not None
         assert made is not None
-        frame, audit, waits = begin_audit(deployment.judge, made, name, frame)
+        frame, promise, waits = begin_audit(deployment.judge, made, name, frame)
     frame = frame.assign(
         asked=_asked(batch, scored.coverage, frame), corpus=corpus.name, batch=name
     )
     objects = {
         "decisions": store.objects.put_table(frame[list(DECISION_COLUMNS)]),
         "scores": store.objects.put_table(scored.table),
-        "comparison": store.objects.put_json(asdict(scored.compared.document)),
+        "comparison": store.objects.put_json(scored.compared.document.to_dict()),
     }
     names = ("runs", "new", "changed", "known", "dropped", "outcomes_left_out")
     record = BatchRecord(
@@ -157,7 +157,7 @@ def _decided(deployment: Deployment, scored: _Scored, name: str, batch: _Batch) 
         findings=tuple(_findings(deployment, batch, scored, frame, waits)),
         bill=scored.bill,
         new_agents=scored.coverage.policy,
-        promises=tuple(_promises(deployment, scored.coverage, audit)),
+        promises=tuple(_promises(deployment, scored.coverage, promise)),
         ledger=store.ledger(corpus.name),
         objects=objects,
     )
@@ -340,9 +340,7 @@ def _asked(batch: _Batch, coverage: Coverage, frame: pd.DataFrame) -> NDArray[np
     return asked_rows(places, frame["decision"].to_numpy(object), excluded)
 
 
-def _promises(
-    deployment: Deployment, coverage: Coverage, audit: AuditRecord | None
-) -> Iterator[str]:
+def _promises(deployment: Deployment, coverage: Coverage, promise: str) -> Iterator[str]:
     """Say which of the two promises is made of the runs of a batch."""
     used = _deciding(deployment)
     if used and coverage.by_corpus.any():
@@ -351,8 +349,8 @@ def _promises(
             f"corpus certificate, of {int(coverage.by_corpus.sum())} runs: at most {sides} of "
             "decided runs are wrong, where runs are like those of CAL, agents included."
         )
-    if audit is not None:
-        yield audit.promise
+    if promise:
+        yield promise
 
 
 def _findings(
