@@ -134,7 +134,7 @@ def decide(path: Path) -> Callable[[], int]:
     from certify_assets.certificates import certify as issue
     from certify_assets.evaluation.decisions import decide_table
     from certify_assets.evaluation.score_table import read_score_table
-    from certify_assets.tables.table_files import write_table_file
+    from certify_assets.tables.writing import write_table_file
 
     rng = np.random.default_rng(1)
     right = np.arange(4000) % 2

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from certify_assets.evaluation.score_table import ScoreTable
     from certify_assets.reports.card import Explained
 
-_COLUMNS = ("task", "score", "outcome", "id", "agent", "split")
 _OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
 _NAMED_COLUMN = re.compile(r"--columns ([a-z]+)=(\w+)")
 
@@ -411,7 +410,7 @@ def _names(frame: Any) -> list[Any]:
 
 def _arrow(frame: Any, wanted: set[str]) -> pa.Table:
     """Return the wanted columns of a frame; others may hold what Arrow has no type for."""
-    from certify_assets.tables.columns import matched, refuse_repeated
+    from certify_assets.tables.table import first_line, matched, refuse_repeated
 
     try:
         import pyarrow as pa
@@ -435,8 +434,6 @@ def _arrow(frame: Any, wanted: set[str]) -> pa.Table:
         else:
             part = pa.table(frame)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        from certify_assets.tables.columns import first_line
-
         raise InputError(
             f"the table cannot be read ({first_line(error)}); give columns of one type each."
         ) from None
@@ -457,11 +454,11 @@ def _one_type(column: Any) -> Any:
 
 def _read(frame: Any, reading: _Reading) -> ScoreTable:
     """Read a frame as a score table, in the words of a call."""
-    from certify_assets.evaluation.score_reading import ColumnNames
+    from certify_assets.evaluation.score_reading import COLUMNS
     from certify_assets.evaluation.score_table import frame_table
-    from certify_assets.tables.columns import TableError
+    from certify_assets.tables.table import TableError
 
-    wanted = set(vars(ColumnNames(**reading.columns)).values())
+    wanted = {*{**COLUMNS, **reading.columns}.values()}
     found = [str(name) for name in _names(frame)]
     try:
         table = frame_table(
@@ -469,10 +466,10 @@ def _read(frame: Any, reading: _Reading) -> ScoreTable:
         )
         return table.choose_split("cal").labelled()
     except TableError as problems:
-        columns = {name: text for name, text in problems.options.items() if name in _COLUMNS}
+        columns = {name: text for name, text in problems.options.items() if name in COLUMNS}
         words = [f"columns={ {**reading.columns, **columns}!r}"] if columns else []
         words += [
-            f"{name}={text!r}" for name, text in problems.options.items() if name not in _COLUMNS
+            f"{name}={text!r}" for name, text in problems.options.items() if name not in COLUMNS
         ]
         remedy = f"\n  try: certify(table, {', '.join(words)})" if words else ""
         raise InputError(_in_python(str(problems)) + remedy) from None
@@ -495,19 +492,17 @@ def _frame_scores(frame: Any, reading: _Reading, certificates: Sequence[Certific
     )
     column = reading.columns.get("score", "score")
     try:
-        table = frame_scores(_arrow(frame, {column, "score"}), column, reading.score_scale)
+        found = [str(name) for name in _names(frame)]
+        rows = _arrow(frame, {column, "score"})
+        table = frame_scores(rows, found, column, reading.score_scale)
     except InputError as error:
         raise InputError(_in_python(str(error))) from None
-    if found := issued.difference("the table", table.reading.scale, table.written):
-        raise InputError(f"{found}, or the scores as an array where these are so.")
-    scores = np.asarray(reading.higher(table.scores))
-    doubt = issued.doubt("the table", scores, scores.size)
-    if doubt is not None:
-        sentence = doubt.sentence.partition(", or say with")[0]
+    table = table.negated() if reading.lower_is_better else table
+    if (doubt := issued.doubt(table)) is not None:
         if doubt.sure:
-            raise InputError(f"{sentence}, or the scores as an array where these are right.")
-        warnings.warn(f"{sentence}.", stacklevel=4)
-    return scores
+            raise InputError(f"{doubt.sentence}, or the scores as an array where these are right.")
+        warnings.warn(f"{doubt.sentence}.", stacklevel=4)
+    return table.scores
 
 
 def _with_columns(frame: Any, columns: Mapping[str, list[str]]) -> Any:

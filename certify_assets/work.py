@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager, suppress
@@ -80,7 +79,7 @@ def reading(path: Path, stream: IO[Any]) -> Iterator[None]:
     def look(stage: WorkStage) -> None:
         stage.done = read_so_far(stream)
 
-    size = os.fstat(stream.fileno()).st_size
+    size = path.stat().st_size
     with under_way(WorkStage(f"reading {path.name}", size, in_bytes=True, look=look)):
         yield
 

@@ -78,7 +78,7 @@ class Workspace:
         root : str, optional
             A folder or an fsspec URL; by default ``CERTIFY_ROOT``, else ``.certify``.
         """
-        return cls(Snapshot(Store(root or default_root())))
+        return cls(Store(root or default_root()).now())
 
     @property
     def corpora(self) -> list[str]:

@@ -5,12 +5,15 @@ from typing import Any
 
 import pandas as pd
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory, write_groups
+from certify_assets.operations.labels import Label, read_labels
 from certify_assets.operations.layout import DECISION_COLUMNS
+from certify_assets.operations.review_queue import Queue, load_queue
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import store_batch
 
-__all__ = ["decided", "session_batch", "write_batch", "write_runs"]
+__all__ = ["decided", "labels_of", "queue_of", "session_batch", "write_batch", "write_runs"]
 
 REJECT, RELEASE = -1.0, 1.5
 
@@ -61,6 +64,16 @@ def write_batch(
     made = [_run(row) for row in rows] if runs is None else runs
     frame = pd.DataFrame([{**row, "batch": batch} for row in rows], columns=list(DECISION_COLUMNS))
     store_batch(store, "c", batch, frame, runs=made)
+
+
+def labels_of(store: Store) -> list[Label]:
+    """Return the labels of the corpus c."""
+    return read_labels(Corpus(store, "c"))
+
+
+def queue_of(store: Store, *, double: float = 0.0) -> Queue:
+    """Return the queue of the corpus c."""
+    return load_queue(Corpus(store, "c"), double=double)
 
 
 def write_runs(store: Store, key: str, runs: Sequence[Trajectory]) -> None:

@@ -141,13 +141,12 @@ class Observations:
         picked = (draws * sizes.astype(np.uint64)) >> np.uint64(32)
         chosen = (starts + picked.astype(np.int64))[sizes > 0]
         rows = np.sort(kernels.group_order(tasks.astype(np.int64), len(self.labels))[chosen])
-        return Observations(
-            self.scores[rows],
-            self.outcomes[rows],
-            self.tasks[rows],
-            self.labels,
-            rows.size,
-            self.sha256,
+        return replace(
+            self,
+            scores=self.scores[rows],
+            outcomes=self.outcomes[rows],
+            tasks=self.tasks[rows],
+            scored=rows.size,
         )
 
     @property
@@ -236,8 +235,7 @@ class Observations:
     def at_ends(self) -> int:
         """How many scores share the lowest value, or the highest one: the larger number."""
         scores = self.scores[: self.scored]
-        ends = (*scores[:1], *scores[-1:])
-        return max((int(np.count_nonzero(scores == end)) for end in ends), default=0)
+        return max((int((scores == end).sum()) for end in (*scores[:1], *scores[-1:])), default=0)
 
     @cached_property
     def spellings(self) -> dict[str, str]:
@@ -287,51 +285,30 @@ def observe(
         If lengths differ, the table is empty, or a value cannot be used; the message names the
         first such row.
     """
-    with under_way(WorkStage("sorting the rows", 4)) as stage:
-        return _observed(scores, outcomes, tasks, stage)
-
-
-def _observed(
-    scores: ArrayLike,
-    outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
-    stage: WorkStage,
-) -> Observations:
-    values = checked_scores(scores)
-    labels, codes = _factorise(tasks)
-    right = _outcomes(outcomes)
-    stage.done = 1
-    if not values.size == right.size == codes.size:
-        raise InputError(
-            f"scores, outcomes and tasks have {values.size}, {right.size} and {codes.size} rows; "
-            "give one of each for every trajectory."
-        )
-    if not values.size:
-        raise InputError(
-            "The table has no rows; give at least one scored trajectory with its outcome and task."
-        )
-    grouped = kernels.group_order(codes * np.int64(2) + right, 2 * len(labels))
-    stage.done = 2
-    order = grouped[np.argsort(values[grouped], kind="stable")]
-    stage.done = 3
-    ordered, successes, task = (
-        values[order],
-        right[order].astype(np.int8),
-        codes[order].astype(np.int32),
-    )
-    missing = int(np.isnan(ordered).sum())
-    return Observations(
-        ordered,
-        successes,
-        task,
-        labels,
-        ordered.size - missing,
-        content_hash(
+    with under_way(WorkStage("sorting the rows", 1)):
+        values, right = checked_scores(scores), _outcomes(outcomes)
+        labels, codes = task_codes(tasks)
+        if not values.size == right.size == codes.size:
+            raise InputError(
+                f"scores, outcomes and tasks have {values.size}, {right.size} and {codes.size} "
+                "rows; give one of each for every trajectory."
+            )
+        if not values.size:
+            raise InputError(
+                "The table has no rows; give at least one scored trajectory with its outcome and "
+                "task."
+            )
+        grouped = kernels.group_order(codes * np.int64(2) + right, 2 * len(labels))
+        order = grouped[np.argsort(values[grouped], kind="stable")]
+        ordered, successes = values[order], right[order].astype(np.int8)
+        owner = codes[order].astype(np.int32)
+        digest = content_hash(
             "rows/1",
             [ordered.size, labels],
-            [(ordered, "<f8"), (successes, "|i1"), (task, "<i4")],
-        ),
-    )
+            [(ordered, "<f8"), (successes, "|i1"), (owner, "<i4")],
+        )
+    scored = int(np.count_nonzero(~np.isnan(ordered)))
+    return Observations(ordered, successes, owner, labels, scored, digest)
 
 
 def repeated_rows(
@@ -358,11 +335,6 @@ def repeated_rows(
     return int(rows.shape[1] - np.unique(rows, axis=1).shape[1])
 
 
-def task_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Return the sorted task labels, and the place of each row's task among them."""
-    return _factorise(tasks)
-
-
 def content_hash(
     kind: str, named: Sequence[Any], columns: Sequence[tuple[NDArray[Any], str]]
 ) -> str:
@@ -376,21 +348,16 @@ def content_hash(
 
 def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
     """Return scores as finite numbers, NaN where there is none."""
-    try:
-        values = np.array(scores, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
+    values = _numbers(
+        scores,
+        "scores",
+        "A score is not a number; give the log-odds or probability of success, and NaN for an "
+        "unscored row.",
+    )
+    if (infinite := np.isinf(values)).any():
         raise InputError(
-            "A score is not a number; give the log-odds or probability of success, and NaN for an "
-            "unscored row."
-        ) from None
-    if values.ndim != 1:
-        raise InputError(f"scores has {values.ndim} dimensions; give one score a row.")
-    infinite = np.isinf(values)
-    if infinite.any():
-        row = int(np.argmax(infinite))
-        raise InputError(
-            f"The score at row {row} (counting from 0) is infinite; give a finite log-odds, or NaN "
-            "where there is no score."
+            f"The score at row {np.argmax(infinite)} (counting from 0) is infinite; give a finite "
+            "log-odds, or NaN where there is no score."
         )
     # a NaN has many bit patterns and a zero has two; the hash must see one of each
     values[np.isnan(values)] = np.nan
@@ -399,73 +366,64 @@ def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
 
 
 def _outcomes(outcomes: ArrayLike) -> NDArray[np.int64]:
-    given = np.asarray(outcomes)
-    if given.ndim != 1:
-        raise InputError(f"outcomes has {given.ndim} dimensions; give one outcome a row.")
-    if given.dtype.kind not in "biuf":
-        try:
-            given = np.array(
-                [np.nan if value is None else float(value) for value in given.tolist()],
-                dtype=np.float64,
-            )
-        except (TypeError, ValueError):
-            raise InputError(
-                "An outcome is neither 0 nor 1; give 1 for a success and 0 for a failure."
-            ) from None
-    wrong = (given != 0) & (given != 1)
+    remedy = "give 1 for a success and 0 for a failure."
+    values = _numbers(outcomes, "outcomes", f"An outcome is neither 0 nor 1; {remedy}")
+    wrong = (values != 0) & (values != 1)
     if wrong.any():
-        row = int(np.argmax(wrong))
+        row = np.argmax(wrong)
         raise InputError(
-            f"The outcome at row {row} (counting from 0) is {given[row].item()}; give 1 for a "
-            "success and 0 for a failure."
+            f"The outcome at row {row} (counting from 0) is {values[row]:.15g}; {remedy}"
         )
-    return given.astype(np.int64)
+    return values.astype(np.int64)
 
 
-def _factorise(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+def _numbers(column: ArrayLike, name: str, refusal: str) -> NDArray[np.float64]:
+    try:
+        values = np.array(column, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(refusal) from None
+    if values.ndim != 1:
+        raise InputError(f"{name} has {values.ndim} dimensions; give one a row.")
+    return values
+
+
+def task_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return the sorted task labels, and the place of each row's task among them."""
     # a pandas or Arrow column goes the way of an array
     array = np.asarray(tasks) if hasattr(tasks, "__array__") else None
     if array is not None and array.ndim != 1:
         raise InputError(f"tasks has {array.ndim} dimensions; give one task a row.")
-    if array is not None and array.dtype.kind in "iu" and array.size:
+    if array is not None and array.dtype.kind in "iu":
         distinct, codes = np.unique(array, return_inverse=True)
-        named = [str(value) for value in distinct.tolist()]
+        named = list(map(str, distinct.tolist()))
     else:
-        found, codes = _object_codes(tasks if array is None else array)
-        named = [
-            value if type(value) is str and value else _label(value, place, codes)
-            for place, value in enumerate(found)
-        ]
+        listed = list(tasks) if array is None else array.tolist()
+        index: dict[Any, int] = defaultdict(count().__next__)
+        try:
+            codes = np.fromiter(map(index.__getitem__, listed), dtype=np.int64, count=len(listed))
+        except TypeError:
+            raise InputError(
+                "A task label is a list or another value that cannot name a task; give text or "
+                "whole numbers."
+            ) from None
+        named = list(map(_label, index))
+        if "" in named:
+            raise InputError(
+                f"The task at row {np.argmax(codes == named.index(''))} (counting from 0) is "
+                "missing; name the task of every trajectory."
+            )
     ordered = sorted(dict.fromkeys(named))
     rank = dict(zip(ordered, range(len(ordered)), strict=True))
     ranks = np.fromiter(map(rank.__getitem__, named), dtype=np.int64, count=len(named))
-    return tuple(ordered), ranks[codes] if codes.size else codes
+    return tuple(ordered), ranks[codes]
 
 
-def _object_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
-    listed = tasks.tolist() if hasattr(tasks, "tolist") else list(tasks)
-    index: dict[Any, int] = defaultdict(count().__next__)
-    try:
-        codes = np.fromiter(map(index.__getitem__, listed), dtype=np.int64, count=len(listed))
-    except TypeError:
-        raise InputError(
-            "A task label is a list or another value that cannot name a task; give text or whole "
-            "numbers."
-        ) from None
-    return list(index), codes
-
-
-def _label(value: Any, place: int, codes: NDArray[np.int64]) -> str:
-    if isinstance(value, str) and value:
+def _label(value: Any) -> str:
+    """Return a task's name, empty where it is missing."""
+    if isinstance(value, str):
         return value
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
     # True, 1 and 1.0 are one key of a dictionary, so they are one label
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
         text = str(int(value))
-    if not text or value is None or text in {"nan", "NaT", "<NA>"}:
-        row = int(np.argmax(codes == place))
-        raise InputError(
-            f"The task at row {row} (counting from 0) is missing; name the task of every "
-            "trajectory."
-        )
-    return text
+    return "" if value is None or text in {"nan", "NaT", "<NA>"} else text

@@ -24,7 +24,7 @@ from certify_assets.files import (
     write_json_atomic,
 )
 from certify_assets.names import shared_names
-from certify_assets.tables.table_files import read_rows
+from certify_assets.tables.reading import read_table
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Batch, BatchPlan, Certificate, History
@@ -293,15 +293,13 @@ def read_draw(
 
     A file that is not the draw is refused.
     """
-    names, columns, rows = read_rows(drawn, set(COLUMNS))
-    if set(COLUMNS) - set(columns):
+    table = read_table(drawn, set(COLUMNS))
+    if set(COLUMNS) - table.columns.keys():
         raise InputError(
-            f"{drawn} has the columns {', '.join(names[:12])}; give the file as `certify batch "
-            f"draw` wrote it, with {', '.join(COLUMNS)}."
+            f"{drawn} has the columns {table.listed}; give the file as `certify batch draw` wrote "
+            f"it, with {', '.join(COLUMNS)}."
         )
-    written = [
-        tuple(str(columns[name][place]) for name in COLUMNS) for place in range(len(rows.numbers))
-    ]
+    written = list(zip(*(map(str, table.values(name)) for name in COLUMNS), strict=True))
     seeds = {row[3] for row in written}
     # longer than any seed that `draw` takes: a number of thousands of digits is no number
     if len(seeds) != 1 or not re.fullmatch("[0-9]{1,1000}", seed := next(iter(seeds))):
@@ -316,8 +314,8 @@ def read_draw(
     for place, row in enumerate(written):
         if place >= len(expected) or row != expected[place]:
             raise InputError(
-                f"{drawn}, {rows.name(place)} is not what the seed draws: the file was edited; "
-                "give it as it was written."
+                f"{drawn}, {table.rows.name(place)} is not what the seed draws: the file was "
+                "edited; give it as it was written."
             )
     return found, {row[1] for row in written}
 
@@ -400,15 +398,15 @@ def labels_of(
 ) -> dict[str, int]:
     """Read the outcomes of drawn runs by trajectory_id; an empty one is no label yet."""
     with remedies():
-        ids, outcomes, rows = read_labels(
+        ids, outcomes, table = read_labels(
             path, reading.columns, reading.remembered, reading.settings
         )
-    say_read_as(path, rows.read_as)
+    say_read_as(path, table.read_as)
     found: dict[str, int] = {}
     for place, (name, outcome) in enumerate(zip(ids.tolist(), outcomes.tolist(), strict=True)):
         if outcome >= 0 and found.setdefault(name, outcome) != outcome:
             raise InputError(
-                f"{path}, {rows.name(place)} gives {name!r} another outcome than an earlier "
+                f"{path}, {table.rows.name(place)} gives {name!r} another outcome than an earlier "
                 "row; settle which one holds."
             )
     if strange := sorted(set(found) - allowed):

@@ -324,7 +324,7 @@ def _harmless(
     """Keep a spreadsheet from running the texts of a CSV that are only passed on."""
     import numpy as np
 
-    from certify_assets.tables.delimited import defused
+    from certify_assets.tables.writing import defused
 
     # names are written as they are, or refused: another spelling would be lost to later joins
     if path.suffix.lower() != ".csv":

@@ -34,8 +34,8 @@ _VARIABLES = ("DAGSTER_HOME", "CERTIFY_ROOT", "CERTIFY_SHOWN")
 def open_store(root: str | None) -> Snapshot:
     """Return the data root that an option names, else this process's."""
     if root is None:
-        return Snapshot(Store(default_root()))
-    return Snapshot(Store(absolute(root)))
+        return Store(default_root()).now()
+    return Store(absolute(root)).now()
 
 
 def dagster_environment(store: Store) -> dict[str, str]:

@@ -53,8 +53,10 @@ def ledger_status(ctx: click.Context, corpus: str | None, store: Store, as_json:
 
 
 def _show_ledger(state: LedgerStatus) -> None:
+    from certify_assets.reports.wording import counted
+
     show_table(
-        f"TEST of {state.corpus}: {len(state.registrations)} registrations",
+        f"TEST of {state.corpus}: {counted(len(state.registrations), 'registration')}",
         ["reader", *_READS],
         [
             [str(reader["judge"]), *(str(reader[name]) for name in _READS)]
@@ -85,6 +87,7 @@ def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store, as_j
     names. Certificates, audits, deployments and Dagster's and MLflow's metadata name one under
     ``ledger``. Exit 3 with the first fault.
     """
+    from certify_assets.reports.wording import counted
     from certify_assets.storage.care import verify
     from certify_assets.storage.events import head_text, parse_head
 
@@ -94,7 +97,9 @@ def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store, as_j
         return
     for item in found:
         show_line(
-            f"{item.events} events and {item.objects} objects are whole: {head_text(item.head)}"
+            f"{item.head['corpus'] or 'The data root itself'} is whole: "
+            f"{counted(item.events, 'event')}, {counted(item.objects, 'object')}, "
+            f"head {head_text(item.head)}"
         )
         if item.blanked:
             show_line(
@@ -136,9 +141,17 @@ def ledger_blank(corpus: str, reviewer: str, store: Store, as_json: bool) -> Non
     proves what the changed events say. Nobody else may write meanwhile. Tables that were stored
     before hold the name until certify gc --discard removes them.
     """
+    from certify_assets.corpora.corpus import Corpus
     from certify_assets.operations.blanking import blank_reviewer
+    from certify_assets.operations.layout import queue_page_key
+    from certify_assets.operations.review_queue import load_queue
+    from certify_assets.reports.review_page import write_queue_page
 
     count = blank_reviewer(store, corpus, reviewer)
+    # the page of the queue names who agrees with whom
+    if store.exists(queue_page_key(corpus)):
+        found = Corpus(store, corpus)
+        write_queue_page(found, load_queue(found))
     if as_json:
         emit_json({"corpus": corpus, "events": count})
     elif count:

@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from certify_assets.cli.output import say
 from certify_assets.errors import InputError
 from certify_assets.evaluation.score_reading import (
-    ColumnNames,
+    COLUMNS,
     IssuedReading,
     parse_columns,
     written_columns,
 )
 from certify_assets.evaluation.score_table import ScoreTable, read_score_table
 from certify_assets.files import read_json
-from certify_assets.tables.columns import TableError
 from certify_assets.tables.settings import TableSettings
+from certify_assets.tables.table import TableError
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
@@ -271,25 +271,16 @@ def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -
             raise
         sentence = f"{path} is a certificate, not a score table{argument_order()}."
         raise InputError(sentence) from None
-    if reading.issued is not None:
-        reading.issued.require(path, table.reading.scale, table.written)
     lower = ("lower scores as better",) if reading.lower_is_better else ()
     say_read_as(path, (*table.read_as, *lower))
     table = table.negated() if reading.lower_is_better else table
-    if reading.issued is not None:
-        _require_scale(table, reading.issued)
-    return table
-
-
-def _require_scale(table: ScoreTable, issued: IssuedReading) -> None:
-    """Refuse scores of another scale than those before; warn where that is not certain."""
-    from certify_assets.certificates.inputs import task_codes
-
-    doubt = issued.doubt(table.path, table.scores, len(task_codes(table.tasks)[0]))
-    if doubt is not None and doubt.sure:
-        raise InputError(doubt.sentence)
+    doubt = None if reading.issued is None else reading.issued.doubt(table)
     if doubt is not None:
-        say(f"warning: {doubt.sentence}")
+        settled = f"or say with --score-scale {doubt.option} that these are right."
+        if doubt.sure:
+            raise InputError(f"{doubt.sentence}, {settled}")
+        say(f"warning: {doubt.sentence}, {settled}")
+    return table
 
 
 def say_read_as(path: Path, notes: Sequence[str]) -> None:
@@ -348,7 +339,7 @@ def _with_command(problems: TableError) -> InputError:
         return problems
     words = context.command_path.split()
     given = [param for param in context.command.params if param.name is not None]
-    columns = {name: text for name, text in problems.options.items() if hasattr(ColumnNames, name)}
+    columns = {name: text for name, text in problems.options.items() if name in COLUMNS}
     settings = {name: text for name, text in problems.options.items() if name not in columns}
     for param in given:
         value: Any = context.params.get(param.name or "")

@@ -19,7 +19,7 @@ from certify_assets.files import write_atomic
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from certify_assets.tables.table_files import Writable
+    from certify_assets.tables.writing import Writable
 
 NOTHING = 3
 _MOST_SHOWN = 20
@@ -248,7 +248,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_tables(*outputs: tuple[Path | None, Writable]) -> None:
     """Write the tables that have a path, none of them where one cannot be written as it is."""
-    from certify_assets.tables.table_files import check_table_file, write_table_file
+    from certify_assets.tables.writing import check_table_file, write_table_file
 
     wanted = [(path, frame) for path, frame in outputs if path is not None]
     for path, frame in wanted:

@@ -44,6 +44,12 @@ if TYPE_CHECKING:
 
 #: of `review serve`, so that its address stays
 PORT = 8713
+_KINDS = {
+    "batch_draw": "draw",
+    "audit_sample": "audit",
+    "spot_check": "spot",
+    "undecided": "undecided",
+}
 
 
 _double_option = click.option(
@@ -142,7 +148,7 @@ def export(
     if path is not None:
         export_queue(path, queue, with_judge=with_judge)
     if studio is not None:
-        export_studio(studio, opened.store, corpus, queue)
+        export_studio(studio, opened, queue)
     if as_json:
         _print(opened, queue, 0, as_json)
         return
@@ -183,38 +189,26 @@ def import_(
             report_stored(opened, "review import", "operations/reviewed_labels")
     say_read_as(path, done.read_as)
     if as_json:
-        emit_json(
-            {
-                "corpus": corpus,
-                "added": done.added,
-                "stood_already": done.stood,
-                "without_outcome": done.empty,
-                "reviewers": list(done.reviewers),
-                "replaced": done.replaced,
-                "overruled": done.overruled,
-                "unasked": done.unasked,
-                "closed": list(done.closed),
-            }
-        )
+        about = asdict(done)
+        del about["read_as"]
+        emit_json({"corpus": corpus, **about})
         return
     whose = f" of {', '.join(done.reviewers)}" if done.reviewers else ""
     show_line(
-        f"{done.added} labels{whose} added to {corpus}; {done.stood} stood already, "
-        f"{done.empty} rows have no outcome."
+        f"{done.added} labels{whose} added to {corpus}; {done.stood_already} stood already, "
+        f"{done.without_outcome} rows have no outcome."
     )
-    if done.replaced:
-        show_line(f"{done.replaced} of them replace what the same reviewer had said of the run.")
-    if done.overruled:
-        show_line(
-            f"{done.overruled} of those that stood already are overruled by what the same reviewer "
-            "said later; label these runs again where the file is right."
-        )
-    if done.unasked:
-        show_line(
-            f"{done.unasked} of them are of runs that no reviewer is asked about; they are kept "
-            "and decide nothing."
-        )
-    for sentence in done.closed:
+    more = {
+        "of them replace what the same reviewer had said of the run.": done.replaced,
+        "of those that stood already are overruled by what the same reviewer said later; label "
+        "these runs again where the file is right.": done.overruled,
+        "of them are of runs that no reviewer is asked about; they are kept and decide "
+        "nothing.": done.unasked,
+    }
+    for sentence in (
+        *(f"{number} {text}" for text, number in more.items() if number),
+        *done.closed,
+    ):
         show_line(sentence)
 
 
@@ -362,63 +356,44 @@ def _show(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> None:
     from certify_assets.operations.review_queue import MINUTES_PER_RUN
     from certify_assets.reports.review_page import KIND_WORDS, duration
 
-    budget = queue.budget
+    budget, frame = queue.budget, queue.frame
     rows = [
         [
             KIND_WORDS[kind.kind][0],
-            str(kind.labels),
-            str(kind.runs),
-            str(kind.tasks),
-            str(kind.disputed),
+            *map(str, (kind.labels, kind.runs, kind.tasks, kind.disputed)),
             duration(kind.minutes),
         ]
         for kind in budget.kinds
     ]
-    show_table(
-        f"Labels that {corpus} asks for", ["kind", "labels", "runs", "tasks", "tied", "time"], rows
-    )
+    columns = ["kind", "labels", "runs", "tasks", "tied", "time"]
+    show_table(f"Labels that {corpus} asks for", columns, rows)
     share = percent(budget.saved / budget.decided)
-    show_line(
-        f"{duration(budget.minutes)} in all, at {MINUTES_PER_RUN:g} min a run, which "
-        f"is assumed. The certificate decided {budget.saved} of "
-        f"{budget.decided} runs that nobody is asked about ({share}): "
-        f"{duration(budget.saved_minutes)} saved."
-    )
-    for sentence in (*(draw.sentence() for draw in budget.draws), *queue.faults):
-        show_line(sentence)
-    if agreement.reviewers:
-        show_line(agreement.sentence())
-    for one in agreement.reviewers:
-        if one.drifts:
-            show_line(
-                f"Reviewer {one.name} drifts: others differ on {one.early_differing} of their "
-                f"earlier shared labels and on {one.late_differing} of as many later ones."
-            )
-    for sentence in filter(None, (one.gold_sentence() for one in agreement.reviewers)):
-        show_line(sentence)
-    if not limit or queue.frame.empty:
-        return
-    short = {
-        "batch_draw": "draw",
-        "audit_sample": "audit",
-        "spot_check": "spot",
-        "undecided": "undecided",
-    }
-    lines = [
-        [
-            row["trajectory_id"],
-            row["task_id"],
-            short[row["kind"]],
-            row["why"],
-            str(row["reviews"]),
-        ]
-        for row in queue.frame.head(limit).to_dict("records")
+    sentences = [
+        f"{duration(budget.minutes)} in all, at {MINUTES_PER_RUN:g} min a run, which is assumed. "
+        f"The certificate decided {budget.saved} of {budget.decided} runs that nobody is asked "
+        f"about ({share}): {duration(budget.saved_minutes)} saved.",
+        *(draw.sentence() for draw in budget.draws),
+        *queue.faults,
     ]
-    show_table(
-        f"The first {len(lines)} of {len(queue.frame)}",
-        ["run", "task", "for", "why here", "votes"],
-        lines,
-    )
+    if agreement.reviewers:
+        sentences.append(agreement.sentence())
+    sentences += [
+        f"Reviewer {one.name} drifts: others differ on {one.early_differing} of their earlier "
+        f"shared labels and on {one.late_differing} of as many later ones."
+        for one in agreement.reviewers
+        if one.drifts
+    ]
+    sentences += filter(None, (one.gold_sentence() for one in agreement.reviewers))
+    for sentence in sentences:
+        show_line(sentence)
+    if not limit or frame.empty:
+        return
+    lines = [
+        [row["trajectory_id"], row["task_id"], _KINDS[row["kind"]], row["why"], str(row["reviews"])]
+        for row in frame.head(limit).to_dict("records")
+    ]
+    title = f"The first {len(lines)} of {len(frame)}"
+    show_table(title, ["run", "task", "for", "why here", "votes"], lines)
 
 
 def _require_reachable(host: str, exposed: bool) -> None:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import hmac
-import re
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import BaseModel, Field
 
 from certify_assets.errors import InputError
-from certify_assets.files import canonical_json, parse_json, write_atomic
+from certify_assets.files import canonical_json, write_atomic
 
-_TOKEN: Final = re.compile(r"[A-Za-z0-9_\-]{32,128}")
 #: a browser may keep a cookie for 400 days, not longer
 KEPT_SECONDS: Final = 400 * 24 * 3600
+
+
+class _Kept(BaseModel):
+    """A file of links: tokens by the names of their reviewers."""
+
+    tokens: dict[str, Annotated[str, Field(pattern=r"^[A-Za-z0-9_\-]{32,128}$")]]
 
 
 class Links:
@@ -84,14 +90,12 @@ def _read(file: Path) -> dict[str, str]:
     if file.stat().st_mode & 0o077:
         raise InputError(f"{file} can be read by others, who could label; chmod 600 {file}.")
     try:
-        document = parse_json(file.read_text("utf-8"))
-        tokens = document["tokens"]
-        good = all(isinstance(one, str) and _TOKEN.fullmatch(one) for one in tokens.values())
-        if not good or len(set(tokens.values())) < len(tokens):
+        tokens = _Kept.model_validate_json(file.read_bytes()).tokens
+        if len(set(tokens.values())) < len(tokens):
             raise ValueError
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except ValueError:
         raise InputError(
             f"{file} is no file of review links; give another one, or delete it, and reviewers get "
             "new links."
         ) from None
-    return dict(tokens)
+    return tokens

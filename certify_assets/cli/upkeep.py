@@ -46,6 +46,7 @@ def gc(older: float, reason: str | None, discard_older: float, store: Store, as_
     With --discard the ledger notes which earlier versions go and why. Its events stay, and what a
     deployment, a batch or a claim names is kept.
     """
+    from certify_assets.reports.wording import counted
     from certify_assets.storage.cleaning import collect, discard
 
     gone = 0 if reason is None else discard(store, reason=reason, older_days=discard_older)
@@ -54,7 +55,9 @@ def gc(older: float, reason: str | None, discard_older: float, store: Store, as_
     if as_json:
         emit_json({"discarded": gone, "removed": freed.objects, "bytes": freed.bytes})
     else:
-        show_line(f"{freed.objects} objects of {freed.bytes:,} bytes are removed.")
+        if reason is not None:
+            show_line(f"Given up: {counted(gone, 'earlier version')}")
+        show_line(f"Removed: {counted(freed.objects, 'object')}, {freed.bytes:,} bytes")
 
 
 @click.command()

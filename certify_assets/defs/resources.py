@@ -39,10 +39,9 @@ class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
         """Return what the steps of one process share: an unchanged file is verified once."""
         root = self.root or default_root()
         if self._view is None or self._view.root != root:
-            self._view = Snapshot(Store(root))
-        if not self._view.is_working:
-            # another process may have written since the last step
-            self._view.refresh()
+            self._view = Store(root).now()
+        # another process may have written since the last step
+        self._view.refresh()
         return self._view
 
     _view: Snapshot | None = PrivateAttr(default=None)

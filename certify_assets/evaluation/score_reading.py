@@ -6,40 +6,32 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
 from certify_assets.tables.settings import TableSettings
 
 if TYPE_CHECKING:
     from certify_assets.certificates.inputs import ScoreRange
+    from certify_assets.evaluation.score_table import ScoreTable
 
-PERCENT = "percent"
-# ends of scales on which scores are given that are neither probabilities nor log-odds
-_GRADES = (10, 100)
+PERCENT: Final = "percent"
 # 8.7 of a hundred and of ten look alike
 _DOUBTFUL = (PERCENT, "0 to 10")
 _SCALE, _LOWER, _COLUMNS = "score_scale", "lower_is_better", "columns"
-
-
-@dataclass(frozen=True)
-class ColumnNames:
-    """How the columns of a score table are called."""
-
-    task: str = "task_id"
-    score: str = "score"
-    outcome: str = "outcome"
-    id: str = "trajectory_id"
-    agent: str = "agent"
-    split: str = "split"
-
-
-_FIELDS = tuple(entry.name for entry in fields(ColumnNames))
+#: how the columns of most score tables are called, by field
+COLUMNS: Final[Mapping[str, str]] = {
+    "task": "task_id",
+    "score": "score",
+    "outcome": "outcome",
+    "id": "trajectory_id",
+    "agent": "agent",
+    "split": "split",
+}
 # a name may hold commas: the next column begins where its field is named
-_NEXT = re.compile(rf",(?=(?:{'|'.join(_FIELDS)})=)")
+_NEXT = re.compile(rf",(?=(?:{'|'.join(COLUMNS)})=)")
 
 
 def parse_columns(text: str) -> dict[str, str]:
@@ -51,25 +43,35 @@ def checked_columns(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return names of columns by their fields, each given once; InputError says which there are."""
     named: dict[str, str] = {}
     for name, column in pairs:
-        if name not in _FIELDS or not column or name in named:
+        if name not in COLUMNS or not column or name in named:
             raise InputError(
-                f"columns has {f'{name}={column}'!r}. Give each of {', '.join(_FIELDS)} once, as "
+                f"columns has {f'{name}={column}'!r}. Give each of {', '.join(COLUMNS)} once, as "
                 "FIELD=NAME separated by commas."
             )
         named[name] = column
+    used: dict[str, str] = {}
+    for name in ("task", "score", "outcome"):
+        column = named.get(name, COLUMNS[name])
+        if (other := used.setdefault(column, name)) != name:
+            raise InputError(
+                f"columns gives {other} and {name} the column {column!r}. Give each a column of "
+                "its own."
+            )
     return named
 
 
 def written_columns(named: Mapping[str, str]) -> str:
     """Write names of columns as `parse_columns` reads them; those of every table are left out."""
-    plain = vars(ColumnNames())
-    other = [name for name in _FIELDS if named.get(name, plain[name]) != plain[name]]
-    return ",".join(f"{name}={named[name]}" for name in other)
+    return ",".join(
+        f"{name}={named[name]}"
+        for name, plain in COLUMNS.items()
+        if named.get(name, plain) != plain
+    )
 
 
 @dataclass(frozen=True)
 class ScoreReading:
-    """How a table was read where that is not as it stands."""
+    """How a table was read where that is not as it is written."""
 
     # percent (divided by 100), or the scale of scores that are as they are written: 0 to 10
     scale: str = ""
@@ -87,7 +89,7 @@ class ScoreReading:
         return cls(provenance.get(_SCALE, ""), provenance.get(_LOWER) == "true", settings, columns)
 
     def provenance(self) -> dict[str, str]:
-        """Return what a certificate says of it: nothing of a table that is read as it stands."""
+        """Return what a certificate says of it: nothing where it is read as it is written."""
         said = {
             _SCALE: self.scale,
             _LOWER: "true" if self.lower_is_better else "",
@@ -99,22 +101,19 @@ class ScoreReading:
     @property
     def words(self) -> str:
         """Say what the scores are."""
-        if not self.scale:
-            return "probabilities or log-odds"
-        return "percentages" if self.scale == PERCENT else f"scores from {self.scale}"
+        return _scale_words(self.scale) or "probabilities or log-odds"
 
 
-def grades(low: float, high: float) -> str:
-    """Return the scale of scores from `low` to `high` that may be percentages or grades."""
-    if low < 0 or high <= 1:
-        return ""
-    return next((f"0 to {end}" for end in _GRADES if high <= end), "")
+def _scale_words(scale: str) -> str:
+    return "percentages" if scale == PERCENT else f"scores from {scale}" * bool(scale)
 
 
 class Doubt(NamedTuple):
     """Why scores may not be those of a judge; `sure` where they are refused."""
 
     sentence: str
+    # what --score-scale would say if they are
+    option: str
     sure: bool
 
 
@@ -164,47 +163,35 @@ class IssuedReading:
             )
         return self.reading.lower_is_better
 
-    def difference(self, table: Path | str, scale: str, written: str) -> str | None:
-        """Say how the scores of a table are of another scale, unless it is said which they are.
+    def doubt(self, table: ScoreTable) -> Doubt | None:
+        """Say how the scores of a table are unlike those of the certificate.
 
-        They are `written` as such of a scale, and read as such of `scale`.
+        There is no doubt where it is said which scale they are on.
         """
-        expected = self.reading.scale
-        # the range of scores tells of others
-        divided = scale == PERCENT and expected not in ("", PERCENT)
-        if self.asked is not None or not (divided or (expected, written) == _DOUBTFUL):
-            return None
-        found = ScoreReading(written).words if written else "scores up to 1"
-        return (
-            f"{table} has {found}, and {self.name} {self.verb} {self.reading.words}; give scores "
-            "of the same judge on the same scale"
-        )
-
-    def doubt(self, table: Path | str, scores: NDArray[np.float64], tasks: int) -> Doubt | None:
-        """Say how scores of some tasks are unlike those of the certificate."""
         from certify_assets.certificates.scale import scale_fault
 
-        if self.scores is None or self.asked is not None:
+        if self.asked is not None:
             return None
-        fault = scale_fault(self.scores, scores, tasks)
-        if fault is None:
+        own, scale = f"{self.name} {self.verb}", self.reading.scale
+        same = "Give scores of the same judge on the same scale"
+        # the range of scores tells of others
+        divided = table.reading.scale == PERCENT and scale not in ("", PERCENT)
+        if divided or (scale, table.written) == _DOUBTFUL:
+            found = _scale_words(table.written) or "scores up to 1"
+            option = {"": "probability or log-odds", PERCENT: "probability"}.get(scale, "log-odds")
+            return Doubt(
+                f"{table.path} has {found}, and {own} {self.reading.words}. {same}", option, True
+            )
+        tasks = len(set(table.tasks.tolist())) or table.scores.size
+        if self.scores is None or (fault := scale_fault(self.scores, table.scores, tasks)) is None:
             return None
-        low, middle, high = np.nanquantile(scores, (0, 0.5, 1))
-        own = self.scores
-        percentages = low >= 0 and 1 < high <= 100 and own["low"] >= 0 and own["high"] <= 1
-        option = "probability" if percentages or self.reading.scale == PERCENT else "log-odds"
+        low, middle, high = np.nanquantile(table.scores, (0, 0.5, 1))
+        least, most = self.scores["low"], self.scores["high"]
+        percentages = low >= 0 and 1 < high <= 100 and least >= 0 and most <= 1
         return Doubt(
-            f"{table} has scores from {low:.4g} to {high:.4g} (median {middle:.4g}), and "
-            f"{self.name} {self.verb} scores from {own['low']:.4g} to {own['high']:.4g} (median "
-            f"{own['quantiles'][2]:.4g}): {fault.reason}. Give scores of the same judge on the "
-            f"same scale, or say with --score-scale {option} that these are right.",
+            f"{table.path} has scores from {low:.4g} to {high:.4g} (median {middle:.4g}), and "
+            f"{own} scores from {least:.4g} to {most:.4g} (median "
+            f"{self.scores['quantiles'][2]:.4g}): {fault.reason}. {same}",
+            "probability" if percentages or scale == PERCENT else "log-odds",
             fault.sure,
         )
-
-    def require(self, path: Path, scale: str, written: str) -> None:
-        """Refuse a table whose scores are of another scale, unless it is said which they are."""
-        if found := self.difference(path, scale, written):
-            percentages, unchanged = "probability (percentages)", "log-odds (as they are)"
-            options = {"": f"{percentages} or {unchanged}", PERCENT: percentages}
-            option = options.get(self.reading.scale, unchanged)
-            raise InputError(f"{found}, or say with --score-scale {option} that these are so.")

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
 from certify_assets.evaluation.score_reading import (
+    COLUMNS,
     PERCENT,
-    ColumnNames,
     ScoreReading,
-    grades,
     parse_columns,
     written_columns,
 )
 from certify_assets.tables.cells import shown
-from certify_assets.tables.columns import Columns, Rows, TableError, likely_column, matched, rows_of
+from certify_assets.tables.columns import ColumnReader
+from certify_assets.tables.reading import arrow_table, read_table
 from certify_assets.tables.settings import TableSettings
-from certify_assets.tables.table_files import arrow_columns, read_columns, read_rows
-from certify_assets.tables.text_column import TextColumn
-from certify_assets.work import WorkStage, under_way
+from certify_assets.tables.table import Rows, Table, TableError, likely_column, matched
+from certify_assets.work import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,18 +32,16 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates.inputs import ScoreRange
 
-_PERCENT = 100
 # task, score and outcome
 _LEAST_COLUMNS = 3
-_Array = TypeVar("_Array", bound=npt.NDArray[Any])
-#: columns of a frame by the fields of a score table
-_FRAME_NAMES = {
-    "scores": "score",
-    "outcomes": "outcome",
-    "tasks": "task_id",
-    "trajectories": "trajectory_id",
-    "agents": "agent",
-    "splits": "split",
+#: attributes of a score table by the fields of its columns
+_ATTRIBUTES = {
+    "score": "scores",
+    "outcome": "outcomes",
+    "task": "tasks",
+    "id": "trajectories",
+    "agent": "agents",
+    "split": "splits",
 }
 
 
@@ -54,21 +51,17 @@ class ScoreTable:
 
     path: Path
     # NaN where unscored; never infinite
-    scores: npt.NDArray[np.float64]
+    scores: NDArray[np.float64]
+    tasks: NDArray[np.object_]
     # 0 or 1, −1 where missing
-    outcomes: npt.NDArray[np.int8] | None
-    tasks: npt.NDArray[np.object_]
-    trajectories: npt.NDArray[np.object_] | None = None
-    agents: npt.NDArray[np.object_] | None = None
-    splits: npt.NDArray[np.object_] | None = None
-    # as `Rows` has them
-    rows: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    lines: npt.NDArray[np.int64] | None = None
+    outcomes: NDArray[np.int8] | None = None
+    trajectories: NDArray[np.object_] | None = None
+    agents: NDArray[np.object_] | None = None
+    splits: NDArray[np.object_] | None = None
+    rows: Rows = field(default_factory=lambda: Rows(np.empty(0, dtype=np.int64)))
     # what was understood that is not as a score table has it
     read_as: tuple[str, ...] = ()
-    # … of these, of how the scores are written
-    scores_as: tuple[str, ...] = ()
-    # all that the file has, as it calls them
+    # all columns that the file has, as it calls them
     found: tuple[str, ...] = ()
     # how the scores are read, for the certificate
     reading: ScoreReading = field(default_factory=ScoreReading)
@@ -95,31 +88,29 @@ class ScoreTable:
             )
         if self.splits is None or wanted is None:
             return self
-        keep = np.logical_or.reduce([self.splits == name for name in (wanted, *more)]).astype(bool)
+        keep = np.isin(self.splits.astype(str), (wanted, *more))
         if not keep.any():
-            found = sorted({str(name) for name in self.splits})
+            found = sorted(set(self.splits.tolist()))
             raise InputError(
                 f"{self.path} has no row with split={wanted!r}; splits found: {', '.join(found)}. "
                 "Give a table that has it or leave the column out."
             )
         return self.take(keep)
 
-    def take(self, keep: npt.NDArray[np.bool_ | np.int64]) -> ScoreTable:
+    def take(self, keep: NDArray[np.bool_ | np.int64]) -> ScoreTable:
         """Return the rows where `keep` is true, or those at its places."""
-        columns = {name: getattr(self, name) for name in (*_FRAME_NAMES, "rows", "lines")}
-        return replace(
-            self, **{name: value[keep] for name, value in columns.items() if value is not None}
-        )
+        kept = {name: values[keep] for name, values in self._columns.items()}
+        return replace(self, rows=self.rows.take(keep), **kept)
 
-    def on_scale(self, scale: str) -> ScoreTable:
-        """Return the table with scores that are said to be of a scale."""
-        return replace(self, reading=replace(self.reading, scale=scale))
+    @property
+    def _columns(self) -> dict[str, Any]:
+        columns = {name: getattr(self, name) for name in _ATTRIBUTES.values()}
+        return {name: values for name, values in columns.items() if values is not None}
 
     def negated(self) -> ScoreTable:
         """Return the rows with scores of which lower ones were better."""
-        return replace(
-            self, scores=-self.scores, reading=replace(self.reading, lower_is_better=True)
-        )
+        reading = replace(self.reading, lower_is_better=True)
+        return replace(self, scores=-self.scores, reading=reading)
 
     def labelled(self) -> ScoreTable:
         """Return the table with an outcome in every row; refuse one that lacks any.
@@ -127,13 +118,14 @@ class ScoreTable:
         Rows without an outcome are left out where the settings say so.
         """
         if self.outcomes is None:
+            columns = f"; its columns are {', '.join(self.found[:12])}" if self.found else ""
+            likely = likely_column("outcome", self.found, ())
             raise TableError(
                 [
-                    f"{self.path} has no outcome column"
-                    + (f"; its columns are {_listed(self.found)}" if self.found else "")
-                    + ". Name the one with 0 and 1 with --columns outcome=NAME."
+                    f"{self.path} has no outcome column{columns}. Name the one with 0 and 1 with "
+                    "--columns outcome=NAME."
                 ],
-                _likely("outcome", self.found, ()),
+                {} if likely is None else {"outcome": likely},
             )
         missing = np.flatnonzero(self.outcomes < 0)
         if not missing.size:
@@ -144,7 +136,7 @@ class ScoreTable:
         if not self.reading.settings.unlabelled:
             raise TableError(
                 [
-                    f"{self.path}, {self.row_name(int(missing[0]))} has no outcome ({rows} in "
+                    f"{self.path}, {self.rows.name(int(missing[0]))} has no outcome ({rows} in "
                     "all). Label each, or leave these rows out with --set unlabelled=drop."
                 ],
                 {"unlabelled": "drop"},
@@ -153,32 +145,31 @@ class ScoreTable:
         return replace(kept, read_as=(*self.read_as, f"{rows} without an outcome left out"))
 
     @property
-    def labels(self) -> npt.NDArray[np.int8]:
+    def labels(self) -> NDArray[np.int8]:
         """The outcomes of a table that has them all."""
         outcomes = self.labelled().outcomes
         assert outcomes is not None
         return outcomes
 
-    def row_name(self, index: int) -> str:
-        """Name a row as a reader finds it in the file."""
-        return Rows(self.rows, self.lines).name(index)
-
-    def file_columns(self) -> dict[str, npt.NDArray[Any]]:
+    def file_columns(self) -> dict[str, NDArray[Any]]:
         """Return every column of the file in its order, and scores that were read as others."""
         names = [name for name in self.found if name]
-        _, columns, rows = read_columns(self.path, set(names), set(names))
-        places = np.searchsorted(rows.numbers, self.rows)
-        found = {name: rows_of(columns[name])[places] for name in names}
+        table = read_table(self.path, set(names))
+        places = np.searchsorted(table.rows.numbers, self.rows.numbers)
+        found = {name: table.columns[name][places] for name in names}
         if self.reading.lower_is_better or self.reading.scale == PERCENT:
             return {**found, "score_used": self.scores}
-        column = ColumnNames(**parse_columns(self.reading.columns)).score
-        return {**found, matched(names, {column})[column]: self.scores}
+        return {**found, next(iter(self._called("score"))): self.scores}
 
     @property
     def naming_columns(self) -> set[str]:
         """The columns of the file that name tasks, runs, agents and splits."""
-        names = ColumnNames(**parse_columns(self.reading.columns))
-        wanted = {names.task, names.id, names.agent, names.split}
+        return self._called("task", "id", "agent", "split")
+
+    def _called(self, *fields: str) -> set[str]:
+        """Return what the file calls the columns of some fields."""
+        names = {**COLUMNS, **parse_columns(self.reading.columns)}
+        wanted = {names[one] for one in fields}
         return set(matched([name for name in self.found if name], wanted).values())
 
     @property
@@ -193,25 +184,17 @@ class ScoreTable:
 
     def tells_rows(self, columns: Callable[[], Mapping[str, Iterable[Any]]]) -> bool:
         """Whether ids, or all columns together, tell rows apart that are alike otherwise."""
-        from certify_assets.certificates.inputs import task_codes
-
         if self.trajectories is not None:
             return True
-        codes = task_codes(self.tasks)[1]
-        order = np.lexsort((self.scores, codes))
-        alike = (np.diff(self.scores[order]) == 0) & (np.diff(codes[order]) == 0)
-        return len(self.found) > _LEAST_COLUMNS and bool(alike.any()) and _rows_differ(columns())
-
-    def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the table under the platform's own column names."""
-        columns = {name: getattr(self, field) for field, name in _FRAME_NAMES.items()}
-        return {name: value for name, value in columns.items() if value is not None}
+        alike = len(set(zip(self.tasks.tolist(), self.scores.tolist(), strict=True))) < len(self)
+        return len(self.found) > _LEAST_COLUMNS and alike and _rows_differ(columns())
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table as a frame, under the platform's own column names."""
         import pandas as pd
 
-        return pd.DataFrame(self.columns())
+        names = {attribute: COLUMNS[one] for one, attribute in _ATTRIBUTES.items()}
+        return pd.DataFrame(self._columns).rename(columns=names)
 
 
 def _rows_differ(columns: Mapping[str, Iterable[Any]]) -> bool:
@@ -238,8 +221,8 @@ def read_score_table(
     path
         CSV or TSV, Parquet, Arrow, JSON, JSON Lines or Excel, by its ending.
     columns
-        What its columns are called, by the fields of `ColumnNames`; upper and lower case, spaces
-        and hyphens count for nothing.
+        What its columns are called, by the fields of `COLUMNS`; upper and lower case, spaces and
+        hyphens count for nothing.
     remembered
         What they were called in an earlier table; where this one lacks such a column, it has the
         name that it has in most tables.
@@ -258,66 +241,10 @@ def read_score_table(
         Where anything can be read in two ways, or not at all: every such thing of the file.
 
     """
-    asked, before = columns or {}, remembered or {}
-    names = [ColumnNames(**asked), ColumnNames(**{**before, **asked})]
-    wanted, numbers = _wanted(path, names, outcomes=outcomes)
-    found, raw, rows = read_columns(path, wanted, numbers)
-    chosen = _chosen(path, found, asked, before)
-    raw = {name: values for name, values in raw.items() if name in vars(chosen).values()}
-    reader = _ColumnReader(path, raw, rows, settings or TableSettings(), first=remembered is None)
-    return _scaled(_checked(reader, chosen, asked, found), chosen.score, score_scale)
-
-
-def _chosen(
-    path: Path, found: list[str], asked: Mapping[str, str], before: Mapping[str, str]
-) -> ColumnNames:
-    """Return the names of columns; refuse others where those of an earlier table are there."""
-    there = {name: column for name, column in before.items() if matched(found, {column})}
-    for name, column in there.items():
-        if asked.get(name, column) != column:
-            raise InputError(
-                f"{path} has the column {column!r} that the certificate was issued on, and "
-                f"--columns {name}={asked[name]} names another. Leave it out."
-            )
-    return ColumnNames(**{**asked, **there})
-
-
-def _scaled(table: ScoreTable, column: str, scale: str | None) -> ScoreTable:
-    """Return a table whose scores are on the scale that they are said to have."""
-    low, high = score_ends(table.scores)
-    percentages = bool(low >= 0 and 1 < high <= _PERCENT)
-    table = replace(table, written=grades(low, high))
-    if any("percent" in words for words in table.scores_as):
-        table = table.on_scale(PERCENT)
-    if scale == "probability" and (low < 0 or high > _PERCENT):
-        place = int(np.flatnonzero((table.scores < 0) | (table.scores > _PERCENT))[0])
-        raise InputError(
-            f"{table.path}, {table.row_name(place)}, column {column!r}: {table.scores[place]:g} is "
-            "neither a probability nor a percentage; leave --score-scale out, or correct the score."
-        )
-    if scale != "probability" and not table.reading.scale:
-        table = table.on_scale(table.written)
-    if not percentages or scale == "log-odds":
-        return table
-    if scale is None:
-        said = (
-            f"scores up to {high:g} as they are (--score-scale probability takes them for "
-            "percentages)"
-        )
-        return replace(table, read_as=(*table.read_as, said))
-    return replace(
-        table,
-        scores=table.scores / _PERCENT,
-        read_as=(*table.read_as, "scores in percent, divided by 100"),
-    ).on_scale(PERCENT)
-
-
-def score_ends(scores: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Return the lowest score, at most 1, and the highest one, at least 0."""
-    return float(np.nanmin(scores, initial=1)), float(np.nanmax(scores, initial=0))
-
-
-_FRAME = Path("the table")
+    fields = [name for name in COLUMNS if outcomes or name != "outcome"]
+    read, names = _opened(path, fields, columns or {}, remembered or {}, settings)
+    needed = {"task", "score", *(columns or {})} - {"outcome"}
+    return _score_table(read, names, needed, score_scale, first=remembered is None)
 
 
 def frame_table(
@@ -328,136 +255,25 @@ def frame_table(
     score_scale: str | None = None,
 ) -> ScoreTable:
     """Read and check columns of a frame, `found` being all that it has."""
-    names = ColumnNames(**columns)
-    wanted, numbers = _wanted(_FRAME, [names])
-    raw, places = arrow_columns(_FRAME, rows, matched(rows.column_names, wanted), numbers)
-    reader = _ColumnReader(_FRAME, raw, places, settings)
-    return _scaled(_checked(reader, names, columns, found), names.score, score_scale)
+    names = {**COLUMNS, **columns}
+    read = _of_frame(rows, found, set(names.values()), settings)
+    return _score_table(read, names, {"task", "score", *columns} - {"outcome"}, score_scale)
 
 
-def frame_scores(rows: pa.Table, name: str, score_scale: str | None = None) -> ScoreTable:
+def frame_scores(
+    rows: pa.Table, found: list[str], name: str, score_scale: str | None = None
+) -> ScoreTable:
     """Return the scores of a frame without tasks, whatever else it has."""
     # as in files, a column that is not there has the name that it has in most tables
-    name = name if matched(rows.column_names, {name}) else "score"
-    columns, places = arrow_columns(_FRAME, rows, matched(rows.column_names, {name}), {name})
-    if name not in columns:
-        raise InputError(f"the table has no column {name!r}; give one with the judge's scores.")
-    scores = TextColumn(_FRAME, name, columns[name], places).scores()
-    nothing = np.empty(0, dtype=np.object_)
-    table = ScoreTable(_FRAME, scores, None, nothing, rows=places.numbers, lines=places.lines)
-    return _scaled(table, name, score_scale)
+    name = name if matched(rows.column_names, {name}) else COLUMNS["score"]
+    return _score_table(_of_frame(rows, found, {name}), {"score": name}, {"score"}, score_scale)
 
 
-def _no_rows(path: Path) -> InputError:
-    return InputError(f"{path} has a header but no rows; write one row a trajectory.")
-
-
-def _wanted(
-    path: Path, possible: Sequence[ColumnNames], *, outcomes: bool = True
-) -> tuple[set[str], set[str]]:
-    """Return the columns of a score table, and those of numbers among them."""
-    names = possible[0]
-    _refuse_one_column_twice(path, names)
-    if path.is_file() and path.stat().st_size == 0:
-        raise InputError(
-            f"{path} is empty; write the columns {names.task}, {names.score} and {names.outcome} "
-            "with one row a trajectory."
-        )
-    named = [(field, column) for one in possible for field, column in vars(one).items()]
-    wanted = {column for field, column in named if outcomes or field != "outcome"}
-    texts = {column for field, column in named if field not in ("score", "outcome")}
-    return wanted, {column for _, column in named} - texts
-
-
-class _ColumnReader:
-    """Columns of one table, read one after the other; what is wrong with them is gathered."""
-
-    def __init__(
-        self, path: Path, raw: Columns, rows: Rows, settings: TableSettings, *, first: bool = True
-    ) -> None:
-        self.path, self.rows, self.settings, self.first = path, rows, settings, first
-        self.problems, self.remedies = list[str](), dict[str, str]()
-        self._stage = WorkStage("checking the columns", len(raw))
-        self.columns = {
-            name: TextColumn(path, name, values, rows, settings) for name, values in raw.items()
-        }
-
-    def __call__(self, name: str, of: Callable[[TextColumn], _Array]) -> _Array | None:
-        if name not in self.columns:
-            return None
-        self._stage.done += 1
-        try:
-            with under_way(self._stage):
-                return of(self.columns[name])
-        except TableError as error:
-            self.problems.extend(error.problems)
-            self.remedies |= error.options
-        except InputError as error:
-            self.problems.append(str(error))
-        return None
-
-    def outcomes(self, name: str) -> npt.NDArray[np.int8] | None:
-        """Return the outcomes; those of a first table have the words that settings name."""
-        return self(name, lambda column: column.outcomes(named=self.first))
-
-    def lacks(self, kind: str, name: str, found: Sequence[str]) -> None:
-        """Keep it that a column is missing, and which one may be meant."""
-        self.problems.append(
-            f"{self.path} has no column {name!r}; its columns are {_listed(found)}. Rename one, or "
-            f"name it with --columns {kind}=NAME."
-        )
-        self.remedies |= _likely(kind, found, self.columns)
-
-    def notes(self, name: str) -> tuple[str, ...]:
-        """Return what a column is read as otherwise than it is written."""
-        return tuple(self.columns[name].notes) if name in self.columns else ()
-
-    def refusal(self) -> TableError:
-        """Return the error of all that was gathered."""
-        return TableError(self.problems, self.remedies)
-
-
-def _checked(
-    read: _ColumnReader, names: ColumnNames, asked: Collection[str], found: list[str]
-) -> ScoreTable:
-    if not len(read.rows.numbers) and {names.task, names.score} <= read.columns.keys():
-        raise _no_rows(read.path)
-    for kind, name in vars(names).items():
-        needed = kind in ("task", "score") or (kind in asked and kind != "outcome")
-        if needed and name not in read.columns:
-            read.lacks(kind, name, found)
-    scores, outcomes = read(names.score, TextColumn.scores), read.outcomes(names.outcome)
-    tasks = read(names.task, TextColumn.ids)
-    trajectories = read(names.id, lambda column: column.ids(unique=True))
-    agents, splits = read(names.agent, TextColumn.labels), read(names.split, TextColumn.labels)
-    if read.problems or scores is None or tasks is None:
-        if names.outcome not in read.columns:
-            read.remedies |= _likely("outcome", found, read.columns)
-        raise read.refusal()
-    scores_as = read.notes(names.score)
-    others_as = (*read.notes(names.outcome), *read.notes(names.task))
-    there = {kind: name for kind, name in vars(names).items() if name in read.columns}
-    return ScoreTable(
-        path=read.path,
-        scores=scores,
-        outcomes=outcomes,
-        tasks=tasks,
-        trajectories=trajectories,
-        agents=agents,
-        splits=splits,
-        rows=read.rows.numbers,
-        lines=read.rows.lines,
-        read_as=(*read.rows.read_as, *scores_as, *others_as),
-        scores_as=scores_as,
-        found=tuple(found),
-        reading=ScoreReading(settings=read.settings, columns=written_columns(there)),
-    )
-
-
-def _likely(kind: str, found: Sequence[str], raw: Collection[str]) -> dict[str, str]:
-    """Return the one column that may be meant, by its field, if there is one."""
-    column = likely_column(kind, found, raw)
-    return {} if column is None else {kind: column}
+def _of_frame(
+    rows: pa.Table, found: list[str], wanted: set[str], settings: TableSettings | None = None
+) -> ColumnReader:
+    table = arrow_table(Path("the table"), rows, wanted)
+    return ColumnReader(replace(table, names=found), settings)
 
 
 def read_labels(
@@ -465,40 +281,117 @@ def read_labels(
     columns: Mapping[str, str] | None = None,
     remembered: Mapping[str, str] | None = None,
     settings: TableSettings | None = None,
-) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int8], Rows]:
+) -> tuple[NDArray[np.object_], NDArray[np.int8], Table]:
     """Read trajectory ids and their outcomes, −1 where there is none, as a score table is read."""
-    asked, before = columns or {}, remembered or {}
-    possible = [ColumnNames(**asked), ColumnNames(**{**before, **asked})]
-    outcomes_in = {names.outcome for names in possible}
-    found, raw, rows = read_columns(
-        path, outcomes_in | {names.id for names in possible}, outcomes_in
-    )
-    names = _chosen(path, found, asked, before)
-    if not len(rows.numbers) and {names.id, names.outcome} <= raw.keys():
-        raise _no_rows(path)
-    read = _ColumnReader(path, raw, rows, settings or TableSettings(), first=remembered is None)
-    for kind in ("id", "outcome"):
-        if (name := getattr(names, kind)) not in raw:
-            read.lacks(kind, name, found)
-    ids, outcomes = read(names.id, TextColumn.ids), read.outcomes(names.outcome)
-    if read.problems or ids is None or outcomes is None:
-        raise read.refusal()
-    return ids, outcomes, replace(rows, read_as=(*rows.read_as, *read.notes(names.outcome)))
+    fields = ("id", "outcome")
+    read, names = _opened(path, fields, columns or {}, remembered or {}, settings)
+    found = _checked(read, names, fields, first=remembered is None, unique=False)
+    notes = (*read.table.read_as, *read.notes[names["outcome"]])
+    return found["id"], found["outcome"], replace(read.table, read_as=notes)
 
 
-def _listed(found: Sequence[str]) -> str:
-    return ", ".join(found[:12])
-
-
-def _refuse_one_column_twice(path: Path, names: ColumnNames) -> None:
-    used = {"task": names.task, "score": names.score, "outcome": names.outcome}
-    for name in used.values():
-        same = [field for field, column in used.items() if column == name]
-        if len(same) > 1:
+def _opened(
+    path: Path,
+    fields: Collection[str],
+    asked: Mapping[str, str],
+    before: Mapping[str, str],
+    settings: TableSettings | None,
+) -> tuple[ColumnReader, dict[str, str]]:
+    """Read the columns of some fields; those of an earlier table count where they are there."""
+    possible = [names[one] for names in (COLUMNS, before, asked) for one in fields if one in names]
+    table = read_table(path, set(possible))
+    there = {one: column for one, column in before.items() if column in table.columns}
+    for one, column in there.items():
+        if asked.get(one, column) != column:
             raise InputError(
-                f"{path}: --columns gives {' and '.join(same)} the column {name!r}. Give each a "
-                "column of its own."
+                f"{path} has the column {column!r} that the certificate was issued on, and "
+                f"--columns {one}={asked[one]} names another. Leave it out."
             )
+    names = {**COLUMNS, **asked, **there}
+    return ColumnReader(table, settings), {one: names[one] for one in fields}
+
+
+def _checked(
+    read: ColumnReader,
+    names: Mapping[str, str],
+    needed: Collection[str],
+    *,
+    first: bool,
+    unique: bool = True,
+) -> dict[str, NDArray[Any]]:
+    """Read the columns of some fields; refuse all that is wrong with them at once."""
+    columns = read.table.columns
+    if not len(read.table) and all(names[one] in columns for one in needed):
+        raise InputError(f"{read.table.path} has a header but no rows; write one row a trajectory.")
+    for one in names:
+        if one in needed and names[one] not in columns:
+            read.lacks(one, names[one])
+    readers: dict[str, Callable[[str], NDArray[Any]]] = {
+        "score": read.scores,
+        "outcome": partial(read.outcomes, named=first),
+        "task": read.ids,
+        "id": partial(read.ids, unique=unique),
+        "agent": read.names,
+        "split": read.names,
+    }
+    there = [one for one in readers if names.get(one) in columns]
+    found = {one: readers[one](names[one]) for one in counted("checking the columns", there)}
+    if read.problems and "outcome" not in there:
+        read.remedies |= read.likely("outcome")
+    read.settle()
+    return found
+
+
+def _score_table(
+    read: ColumnReader,
+    names: Mapping[str, str],
+    needed: Collection[str],
+    scale: str | None,
+    *,
+    first: bool = True,
+) -> ScoreTable:
+    """Check the columns of a table; bring its scores to the scale that they are said to have."""
+    found, table = _checked(read, names, needed, first=first), read.table
+    low, high = np.nanmin(found["score"], initial=1), np.nanmax(found["score"], initial=0)
+    if scale == "probability" and (low < 0 or high > 100):
+        place = int(np.flatnonzero((found["score"] < 0) | (found["score"] > 100))[0])
+        read.refuse(
+            names["score"],
+            [place],
+            f": {found['score'][place]:g} is neither a probability nor a percentage; leave "
+            "--score-scale out, or correct the score.",
+        )
+        read.settle()
+    said = {one: read.notes.get(names[one], []) for one in found}
+    notes = [note for one in said for note in said[one]]
+    percent = any("percent" in note for note in said["score"])
+    if low >= 0 and 1 < high <= 100 and scale == "probability":
+        found["score"] = found["score"] / 100
+        notes.append("scores in percent, divided by 100")
+        percent = True
+    elif low >= 0 and 1 < high <= 100 and scale is None:
+        notes.append(
+            f"scores up to {high:g} as they are (--score-scale probability takes them for "
+            "percentages)"
+        )
+    # ends of scales on which scores are given that are neither probabilities nor log-odds
+    ends = (end for end in (10, 100) if low >= 0 and 1 < high <= end)
+    written = next((f"0 to {end}" for end in ends), "")
+    there = {one: names[one] for one in found}
+    return ScoreTable(
+        path=table.path,
+        tasks=found.pop("task", np.empty(0, dtype=np.object_)),
+        rows=table.rows,
+        read_as=(*table.read_as, *notes),
+        found=tuple(table.names),
+        reading=ScoreReading(
+            scale=PERCENT if percent else "" if scale == "probability" else written,
+            settings=read.settings,
+            columns=written_columns(there),
+        ),
+        written=written,
+        **{_ATTRIBUTES[one]: values for one, values in found.items()},
+    )
 
 
 PROVENANCE_COLUMNS = ("provenance", "audit_sample", "asked")
@@ -515,18 +408,21 @@ _TRUE = frozenset({"true", "1", "1.0", "yes"})
 
 def require_audit_sample(path: Path) -> bool:
     """Refuse labels that are no audit sample; return whether the table says where they are from."""
-    _, columns, rows = read_rows(path, set(PROVENANCE_COLUMNS))
-    for name, values in columns.items():
+    read = ColumnReader(read_table(path, set(PROVENANCE_COLUMNS)))
+    for name in read.table.columns:
+        values = read.table.values(name)
         other = [index for index, value in enumerate(values) if not _is_audit_sample(name, value)]
         if other:
-            raise TextColumn(path, name, values, rows).error(
-                other[0],
+            read.refuse(
+                name,
+                other[:1],
                 f": {shown(values[other[0]])} is no audit sample ({len(other)} of {len(values)} "
                 "rows are none); labels from the review queue are of what the judge could not "
                 "decide, so give only tasks drawn at random before scoring, with all their "
                 "attempts.",
             )
-    return bool(columns)
+    read.settle()
+    return bool(read.table.columns)
 
 
 def _is_audit_sample(column: str, value: Any) -> bool:

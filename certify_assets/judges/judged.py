@@ -290,7 +290,7 @@ class JudgedCorpus:
         """Return the judge and its corpus as they were when `files` gave these."""
         names = {self.name, *(key.split("/")[1] for key in files if key.startswith("judges/"))}
         areas = [area for name in names for area in self.origin(name).areas]
-        store = self.store.unpinned.pinned(files, [*self.corpus.areas, *areas])
+        store = self.store.pinned(files, [*self.corpus.areas, *areas])
         return replace(self, corpus=Corpus(store, self.corpus.name))
 
     @property
@@ -320,10 +320,10 @@ class JudgedCorpus:
                     f"the adapter of {self} on {self.corpus} was trained under another {name} than "
                     f"the stored one; materialize judges/{self}/model again."
                 )
-        if not self.store.is_pinned:
+        if self.store.pins is None:
             self._require_reading(record)
             self._require_settings(record)
-        if self.spec.hosted or not self.store.is_pinned:
+        if self.spec.hosted or self.store.pins is None:
             # a pinned judge is what it is, whatever became of the sources of its training
             family.require_current(self, record)
         return record

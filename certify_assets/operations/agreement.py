@@ -25,7 +25,7 @@ _FEWEST_TASKS = 10
 #: share of draws that may have no kappa, since everything in them has one outcome
 _UNDEFINED = 0.05
 #: tasks or pairs of reviewers, times draws, that are in memory at the same time
-_MOST_VALUES = 2_000_000
+_MOST_VALUES = 5_000_000
 #: level at which two halves of a reviewer's labels differ
 DRIFT_LEVEL: Final = 0.01
 
@@ -132,8 +132,8 @@ def measure_agreement(
 
     said = pd.DataFrame(valid_labels(labels), columns=list(Said._fields))
     pairs = _pairs(said)
-    counts = _PairCounts.of(pairs, [tasks.get(name, name) for name in pairs["trajectory_id"]])
-    kappa = float(counts.kappas(np.ones((1, counts.tasks)))[0])
+    counts = _counts(pairs, [tasks.get(name, name) for name in pairs["trajectory_id"]])
+    kappa = float(_kappas(counts, np.ones((1, counts.shape[0])))[0])
     low, high = _interval(counts, draws)
     known = pd.DataFrame(
         [(one.reviewer, one.outcome != outcome) for one, outcome in gold],
@@ -141,7 +141,7 @@ def measure_agreement(
     )
     return Agreement(
         runs=pairs["trajectory_id"].nunique(),
-        tasks=counts.tasks,
+        tasks=counts.shape[0],
         pairs=len(pairs),
         differing=int(pairs["differs"].sum()),
         kappa=None if np.isnan(kappa) else kappa,
@@ -160,54 +160,43 @@ def _pairs(said: pd.DataFrame) -> pd.DataFrame:
     return pairs.assign(differs=pairs["outcome_x"] != pairs["outcome_y"])
 
 
-@dataclass(frozen=True)
-class _PairCounts:
-    """Pairs of labels, counted by task."""
+def _counts(pairs: pd.DataFrame, tasks: Sequence[str]) -> csr_array:
+    """Count pairs of labels by task: those that differ, and three columns a pair of reviewers.
 
-    tasks: int
-    differing: NDArray[np.float64]  # a task
-    # a task and pair of reviewers: labels, successes of the first reviewer, and of the second
-    shared: tuple[csr_array, csr_array, csr_array]
+    The columns are their shared runs, successes of the first, and successes of the second.
+    """
+    import pandas as pd
+    from scipy.sparse import csr_array
 
-    @classmethod
-    def of(cls, pairs: pd.DataFrame, tasks: Sequence[str]) -> _PairCounts:
-        """Count pairs of labels, given with their tasks."""
-        import pandas as pd
-        from scipy.sparse import csr_array
-
-        rows, names = pd.factorize(np.array(tasks, object))
-        columns = pairs.groupby(["reviewer_x", "reviewer_y"], sort=False).ngroup().to_numpy()
-        shape = len(names), int(columns.max(initial=-1)) + 1
-        values = (np.ones(len(pairs)), pairs["outcome_x"], pairs["outcome_y"])
-        shared = [
-            csr_array((np.asarray(value, np.float64), (rows, columns)), shape=shape)
-            for value in values
-        ]
-        differing = np.bincount(rows, pairs["differs"], minlength=len(names)).astype(np.float64)
-        return cls(len(names), differing, (shared[0], shared[1], shared[2]))
-
-    def kappas(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the pooled kappa where each task counts as often as a row of weights says."""
-        size, first, second = (weights @ one for one in self.shared)
-        with np.errstate(invalid="ignore"):
-            sums = (first * (size - second) + (size - first) * second) / size
-        expected = np.nansum(sums, axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            kappas: NDArray[np.float64] = 1.0 - weights @ self.differing / expected
-        return np.where(np.isfinite(kappas), kappas, np.nan)
+    rows, names = pd.factorize(np.array(tasks, object))
+    who = pairs.groupby(["reviewer_x", "reviewer_y"], sort=False).ngroup().to_numpy()
+    several = int(who.max(initial=-1)) + 1
+    columns = np.concatenate([0 * who, 1 + who, 1 + several + who, 1 + 2 * several + who])
+    values = [pairs["differs"], np.ones(len(pairs)), pairs["outcome_x"], pairs["outcome_y"]]
+    data = np.concatenate(values).astype(np.float64)
+    return csr_array((data, (np.tile(rows, 4), columns)), shape=(len(names), 1 + 3 * several))
 
 
-def _interval(counts: _PairCounts, draws: int) -> tuple[float | None, float | None]:
-    tasks = counts.tasks
+def _kappas(counts: csr_array, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the pooled kappa where each task counts as often as a row of weights says."""
+    sums = weights @ counts
+    size, first, second = np.split(sums[:, 1:], 3, axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        expected = (first * (size - second) + (size - first) * second) / size
+        kappas: NDArray[np.float64] = 1.0 - sums[:, 0] / np.nansum(expected, axis=1)
+    return np.where(np.isfinite(kappas), kappas, np.nan)
+
+
+def _interval(counts: csr_array, draws: int) -> tuple[float | None, float | None]:
+    tasks = counts.shape[0]
     # where nobody differs every draw has kappa 1, which is no interval
-    if tasks < _FEWEST_TASKS or not counts.differing.any():
+    if tasks < _FEWEST_TASKS or not counts[:, [0]].sum():
         return None, None
     rng, share = np.random.default_rng(_SEED), np.full(tasks, 1 / tasks)
-    most = max(1, _MOST_VALUES // max(counts.shared[0].shape))
+    most = max(1, _MOST_VALUES // max(counts.shape))
     sizes = [min(most, draws - start) for start in range(0, draws, most)]
-    kappas = np.concatenate(
-        [counts.kappas(rng.multinomial(tasks, share, size).astype(np.float64)) for size in sizes]
-    )
+    drawn = (rng.multinomial(tasks, share, size).astype(np.float64) for size in sizes)
+    kappas = np.concatenate([_kappas(counts, weights) for weights in drawn])
     if np.isnan(kappas).mean() > _UNDEFINED:
         return None, None
     low, high = np.nanquantile(kappas, [_TAIL, 1 - _TAIL])

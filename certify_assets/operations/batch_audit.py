@@ -24,6 +24,7 @@ from certify_assets.operations.batch_record import (
     closing_of,
     decisions_sha256,
     draw_of,
+    open_draws,
 )
 from certify_assets.operations.labels import (
     Label,
@@ -287,10 +288,11 @@ def _verified(
 def close_settled(corpus: Corpus) -> list[BatchAudit]:
     """Close the provisional batches whose labels settle them; return their audits."""
     closed = []
-    for name in batch_names(corpus):
+    # a draw that is closed is not opened again
+    for name in open_draws(corpus):
         try:
             audit = BatchAudit.load(corpus, name)
-            if audit is not None and audit.closing is None and not audit.wanted:
+            if audit is not None and not audit.wanted:
                 closed.append(_closed(audit))
         except CertifyError:
             # who asks for the audit gets the sentence; the other batches do not depend on it

@@ -297,6 +297,12 @@ def closing_of(corpus: Corpus, draw: str) -> TypedEvent[ClosedBatch] | None:
     return corpus.store.last(corpus.name, ClosedBatch, draw)
 
 
+def open_draws(corpus: Corpus) -> list[str]:
+    """Return the names of the draws that are not closed, the oldest first."""
+    closed = closed_batches(corpus)
+    return [name for name in corpus.store.subjects(corpus.name, DrawnBatch) if name not in closed]
+
+
 def closed_batches(corpus: Corpus) -> set[str]:
     """Return the names of all draws that are closed."""
     return set(corpus.store.subjects(corpus.name, ClosedBatch))

@@ -43,8 +43,8 @@ from certify_assets.operations.monitoring import monitor_new_labels
 from certify_assets.operations.sampling import Draw
 from certify_assets.storage.progress import Report, silent
 from certify_assets.storage.urls import local_copies, shown_url
-from certify_assets.tables.columns import matched
-from certify_assets.tables.table_files import read_rows
+from certify_assets.tables.reading import read_table
+from certify_assets.tables.table import matched
 
 if TYPE_CHECKING:
     from certify_assets.corpora.formats import ImportFacts
@@ -434,7 +434,7 @@ def _refuse_score_tables(roots: Sequence[Path]) -> None:
             if path.suffix.lower() not in _TABLES or not path.is_file():
                 continue
             try:
-                names = read_rows(path, frozenset())[0]
+                names = read_table(path, frozenset()).names
             except InputError:
                 continue
             # without its columns, whose texts may be long

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,19 +30,14 @@ from certify_assets.operations.labels import (
     resolve_labels,
     reviewer_name,
 )
-from certify_assets.operations.layout import PROVISIONAL, decisions_of, find_run
+from certify_assets.operations.layout import PROVISIONAL, batch_run, decisions_of
 from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
-from certify_assets.storage.store import Store
 from certify_assets.tables.cells import name_of
-from certify_assets.tables.columns import TableError
 from certify_assets.tables.outcomes import OutcomeColumn
+from certify_assets.tables.reading import TABLE_ENDINGS, read_table
 from certify_assets.tables.settings import TableSettings
-from certify_assets.tables.table_files import (
-    TABLE_ENDINGS,
-    check_table_file,
-    read_rows,
-    write_table_file,
-)
+from certify_assets.tables.table import TableError
+from certify_assets.tables.writing import write_table_file
 
 _MOST_FAULTS = 20
 
@@ -52,8 +47,8 @@ class Imported:
     """Labels added, labels known before, rows without an outcome, and their reviewers."""
 
     added: int
-    stood: int
-    empty: int
+    stood_already: int
+    without_outcome: int
     reviewers: tuple[str, ...]
     replaced: int  # of the added: another outcome than the same reviewer gave before
     overruled: int  # of those that stood: the same reviewer said something else since, or nothing
@@ -82,7 +77,6 @@ def export_queue(path: Path, queue: Queue, *, with_judge: bool = False) -> None:
     frame = queue.frame[list(QUEUE_COLUMNS if with_judge else BLIND_COLUMNS)].assign(
         outcome="", reviewer="", comment=""
     )
-    check_table_file(path, frame)
     write_table_file(path, frame)
 
 
@@ -90,11 +84,11 @@ def _refuse_labels(path: Path) -> None:
     if not path.is_file() or path.suffix.lower() not in TABLE_ENDINGS:
         return
     try:
-        _, columns, _ = read_rows(path, {"outcome"})
+        table = read_table(path, {"outcome"})
     except InputError:
         return
     if filled := sum(
-        str(value).strip() not in ("", "None", "nan") for value in columns.get("outcome", ())
+        str(value).strip() not in ("", "None", "nan") for value in table.columns.get("outcome", ())
     ):
         raise InputError(
             f"{path} holds {filled} outcomes, which the export would write over; import it first, "
@@ -102,7 +96,7 @@ def _refuse_labels(path: Path) -> None:
         )
 
 
-def export_studio(path: Path, store: Store, corpus: str, queue: Queue) -> None:
+def export_studio(path: Path, corpus: Corpus, queue: Queue) -> None:
     """Write the queue as tasks of Label Studio, with every run's text.
 
     docs/review.md has the interface.
@@ -111,10 +105,10 @@ def export_studio(path: Path, store: Store, corpus: str, queue: Queue) -> None:
 
     if path.suffix.lower() != ".json":
         raise InputError(f"{path} does not end in .json; Label Studio imports tasks from JSON.")
-    opened, whole = Corpus(store, corpus), Renderer(UNLIMITED, UNLIMITED, UNLIMITED)
+    whole = Renderer(UNLIMITED, UNLIMITED, UNLIMITED)
     tasks = []
     for data in queue.frame[["trajectory_id", "task_id", "batch"]].to_dict("records"):
-        run = find_run(opened, data["batch"], data["trajectory_id"])
+        run = batch_run(corpus, data["batch"], data["trajectory_id"])
         text = whole.render(run.instruction, run.steps).text
         tasks.append({"data": {**data, "run": text}})
     write_atomic(path, json.dumps(tasks, ensure_ascii=False, indent=1).encode("utf-8") + b"\n")
@@ -135,28 +129,26 @@ def import_labels(
     else:
         rows, read_as = _table_rows(path, reviewer)
     outcomes = OutcomeColumn("outcome", settings or TableSettings())
-    before = read_labels(corpus)
-    runs = _decided_runs(corpus)
-    labels = _Import(corpus, path, via, runs, before).labels(rows, outcomes)
-    votes = {name: dict(found.votes) for name, found in resolve_labels(before).items()}
-    stored = {label.token for label in before}
-    said = [votes.get(label.trajectory_id, {}).get(label.reviewer) for label in labels]
+    checks = _Import(corpus, path, via)
+    labels = checks.labels(rows, outcomes)
+    votes = {name: dict(found.votes) for name, found in resolve_labels(checks.before).items()}
+    stored = {label.token for label in checks.before}
+    # a repetition of what the reviewer says already is nothing new
     other = [
         label
-        for label, outcome in zip(labels, said, strict=True)
-        # a repetition of what the reviewer says already is nothing new
-        if outcome != label.outcome
+        for label in labels
+        if votes.get(label.trajectory_id, {}).get(label.reviewer) != label.outcome
     ]
     new = [label for label in other if label.token not in stored]
     append_labels(corpus, new)
     return Imported(
         added=len(new),
-        stood=len(labels) - len(new),
+        stood_already=len(labels) - len(new),
         replaced=sum(label.reviewer in votes.get(label.trajectory_id, {}) for label in new),
         overruled=len(other) - len(new),
-        empty=len(rows) - len(labels),
+        without_outcome=len(rows) - len(labels),
         reviewers=tuple(sorted({label.reviewer for label in labels})),
-        unasked=sum(not runs[label.trajectory_id].asked for label in labels),
+        unasked=sum(label.trajectory_id not in checks.asked for label in labels),
         closed=tuple(_close_settled(corpus)),
         read_as=(*read_as, *outcomes.notes()),
     )
@@ -175,11 +167,12 @@ def _close_settled(corpus: Corpus) -> list[str]:
 
 def _table_rows(path: Path, reviewer: str | None) -> tuple[list[_Row], tuple[str, ...]]:
     wanted = ("trajectory_id", "task_id", "outcome", "reviewer", "comment")
-    names, columns, places = read_rows(path, {*wanted, "annotator"})
+    table = read_table(path, {*wanted, "annotator"})
+    columns = {name: table.values(name) for name in table.columns}
     if missing := [name for name in ("trajectory_id", "outcome") if name not in columns]:
         raise InputError(
             f"{path} has no column {' and no column '.join(map(repr, missing))} (it has "
-            f"{', '.join(names[:12])}); give trajectory_id and outcome."
+            f"{table.listed}); give trajectory_id and outcome."
         )
     digest = sha256_file(path)
     rows = []
@@ -192,11 +185,11 @@ def _table_rows(path: Path, reviewer: str | None) -> tuple[list[_Row], tuple[str
         # a CSV that Label Studio writes
         if annotator := texts.pop("annotator", ""):
             texts.setdefault("reviewer", _Annotation(completed_by=annotator).reviewer)
-        token = f"file:{digest}:{places.numbers[index]}"
-        rows.append(_Row(places.name(index), token, outcome, **texts))
+        token = f"file:{digest}:{table.rows.numbers[index]}"
+        rows.append(_Row(table.rows.name(index), token, outcome, **texts))
     if "annotator" in columns and "reviewer" not in columns:
         rows = _renamed(path, rows, reviewer)
-    return [replace(row, reviewer=row.reviewer or reviewer or "") for row in rows], places.read_as
+    return [replace(row, reviewer=row.reviewer or reviewer or "") for row in rows], table.read_as
 
 
 def _text(value: Any) -> str:
@@ -295,52 +288,35 @@ def _studio_rows(path: Path, reviewer: str | None) -> list[_Row]:
     return _renamed(path, rows, reviewer)
 
 
-@dataclass
-class _DecidedRun:
-    """Tasks of the runs that were decided under an id, and whether a reviewer is asked."""
-
-    tasks: set[str]
-    asked: bool
-
-
-def _decided_runs(corpus: Corpus) -> dict[str, _DecidedRun]:
-    runs: dict[str, _DecidedRun] = {}
-    for batch in batch_names(corpus):
-        rows = decisions_of(corpus, batch)
-        drawn = draw_of(corpus, batch) is not None
-        asked = (rows["asked"] != "") | (drawn & (rows["decision"] == PROVISIONAL))
-        for name, task, wanted in zip(rows["trajectory_id"], rows["task_id"], asked, strict=True):
-            run = runs.setdefault(name, _DecidedRun(set(), asked=False))
-            run.tasks.add(task)
-            run.asked |= bool(wanted)
-    return runs
-
-
 class _Import:
     """Rows of a file on their way to labels, and what they are checked against."""
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        path: Path,
-        via: str,
-        runs: Mapping[str, _DecidedRun],
-        before: Sequence[Label],
-    ) -> None:
-        self._corpus, self._path, self._via, self._runs = corpus, path, via, runs
-        self._known = dict.fromkeys(label.reviewer for label in before)
-        self._stored = {label.token: label.reviewer for label in before}
+    def __init__(self, corpus: Corpus, path: Path, via: str) -> None:
+        self._corpus, self._path, self._via = corpus, path, via
+        self.before = read_labels(corpus)
+        self._known = dict.fromkeys(label.reviewer for label in self.before)
+        self._stored = {label.token: label.reviewer for label in self.before}
         self._places: dict[tuple[str, str], str] = {}
+        # of the decided runs, some of which reviewers are asked about
+        self._tasks: dict[str, set[str]] = {}
+        self.asked: set[str] = set()
+        for batch in batch_names(corpus):
+            decisions = decisions_of(corpus, batch)
+            drawn = draw_of(corpus, batch) is not None
+            wanted = (decisions["asked"] != "") | (drawn & (decisions["decision"] == PROVISIONAL))
+            self.asked.update(decisions.loc[wanted, "trajectory_id"])
+            for name, task in zip(decisions["trajectory_id"], decisions["task_id"], strict=True):
+                self._tasks.setdefault(name, set()).add(task)
 
     def labels(self, rows: Sequence[_Row], outcomes: OutcomeColumn) -> list[Label]:
-        """Return the rows that have an outcome as labels; refuse a file with faults, naming each."""
+        """Return the rows with an outcome as labels; refuse a file with faults, naming each."""
         labels, problems, options = list[Label](), dict[str, str](), dict[str, str]()
         # all of the column before the first fault is named
         read = [outcomes.read(row.outcome) for row in rows]
         for row, outcome in zip(rows, read, strict=True):
             problem = self._misplaced(row)
             if not problem and outcome is None:
-                sentence, options = outcomes.problem(value=row.outcome)
+                sentence, options = outcomes.problem(row.outcome)
                 problem = f"column outcome: {sentence}"
             elif not problem and outcome is not None and outcome >= 0:
                 try:
@@ -358,8 +334,7 @@ class _Import:
 
     def _misplaced(self, row: _Row) -> str:
         """Say that a run is next to another task than its own: a column was sorted alone."""
-        run = self._runs.get(row.trajectory_id)
-        tasks = sorted(run.tasks) if run else []
+        tasks = sorted(self._tasks.get(row.trajectory_id, ()))
         if not tasks or not row.task_id.strip() or shared_names([row.task_id], tasks):
             return ""
         return (
@@ -377,15 +352,14 @@ class _Import:
                 "column reviewer is empty; fill it in, or say whose labels they are with "
                 "--reviewer NAME."
             )
+        column = "reviewer"
         try:
             who = reviewer_name(row.reviewer, self._known)
-        except InputError as error:
-            raise InputError(f"column reviewer: {error}") from None
-        try:
+            column = "comment"
             comment = comment_text(row.comment)
         except InputError as error:
-            raise InputError(f"column comment: {error}") from None
-        if name not in self._runs:
+            raise InputError(f"column {column}: {error}") from None
+        if name not in self._tasks:
             raise InputError(f"column trajectory_id: {name[:120]!r} {self._unknown(name)}")
         if (first := self._places.setdefault((name, who), row.where)) != row.where:
             raise InputError(
@@ -405,6 +379,6 @@ class _Import:
         for batch in waiting_batches(self._corpus):
             if name in set(identities_of(self._corpus, batch)["trajectory_id"]):
                 return f"is a run of batch {batch}, which nobody decided; decide the batch first."
-        if spelled := shared_names([name], [*self._runs]):
+        if spelled := shared_names([name], [*self._tasks]):
             return f"is {spelled[0][1][:120]!r} in another spelling. Write it as it was exported."
         return f"is no run that was decided for {self._corpus}; check the id and the corpus."

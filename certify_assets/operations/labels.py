@@ -6,10 +6,11 @@ import json
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
+from certify_assets.files import parse_json
 from certify_assets.operations.layout import PROVISIONAL, load_decisions, reviewed_key
 from certify_assets.storage.events import Event, Payload, storable_text
 from certify_assets.storage.snapshot import Snapshot, remembered
@@ -47,11 +48,16 @@ class Labelled(Payload):
         return self.trajectory_id
 
 
+class GoldLabelled(Labelled):
+    """A reviewer said something of a run of known outcome, which decides nothing."""
+
+    kind = "gold_labelled"
+    known: int
+
+
 @dataclass(frozen=True)
 class Label:
     """A statement of one reviewer on one run."""
-
-    payload: ClassVar[type[Labelled]] = Labelled
 
     trajectory_id: str
     outcome: int | None  # None takes back the last statement of this reviewer
@@ -61,37 +67,21 @@ class Label:
     comment: str = ""
     number: int = 0  # of its event; 0 until it is stored
     time: str = ""  # UTC, ISO 8601; empty until it is stored
+    # of a run of known outcome: the table may be gone when reviewers are measured
+    known: int | None = None
 
     @classmethod
-    def of(cls, event: Event) -> Self:
+    def of(cls, event: Event) -> Label:
         """Return the label of an event."""
-        said = cls.payload.model_validate_json(event.payload).model_dump(exclude={"objects"})
+        said = parse_json(event.payload)
+        del said["objects"]
         return cls(**said, token=event.token, number=event.sequence, time=event.time)
 
     def to_payload(self) -> Labelled:
         """Return what its event says."""
-        names = self.payload.model_fields.keys() - {"objects"}
-        return self.payload(**{name: getattr(self, name) for name in names})
-
-
-class GoldLabelled(Labelled):
-    """A reviewer said something of a run of known outcome, which decides nothing."""
-
-    kind = "gold_labelled"
-    known: int
-
-
-@dataclass(frozen=True)
-class GoldLabel(Label):
-    """What a reviewer said of a run of known outcome."""
-
-    payload = GoldLabelled
-
-    # kept with each label: the table may be gone when reviewers are measured
-    known: int = 0
-
-
-L = TypeVar("L", bound=Label)
+        kind = Labelled if self.known is None else GoldLabelled
+        names = kind.model_fields.keys() - {"objects"}
+        return kind.model_validate({name: getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True)
@@ -135,17 +125,19 @@ def comment_text(given: str) -> str:
     return text
 
 
-def append_label(corpus: Corpus, label: L) -> L:
+def append_label(corpus: Corpus, label: Label) -> Label:
     """Append one label; as `append_labels`."""
     return append_labels(corpus, [label])[0]
 
 
-def append_labels(corpus: Corpus, labels: Sequence[L]) -> list[L]:
+def append_labels(corpus: Corpus, labels: Sequence[Label]) -> list[Label]:
     """Append labels and return them as stored; one whose token is stored is returned as it is."""
     tokens = {label.token: label for label in labels}
 
     def work(view: Snapshot) -> None:
-        stored = _with_tokens(view, corpus.name, tokens)
+        stored = {
+            event.token: Label.of(event) for event in view.among(corpus.name, "token", tokens)
+        }
         said = tokens | stored
         for label in labels:
             _require_same(said[label.token], label, corpus.name)
@@ -157,18 +149,9 @@ def append_labels(corpus: Corpus, labels: Sequence[L]) -> list[L]:
         )
 
     corpus.store.short(corpus.name, work)
-    written = _with_tokens(corpus.store, corpus.name, tokens)
+    stored = corpus.store.among(corpus.name, "token", tokens)
+    written = {event.token: Label.of(event) for event in stored}
     return [written[label.token] for label in labels]
-
-
-def _with_tokens(view: Snapshot, corpus: str, labels: Mapping[str, L]) -> dict[str, L]:
-    """Return the labels that are stored with the tokens of these."""
-    found = {}
-    for event in view.named(corpus, labels):
-        label = labels[event.token]
-        if event.kind == label.payload.kind:
-            found[event.token] = label.of(event)
-    return found
 
 
 def _require_same(written: Label, label: Label, corpus: str) -> None:
@@ -205,10 +188,10 @@ def labels_up_to(corpus: Corpus, sequence: int | None = None) -> ReadLabels:
     )
 
 
-def read_gold_labels(corpus: Corpus) -> list[GoldLabel]:
+def read_gold_labels(corpus: Corpus) -> list[Label]:
     """Return what reviewers said of known runs, the oldest first."""
     found = corpus.store.rows(corpus.name, GoldLabelled.kind, watched=False)
-    return [GoldLabel.of(event) for event in found]
+    return [Label.of(event) for event in found]
 
 
 def labels_head(corpus: Corpus) -> tuple[int, str]:
@@ -264,12 +247,7 @@ class LabelTable:
     frame: pd.DataFrame  # REVIEWED_COLUMNS; the outcome is missing where reviewers are tied
     statements: int  # labels, those that were replaced or taken back included
     unknown: tuple[str, ...]  # labelled runs that no batch decided
-
-    @property
-    def doubly(self) -> int:
-        """Runs that two reviewers or more labelled."""
-        votes = self.frame["votes"].map(lambda text: len(json.loads(text))).astype(int)
-        return int(votes.ge(2).sum())
+    doubly: int  # runs that two reviewers or more labelled
 
     @property
     def disputed(self) -> int:
@@ -326,6 +304,7 @@ def label_table(corpus: Corpus) -> LabelTable:
         table[list(REVIEWED_COLUMNS)].astype({"outcome": "Int8", "disputed": bool}),
         len(labels),
         tuple(name for name in resolved if name not in decided.index),
+        sum(len(one.votes) > 1 for one in known),
     )
 
 

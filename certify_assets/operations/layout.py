@@ -223,13 +223,13 @@ def runs_file(corpus: Corpus, batch: str) -> AbstractContextManager[Path]:
     return corpus.store.objects.as_file(received(corpus, batch).objects["runs"])
 
 
-def find_run(corpus: Corpus, batch: str, trajectory_id: str) -> Trajectory:
-    """Return a run of a batch."""
+def batch_run(corpus: Corpus, batch: str, name: str) -> Trajectory:
+    """Return one run of a batch."""
     with runs_file(corpus, batch) as path:
-        found = stored_runs(path, {trajectory_id})
-    if trajectory_id not in found:
-        raise InputError(f"{batch} of {corpus} has no run {trajectory_id!r}; check the id.")
-    return found[trajectory_id]
+        found = stored_runs(path, {name})
+    if name not in found:
+        raise InputError(f"{batch} of {corpus} has no run {name!r}; check the id.")
+    return found[name]
 
 
 def stored_runs(path: Path, names: AbstractSet[str]) -> dict[str, Trajectory]:

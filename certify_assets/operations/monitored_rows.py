@@ -61,7 +61,7 @@ _COLUMNS = [column.name for column in monitored.columns][3:]
 def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
     """Bring the index to the state after these events."""
     for name, mine in groupby(rows, key=lambda row: row.corpus):
-        corpus = Corpus(Snapshot(Store(store.root), connection), name)
+        corpus = Corpus(Snapshot.within(store, connection), name)
         for batch in sorted({batch for row in mine for batch in changed_batches(corpus, row)}):
             _replace(corpus, connection, batch)
 
@@ -99,7 +99,7 @@ def monitored_rows(corpus: Corpus) -> pd.DataFrame:
     closings_sha256(corpus)
     batches, store = set(batch_names(corpus)), corpus.store
     query = sa.select(monitored).where(monitored.c.corpus == corpus.name)
-    found = store.asked(query.order_by(monitored.c.batch, monitored.c.place))
+    found = store.indexed(query.order_by(monitored.c.batch, monitored.c.place))
     frame = pd.DataFrame(found, columns=monitored.columns.keys()).astype({"score": float})
     parts = [frame]
     # a task that one plan draws and another does not
@@ -131,4 +131,4 @@ def narrow_batches(corpus: Corpus, certificate: Certificate) -> set[str]:
         return set()
     inside = score <= limit if certificate.side == "reject" else score >= limit
     query = sa.select(undecided.c.batch).where(undecided.c.corpus == corpus.name, inside)
-    return {row.batch for row in corpus.store.asked(query)}
+    return {row.batch for row in corpus.store.indexed(query)}

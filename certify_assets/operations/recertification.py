@@ -318,7 +318,7 @@ def _certify(
         for alpha in plan.alphas
         for side in SIDES
     ]
-    return [replace(item, ledger=claimed.ledger) for item in issued]
+    return [item.replace(ledger=claimed.ledger) for item in issued]
 
 
 def _side(certificate: Certificate, plan: Plan) -> CertifiedSide:

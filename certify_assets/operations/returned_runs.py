@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -70,19 +70,29 @@ def returned_runs(
     manifest : SplitManifest or None
         Splits after the delivery; None where there are too few tasks for splits.
     """
-    splits = {} if manifest is None else manifest.assignment_so_far
+    splits = {} if manifest is None else dict(manifest.assignment_so_far)
     before = corpus.deliveries.last_runs()
     labelled = _labelled(table)
     fresh = labelled - (set() if before is None else _labelled(before))
     fresh = {run for run in fresh if splits.get(run[0]) in _CERTIFY}
     if not fresh:
         return []
-    reviewed = set(resolve_labels(read_labels(corpus)))
-    return [
-        found
-        for batch in batch_names(corpus)
-        for found in _of_batch(corpus, batch, splits, (labelled, fresh, reviewed))
-    ]
+    reviewed = resolve_labels(read_labels(corpus))
+    found = []
+    for batch in batch_names(corpus):
+        rows = decisions_of(corpus, batch)[["trajectory_id", "task_id", "agent", "asked"]].merge(
+            identities_of(corpus, batch)[["trajectory_id", "content_sha256"]], on="trajectory_id"
+        )
+        runs = list(zip(rows["task_id"], rows["content_sha256"], strict=True))
+        rows = rows.assign(
+            back=[run in labelled for run in runs],
+            fresh=[run in fresh for run in runs],
+            drawn=rows["asked"] == "audit_sample",
+            said=rows["trajectory_id"].isin(list(reviewed)),
+        )
+        # labels of these tasks train alone, whoever chose the runs
+        found += _by_agent(batch, rows[rows["task_id"].map(splits) != "sft"])
+    return found
 
 
 def _labelled(table: pd.DataFrame) -> set[tuple[str, str]]:
@@ -90,30 +100,15 @@ def _labelled(table: pd.DataFrame) -> set[tuple[str, str]]:
     return set(zip(rows["task_id"], rows["content"], strict=True))
 
 
-def _of_batch(
-    corpus: Corpus,
-    batch: str,
-    splits: Mapping[str, str],
-    sets: tuple[set[tuple[str, str]], set[tuple[str, str]], set[str]],
-) -> Iterator[ReturnedRuns]:
-    labelled, fresh, reviewed = sets
-    rows = decisions_of(corpus, batch)[["trajectory_id", "task_id", "agent", "asked"]].merge(
-        identities_of(corpus, batch)[["trajectory_id", "content_sha256"]], on="trajectory_id"
-    )
-    runs = list(zip(rows["task_id"], rows["content_sha256"], strict=True))
-    rows = rows.assign(
-        back=[run in labelled for run in runs],
-        fresh=[run in fresh for run in runs],
-        drawn=rows["asked"] == "audit_sample",
-        said=rows["trajectory_id"].isin(reviewed),
-    )
-    # labels of these tasks train alone, whoever chose the runs
-    rows = rows[rows["task_id"].map(dict(splits)) != "sft"]
+def _by_agent(batch: str, rows: pd.DataFrame) -> Iterator[ReturnedRuns]:
     # whether a drawn task comes back was not the judge's choice, but which of its runs may be
-    missing = set(rows.loc[rows["drawn"] & ~rows["back"], "task_id"])
-    begun = set(rows.loc[rows["drawn"] & rows["back"], "task_id"])
-    rows = rows[~rows["drawn"] | rows["task_id"].isin(begun)]
-    rows = rows.assign(drawn=rows["drawn"] & ~rows["task_id"].isin(missing))
+    drawn = rows[rows["drawn"]].groupby("task_id")["back"]
+    begun, whole = (
+        rows["drawn"] & rows["task_id"].isin(tasks.index[tasks])
+        for tasks in (drawn.any(), drawn.all())
+    )
+    rows = rows.assign(whole=whole, chosen=rows["fresh"] & rows["said"] & ~whole)
+    rows = rows[~rows["drawn"] | begun]
     for agent, part in rows.groupby("agent", sort=True):
         if part["fresh"].any():
             yield ReturnedRuns(
@@ -121,8 +116,8 @@ def _of_batch(
                 agent=str(agent),
                 runs=len(part),
                 returned=int(part["fresh"].sum()),
-                audited=int((part["fresh"] & part["drawn"]).sum()),
-                reviewed=int((part["fresh"] & part["said"] & ~part["drawn"]).sum()),
+                audited=int((part["fresh"] & part["whole"]).sum()),
+                reviewed=int(part["chosen"].sum()),
                 left_out=int((~part["back"]).sum()),
             )
 

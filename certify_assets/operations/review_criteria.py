@@ -9,7 +9,7 @@ from typing import Final
 
 from certify_assets.errors import InputError
 from certify_assets.files import parse_json
-from certify_assets.tables.table_files import read_rows
+from certify_assets.tables.reading import read_table
 
 #: longest criterion of one task, in characters
 MOST_CHARS: Final = 20_000
@@ -39,46 +39,33 @@ def read_criteria(path: Path) -> ReviewCriteria:
         raise InputError(f"{path} does not exist or is not a file; check the path.")
     if path.stat().st_size > _MOST_BYTES:
         raise InputError(f"{path} has more than {_MOST_BYTES >> 20} MiB; give shorter criteria.")
-    suffix = path.suffix.lower()
-    if suffix in _TEXTS:
-        return ReviewCriteria(_checked(path, "the text", _read_text(path)))
-    if suffix == ".json" and (mapped := _mapping(path)) is not None:
-        return ReviewCriteria(by_task=mapped)
-    _, columns, rows = read_rows(path, {"task_id", "criterion"})
+    suffix, read = path.suffix.lower(), None
+    if suffix in _TEXTS | {".json"}:
+        try:
+            text = path.read_bytes().decode("utf-8-sig")
+            read = parse_json(text) if suffix == ".json" else text
+        except ValueError as error:
+            what = "UTF-8" if isinstance(error, UnicodeDecodeError) else "JSON"
+            raise InputError(f"{path} is not {what} ({error}); save it as {what}.") from None
+    if isinstance(read, str):
+        return ReviewCriteria(_checked(path, "the text", read))
+    if isinstance(read, dict):
+        texts = {task: _checked(path, f"task {task!r}", text) for task, text in read.items()}
+        return ReviewCriteria(by_task=texts)
+    table = read_table(path, {"task_id", "criterion"})
     for name in ("task_id", "criterion"):
-        if name not in columns:
+        if name not in table.columns:
             raise InputError(f"{path} has no column {name!r}; give task_id and criterion.")
     by_task: dict[str, str] = {}
-    pairs = zip(columns["task_id"], columns["criterion"], strict=True)
+    pairs = zip(table.values("task_id"), table.values("criterion"), strict=True)
     for index, (task, text) in enumerate(pairs):
-        where = rows.name(index)
+        where = table.rows.name(index)
         name = "" if task is None else str(task).strip()
-        if not name:
-            raise InputError(f"{path}, {where}: task_id is empty; name the task.")
-        if name in by_task:
-            raise InputError(f"{path}, {where}: task {name!r} is there twice; keep one row of it.")
+        if not name or name in by_task:
+            what = f"task {name!r} is there twice" if name else "task_id is empty"
+            raise InputError(f"{path}, {where}: {what}; name each task once.")
         by_task[name] = _checked(path, where, text)
     return ReviewCriteria(by_task=by_task)
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8; save it as UTF-8.") from None
-
-
-def _mapping(path: Path) -> dict[str, str] | None:
-    """Return a JSON object of texts by tasks; None where the file is a list of rows."""
-    try:
-        found = parse_json(_read_text(path))
-    except ValueError as error:
-        raise InputError(
-            f"{path} is not JSON ({error}); give an object of texts by task."
-        ) from None
-    if not isinstance(found, dict):
-        return None
-    return {task: _checked(path, f"task {task!r}", text) for task, text in found.items()}
 
 
 def _checked(path: Path, where: str, text: object) -> str:

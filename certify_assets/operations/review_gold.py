@@ -17,7 +17,7 @@ from certify_assets.evaluation.score_table import read_labels
 from certify_assets.files import canonical_json
 from certify_assets.operations.agreement import Said, valid_labels
 from certify_assets.operations.batch_record import batch_names
-from certify_assets.operations.labels import GoldLabel
+from certify_assets.operations.labels import Label
 from certify_assets.operations.layout import runs_file, stored_runs
 
 #: of what a reviewer is shown
@@ -73,8 +73,9 @@ def read_gold(
     corpus: Corpus, path: Path, share: float = GOLD_SHARE
 ) -> tuple[GoldSet, tuple[str, ...]]:
     """Read a table of trajectory_id and outcome, and say what was understood of it."""
-    ids, given, rows = read_labels(path)
+    ids, given, table = read_labels(path)
     outcomes: dict[str, int] = {}
+    rows = table.rows
     for index, (name, outcome) in enumerate(zip(ids, given.tolist(), strict=True)):
         if name in outcomes or outcome < 0:
             what = "is in the table twice" if name in outcomes else "has no outcome"
@@ -92,7 +93,7 @@ def read_gold(
                 "out."
             )
     seed = hashlib.sha256(canonical_json(outcomes)).hexdigest()
-    return GoldSet(found, outcomes, Fraction(str(share)), seed), rows.read_as
+    return GoldSet(found, outcomes, Fraction(str(share)), seed), table.read_as
 
 
 def _runs(corpus: Corpus, names: AbstractSet[str]) -> dict[str, Trajectory]:
@@ -107,7 +108,7 @@ def _runs(corpus: Corpus, names: AbstractSet[str]) -> dict[str, Trajectory]:
     return {name: replace(run, outcome=None) for name, run in found.items()}
 
 
-def gold_pairs(labels: Sequence[GoldLabel]) -> list[tuple[Said, int]]:
+def gold_pairs(labels: Sequence[Label]) -> list[tuple[Said, int]]:
     """Return the valid labels of known runs, each with the outcome that was known last."""
-    known = {one.trajectory_id: one.known for one in labels}
+    known = {one.trajectory_id: one.known for one in labels if one.known is not None}
     return [(one, known[one.trajectory_id]) for one in valid_labels(labels)]

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -30,8 +30,8 @@ from certify_assets.operations.batch_record import (
     is_undone,
 )
 from certify_assets.operations.delivery import known_runs
-from certify_assets.operations.labels import GoldLabel, GoldLabelled, Label, Labelled
-from certify_assets.operations.layout import ASKED, decisions_of, drawn_runs, find_run
+from certify_assets.operations.labels import GoldLabelled, Label, Labelled
+from certify_assets.operations.layout import ASKED, batch_run, decisions_of, drawn_runs
 from certify_assets.storage.database import number_column, parts, tables, text_column
 from certify_assets.storage.events import Event, Payload
 from certify_assets.storage.indexes import insert
@@ -49,9 +49,6 @@ _DRAW, _AUDIT, _SPOT, _UNDECIDED = range(len(KINDS))
 _UNASKED: Final = len(KINDS)
 GOLD: Final = GoldLabelled.kind
 _SAID: Final = (Labelled.kind, GOLD)
-
-# what follows from the decisions, the labels and the draw of a run
-_FOLLOWS: Final = ("lacking", "need", "calm", "lack", "since", "near", "together")
 
 Row = dict[str, Any]
 
@@ -146,6 +143,8 @@ class ReviewState:
     """What the indexes say of a corpus now."""
 
     corpus: Corpus
+    #: whether known runs count as those of the queue
+    gold: bool = False
 
     @property
     def share(self) -> float:
@@ -159,7 +158,7 @@ class ReviewState:
         Two reviewers are asked about the given share of runs, and nobody about some draws.
         """
         query = sa.select(queue).where(queue.c.corpus == self.corpus.name)
-        rows = [dict(row._mapping) for row in self.corpus.store.asked(query)]
+        rows = [dict(row._mapping) for row in self.corpus.store.indexed(query)]
         for row in rows:
             row["wanted"] = _wanted(row["place"], share)
             if row["draw"] in left_out:
@@ -206,44 +205,44 @@ class ReviewState:
         row = self.row(name)
         if row is None:
             raise InputError(f"nobody is asked about {name!r} any more; go back to the queue.")
-        return find_run(self.corpus, row["batch"], name)
+        return batch_run(self.corpus, row["batch"], name)
 
-    def reviewers(self, *, gold: bool) -> list[str]:
-        """Return the names of all reviewers, those of known runs alone if asked."""
-        query = self._labels(labels.c.reviewer, gold=gold).distinct()
-        return sorted(self._scalars(query))
+    def reviewers(self) -> list[str]:
+        """Return the names of all reviewers."""
+        return sorted(self._scalars(self._labels(labels.c.reviewer).distinct()))
 
     def answered(self, reviewer: str) -> set[str]:
-        """Return the runs of which a reviewer has a valid label, known runs too."""
-        return set(self._scalars(self._valid(labels.c.run, reviewer, gold=True)))
+        """Return the runs of which a reviewer has a valid label."""
+        return set(self._scalars(self._valid(labels.c.run, reviewer)))
 
-    def count_labelled(self, reviewer: str, *, gold: bool) -> int:
+    def count_labelled(self, reviewer: str) -> int:
         """Count the runs of which a reviewer has a valid label."""
-        return sum(self._scalars(self._valid(sa.func.count(), reviewer, gold=gold)))
+        return sum(self._scalars(self._valid(sa.func.count(), reviewer)))
 
-    def last_labels(self, reviewer: str, most: int, *, gold: bool) -> list[Label]:
+    def last_labels(self, reviewer: str, most: int) -> list[Label]:
         """Return the last valid labels of a reviewer on the page, the last first."""
-        query = self._valid(labels.c.sequence, reviewer, gold=gold).where(labels.c.via == "page")
-        numbers = list(self._scalars(query.order_by(labels.c.sequence.desc()).limit(most)))
-        return [_label(row) for row in self.corpus.store.numbered(self.corpus.name, numbers)][::-1]
+        query = self._valid(labels.c.sequence, reviewer).where(labels.c.via == "page")
+        numbers = self._scalars(query.order_by(labels.c.sequence.desc()).limit(most))
+        rows = self.corpus.store.among(self.corpus.name, "sequence", numbers)
+        return [Label.of(row) for row in rows][::-1]
 
     def statements(self, name: str, reviewer: str) -> list[Label]:
         """Return all that a reviewer said of a run, the oldest first."""
         store, corpus = self.corpus.store, self.corpus.name
         rows = [row for kind in _SAID for row in store.rows(corpus, kind, name, watched=False)]
-        said = sorted(map(_label, rows), key=lambda label: label.number)
+        said = sorted(map(Label.of, rows), key=lambda label: label.number)
         return [label for label in said if label.reviewer == reviewer]
 
     def label(self, number: int) -> Label | None:
         """Return the label with a number."""
-        return self._said(self.corpus.store.numbered(self.corpus.name, [number]))
+        return self._said(self.corpus.store.among(self.corpus.name, "sequence", [number]))
 
     def with_token(self, token: str) -> Label | None:
         """Return the label with a token."""
-        return self._said(self.corpus.store.named(self.corpus.name, [token]))
+        return self._said(self.corpus.store.among(self.corpus.name, "token", [token]))
 
     def _said(self, found: Sequence[Event]) -> Label | None:
-        return _label(found[0]) if found and found[0].kind in _SAID else None
+        return Label.of(found[0]) if found and found[0].kind in _SAID else None
 
     def _waits(self, *columns: Any) -> sa.Select[Any]:
         return sa.select(*columns).where(
@@ -253,20 +252,16 @@ class ReviewState:
             WAITS,
         )
 
-    def _labels(self, *columns: Any, gold: bool) -> sa.Select[Any]:
-        query = sa.select(*columns).where(labels.c.corpus == self.corpus.name)
-        return query if gold else query.where(labels.c.gold.is_(False))
+    def _labels(self, column: Any) -> sa.Select[Any]:
+        query = sa.select(column).where(labels.c.corpus == self.corpus.name)
+        return query if self.gold else query.where(labels.c.gold.is_(False))
 
-    def _valid(self, column: Any, reviewer: str, *, gold: bool) -> sa.Select[Any]:
-        query = self._labels(column, gold=gold).where(labels.c.reviewer == reviewer)
-        return query.where(labels.c.outcome.is_not(None))
+    def _valid(self, column: Any, reviewer: str) -> sa.Select[Any]:
+        mine = (labels.c.reviewer == reviewer, labels.c.outcome.is_not(None))
+        return self._labels(column).where(*mine)
 
     def _scalars(self, query: sa.Select[Any]) -> Sequence[Any]:
-        return [row[0] for row in self.corpus.store.asked(query) if row[0] is not None]
-
-
-def _label(event: Event) -> Label:
-    return (GoldLabel if event.kind == GOLD else Label).of(event)
+        return [row[0] for row in self.corpus.store.indexed(query) if row[0] is not None]
 
 
 def _said_by(reviewer: str) -> sa.Exists:
@@ -291,7 +286,7 @@ class _Indexes:
     @classmethod
     def of(cls, store: Store, connection: sa.Connection, corpus: str) -> _Indexes:
         # a snapshot of what the transaction sees, its own events included
-        return cls(Corpus(Snapshot(Store(store.root), connection), corpus), connection)
+        return cls(Corpus(Snapshot.within(store, connection), corpus), connection)
 
     def follow(self, rows: Sequence[Event]) -> None:
         said = [row for row in rows if row.kind in _SAID]
@@ -304,7 +299,7 @@ class _Indexes:
         if changed:
             self.queue(sorted(changed))
         named = {row.subject for row in said if row.kind != GOLD}
-        self._count(named)
+        self._count(list(self._rows(queue.c.run, named)))
         for draw in sorted({row["draw"] for row in self._rows(queue.c.run, named)} - {""}):
             self._rank(draw)
 
@@ -346,12 +341,8 @@ class _Indexes:
                 del added[row["run"]]
             else:
                 gone.append(row)
-        for part in parts([row["run"] for row in gone]):
-            mine = (queue.c.corpus == self.corpus.name, queue.c.run.in_(part))
-            self.connection.execute(queue.delete().where(*mine))
-        columns = queue.columns.keys()
-        insert(self.connection, queue, (tuple(map(row.get, columns)) for row in added.values()))
-        self._count(added, {row["task"] for row in gone})
+        self._drop([row["run"] for row in gone])
+        self._count(list(added.values()), {row["task"] for row in gone})
         for draw in sorted({row["draw"] for row in added.values()} - {""}):
             self._rank(draw)
 
@@ -364,10 +355,9 @@ class _Indexes:
         return found
 
     def _share(self, share: float) -> None:
-        mine = queue.c.corpus == self.corpus.name
-        wanted = sa.case((queue.c.place < share, 2), else_=1)
-        self.connection.execute(queue.update().where(mine).values(wanted=wanted))
-        self._count(list(self.connection.scalars(sa.select(queue.c.run).where(mine))))
+        query = sa.select(queue).where(queue.c.corpus == self.corpus.name)
+        rows = [dict(row._mapping) for row in self.connection.execute(query).all()]
+        self._order([row | {"wanted": _wanted(row["place"], share)} for row in rows])
 
     def _rows(self, column: sa.Column[Any], values: Iterable[Any]) -> Iterator[Row]:
         query = sa.select(queue).where(queue.c.corpus == self.corpus.name)
@@ -375,15 +365,13 @@ class _Indexes:
             for row in self.connection.execute(query.where(column.in_(part))).all():
                 yield dict(row._mapping)
 
-    def _count(self, names: Collection[str], tasks: Collection[str] = ()) -> None:
-        """Bring the rows of runs to their labels; tasks that lost a run are ordered again."""
-        rows = {row["run"]: row for row in self._rows(queue.c.run, names)}
-        before = {name: row.copy() for name, row in rows.items()}
-        votes = self._votes(labels.c.run, rows)
-        for name, row in rows.items():
-            said, right = votes.get(name, (0, 0))
+    def _count(self, rows: Sequence[Row], tasks: Collection[str] = ()) -> None:
+        """Store rows with their labels; tasks that lost a run are ordered again."""
+        votes = self._votes(labels.c.run, [row["run"] for row in rows])
+        for row in rows:
+            said, right = votes.get(row["run"], (0, 0))
             row.update(votes=said, tied=int(said > 0 and 2 * right == said))
-        self._order(rows, before, tasks)
+        self._order(rows, tasks)
 
     def _rank(self, draw: str) -> None:
         """Bring the rows of an open draw to its labels."""
@@ -398,31 +386,32 @@ class _Indexes:
         except IntegrityError:
             # the label is stored; who asks for the draw gets the sentence
             return
-        rows: dict[str, Row] = {}
-        before: dict[str, Row] = {}
         mine = (queue.c.corpus == self.corpus.name, queue.c.draw == draw, IN_DRAW)
         ranked = sa.select(queue.c.run).where(*mine, queue.c.rank.is_not(None))
+        changed = []
         for row in self._rows(queue.c.run, {*wanted, *self.connection.scalars(ranked)}):
             rank, side = wanted.get(row["run"], (None, 0))
             if row["draw"] == draw and (row["rank"], row["side"]) != (rank, side):
-                before[row["run"]] = row
-                rows[row["run"]] = {**row, "rank": rank, "side": side}
-        self._order(rows, before)
+                changed.append(row | {"rank": rank, "side": side})
+        self._order(changed)
 
-    def _order(
-        self, rows: dict[str, Row], before: dict[str, Row], tasks: Collection[str] = ()
-    ) -> None:
-        """Store rows that have changed, and the order that follows for them and their tasks."""
-        for row in rows.values():
+    def _order(self, rows: Iterable[Row], tasks: Collection[str] = ()) -> None:
+        """Store rows, with the order that follows for them and for their audit tasks."""
+        found = {row["run"]: row for row in rows}
+        audits = (row["task"] for row in found.values() if row["asked"] == _AUDIT)
+        others = self._rows(queue.c.task, {*tasks, *audits})
+        found = {row["run"]: row for row in others} | found
+        for row in found.values():
             _order_row(row)
-        changed = (*rows.values(), *before.values())
-        tasks = {*tasks, *(row["task"] for row in changed if row["need"] == _AUDIT)}
-        for row in self._rows(queue.c.task, tasks):
-            if row["run"] not in rows:
-                before[row["run"]] = row
-                rows[row["run"]] = row.copy()
-        _order_tasks(rows.values())
-        self._update([row for name, row in rows.items() if row != before[name]])
+        _order_tasks(found.values())
+        self._drop(found)
+        columns = queue.columns.keys()
+        insert(self.connection, queue, (tuple(map(row.get, columns)) for row in found.values()))
+
+    def _drop(self, names: Iterable[str]) -> None:
+        for part in parts(list(names)):
+            mine = (queue.c.corpus == self.corpus.name, queue.c.run.in_(part))
+            self.connection.execute(queue.delete().where(*mine))
 
     def _votes(self, column: sa.Column[Any], values: Iterable[Any]) -> dict[str, tuple[int, int]]:
         """Return labels and successes of runs that have some."""
@@ -438,15 +427,6 @@ class _Indexes:
             for name, said, right in self.connection.execute(query.where(column.in_(part))):
                 found[name] = said, int(right)
         return found
-
-    def _update(self, rows: Sequence[Row]) -> None:
-        names = ("votes", "tied", "rank", "side", *_FOLLOWS)
-        mine = queue.c.run == sa.bindparam("its_run")
-        change = queue.update().where(queue.c.corpus == self.corpus.name, mine)
-        values: Mapping[str, Any] = {name: sa.bindparam(f"its_{name}") for name in names}
-        its = [{f"its_{name}": row[name] for name in ("run", *names)} for row in rows]
-        if its:
-            self.connection.execute(change.values(values), its)
 
 
 def _asked_rows(corpus: Corpus, batch: str, share: float) -> dict[str, Row]:
@@ -473,7 +453,6 @@ def _asked_rows(corpus: Corpus, batch: str, share: float) -> dict[str, Row]:
         row.update(corpus=corpus.name, batch=batch, draw=draw if row["run"] in drawn else "")
         wanted = _wanted(place, share)
         row.update(place=place, wanted=wanted, votes=0, tied=0, rank=None, side=0)
-        _order_row(row)
         found[row["run"]] = row
     return found
 

@@ -89,7 +89,8 @@ class DrawBudget:
         wanted = f"{self.least} to {self.most}" if self.least < self.most else f"{self.most}"
         return (
             f"Batch {self.batch}: its draw wants {wanted} labels more; where the first "
-            f"{self.least} agree with the judge, {self.saved} of {self.runs} runs are decided without one."
+            f"{self.least} agree with the judge, {self.saved} of {self.runs} runs are decided "
+            "without one."
         )
 
 

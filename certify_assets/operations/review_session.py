@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
@@ -24,14 +24,8 @@ from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_record import ClosedBatch
 from certify_assets.operations.batches import close_batches
 from certify_assets.operations.deployment import load_deployment
-from certify_assets.operations.labels import (
-    GoldLabel,
-    Label,
-    append_label,
-    comment_text,
-    reviewer_name,
-)
-from certify_assets.operations.layout import decision_of, find_run
+from certify_assets.operations.labels import Label, append_label, comment_text, reviewer_name
+from certify_assets.operations.layout import batch_run, decision_of
 from certify_assets.operations.review_criteria import ReviewCriteria
 from certify_assets.operations.review_gold import GoldSet
 from certify_assets.operations.review_index import ReviewState, TwiceReviewed
@@ -127,7 +121,7 @@ class ReviewSession:
 
     def _now(self) -> ReviewState:
         # every look is at what is stored then
-        return ReviewState(Corpus(self.store, self.corpus))
+        return ReviewState(Corpus(self.store, self.corpus), gold=self.blind)
 
     @property
     def blind(self) -> bool:
@@ -148,7 +142,7 @@ class ReviewSession:
 
     def name(self, given: str) -> str:
         """Return a reviewer's name as it is stored; as `reviewer_name`."""
-        return reviewer_name(given, self._now().reviewers(gold=self.blind))
+        return reviewer_name(given, self._now().reviewers())
 
     def shown(self, reviewer: str) -> QueuedRun | None:
         """Return the next run; None where nothing is left but what the reviewer skipped."""
@@ -284,7 +278,7 @@ class ReviewSession:
                     )
                 label = Label(name, outcome, reviewer, "page", token, comment_text(comment))
                 if self._gold is not None and desk.open.get(name):
-                    label = GoldLabel(**asdict(label), known=self._gold.outcomes[name])
+                    label = replace(label, known=self._gold.outcomes[name])
                 written = append_label(state.corpus, label)
             elif written.outcome != outcome:
                 raise InputError(
@@ -326,12 +320,12 @@ class ReviewSession:
     def pace(self, reviewer: str) -> ReviewPace:
         """Return how many runs a reviewer has labelled and how long a label takes them."""
         state = self._now()
-        said = state.last_labels(reviewer, _PACE_LABELS + 1, gold=self.blind)
+        said = state.last_labels(reviewer, _PACE_LABELS + 1)
         times = sorted(datetime.fromisoformat(label.time).timestamp() for label in said)
         gaps = [later - before for before, later in pairwise(times)]
         steady = [gap for gap in gaps if gap <= _BREAK_SECONDS]
         seconds = median(steady) if len(steady) >= _PACE_LEAST else None
-        labelled = state.count_labelled(reviewer, gold=self.blind)
+        labelled = state.count_labelled(reviewer)
         return ReviewPace(labelled, seconds, len(steady))
 
     def skip(self, reviewer: str, key: str) -> None:
@@ -353,7 +347,7 @@ class ReviewSession:
     def last(self, reviewer: str) -> Statement | None:
         """Return the last valid statement that a reviewer made on the page."""
         state = self._now()
-        found = state.last_labels(reviewer, 1, gold=self.blind)
+        found = state.last_labels(reviewer, 1)
         return self._statement(state, found[0]) if found else None
 
     def opened(self, reviewer: str, key: str) -> Trajectory:
@@ -407,7 +401,7 @@ def _reasons(corpus: Corpus, decision: Mapping[str, Any]) -> tuple[Reason, ...]:
         # another judge than the one that decided explains nothing
         if judge is None or judge.stored_artifact.adapter_sha256 != decision["adapter_sha256"]:
             return ()
-        run = to_frame([find_run(corpus, batch, name)])
+        run = to_frame([batch_run(corpus, batch, name)])
         ((now, reasons),) = reasons_of(judge, run)
     except CertifyError:
         # the page shows the decision, and other commands say what is wrong

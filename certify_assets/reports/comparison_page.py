@@ -20,7 +20,7 @@ from certify_assets.reports.wording import (
     render,
     store_page,
 )
-from certify_assets.tables.delimited import csv_text, defused
+from certify_assets.tables.writing import csv_text, defused
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store

@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from certify_assets.corpora.rendering import defuse
-from certify_assets.reports.wording import count, counted
+from certify_assets.reports.wording import count
 
 if TYPE_CHECKING:
     from certify_assets.corpora.schema import Step, Trajectory
@@ -74,9 +74,17 @@ class Text:
     head: str
     tail: str = ""
     whole: str = ""
-    chars: str = ""
-    folded: str = ""
-    cut: str = ""
+    # characters of all of it, of what is folded, and of what is cut even from the whole
+    chars: int = 0
+    folded: int = 0
+    cut: int = 0
+
+
+class Size(NamedTuple):
+    """How much JSON there is."""
+
+    entries: int
+    chars: int
 
 
 @dataclass(frozen=True)
@@ -87,15 +95,15 @@ class Node:
     text: Text | None = None
     #: whether the text has lines of its own, shown as a block
     block: bool = False
-    brackets: tuple[str, str] = ("", "")
+    brackets: str = ""
     entries: Sequence[Node] = ()
     #: entries beyond the first ones, folded
     others: Sequence[Node] = ()
-    about: str = ""
-    about_others: str = ""
     closed: bool = False
-    #: of entries that are not in the page
-    left_out: str = ""
+    # of all entries, of those beyond the first ones, and of those that are not in the page
+    size: Size | None = None
+    others_size: Size | None = None
+    left_out: Size | None = None
 
 
 @dataclass(frozen=True)
@@ -207,7 +215,7 @@ def folded_text(raw: str, limit: int) -> Text:
         last = _beginning(text[::-1], limit // 2)[::-1]
         cut = len(text) - len(first) - len(last)
         whole = f"{first}\n\n[{count(cut)} characters cut]\n\n{last}"
-    return Text(head, tail, whole, count(len(text)), count(folded), count(cut) if cut else "")
+    return Text(head, tail, whole, len(text), folded, cut)
 
 
 def _beginning(text: str, most: int) -> str:
@@ -244,29 +252,22 @@ def _node(value: Value, room: _Room, key: str = "", depth: int = 0) -> Node:
         if room.chars <= 0:
             break
         made.append(_node(entry, room, name, depth + 1))
-    rest = entries[len(made) :]
-    left_out = f"{counted_entries(len(rest))}, {_chars(rest)} left out" if rest else ""
     first = made if len(made) <= _ENTRIES + 1 else made[:_ENTRIES]
     return Node(
         key,
-        brackets=("{", "}") if isinstance(value, _Object) else ("[", "]"),
+        brackets="{}" if isinstance(value, _Object) else "[]",
         entries=first,
         others=made[len(first) :],
-        about=f"{counted_entries(len(entries))}, {counted(len(written), 'character')}",
-        about_others=f"{counted_entries(len(entries) - len(first))} more, "
-        f"{_chars(entries[len(first) :])}",
         closed=depth > 0 and len(written) > SHOWN_CHARS,
-        left_out=left_out,
+        size=Size(len(entries), len(written)),
+        others_size=_size(entries[len(first) :]),
+        left_out=_size(entries[len(made) :]),
     )
 
 
-def counted_entries(number: int) -> str:
-    """Write a number of entries."""
-    return f"{count(number)} {'entry' if number == 1 else 'entries'}"
-
-
-def _chars(entries: Sequence[tuple[str, Value]]) -> str:
-    return counted(sum(len(key) + len(_written(value)) for key, value in entries), "character")
+def _size(entries: Sequence[tuple[str, Value]]) -> Size | None:
+    chars = sum(len(key) + len(_written(value)) for key, value in entries)
+    return Size(len(entries), chars) if entries else None
 
 
 def _entries(value: Value) -> list[tuple[str, Value]] | None:
@@ -284,9 +285,8 @@ def _written(value: Value) -> str:
     if isinstance(value, _Number):
         return str(value)
     if isinstance(value, _Object):
-        return (
-            "{" + ", ".join(f"{_quoted(key)}: {_written(item)}" for key, item in value.pairs) + "}"
-        )
+        items = (f"{_quoted(key)}: {_written(item)}" for key, item in value.pairs)
+        return f"{{{', '.join(items)}}}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_written, value)) + "]"
     return _quoted(value) if isinstance(value, str) else json.dumps(value)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets.certificates.findings import FEW_TASKS
 from certify_assets.errors import InputError, quoted
 from certify_assets.tables.cells import number_of
-from certify_assets.tables.table_files import read_rows
+from certify_assets.tables.reading import read_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -483,15 +483,18 @@ _OPTIONAL = ("n_eff", "tasks")
 
 def read_points(path: Path) -> list[LawPoint]:
     """Read a table of points, one row each."""
-    names, found, rows = read_rows(path, {*_NEEDED, *_OPTIONAL})
+    table = read_table(path, {*_NEEDED, *_OPTIONAL})
+    found = {name: table.values(name) for name in table.columns}
     for name in _NEEDED:
         if name not in found:
             raise InputError(
-                f"{path} has no column {name!r}; it has {', '.join(map(quoted, names))}; add it."
+                f"{path} has no column {name!r}; it has {', '.join(map(quoted, table.names))}. "
+                "Add it."
             )
     return [
         _point(
-            f"{path}, {rows.name(place)}", {name: values[place] for name, values in found.items()}
+            f"{path}, {table.rows.name(place)}",
+            {name: values[place] for name, values in found.items()},
         )
         for place in range(len(found["corpus"]))
     ]

@@ -11,7 +11,6 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
@@ -73,7 +72,9 @@ def restore(store: Store, source: str) -> int:
         raise InputError(f"{store.root} is in use; give an empty data root to restore into.")
     store.folder.write(_RESTORING, mine)
     backup = Objects(folder)
-    copied = sum(store.objects.copy_from(backup, found.sha256) for found in backup.found())
+    copied = sum(
+        store.objects.copy_from(backup, found.name) for found in backup.found() if not found.is_part
+    )
     _copy_placed(folder, store.folder)
     if store.database.is_sqlite:
         _copy_sqlite(folder.path(FILE), store.folder.path(FILE))
@@ -89,8 +90,7 @@ def restore(store: Store, source: str) -> int:
 
 
 def _copy_placed(source: Folder, target: Folder) -> None:
-    samples = [found.key for found in source.files(_SAMPLES)] if source.exists(_SAMPLES) else []
-    for name in (*_PLACED, *samples):
+    for name in (*_PLACED, *(found.key for found in source.files(_SAMPLES))):
         if source.exists(name):
             target.write(name, source.read(name))
 
@@ -105,21 +105,14 @@ def _copy_sqlite(source: Path, target: Path) -> None:
 
 
 def _run(program: str, *arguments: str, url: str) -> None:
-    """Run a program of PostgreSQL; its address and password come by the environment."""
-    parts = urlsplit(url)
-    known = {
-        "PGHOST": parts.hostname,
-        "PGPORT": parts.port,
-        "PGUSER": parts.username,
-        "PGPASSWORD": parts.password,
-        "PGDATABASE": parts.path.lstrip("/"),
-    }
-    environment = {**os.environ, **{name: str(of) for name, of in known.items() if of}}
-    database = ["--dbname", environment["PGDATABASE"]] if program == "pg_restore" else []
+    """Run a program of PostgreSQL; its password comes by the environment."""
+    address = sa.make_url(url)
+    place = address.set(drivername="postgresql", password=None).render_as_string()
+    secret = {"PGPASSWORD": address.password} if address.password else {}
     try:
         done = subprocess.run(
-            [program, *database, *arguments],
-            env=environment,
+            [program, f"--dbname={place}", *arguments],
+            env={**os.environ, **secret},
             capture_output=True,
             text=True,
             check=False,

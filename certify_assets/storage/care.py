@@ -53,20 +53,21 @@ def verify(store: Store, corpus: str | None = None, heads: Iterable[Head] = ()) 
         view.require_held(head, "the head that was given")
     found = []
     for name in _chains(store, corpus):
+        head, needed = Head(corpus=name, sequence=0, sha256=""), dict[str, str]()
         with store.database.reading() as connection:
-            count, last, needed = 0, "", set[str]()
             changed = len(blanked_payloads(connection, name))
             for event in chain(connection, name):
-                count, last = event.sequence, event.sha256
-                needed.update(objects_of(event.payload))
+                head = Head(corpus=name, sequence=event.sequence, sha256=event.sha256)
+                about = event.subject or f"event {event.sequence} of {name}"
+                needed |= dict.fromkeys(objects_of(event.payload), about)
                 if event.kind == Discarded.kind:
-                    needed -= {*Discarded.model_validate_json(event.payload).discarded}
+                    for gone in Discarded.model_validate_json(event.payload).discarded:
+                        needed.pop(gone, None)
         # objects take long, and are read when no transaction is open any more
-        for sha256 in sorted(needed):
-            with store.objects.as_file(sha256):
+        for sha256, about in sorted(needed.items()):
+            with store.objects.as_file(sha256, about):
                 pass
-        head = Head(corpus=name, sequence=count, sha256=last)
-        found.append(Verified(count, len(needed), changed, head))
+        found.append(Verified(head["sequence"], len(needed), changed, head))
     return found
 
 

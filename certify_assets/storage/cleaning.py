@@ -11,7 +11,8 @@ from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import parse_json
 from certify_assets.storage.database import chains, events, uses
 from certify_assets.storage.events import Discarded, EventDraft, Stored
-from certify_assets.storage.objects import LooseObject, MissingObjectError
+from certify_assets.storage.folder import FoundFile
+from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.pages import publish
 from certify_assets.storage.steps import append
 from certify_assets.storage.store import Store
@@ -47,34 +48,33 @@ def collect(store: Store, *, older_days: float = 1.0) -> Freed:
     loose = [
         found
         for found in store.objects.found()
-        if found.sha256 not in named
-        and found.seconds >= (least if found.sha256 else max(least, _LEAST_SECONDS))
+        if found.name not in named
+        and found.seconds >= (max(least, _LEAST_SECONDS) if found.is_part else least)
     ]
     if ahead := next(_ahead(store, loose), None):
         raise IntegrityError(
             f"the object {ahead[:12]} names an event that the database lacks: the database is an "
             "older copy than its objects; restore the newer one. Nothing was removed."
         )
-    freed = [0, 0]
+    removed: list[int] = []
     for start in range(0, len(loose), _AT_ONCE):
         portion = loose[start : start + _AT_ONCE]
         with store.database.writing((), sole=True) as connection:
-            names = [found.sha256 for found in portion if found.sha256]
-            again = set(
-                connection.scalars(sa.select(uses.c.object).where(uses.c.object.in_(names)))
-            )
+            names = [found.name for found in portion]
+            again = sa.select(uses.c.object).where(uses.c.object.in_(names))
+            named = set(connection.scalars(again))
             for found in portion:
-                if found.sha256 not in again:
+                if found.name not in named:
                     store.objects.remove(found)
-                    freed = [freed[0] + 1, freed[1] + found.size]
-    return Freed(*freed)
+                    removed.append(found.size)
+    return Freed(len(removed), sum(removed))
 
 
-def _ahead(store: Store, loose: Iterable[LooseObject]) -> Iterator[str]:
+def _ahead(store: Store, loose: Iterable[FoundFile]) -> Iterator[str]:
     """Iterate over objects that name an event which the ledger lacks."""
     for found in loose:
         try:
-            data = store.objects.get(found.sha256) if found.sha256 else b""
+            data = b"" if found.is_part else store.objects.get(found.name)
         except MissingObjectError:
             # another call was first
             continue
@@ -84,7 +84,7 @@ def _ahead(store: Store, loose: Iterable[LooseObject]) -> Iterator[str]:
         for part in (document, *document.get("certificates", ())):
             head = part.get("ledger") if isinstance(part, dict) else None
             if isinstance(head, dict) and not store.now().holds(**head):
-                yield found.sha256
+                yield found.name
 
 
 def discard(store: Store, *, reason: str, older_days: float = 30.0) -> int:

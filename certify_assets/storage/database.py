@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import os
 import sqlite3
 import uuid
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +19,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from certify_assets.errors import CertifyError, InputError, IntegrityError
-from certify_assets.files import parse_json, write_json_atomic
+from certify_assets.files import canonical_json, parse_json
 from certify_assets.storage.folder import Folder
 
 SCHEMA: Final = "1"
@@ -37,10 +35,6 @@ _NETWORKS = (
     *("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "beegfs", "afs"),
     *("vboxsf", "virtiofs"),
 )
-# folders of data roots that had no database
-_EARLIER = ("leases", "ledger", "operations")
-# databases that this process has opened, by address and process: a pool does not survive a fork
-_OPEN: OrderedDict[tuple[str, int], Database] = OrderedDict()
 _MOST_OPEN = 8
 
 V = TypeVar("V")
@@ -109,20 +103,22 @@ uses = sa.Table(
     number_column("sequence", primary_key=True),
 )
 
+# an event that does not follow the last one
+_STRAY: Final = (
+    "NEW.sequence <> 1 + "
+    "coalesce((SELECT max(sequence) FROM events WHERE corpus = NEW.corpus), 0) "
+    "OR NEW.previous <> coalesce((SELECT sha256 FROM events WHERE corpus = NEW.corpus "
+    "AND sequence = NEW.sequence - 1), '')"
+)
 _SQLITE_TRIGGERS: Final = (
     "CREATE TRIGGER events_update BEFORE UPDATE ON events BEGIN "
     "SELECT RAISE(ABORT, 'events are never changed'); END",
     "CREATE TRIGGER events_delete BEFORE DELETE ON events BEGIN "
     "SELECT RAISE(ABORT, 'events are never removed'); END",
     # INSERT OR REPLACE removes rows without the trigger above
-    "CREATE TRIGGER events_insert BEFORE INSERT ON events "
-    "WHEN NEW.sequence <> 1 + "
-    "coalesce((SELECT max(sequence) FROM events WHERE corpus = NEW.corpus), 0) "
+    f"CREATE TRIGGER events_insert BEFORE INSERT ON events WHEN {_STRAY} "
     "OR EXISTS (SELECT 1 FROM events WHERE corpus = NEW.corpus AND token = NEW.token "
-    "AND part = NEW.part) "
-    "OR NEW.previous <> coalesce((SELECT sha256 FROM events WHERE corpus = NEW.corpus "
-    "AND sequence = NEW.sequence - 1), '') "
-    "BEGIN SELECT RAISE(ABORT, 'an event follows the last one'); END",
+    "AND part = NEW.part) BEGIN SELECT RAISE(ABORT, 'an event follows the last one'); END",
 )
 _POSTGRESQL_TRIGGERS: Final = (
     "CREATE FUNCTION events_kept() RETURNS trigger LANGUAGE plpgsql AS "
@@ -132,15 +128,20 @@ _POSTGRESQL_TRIGGERS: Final = (
     # no trigger of rows sees a TRUNCATE
     "CREATE TRIGGER events_table BEFORE TRUNCATE ON events "
     "FOR EACH STATEMENT EXECUTE FUNCTION events_kept()",
-    "CREATE FUNCTION events_follow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-    "IF NEW.sequence <> 1 + "
-    "coalesce((SELECT max(sequence) FROM events WHERE corpus = NEW.corpus), 0) "
-    "OR NEW.previous <> coalesce((SELECT sha256 FROM events WHERE corpus = NEW.corpus "
-    "AND sequence = NEW.sequence - 1), '') "
+    f"CREATE FUNCTION events_follow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF {_STRAY} "
     "THEN RAISE EXCEPTION 'an event follows the last one' USING ERRCODE = 'unique_violation'; "
     "END IF; RETURN NEW; END $$",
     "CREATE TRIGGER events_insert BEFORE INSERT ON events "
     "FOR EACH ROW EXECUTE FUNCTION events_follow()",
+)
+_WITHOUT_TRIGGERS: Final = (
+    "DROP TRIGGER events_update",
+    "DROP TRIGGER events_delete",
+    "DROP TRIGGER events_insert",
+)
+_WITHOUT_FUNCTIONS: Final = (
+    "DROP FUNCTION events_kept CASCADE",
+    "DROP FUNCTION events_follow CASCADE",
 )
 
 
@@ -164,14 +165,16 @@ class Database:
     def __init__(self, url: str | sa.URL, folder: Folder) -> None:
         self.url, self.folder = str(url), folder
         self.is_sqlite = self.url.startswith("sqlite")
-        # a connection that a server closed is noticed before it is used
         try:
+            if not self.url.startswith(("sqlite", "postgresql")):
+                raise ValueError
+            # a connection that a server closed is noticed before it is used
             self.engine = sa.create_engine(url, pool_pre_ping=not self.is_sqlite)
         except (sa.exc.ArgumentError, ValueError):
             # the address is not repeated: it may hold a password
             raise InputError(
-                f"{VARIABLE} is no address of a database; give one such as "
-                "postgresql+psycopg2://user:password@host/certify."
+                f"{VARIABLE} is no address of a database of PostgreSQL or SQLite; give one such "
+                "as postgresql+psycopg2://user:password@host/certify."
             ) from None
         self._whole = False
         if self.is_sqlite:
@@ -195,28 +198,15 @@ class Database:
             path = Path(os.path.realpath(folder.path(FILE)))
             writable = not path.exists() or os.access(path.parent, os.W_OK)
             url = sqlite_url(path, writable=writable)
-        key = f"{folder.root} {url}", os.getpid()
-        if key in _OPEN:
-            _OPEN.move_to_end(key)
-            return _OPEN[key]
-        _OPEN[key] = cls(url, folder)
-        while len(_OPEN) > _MOST_OPEN:
-            _OPEN.popitem(last=False)[1].engine.dispose()
-        return _OPEN[key]
+        return _opened(folder.root, url, os.getpid())
 
     def exists(self) -> bool:
         """Whether there is something to read; refuse what is no data root of this version."""
-        lies_here = self.is_sqlite and VARIABLE not in os.environ
-        if lies_here and not self.folder.exists(FILE):
+        if self.is_sqlite and VARIABLE not in os.environ and not self.folder.exists(FILE):
             self._whole = False
-            if old := [name for name in _EARLIER if self.folder.exists(name)]:
-                raise IntegrityError(
-                    f"{self.folder.root} holds {old[0]}/ and no {FILE}: an earlier version made "
-                    "it; give another data root and import the corpora there."
-                )
         elif not self._whole:
-            with self._asking(), self._transaction("read") as connection:
-                self._whole = self._is_current(connection)
+            with self._transaction("read") as connection:
+                self._whole = bool(self._identity(connection))
         if not self._whole and self._root():
             # a new one would forget what was claimed
             raise IntegrityError(
@@ -232,39 +222,30 @@ class Database:
             return
         if self.is_sqlite:
             _require_local_disk(Path(str(self.engine.url.database)).parent)
-        with self._asking(), self._transaction("write") as connection:
+        with self._transaction("write") as connection:
             if not self.is_sqlite:
                 _lock(connection, "", shared=False)
-            if not self._is_current(connection):
+            root = self._identity(connection)
+            if not root:
+                root = uuid.uuid4().hex
                 register()
                 tables.create_all(connection)
                 self.guard(connection)
-                named = {"schema": SCHEMA, "root": uuid.uuid4().hex}
-                rows = [{"name": name, "value": value} for name, value in named.items()]
-                connection.execute(properties.insert(), rows)
-        with self._asking(), self._transaction("read") as connection:
-            root = str(_property(connection, "root"))
+                _execute(
+                    connection,
+                    (f"INSERT INTO properties VALUES ('schema', '{SCHEMA}'), ('root', '{root}')",),
+                )
         if not self._root():
-            about = {"root": root}
-            if self.folder.is_local:
-                write_json_atomic(self.folder.path(ROOT_FILE), about)
-            else:
-                self.folder.write(ROOT_FILE, f'{{"root": "{root}"}}\n'.encode())
+            self.folder.write(ROOT_FILE, canonical_json({"root": root}))
         self._whole = True
 
     def guard(self, connection: sa.Connection) -> None:
         """Make the triggers that keep events as they are."""
-        for statement in _SQLITE_TRIGGERS if self.is_sqlite else _POSTGRESQL_TRIGGERS:
-            connection.execute(sa.text(statement))
+        _execute(connection, _SQLITE_TRIGGERS if self.is_sqlite else _POSTGRESQL_TRIGGERS)
 
     def unguard(self, connection: sa.Connection) -> None:
         """Lift the triggers that keep events as they are, for what the law asks for."""
-        if self.is_sqlite:
-            for name in ("events_update", "events_delete", "events_insert"):
-                connection.execute(sa.text(f"DROP TRIGGER {name}"))
-        else:
-            for name in ("events_kept", "events_follow"):
-                connection.execute(sa.text(f"DROP FUNCTION {name} CASCADE"))
+        _execute(connection, _WITHOUT_TRIGGERS if self.is_sqlite else _WITHOUT_FUNCTIONS)
 
     def _root(self) -> str:
         if not self.folder.exists(ROOT_FILE):
@@ -276,27 +257,24 @@ class Database:
                 f"{self.folder.locate(ROOT_FILE)} is damaged; restore it from a backup."
             ) from None
 
-    def _is_current(self, connection: sa.Connection) -> bool:
+    def _identity(self, connection: sa.Connection) -> str:
+        """Return the name of the data root that the database is of; "" where it has no tables."""
         if not sa.inspect(connection).has_table("properties"):
-            return False
-        found = _property(connection, "schema")
-        if found != SCHEMA:
+            return ""
+        found = {row.name: row.value for row in connection.execute(sa.select(properties))}
+        if found.get("schema") != SCHEMA:
             raise IntegrityError(
-                f"the database of {self.folder.root} has schema {found}, and this version reads "
-                f"{SCHEMA}; use the version that made it."
+                f"the database of {self.folder.root} has schema {found.get('schema')}, and this "
+                f"version reads {SCHEMA}; use the version that made it."
             )
         root = self._root()
-        if not root and connection.execute(sa.select(chains).limit(1)).first() is not None:
+        begun = connection.execute(sa.select(chains).limit(1)).first() is not None
+        if (root or begun) and root != found["root"]:
             raise IntegrityError(
-                f"the database has events, and {self.folder.root} has no {ROOT_FILE}: it is that "
-                f"of another data root. Correct {VARIABLE}, or restore {ROOT_FILE}."
+                f"the database is that of another data root than {self.folder.root}, or "
+                f"{ROOT_FILE} is gone there; restore its own, or correct {VARIABLE}."
             )
-        if root and root != _property(connection, "root"):
-            raise IntegrityError(
-                f"the database is that of another data root than {self.folder.root}; restore its "
-                f"own, or correct {VARIABLE}."
-            )
-        return True
+        return str(found["root"])
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -305,7 +283,7 @@ class Database:
             with _empty(frozenset(tables.tables)).connect() as connection:
                 yield connection
             return
-        with self._asking(), self._transaction("read") as connection:
+        with self._transaction("read") as connection:
             yield connection
 
     @contextmanager
@@ -317,7 +295,7 @@ class Database:
         With `sole` it is alone with the whole database.
         """
         self.create()
-        with self._asking(), self._transaction("write") as connection:
+        with self._transaction("write") as connection:
             if not self.is_sqlite:
                 # the statements after these see what was committed before them
                 _lock(connection, "", shared=not sole)
@@ -334,15 +312,11 @@ class Database:
             about = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         else:
             about = {"isolation_level": "READ COMMITTED"}
-        with self.engine.connect().execution_options(**about) as connection, connection.begin():
-            yield connection
-
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Say what the database refuses in a sentence, without its address."""
         try:
-            yield
+            with self.engine.connect().execution_options(**about) as connection, connection.begin():
+                yield connection
         except sa.exc.DBAPIError as error:
+            # said in a sentence, without the address
             said = str(error.orig).strip().splitlines()[0] if error.orig else type(error).__name__
             if type(error.orig) is sqlite3.DatabaseError:
                 raise IntegrityError(
@@ -352,6 +326,13 @@ class Database:
                 f"the database of {self.folder.root} cannot be used ({said}); see that it runs "
                 "and has space, then call again."
             ) from error
+
+
+@functools.lru_cache(maxsize=_MOST_OPEN)
+def _opened(root: str, url: str | sa.URL, process: int) -> Database:
+    # a pool does not survive a fork
+    del process
+    return Database(url, Folder(root))
 
 
 @functools.cache
@@ -379,17 +360,15 @@ def sqlite_url(path: Path, *, writable: bool) -> sa.URL:
     return sa.URL.create("sqlite", database=str(path))
 
 
-def _property(connection: sa.Connection, name: str) -> str | None:
-    query = sa.select(properties.c.value).where(properties.c.name == name)
-    found: str | None = connection.scalar(query)
-    return found
+def _execute(connection: sa.Connection, statements: Iterable[str]) -> None:
+    for statement in statements:
+        connection.execute(sa.text(statement))
 
 
 def _lock(connection: sa.Connection, name: str, *, shared: bool) -> None:
-    digest = hashlib.sha256(f"certify {name}".encode()).digest()
-    number = int.from_bytes(digest[:8], "big", signed=True)
     kind = "_shared" if shared else ""
-    connection.execute(sa.text(f"SELECT pg_advisory_xact_lock{kind}({number})"))
+    statement = sa.text(f"SELECT pg_advisory_xact_lock{kind}(hashtextextended(:name, 0))")
+    connection.execute(statement, {"name": f"certify {name}"})
 
 
 def _prepare_reading(connection: Any, record: object) -> None:
@@ -408,7 +387,8 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
             f"SQLite cannot use its write-ahead log here; set {VARIABLE} to the address of a "
             "PostgreSQL database."
         )
-    for setting in ("synchronous=FULL", "recursive_triggers=ON"):
+    # what is blanked is overwritten in the file, too
+    for setting in ("synchronous=FULL", "recursive_triggers=ON", "secure_delete=ON"):
         connection.execute(f"PRAGMA {setting}")
 
 
@@ -446,10 +426,8 @@ def _file_system(path: Path) -> str:
         lines = Path("/proc/self/mountinfo").read_text("utf-8", errors="replace").splitlines()
     except OSError:
         return ""
-    found = ("", "")
+    kinds: dict[str, str] = {}
     for line in lines:
         before, _, after = line.partition(" - ")
-        mounted = before.split(" ")[4].replace("\\040", " ")
-        if path.is_relative_to(mounted) and len(mounted) >= len(found[0]):
-            found = mounted, after.split(" ")[0]
-    return found[1]
+        kinds[before.split(" ")[4].replace("\\040", " ")] = after.split(" ")[0]
+    return kinds.get(max(filter(path.is_relative_to, kinds), key=len, default=""), "")

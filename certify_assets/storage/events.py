@@ -36,6 +36,12 @@ class Payload(BaseModel):
         """What it is about, by which it is found."""
         return ""
 
+    @classmethod
+    def typed(cls: type[P], row: Event) -> TypedEvent[P]:
+        """Read an event of this kind as it is stored."""
+        content = cls.model_validate_json(row.payload)
+        return TypedEvent(content, row.sequence, row.time, row.sha256)
+
 
 class Stored(Payload):
     """A document or table; the newest of its key is the current one, without an object none."""
@@ -177,18 +183,16 @@ def chain(connection: sa.Connection, corpus: str) -> Iterator[Event]:
     known = blanked_payloads(connection, corpus)
     query = sa.select(events).where(events.c.corpus == corpus).order_by(events.c.sequence)
     # of the statement alone: the connection writes as well where indexes are made again
-    result = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
-    for rows in result.partitions():
-        for row in rows:
-            event = Event(*row)
-            following = event._replace(sequence=last[0] + 1, previous=last[1])
-            if event != following or event.sha256 != event.digest(known.get(event.sequence, "")):
-                raise IntegrityError(
-                    f"event {last[0] + 1} of {corpus or 'the data root'} was altered; restore the "
-                    "database from a backup."
-                )
-            last = event.sequence, event.sha256
-            yield event
+    for row in connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE}):
+        event = Event(*row)
+        following = event._replace(sequence=last[0] + 1, previous=last[1])
+        if event != following or event.sha256 != event.digest(known.get(event.sequence, "")):
+            raise IntegrityError(
+                f"event {last[0] + 1} of {corpus or 'the data root'} was altered; restore the "
+                "database from a backup."
+            )
+        last = event.sequence, event.sha256
+        yield event
 
 
 def objects_of(payload: str) -> Sequence[str]:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, NamedTuple
 
-from certify_assets.errors import InputError, MissingToolError
+from certify_assets.errors import InputError
 from certify_assets.files import naming, replacing
-from certify_assets.storage.urls import is_url
+from certify_assets.storage.urls import file_system, is_url
 
-_SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
-#: how the name of a file begins that a killed process did not finish
-PART: Final = ".certify."
+# a killed write leaves a part of a file, whose name begins with that of the package
+_SEGMENT = re.compile(r"(\.certify\.)?[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 
 
 class FoundFile(NamedTuple):
@@ -27,6 +26,16 @@ class FoundFile(NamedTuple):
     key: str
     size: int
     seconds: float  # since it was written
+
+    @property
+    def name(self) -> str:
+        """Last part of the key."""
+        return self.key.rpartition("/")[2]
+
+    @property
+    def is_part(self) -> bool:
+        """Whether a killed write left it."""
+        return self.name.startswith(".")
 
 
 class Folder:
@@ -66,35 +75,29 @@ class Folder:
 
     def exists(self, key: str) -> bool:
         """Whether a file, or a folder with files, is there."""
-        if self.is_local:
-            return self.path(key).exists()
-        return bool(self._remote.exists(self.locate(key)))
+        return bool(self._system.exists(self.locate(key)))
 
     def read(self, key: str) -> bytes:
         """Return a file; raise FileNotFoundError where there is none."""
-        if self.is_local:
-            return self.path(key).read_bytes()
-        return bytes(self._remote.cat_file(self.locate(key)))
+        return bytes(self._system.cat_file(self.locate(key)))
 
     def write(self, key: str, data: bytes) -> None:
         """Store a file."""
-        if self.is_local:
-            with self._durable(key) as stream:
-                stream.write(data)
-        else:
-            self._remote.pipe_file(self._made(key), data)
-
-    def write_file(self, key: str, path: Path) -> None:
-        """Store a copy of a file of this machine."""
-        if self.is_local:
-            with path.open("rb") as source, self._durable(key) as stream:
-                shutil.copyfileobj(source, stream)
-        else:
-            self._remote.put_file(str(path), self._made(key))
+        with self.writing(key) as stream:
+            stream.write(data)
 
     @contextmanager
-    def _durable(self, key: str) -> Iterator[IO[bytes]]:
-        path = self.path(key)
+    def writing(self, key: str) -> Iterator[IO[bytes]]:
+        """Open a stream whose content is stored at the end, unless the block fails."""
+        place = self.locate(key)
+        if not self.is_local:
+            with tempfile.NamedTemporaryFile() as stream:
+                yield stream
+                stream.flush()
+                self._system.makedirs(place.rpartition("/")[0], exist_ok=True)
+                self._system.put_file(stream.name, place)
+            return
+        path = Path(place)
         if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.root)):
             raise InputError(
                 f"{path} leads out of {self.root} by a symbolic link; remove the link."
@@ -108,79 +111,44 @@ class Folder:
         finally:
             os.close(handle)
 
-    def _made(self, key: str) -> str:
-        """Return the remote place of a key, in a folder that is there."""
-        place = self.locate(key)
-        self._remote.makedirs(place.rpartition("/")[0], exist_ok=True)
-        return place
-
-    def touch(self, key: str) -> bool:
-        """Make a local file young; return whether it is there."""
+    def renew(self, key: str, size: int) -> bool:
+        """Make a file young; return False where it must be written, as always on a remote place."""
         with suppress(FileNotFoundError):
-            os.utime(self.path(key))
-            return True
+            if self.is_local:
+                os.utime(self.locate(key))
+                return self.path(key).stat().st_size == size
         return False
 
     def delete(self, key: str) -> None:
         """Remove a file, if it is there."""
-        if self.is_local:
-            self.path(key).unlink(missing_ok=True)
-        elif self._remote.exists(self.locate(key)):
-            self._remote.rm_file(self.locate(key))
+        with suppress(FileNotFoundError):
+            self._system.rm_file(self.locate(key))
 
     def names(self, key: str) -> list[str]:
         """Return the sorted names directly below a folder, hidden ones left out."""
-        if self.is_local:
-            path = self.path(key)
-            found = [entry.name for entry in path.iterdir()] if path.is_dir() else []
-        else:
-            place = self.locate(key)
-            listed = self._remote.ls(place, detail=False) if self._remote.isdir(place) else []
-            found = [str(entry).rstrip("/").rpartition("/")[2] for entry in listed]
+        place = self.locate(key)
+        listed = self._system.ls(place, detail=False) if self._system.isdir(place) else []
+        found = [str(entry).rstrip("/").rpartition("/")[2] for entry in listed]
         return sorted(name for name in found if not name.startswith("."))
 
     def files(self, key: str) -> Iterator[FoundFile]:
         """Iterate over all files below a folder, those of killed writes too."""
-        now = time.time()
-        if self.is_local:
-            base = self.path(key)
-            for path in base.rglob("*"):
-                with suppress(FileNotFoundError):
-                    if path.is_file():
-                        found = path.stat()
-                        name = f"{key}/{path.relative_to(base).as_posix()}"
-                        yield FoundFile(name, found.st_size, now - found.st_mtime)
-            return
-        place = self.locate(key)
-        for name, about in self._remote.find(place, detail=True).items():
+        now, place = time.time(), self._system._strip_protocol(self.locate(key))
+        for name, about in self._system.find(place, detail=True).items():
+            if about.get("islink") and not self._system.isfile(name):
+                continue
+            # each file system has its own name for it
             written = about.get("LastModified") or about.get("updated") or about.get("created")
-            seconds = now - (written.timestamp() if hasattr(written, "timestamp") else now)
-            tail = name.rpartition(f"/{key}/")[2]
-            yield FoundFile(f"{key}/{tail}", int(about.get("size") or 0), seconds)
-
-    def remove_part(self, key: str) -> None:
-        """Remove what a killed write left on a local folder."""
-        folder, _, name = key.rpartition("/")
-        if name.startswith(PART):
-            (self.path(folder) / name).unlink(missing_ok=True)
+            stamp = about.get("mtime") or (written.timestamp() if written else now)
+            tail = name.removeprefix(place).lstrip("/")
+            yield FoundFile(f"{key}/{tail}", int(about.get("size") or 0), now - stamp)
 
     @cached_property
-    def _remote(self) -> Any:
-        import fsspec
+    def _system(self) -> Any:
+        if self.is_local:
+            from fsspec.implementations.local import LocalFileSystem
 
-        try:
-            # a listing that is remembered says that a removed file exists
-            filesystem, _ = fsspec.core.url_to_fs(
-                self.root, use_listings_cache=False, skip_instance_cache=True
-            )
-        except ImportError as error:
-            raise MissingToolError(
-                f"the data root {self.root} needs a package that is not installed ({error}); "
-                "install certify_assets[s3] or certify_assets[gcs]."
-            ) from None
-        except ValueError as error:
-            raise InputError(
-                f"the data root {self.root} cannot be opened ({error}); give a folder or a URL "
-                "that fsspec knows."
-            ) from None
-        return filesystem
+            # not by a URL, in which some characters of a path mean something
+            return LocalFileSystem()
+        # a listing that is remembered says that a removed file exists
+        return file_system(self.root, use_listings_cache=False, skip_instance_cache=True)[0]

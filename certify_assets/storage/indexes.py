@@ -30,21 +30,20 @@ def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> No
 
 
 def _use(connection: sa.Connection, rows: Sequence[Event]) -> None:
-    used = [
-        {"object": name, "corpus": row.corpus, "sequence": row.sequence}
+    insert(
+        connection,
+        uses,
+        [(name, row.corpus, row.sequence) for row in rows for name in objects_of(row.payload)],
+    )
+    gone = [
+        {"of": row.corpus, "name": name}
         for row in rows
-        for name in objects_of(row.payload)
+        if row.kind == Discarded.kind
+        for name in Discarded.model_validate_json(row.payload).discarded
     ]
-    if used:
-        connection.execute(uses.insert(), used)
-    for row in rows:
-        if row.kind == Discarded.kind:
-            gone = Discarded.model_validate_json(row.payload).discarded
-            free = uses.delete().where(
-                uses.c.corpus == row.corpus, uses.c.object == sa.bindparam("name")
-            )
-            if gone:
-                connection.execute(free, [{"name": name} for name in gone])
+    if gone:
+        mine = uses.c.corpus == sa.bindparam("of"), uses.c.object == sa.bindparam("name")
+        connection.execute(uses.delete().where(*mine), gone)
 
 
 def insert(connection: sa.Connection, table: sa.Table, rows: Iterable[tuple[Any, ...]]) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from certify_assets.errors import IntegrityError
 from certify_assets.files import parse_json, sha256_bytes, sha256_file
-from certify_assets.storage.folder import PART, Folder
+from certify_assets.storage.folder import Folder, FoundFile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,15 +29,6 @@ class MissingObjectError(IntegrityError):
     """An object that an event names is gone."""
 
 
-class LooseObject(NamedTuple):
-    """An object as a listing shows it; without a hash where a killed write left a part."""
-
-    sha256: str
-    key: str
-    size: int
-    seconds: float  # since it was last stored
-
-
 @dataclass(frozen=True)
 class Objects:
     """The objects of a data root."""
@@ -46,10 +38,8 @@ class Objects:
     def put(self, data: bytes) -> str:
         """Store an object durably and return its hash; one that is there gets younger."""
         name = sha256_bytes(data)
-        if self.folder.is_local and self._is_whole(name, len(data)):
-            return name
-        # a remote one is written again: that is how its age is renewed
-        self.folder.write(_key(name), data)
+        if not self.folder.renew(_key(name), len(data)):
+            self.folder.write(_key(name), data)
         return name
 
     def put_stream(self, write: Callable[[IO[bytes]], None]) -> str:
@@ -59,8 +49,8 @@ class Objects:
             with path.open("wb") as stream:
                 write(stream)
             name = sha256_file(path)
-            if not self.folder.is_local or not self._is_whole(name, path.stat().st_size):
-                self.folder.write_file(_key(name), path)
+            if not self.folder.renew(_key(name), path.stat().st_size):
+                self._copy(name, path)
         return name
 
     def copy_from(self, other: Objects, name: str) -> bool:
@@ -68,8 +58,12 @@ class Objects:
         if self.has(name):
             return False
         with other.as_file(name) as path:
-            self.folder.write_file(_key(name), path)
+            self._copy(name, path)
         return True
+
+    def _copy(self, name: str, path: Path) -> None:
+        with path.open("rb") as source, self.folder.writing(_key(name)) as stream:
+            shutil.copyfileobj(source, stream)
 
     def put_json(self, value: Any) -> str:
         """Store a JSON document, indented for readers."""
@@ -82,17 +76,14 @@ class Objects:
         frame.to_parquet(buffer, index=False, compression="zstd")
         return self.put(buffer.getvalue())
 
-    def _is_whole(self, name: str, size: int) -> bool:
-        return self.folder.touch(_key(name)) and self.path(name).stat().st_size == size
-
-    def get(self, name: str) -> bytes:
-        """Return an object; refuse one that is not what its name says."""
+    def get(self, name: str, key: str = "") -> bytes:
+        """Return an object, found by a key; refuse one that is not what its name says."""
         try:
             data = self.folder.read(_key(name))
         except FileNotFoundError:
-            raise _missing(name, self.folder.root) from None
+            raise self._missing(name, key) from None
         if sha256_bytes(data) != name:
-            raise _altered(name, self.folder.root)
+            raise self._altered(name, key)
         return data
 
     def get_json(self, name: str) -> Any:
@@ -113,23 +104,23 @@ class Objects:
         return table
 
     @contextmanager
-    def as_file(self, name: str) -> Iterator[Path]:
+    def as_file(self, name: str, key: str = "") -> Iterator[Path]:
         """Give an object as a file of this machine, which must not be changed."""
         if not self.folder.is_local:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "content"
-                path.write_bytes(self.get(name))
+                path.write_bytes(self.get(name, key))
                 yield path
             return
         path = self.path(name)
         try:
             found = path.stat()
         except FileNotFoundError:
-            raise _missing(name, self.folder.root) from None
+            raise self._missing(name, key) from None
         identity = found.st_ino, found.st_size, found.st_mtime_ns
         if _VERIFIED.get(str(path)) != identity:
             if sha256_file(path) != name:
-                raise _altered(name, self.folder.root)
+                raise self._altered(name, key)
             _VERIFIED[str(path)] = identity
         yield path
 
@@ -141,31 +132,23 @@ class Objects:
         """Whether an object is there."""
         return self.folder.exists(_key(name))
 
-    def found(self) -> Iterator[LooseObject]:
+    def found(self) -> Iterator[FoundFile]:
         """Iterate over all objects, and the parts of killed writes."""
-        for key, size, seconds in self.folder.files(FOLDER):
-            name = key.rpartition("/")[2]
-            yield LooseObject("" if name.startswith(PART) else name, key, size, seconds)
+        return self.folder.files(FOLDER)
 
-    def remove(self, found: LooseObject) -> None:
+    def remove(self, found: FoundFile) -> None:
         """Remove an object, or the part of one."""
-        if found.sha256:
-            self.folder.delete(found.key)
-        else:
-            self.folder.remove_part(found.key)
+        self.folder.delete(found.key)
+
+    def _missing(self, name: str, key: str) -> MissingObjectError:
+        return MissingObjectError(f"{self._named(name, key)} is gone; restore it from a backup.")
+
+    def _altered(self, name: str, key: str) -> IntegrityError:
+        return IntegrityError(f"{self._named(name, key)} was altered; restore it from a backup.")
+
+    def _named(self, name: str, key: str) -> str:
+        return f"the object {name[:12]} of {self.folder.root}{key and f' ({key})'}"
 
 
 def _key(name: str) -> str:
     return f"{FOLDER}/{name[:2]}/{name}"
-
-
-def _missing(name: str, root: str) -> MissingObjectError:
-    return MissingObjectError(
-        f"the object {name[:12]} of {root} is gone; restore it from a backup."
-    )
-
-
-def _altered(name: str, root: str) -> IntegrityError:
-    return IntegrityError(
-        f"the object {name[:12]} of {root} was altered; restore it from a backup."
-    )

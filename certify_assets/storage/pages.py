@@ -19,16 +19,15 @@ def is_page(key: str) -> bool:
 
 def publish(store: Store, keys: Iterable[str]) -> int:
     """Copy what is stored under keys to where people open it; return the number of copies."""
-    count, snapshot = 0, store.now()
+    count = 0
     for key in filter(is_page, keys):
         written = None
         # another process may copy an older one at the same time: what is stored decides
-        while (now := snapshot.current(key)) != written:
+        while (now := store.current(key)) != written:
             if now:
-                snapshot.folder.write(f"{PAGES}/{key}", snapshot.objects.get(now))
+                store.folder.write(f"{PAGES}/{key}", store.objects.get(now))
             else:
-                snapshot.folder.delete(f"{PAGES}/{key}")
+                store.folder.delete(f"{PAGES}/{key}")
             written = now
-            snapshot.refresh()
         count += bool(written)
     return count

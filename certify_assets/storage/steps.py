@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -13,8 +13,12 @@ import sqlalchemy as sa
 from certify_assets.errors import ChangedInputError
 from certify_assets.storage.database import events
 from certify_assets.storage.events import Event, EventDraft, Stored, last_event
+from certify_assets.storage.indexes import follow, insert
 from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.store import Store
+
+#: subjects of events, by their corpus and kind
+Changes = Mapping[tuple[str, str], Collection[str]]
 
 
 class Question(NamedTuple):
@@ -28,7 +32,7 @@ class Question(NamedTuple):
 
     def concerns(self, changes: Changes) -> str | None:
         """Return the subject of an event that may change the answer; None where none does."""
-        subjects = changes.get(self.kind, frozenset())
+        subjects = changes.get((self.corpus, self.kind), ())
         if self.subject is None:
             return min(subjects, default=None)
         if self.below:
@@ -36,16 +40,12 @@ class Question(NamedTuple):
         return self.subject if self.subject in subjects else None
 
 
-#: subjects of events, by their kind
-Changes = Mapping[str, frozenset[str]]
-
-
-def changes_of(pairs: Iterable[tuple[str, str]]) -> Changes:
-    """Return kinds and subjects of events."""
-    found: dict[str, set[str]] = {}
-    for kind, subject in pairs:
-        found.setdefault(kind, set()).add(subject)
-    return {kind: frozenset(subjects) for kind, subjects in found.items()}
+def changes_of(events: Iterable[tuple[str, str, str]]) -> Changes:
+    """Return the changes by events, given by corpus, kind and subject."""
+    found = defaultdict[tuple[str, str], set[str]](set)
+    for corpus, kind, subject in events:
+        found[corpus, kind].add(subject)
+    return found
 
 
 @dataclass
@@ -55,12 +55,13 @@ class OpenStep:
     token: str
     asked: set[Question] = field(default_factory=set)
     drafts: list[EventDraft] = field(default_factory=list)
-    # what is stored under keys once it is committed; "" is nothing
-    keys: dict[str, str] = field(default_factory=dict)
-    # events that it committed
-    rows: list[Event] = field(default_factory=list)
     # what is done once it is committed
     after: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def changes(self) -> Changes:
+        """What it changes where it is committed."""
+        return changes_of(draft[:3] for draft in self.drafts)
 
 
 def known(connection: sa.Connection, corpus: str, token: str) -> bool:
@@ -73,8 +74,6 @@ def append(
     store: Store, connection: sa.Connection, drafts: Sequence[EventDraft], token: str
 ) -> list[Event]:
     """Append events in a transaction that writes, with the indexes that follow from them."""
-    from certify_assets.storage.indexes import follow, insert
-
     for name in dict.fromkeys(name for draft in drafts for name in draft.objects):
         # `certify gc` is alone while it removes, so that what is there now stays
         if not store.objects.has(name):
@@ -100,15 +99,13 @@ def append(
     return rows
 
 
-def require_same(asked: Iterable[Question], corpus: str, changes: Changes) -> None:
-    """Refuse changes of a corpus after which something that was asked has another answer."""
+def require_same(asked: Iterable[Question], changes: Changes) -> None:
+    """Refuse changes after which something that was asked has another answer."""
     for question in asked if changes else ():
-        if question.corpus != corpus or not question.watched:
-            continue
-        if (subject := question.concerns(changes)) is not None:
+        if question.watched and (subject := question.concerns(changes)) is not None:
             named = question.kind == Stored.kind
             what = f"replaced {subject}" if named else f"added {question.kind} {subject}".strip()
             raise ChangedInputError(
-                f"{corpus or 'the data root'} changed meanwhile: another process {what}. "
+                f"{question.corpus or 'the data root'} changed meanwhile: another process {what}. "
                 "Run this again."
             )

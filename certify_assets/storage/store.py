@@ -25,7 +25,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -34,14 +34,14 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from certify_assets.errors import InputError
 from certify_assets.files import parse_json
 from certify_assets.storage.folder import Folder
+from certify_assets.storage.objects import Objects
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
     from certify_assets.storage.database import Database
-    from certify_assets.storage.events import P, Payload, TypedEvent
-    from certify_assets.storage.objects import Objects
+    from certify_assets.storage.events import Event, P, Payload, TypedEvent
     from certify_assets.storage.snapshot import Snapshot
 
 _PASSWORD = re.compile(r"[a-z0-9+.\-]+://[^/@]*:[^/@]*@", re.IGNORECASE)
@@ -84,13 +84,12 @@ class Store:
     @property
     def objects(self) -> Objects:
         """Content of documents and tables."""
-        from certify_assets.storage.objects import Objects
-
         return Objects(self.folder)
 
     @property
     def database(self) -> Database:
         """Events and indexes."""
+        # SQLAlchemy costs a quarter of a second, and many commands need no data root
         from certify_assets.storage.database import Database
 
         return Database.of(self.folder)
@@ -104,7 +103,7 @@ class Store:
         """Return the data root as it is at this moment."""
         # by its name: a snapshot is a store, so its module needs this one
         module = import_module("certify_assets.storage.snapshot")
-        view: Snapshot = module.Snapshot(self)
+        view: Snapshot = module.Snapshot(self.root)
         return view
 
     def locate(self, key: str) -> str:
@@ -139,11 +138,11 @@ class Store:
         """Whether a killed process left something to resume."""
         return any(not path.name.startswith(".") for path in self.scratch(key).iterdir())
 
-    # What is stored under keys
+    # What is stored under keys, and what happened; a snapshot has the first six of its own
 
-    def exists(self, key: str) -> bool:
-        """Whether a document or table, or a folder with some, is stored under the key."""
-        return self.now().exists(key)
+    def current(self, key: str) -> str:
+        """Return the SHA-256 of what is stored under a key; "" where nothing is."""
+        return self.now().current(key)
 
     def names(self, folder: str) -> list[str]:
         """Return the sorted names directly below a folder."""
@@ -153,41 +152,69 @@ class Store:
         """Return the sorted names of all corpora that have events."""
         return self.now().corpora()
 
-    def sha256(self, key: str) -> str:
-        """Return the SHA-256 of what is stored under the key."""
-        return self.now().sha256(key)
-
-    def read_bytes(self, key: str) -> bytes:
-        """Return what is stored under the key; else name the step that writes it."""
-        return self.now().read_bytes(key)
-
-    def as_file(self, key: str) -> AbstractContextManager[Path]:
-        """Give what is stored under the key as a file of this machine, which must not change."""
-        return self.now().as_file(key)
+    def rows(
+        self,
+        corpus: str,
+        kind: str,
+        subject: str | None = None,
+        *,
+        last: int | None = None,
+        after: int = 0,
+        watched: bool = True,
+    ) -> list[Event]:
+        """Return events as they are stored: all, so many of the last, or those after a number."""
+        return self.now().rows(corpus, kind, subject, last=last, after=after, watched=watched)
 
     def point(self, key: str, sha256: str) -> None:
         """Let a key name an object that is stored; "" lets it name none."""
         self.now().point(key, sha256)
 
+    def append(self, corpus: str, *payloads: Payload, token: str = "") -> None:
+        """Append events to the chain of a corpus, unless those of the token are there."""
+        self.now().append(corpus, *payloads, token=token)
+
     def events(
-        self, corpus: str, kind: type[P], subject: str | None = None, *, watched: bool = True
+        self,
+        corpus: str,
+        kind: type[P],
+        subject: str | None = None,
+        *,
+        after: int = 0,
+        watched: bool = True,
     ) -> list[TypedEvent[P]]:
-        """Return the events of a kind, of one subject or of all, the oldest first."""
-        return self.now().events(corpus, kind, subject, watched=watched)
+        """Return the events of a kind, of one subject or of all, the oldest first.
+
+        A step that reads them commits even if others follow, unless they are watched. With `after`
+        those with a higher number alone.
+        """
+        rows = self.rows(corpus, kind.kind, subject, after=after, watched=watched)
+        return [kind.typed(row) for row in rows]
 
     def last(
         self, corpus: str, kind: type[P], subject: str | None = None, *, watched: bool = True
     ) -> TypedEvent[P] | None:
         """Return the last event of a kind, of one subject or of all; None where there is none."""
-        return self.now().last(corpus, kind, subject, watched=watched)
+        rows = self.rows(corpus, kind.kind, subject, last=1, watched=watched)
+        return kind.typed(rows[-1]) if rows else None
 
-    def subjects(self, corpus: str, kind: type[P], *, watched: bool = True) -> list[str]:
-        """Return the sorted subjects of the events of a kind."""
-        return self.now().subjects(corpus, kind, watched=watched)
+    def exists(self, key: str) -> bool:
+        """Whether a document or table, or a folder with some, is stored under the key."""
+        return bool(self.current(key)) or bool(self.names(key))
 
-    def append(self, corpus: str, *payloads: Payload, token: str = "") -> None:
-        """Append events to the chain of a corpus, unless those of the token are there."""
-        self.now().append(corpus, *payloads, token=token)
+    def sha256(self, key: str) -> str:
+        """Return the SHA-256 of what is stored under the key; else name the step that writes it."""
+        found = self.current(key)
+        if not found:
+            raise InputError(f"{self.root} has no {key}; {_remedy(key)} first.")
+        return found
+
+    def read_bytes(self, key: str) -> bytes:
+        """Return what is stored under the key."""
+        return self.objects.get(self.sha256(key), key)
+
+    def as_file(self, key: str) -> AbstractContextManager[Path]:
+        """Give what is stored under the key as a file of this machine, which must not change."""
+        return self.objects.as_file(self.sha256(key), key)
 
     def write_bytes(self, key: str, data: bytes) -> str:
         """Store bytes under the key; return their SHA-256."""
@@ -276,18 +303,11 @@ class Store:
         """Give the files directly below a key as a folder of this machine, for reading alone."""
         import tempfile
 
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as files:
             for name in self.names(key):
-                with self.as_file(f"{key}/{name}") as path:
-                    if self.is_local:
-                        Path(folder, name).symlink_to(path.resolve())
-                    else:
-                        Path(folder, name).write_bytes(path.read_bytes())
+                path = files.enter_context(self.as_file(f"{key}/{name}"))
+                Path(folder, name).symlink_to(path.resolve())
             yield Path(folder)
-
-    def missing(self, key: str) -> InputError:
-        """Return the error of a key under which nothing is stored."""
-        return InputError(f"{self.root} has no {key}; {_remedy(key)} first.")
 
 
 def keys_of(chains: Callable[[], Iterable[str]], folder: str) -> list[str]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.storage.mlflow_server import mlflow_client, without_credentials
 
-# mlflow://NAME asks MLFLOW_TRACKING_URI
-_SCHEMES = ("mlflow", "mlflow+http", "mlflow+https", "mlflow+sqlite")
+# what follows mlflow+ in a URL; mlflow://NAME asks MLFLOW_TRACKING_URI
+_KINDS = ("", "http", "https", "sqlite")
 _SUFFIX = ".json"
 _PAGE = 100
 # more than `urls.FILES`, so that what is too much is refused by its number
@@ -36,23 +35,14 @@ class MlflowExperiment:
         """Read mlflow+http://HOST:PORT/NAME, mlflow+sqlite:///FILE/NAME, or mlflow://NAME."""
         scheme, _, rest = url.partition("://")
         place, _, name = rest.rstrip("/").rpartition("/")
-        address = f"{scheme.removeprefix('mlflow+')}://{place}"
-        if scheme == "mlflow":
-            address = os.environ.get("MLFLOW_TRACKING_URI", "")
-            if place.strip("/") or not address:
-                raise InputError(
-                    f"{without_credentials(url)} names no server; set MLFLOW_TRACKING_URI, or give "
-                    "mlflow+http://HOST:PORT/EXPERIMENT."
-                )
-        if scheme not in _SCHEMES:
+        kind = scheme.removeprefix("mlflow").removeprefix("+")
+        address = f"{kind}://{place}" if kind else os.environ.get("MLFLOW_TRACKING_URI", "")
+        has_place = bool(place.strip("/"))
+        if kind not in _KINDS or not name or not address or has_place != bool(kind):
             raise InputError(
-                f"{without_credentials(url)} has no scheme of MLflow; give one of "
-                f"{', '.join(_SCHEMES)}."
-            )
-        if not name or (scheme != "mlflow" and not place.strip("/")):
-            raise InputError(
-                f"{without_credentials(url)} names no experiment; give "
-                f"{scheme}://{'' if scheme == 'mlflow' else 'HOST:PORT/'}EXPERIMENT."
+                f"{without_credentials(url)} names no experiment of MLflow; give "
+                "mlflow+http://HOST:PORT/EXPERIMENT, mlflow+sqlite:///FILE/EXPERIMENT, or set "
+                "MLFLOW_TRACKING_URI and give mlflow://EXPERIMENT."
             )
         return cls(address, unquote(name))
 
@@ -66,7 +56,7 @@ class MlflowExperiment:
     def find(self, root: str, detail: bool = True) -> dict[str, Mapping[str, Any]]:
         """Return a file for each trace, with a stamp that its assessments and tags change."""
         found: dict[str, Mapping[str, Any]] = {}
-        with self._asking():
+        with asking(self.address):
             client, token = _client(self.address), None
             experiment = client.get_experiment_by_name(self.name)
             if experiment is None:
@@ -87,17 +77,12 @@ class MlflowExperiment:
                 if not (token := page.token) or len(found) > _MOST:
                     return found
 
-    def open(self, name: str, mode: str = "rb") -> IO[bytes]:
-        """Open one trace as JSON."""
+    def get_file(self, name: str, path: str) -> None:
+        """Write one trace as JSON."""
         trace_id = name.rpartition("/")[2].removesuffix(_SUFFIX)
-        with self._asking():
-            trace = _client(self.address).get_trace(trace_id, display=False)
-            return io.BytesIO(trace.to_json().encode("utf-8"))
-
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
         with asking(self.address):
-            yield
+            trace = _client(self.address).get_trace(trace_id, display=False)
+            Path(path).write_text(trace.to_json(), "utf-8")
 
 
 def _client(address: str) -> Any:

@@ -7,10 +7,8 @@
 
 from __future__ import annotations
 
-import functools
 import getpass
 import os
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +18,7 @@ from typing import Any
 
 from certify_assets._version import __version__
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, lock_file, sha256_bytes
 from certify_assets.storage.mlflow_server import mlflow_client, without_credentials
 from certify_assets.storage.store import Store
 
@@ -30,9 +28,6 @@ _UI = "http://127.0.0.1:5000"
 _MAX_PARAM = 500
 # what MLflow takes in one call, at most 1,000 of both
 _MAX_PARAMS, _MAX_METRICS = 100, 900
-_MAX_POINTS = 200
-# nothing that could hold a pickle
-_SUFFIXES = {".safetensors", ".json"}
 
 _PAUSE_SECONDS = 120.0
 _SUMMARY = "certify.summary"
@@ -40,21 +35,10 @@ _PARENT = "mlflow.parentRunId"
 _CONTEXT = "mlflow.data.context"
 # MLflow takes no longer digest of a data set
 _DIGEST = 32
-# experiments and runs of summaries that this process has found, by server, experiment, and folder
-# or hash of their tags: a search costs half as much as the rest of a small record
-_FOUND: dict[tuple[str, str, str], str] = {}
 # server → when and why it did not take a record of this process
 _FAILED: dict[str, tuple[float, str]] = {}
 
 _Points = Sequence[tuple[int, float]]
-
-
-def thinned(points: _Points) -> list[tuple[int, float]]:
-    """Return at most so many points of a curve, evenly taken, the first and the last among them."""
-    if len(points) <= _MAX_POINTS:
-        return list(points)
-    last = len(points) - 1
-    return [points[round(place * last / (_MAX_POINTS - 1))] for place in range(_MAX_POINTS)]
 
 
 def tracking_uri(store: Store) -> str:
@@ -84,20 +68,13 @@ def make_database(path: Path) -> None:
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".certify.", suffix=".part", dir=path.parent)
-    os.close(handle)
-    try:
-        mlflow_client(f"sqlite:///{name}").search_experiments(max_results=1)
-        try:
-            os.link(name, path)
-        except FileExistsError:
-            # another process was faster, and may have written into its own
-            pass
-        except OSError:
-            # a file system without links
-            Path(name).replace(path)
-    finally:
-        Path(name).unlink(missing_ok=True)
+    part = path.with_name(".certify.mlflow.part")
+    with path.with_name(".certify.mlflow.lock").open("a") as lock:
+        lock_file(lock.fileno())
+        if not path.exists():
+            part.unlink(missing_ok=True)
+            mlflow_client(f"sqlite:///{part}").search_experiments(max_results=1)
+            part.replace(path)
 
 
 @dataclass(frozen=True)
@@ -141,12 +118,6 @@ class Record:
     files: Mapping[Path, str] = field(default_factory=dict)
     summary: Summary | None = None
 
-    def __post_init__(self) -> None:
-        if wrong := [path.name for path in self.files if path.suffix not in _SUFFIXES]:
-            raise ValueError(
-                f"{wrong[0]} cannot be an artifact: only {' and '.join(sorted(_SUFFIXES))} are"
-            )
-
 
 @dataclass(frozen=True)
 class Tracker:
@@ -172,39 +143,32 @@ class Tracker:
 
     def write(self, record: Record) -> str:
         """Write one finished MLflow run; return the address of its page in the MLflow UI."""
-        try:
-            return self._written(self._client(), record)
-        except BaseException:
-            # the experiment, or the run of a summary, may have been deleted since it was found
-            _FOUND.clear()
-            raise
-
-    def _written(self, client: Any, record: Record) -> str:
         from mlflow.entities import Metric, Param
 
+        client = self._client()
         experiment = self._experiment_id(client)
         tags = {**_source(), **record.tags}
         if record.summary is not None:
-            tags[_PARENT] = self._summary_run(client, experiment, record.summary)
+            tags[_PARENT] = _summary_run(client, experiment, record.summary)
         run = client.create_run(experiment, run_name=record.name, tags=tags).info.run_id
         try:
             now = int(1000 * time.time())
             params = [Param(name, str(of)[:_MAX_PARAM]) for name, of in record.params.items()]
+            points = [
+                *((name, number, 0) for name, number in record.metrics.items()),
+                *((name, of, step) for name, all in record.curves.items() for step, of in all),
+            ]
             metrics = [
-                Metric(name, float(number), now, 0)
-                for name, number in record.metrics.items()
+                Metric(name, float(number), now, step)
+                for name, number, step in points
                 if number is not None
-            ] + [
-                Metric(name, float(value), now, step)
-                for name, points in record.curves.items()
-                for step, value in thinned(points)
             ]
             # one transaction for many values: MLflow commits each call
             while params or metrics:
                 client.log_batch(run, params=params[:_MAX_PARAMS], metrics=metrics[:_MAX_METRICS])
                 params, metrics = params[_MAX_PARAMS:], metrics[_MAX_METRICS:]
-            if record.documents:
-                _log_documents(client, run, record.documents)
+            for name, text in record.documents.items():
+                client.log_text(run, text, name)
             for path, folder in record.files.items():
                 client.log_artifact(run, str(path), folder)
             if record.summary is not None:
@@ -229,43 +193,19 @@ class Tracker:
     def _experiment(self, client: Any) -> tuple[Any, str]:
         """Return the experiment of the records, None where there is none yet, and its name."""
         found = client.get_experiment_by_name(EXPERIMENT)
-        if (
-            found is None
-            or not self.own
-            or _same_place(found.artifact_location, self.artifact_root)
-        ):
+        place = found and found.artifact_location.removeprefix("file://").rstrip("/")
+        if found is None or not self.own or place == self.artifact_root.rstrip("/"):
             return found, EXPERIMENT
         # of a data root that was copied or moved: MLflow would write into the original's artifacts
         name = f"{EXPERIMENT} in {self.artifact_root}"
         return client.get_experiment_by_name(name), name
 
-    def _summary_run(self, client: Any, experiment: str, summary: Summary) -> str:
-        """Return the run of a summary, made where there is none."""
-        digest = sha256_bytes(canonical_json(dict(summary.tags)))
-        known, name = (self.uri, experiment, digest), {_SUMMARY: digest}
-        found = _FOUND.get(known) or _find(client, experiment, name, first=True)
-        if found is None:
-            tags = {**_source(), **summary.tags, **name}
-            made = client.create_run(experiment, run_name=summary.name, tags=tags).info.run_id
-            client.set_terminated(made)
-            # two steps may have made one each: the first is that of both
-            found = _find(client, experiment, name, first=True) or made
-            if found != made:
-                client.delete_run(made)
-        _FOUND[known] = found
-        return found
-
     def _experiment_id(self, client: Any) -> str:
         """Return the id of the experiment of the records, made where there is none."""
-        known = (self.uri, EXPERIMENT, self.artifact_root)
-        if number := _FOUND.get(known):
-            return number
         found, name = self._experiment(client)
         # a server decides for itself where artifacts go
         place = None if self.uri.startswith("http") else self.artifact_root
-        number = str(found.experiment_id if found else client.create_experiment(name, place))
-        _FOUND[known] = number
-        return number
+        return str(found.experiment_id if found else client.create_experiment(name, place))
 
     def _client(self) -> Any:
         if self.own:
@@ -273,26 +213,32 @@ class Tracker:
         return mlflow_client(self.uri)
 
 
-@functools.cache
 def _source() -> dict[str, str]:
-    """Return columns of MLflow's table of runs, which a client without global state leaves empty.
-
-    The commit is that of a checkout of the package; an installed one has a version alone.
-    """
-    from mlflow.utils.git_utils import get_git_commit
-
+    """Return columns of MLflow's table of runs, which its client leaves empty."""
     found = {
         "mlflow.source.name": "certify_assets",
         "mlflow.source.type": "JOB",
         "certify.version": __version__,
     }
-    checkout = Path(__file__).parents[2]
-    # asked there alone: MLflow would take any repository above, and warns where there is no Git
-    if (checkout / ".git").exists() and (commit := get_git_commit(str(checkout))):
-        found["mlflow.source.git.commit"] = commit
     # an account without a name, as in a container, is none
     with suppress(KeyError, OSError):
         found["mlflow.user"] = os.environ.get("MLFLOW_TRACKING_USERNAME") or getpass.getuser()
+    return found
+
+
+def _summary_run(client: Any, experiment: str, summary: Summary) -> str:
+    """Return the run of a summary, made where there is none."""
+    name = {_SUMMARY: sha256_bytes(canonical_json(dict(summary.tags)))}
+    found = _find(client, experiment, name, first=True)
+    if found is not None:
+        return found
+    tags = {**_source(), **summary.tags, **name}
+    made = str(client.create_run(experiment, run_name=summary.name, tags=tags).info.run_id)
+    client.set_terminated(made)
+    # two steps may have made one each: the first is that of both
+    found = _find(client, experiment, name, first=True) or made
+    if found != made:
+        client.delete_run(made)
     return found
 
 
@@ -339,20 +285,6 @@ def _add(client: Any, run: str, summary: Summary, now: int) -> None:
         except MlflowException:
             # another step may have written the same data set between MLflow's look and its write
             client.log_inputs(run, inputs)
-
-
-def _log_documents(client: Any, run: str, documents: Mapping[str, str]) -> None:
-    # in one call: each looks the run up
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in documents.items():
-            path = Path(folder) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, "utf-8")
-        client.log_artifacts(run, folder)
-
-
-def _same_place(one: str, other: str) -> bool:
-    return one.removeprefix("file://").rstrip("/") == other.removeprefix("file://").rstrip("/")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from certify_assets.files import sha256_bytes
 #: most files, and bytes in all, that one call copies
 FILES = 100_000
 TOTAL_BYTES = 8 << 30
-_CHUNK = 1 << 20
 # what file systems say of a file that changes with its content, each by its own name
 _STAMPS: Final = (
     *("e_tag", "ETag", "etag", "version"),
@@ -41,6 +40,26 @@ def shown_url(place: str) -> str:
     parts = urlsplit(place)
     # urlunsplit makes scheme://tmp/file of scheme:////tmp/file
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def file_system(url: str, **options: object) -> tuple[Any, str]:
+    """Return the file system of fsspec that a URL is on, and the path there."""
+    shown = shown_url(url)
+    try:
+        import fsspec
+
+        system, path = fsspec.core.url_to_fs(url, **options)
+    except ImportError as error:
+        raise MissingToolError(
+            f"{shown} needs a package that is not installed ({error}); object stores need "
+            "certify_assets[s3] or certify_assets[gcs]."
+        ) from None
+    except (ValueError, OSError) as error:
+        raise InputError(
+            f"{shown} cannot be opened ({type(error).__name__}); give a path or a URL that "
+            "fsspec knows."
+        ) from None
+    return system, str(path).rstrip("/")
 
 
 @contextmanager
@@ -87,21 +106,7 @@ class RemoteFiles:
 
             experiment = MlflowExperiment.of(url)
             return cls(shown, experiment, experiment.name)
-        try:
-            import fsspec
-
-            filesystem, root = fsspec.core.url_to_fs(url)
-        except ImportError as error:
-            raise MissingToolError(
-                f"{shown} needs a package that is not installed ({error}); object stores need "
-                "certify_assets[s3] or certify_assets[gcs]."
-            ) from None
-        except (ValueError, OSError) as error:
-            raise InputError(
-                f"{shown} cannot be opened ({type(error).__name__}); give a path or a URL that "
-                "fsspec knows."
-            ) from None
-        return cls(shown, filesystem, str(root).rstrip("/"))
+        return cls(shown, *file_system(url))
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of every file by its path below the root; "" is the root itself."""
@@ -119,25 +124,27 @@ class RemoteFiles:
     def copied(self, folder: Path) -> Path:
         """Copy the file or folder into a folder, within limits; return the copy."""
         sizes = self.sizes()
-        self._refuse_too_much(sizes)
+        if not sizes:
+            raise InputError(f"there is no file in {self.shown}; check the address.")
+        self._require_few(len(sizes), sum(sizes.values()))
         target = folder / (PurePosixPath(self.root).name or "runs")
         copied = 0
-        with self._asking():
-            for place in sorted(sizes):
-                path = target / place if place else target
-                path.parent.mkdir(parents=True, exist_ok=True)
-                name = f"{self.root}/{place}" if place else self.root
-                with self.filesystem.open(name, "rb") as source, path.open("wb") as sink:
-                    while data := source.read(_CHUNK):
-                        sink.write(data)
-                        copied += len(data)
-                        # not every service says how large its files are
-                        if copied > TOTAL_BYTES:
-                            raise InputError(
-                                f"{self.shown} holds more than {TOTAL_BYTES:,} bytes, which is "
-                                "the most that is copied at once; give less."
-                            )
+        for place in sorted(sizes):
+            path = target / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with self._asking():
+                self.filesystem.get_file(f"{self.root}/{place}".rstrip("/"), str(path))
+            copied += path.stat().st_size
+            # not every service says how large its files are
+            self._require_few(len(sizes), copied)
         return target
+
+    def _require_few(self, files: int, size: int) -> None:
+        if files > FILES or size > TOTAL_BYTES:
+            raise InputError(
+                f"{self.shown} holds more than {FILES:,} files or {TOTAL_BYTES:,} bytes, which is "
+                "the most that is copied at once; give less."
+            )
 
     def _found(self) -> dict[str, Any]:
         with self._asking():
@@ -146,16 +153,6 @@ class RemoteFiles:
                 return {"": self.filesystem.info(self.root)}
             found = self.filesystem.find(self.root, detail=True)
         return {_inside(str(name), self.root, self.shown): info for name, info in found.items()}
-
-    def _refuse_too_much(self, sizes: dict[str, int]) -> None:
-        if not sizes:
-            raise InputError(f"there is no file in {self.shown}; check the address.")
-        total = sum(sizes.values())
-        if len(sizes) > FILES or total > TOTAL_BYTES:
-            raise InputError(
-                f"{self.shown} holds {len(sizes):,} files of {total:,} bytes; at most {FILES:,} "
-                f"files of {TOTAL_BYTES:,} bytes are copied at once, so give less."
-            )
 
     @contextmanager
     def _asking(self) -> Iterator[None]:

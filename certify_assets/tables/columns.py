@@ -1,140 +1,279 @@
-"""Columns of a table file: their names as files write them, their values, places of the rows."""
+"""The columns of a table, read as scores, outcomes or names by rules that refuse the others."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+import math
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
-from certify_assets.errors import InputError
+from certify_assets.names import folding, spelled, two_spellings
+from certify_assets.tables.cells import MISSING_ID, MISSING_TEXT, each, name_of, number_of, shown
+from certify_assets.tables.outcomes import OutcomeColumn
+from certify_assets.tables.settings import TableSettings
+from certify_assets.tables.table import Table, TableError, array_of, likely_column
+
+_PERCENT = "percent signs, divided by 100"
+# 1,234 may be a thousand and more
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
+# 1.234 as well, where the numbers next to it have no point
+_WITH_POINTS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3})+\s*")
+_BELOW_THOUSAND = re.compile(r"\s*[+-]?\d{1,3}\s*")
+_LONGEST_MISSING = max(map(len, MISSING_ID))
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+# cells that one fault names: of the first why it is one, of the others where they are
+_MOST_CELLS = 6
+
+#: a cell that breaks a rule is refused with its sentence
+Rules = Sequence[tuple[Callable[[Any], bool], str]]
+
+_OF_SCORES: Final[Rules] = (
+    (
+        lambda cell: isinstance(cell, str) and _THOUSANDS.fullmatch(cell.strip()) is not None,
+        ": {value} is not a number in only one way (a thousand or a decimal comma); write it with "
+        "a decimal point and without separators of thousands.",
+    ),
+    (
+        lambda cell: number_of(cell) is None,
+        ": {value} is not a number; give the judge's score as a number, or leave it empty where "
+        "the judge gave none.",
+    ),
+    (
+        lambda cell: math.isinf(number_of(cell) or 0.0),
+        ": the score is infinite; give a finite number, or leave it empty.",
+    ),
+)
+_OF_NAMES: Final[Rules] = (
+    (
+        lambda cell: name_of(cell) is None,
+        ": {value} is no name but a {kind}; give text or a whole number.",
+    ),
+    (
+        lambda cell: _UNWRITABLE.search(name_of(cell) or "") is not None,
+        ": {value} holds a NUL or half a character; correct the text.",
+    ),
+)
+_OF_IDS: Final[Rules] = (
+    *_OF_NAMES,
+    (
+        lambda cell: (name_of(cell) or "").strip().lower() in MISSING_ID,
+        " is empty; every trajectory needs the task that it attempts and its own id.",
+    ),
+)
 
 
-@dataclass(frozen=True)
-class Texts:
-    """A column of texts that holds each distinct one once."""
+class ColumnReader:
+    """Reads the columns of one table; `settle` refuses all that was found wrong."""
 
-    # in the order of their first rows; None, where a row has none, comes last
-    distinct: list[str | None]
-    # of each row's text among them
-    places: npt.NDArray[np.integer[Any]]
+    def __init__(self, table: Table, settings: TableSettings | None = None) -> None:
+        self.table, self.settings = table, settings or TableSettings()
+        self.problems: list[str] = []
+        self.remedies: dict[str, str] = {}
+        # by column, what is read otherwise than it is written
+        self.notes: dict[str, list[str]] = {}
 
-    def rows(self) -> npt.NDArray[np.object_]:
-        """Return a text a row, equal ones as one object."""
-        texts: npt.NDArray[np.object_] = array_of(self.distinct)[self.places]
-        return texts
+    def settle(self) -> None:
+        """Raise the error of all that was gathered."""
+        if self.problems:
+            raise TableError(self.problems, self.remedies)
 
+    def lacks(self, kind: str, name: str) -> None:
+        """Refuse a table without a column; say which one may be meant."""
+        self.problems.append(
+            f"{self.table.path} has no column {name!r}; its columns are {self.table.listed}. "
+            f"Rename one, or name it with --columns {kind}=NAME."
+        )
+        self.remedies |= self.likely(kind)
 
-#: plain values as objects, or as a Parquet file stores them
-Columns = dict[str, "npt.NDArray[Any] | Texts"]
+    def likely(self, kind: str) -> dict[str, str]:
+        """Return the one column that may be meant by a field, if there is one."""
+        column = likely_column(kind, self.table.names, self.table.columns)
+        return {} if column is None else {kind: column}
 
+    def refuse(self, column: str, places: Sequence[int], problem: str) -> None:
+        """Refuse cells of a column for one reason."""
+        rows = self.table.rows
+        first, *others = places
+        said = f"{self.table.path}, {rows.name(first)}, column {column!r}{problem}"
+        if others:
+            named = [rows.name(place) for place in others[: _MOST_CELLS - 1]]
+            if more := len(others) - len(named):
+                named.append(f"and {more:,} more")
+            said += f" The same holds of {', '.join(named)}."
+        self.problems.append(said)
 
-def rows_of(values: npt.NDArray[Any] | Texts) -> npt.NDArray[Any]:
-    """Return a column with a value a row."""
-    return values.rows() if isinstance(values, Texts) else values
+    def _obey(
+        self, rules: Rules, column: str, cells: Sequence[Any], written: Sequence[Any]
+    ) -> None:
+        """Refuse the cells that break a rule; show them as they are written."""
 
+        def broken(cell: Any) -> str:
+            return next((said for is_broken, said in rules if is_broken(cell)), "")
 
-@dataclass(frozen=True)
-class Rows:
-    """Places of rows in their file."""
+        places: dict[str, list[int]] = {}
+        for place, sentence in enumerate(each(cells, broken)):
+            if sentence:
+                places.setdefault(sentence, []).append(place)
+        for sentence, found in places.items():
+            value = written[found[0]]
+            kind = type(value).__name__
+            self.refuse(column, found, sentence.format(value=shown(value), kind=kind))
 
-    # the first data row is 1; in JSON Lines, the line
-    numbers: npt.NDArray[np.int64]
-    # of a CSV, that the rows begin on: blank lines and fields of several lines shift them
-    lines: npt.NDArray[np.int64] | None = None
-    # what was understood that is not as the formats have it: separators, encoding, columns' names
-    read_as: tuple[str, ...] = ()
+    def scores(self, column: str) -> NDArray[np.float64]:
+        """Return finite numbers, NaN where there is none."""
+        values, cells = self.table.columns[column], self.table.values(column)
+        if values.dtype == object and (place := _doubtful_point(cells)) is not None:
+            self.refuse(
+                column,
+                [place],
+                f": {shown(cells[place])} may be a thousand, since scores below 1000 have no "
+                "point; write none for thousands, or every score with its decimals.",
+            )
+        scores = _plain_numbers(values, cells)
+        if scores is None or np.isinf(scores).any():
+            signs, plain = _without_signs(cells)
+            self._obey(_OF_SCORES, column, plain, cells)
+            scores = np.array(each(plain, number_of), dtype=np.float64)
+            scores = scores / 100 if _PERCENT in signs else scores
+            self.notes[column] = [f"scores with {' and '.join(signs)}"] if signs else []
+        return scores
 
-    def name(self, index: int) -> str:
-        """Name a row as a reader finds it."""
-        return f"row {self.numbers[index]}" + (
-            "" if self.lines is None else f" (line {self.lines[index]})"
+    def outcomes(self, column: str, *, named: bool) -> NDArray[np.int8]:
+        """Return 0 and 1, −1 where there is none; `named` refuses settings that name none."""
+        cells, words = self.table.values(column), OutcomeColumn(column, self.settings)
+        read = each(cells, words.read)
+        if None in read:
+            places = [place for place, outcome in enumerate(read) if outcome is None]
+            problem, remedy = words.problem(cells[places[0]])
+            self.refuse(column, places, f": {problem}")
+            self.remedies |= remedy
+            return np.zeros(len(read), dtype=np.int8)
+        if named:
+            words.require_named(self.table.path)
+        self.notes[column] = words.notes()
+        return np.array(read, dtype=np.int8)
+
+    def names(self, column: str) -> NDArray[np.object_]:
+        """Return a name a row, empty ones too."""
+        return self._named(column, _OF_NAMES)[0]
+
+    def ids(self, column: str, *, unique: bool = False) -> NDArray[np.object_]:
+        """Return a name a row, none of them empty; `unique` refuses one that is used twice."""
+        faults = len(self.problems)
+        labels, distinct = self._named(column, _OF_IDS)
+        if len(self.problems) > faults:
+            return labels
+        if unique and len(distinct) < labels.size:
+            self._refuse_repeated(column, labels)
+        elif not unique and self.settings.ids:
+            return self._folded(column, labels)
+        elif (pair := two_spellings(distinct)) is not None:
+            self._refuse_alike(column, labels, pair, unique=unique)
+        return labels
+
+    def _named(self, column: str, rules: Rules) -> tuple[NDArray[np.object_], list[str]]:
+        """Return a name a row, and the distinct names."""
+        cells = self.table.values(column)
+        if set(map(type, cells)) == {str} and _are_names(distinct := self.table.distinct(column)):
+            return self.table.columns[column], distinct
+        self._obey(rules, column, cells, cells)
+        named = [name or "" for name in each(cells, name_of)]
+        return array_of(named), list(dict.fromkeys(named))
+
+    def _folded(self, column: str, labels: NDArray[np.object_]) -> NDArray[np.object_]:
+        """Return the first spelling of each name."""
+        spelling = folding(labels.tolist())
+        if not spelling:
+            return labels
+        one, other = next(iter(spelling.items()))
+        more = f" and {len(spelling) - 1:,} more" if len(spelling) > 1 else ""
+        self.notes[column] = [f"{column}: {spelled(one)} as {spelled(other)}{more}"]
+        return array_of([spelling.get(label, label) for label in labels.tolist()])
+
+    def _refuse_alike(
+        self, column: str, labels: NDArray[np.object_], pair: tuple[str, str], *, unique: bool
+    ) -> None:
+        """Refuse names that look the same: one task would count as two."""
+        cells = labels.tolist()
+        before, index = map(cells.index, pair)
+        remedy = "give each run its own id" if unique else "count them as one with --set ids=fold"
+        self.remedies |= {} if unique else {"ids": "fold"}
+        self.refuse(
+            column,
+            [index],
+            f": {spelled(cells[index])} and {spelled(cells[before])} in "
+            f"{self.table.rows.name(before)} are one name in two spellings. Write the same name in "
+            f"both, or {remedy}.",
+        )
+
+    def _refuse_repeated(self, column: str, labels: NDArray[np.object_]) -> None:
+        first: dict[str, int] = {}
+        places = [
+            place for place, label in enumerate(labels) if first.setdefault(label, place) != place
+        ]
+        label = labels[places[0]]
+        self.refuse(
+            column,
+            places,
+            f": {shown(label)} was already used in {self.table.rows.name(first[label])}; give "
+            "every trajectory its own id, or leave the column out.",
         )
 
 
-class TableError(InputError):
-    """What keeps a table from being read, and columns and settings that would settle it."""
-
-    def __init__(self, problems: Sequence[str], options: Mapping[str, str]) -> None:
-        self.options = dict(options)
-        self.problems = tuple(problems)
-        one, several = problems[0], "\n".join(f"  {problem}" for problem in problems)
-        super().__init__(one if len(problems) == 1 else f"the table has several faults:\n{several}")
-
-
-#: words in the names of columns that may be meant, the likelier first
-_LIKELY = {
-    "task": ("task", "problem", "instance", "question", "item", "case", "scenario"),
-    "score": ("score", "prob", "logit", "confidence", "grade", "rating"),
-    "outcome": ("outcome", "label", "success", "pass", "resolved", "correct", "solved", "verdict"),
-    "id": ("trajectory", "run"),
-    "agent": ("agent", "model"),
-    "split": ("split", "partition"),
-    "text": ("text", "transcript", "trajectory", "trace", "messages", "log", "output"),
-}
+def _are_names(texts: Collection[str]) -> bool:
+    """Whether these are names that a file can hold, none of them empty: most tables have these."""
+    joined = "".join(texts)
+    if "\0" in joined or (not joined.isascii() and _UNWRITABLE.search(joined)):
+        return False
+    # a longer text is none of the missing ones, unless it is one between spaces
+    short = min(map(len, texts)) <= _LONGEST_MISSING or len(joined.split(None, 1)) > 1
+    return not short or MISSING_ID.isdisjoint(map(str.lower, map(str.strip, texts)))
 
 
-def likely_column(kind: str, found: Sequence[str], taken: Collection[str]) -> str | None:
-    """Return the one column that may be meant by a kind of column, if there is one."""
-    for word in _LIKELY[kind]:
-        named = [name for name in found if word in name.lower() and name not in taken]
-        if named:
-            return named[0] if len(named) == 1 else None
-    return None
+def _plain_numbers(values: NDArray[Any], cells: Sequence[Any]) -> NDArray[np.float64] | None:
+    """Return a whole column of numbers, or None where values are to be read one by one."""
+    if values.dtype != object:
+        return np.array(values, dtype=np.float64)
+    kinds = set(map(type, cells))
+    texts = kinds == {str} and not any("_" in text for text in cells)
+    if not texts and not kinds <= {int, float, type(None)}:
+        return None
+    try:
+        return np.array([math.nan if cell is None else float(cell) for cell in cells])
+    except (ValueError, OverflowError):
+        return None
 
 
-def objects(values: Mapping[str, Sequence[Any]]) -> Columns:
-    """Return columns of Python values."""
-    return {name: array_of(items) for name, items in values.items()}
+def _doubtful_point(cells: Sequence[Any]) -> int | None:
+    """Return the place of a text whose point may separate thousands, if all such texts' may."""
+    pointed = None
+    for place, text in enumerate(cells):
+        if not isinstance(text, str):
+            return None
+        if "." in text:
+            if not _WITH_POINTS.fullmatch(text):
+                return None
+            pointed = place if pointed is None else pointed
+    return pointed if any(map(_BELOW_THOUSAND.fullmatch, cells)) else None
 
 
-def array_of(items: Sequence[Any]) -> npt.NDArray[np.object_]:
-    """Return an array of Python values."""
-    # item by item: np.array would take lists inside for further axes
-    return np.fromiter(items, dtype=object, count=len(items))
-
-
-def refuse_repeated(path: Path | str, header: Sequence[str]) -> None:
-    """Refuse a header that names a column twice."""
-    seen: set[str] = set()
-    for name in header:
-        if name in seen:
-            raise InputError(f"{path} has two columns called {name!r}; keep one of them.")
-        seen.add(name)
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of another program's message."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-
-
-def matched(names: Sequence[str], wanted: AbstractSet[str]) -> dict[str, str]:
-    """Return what a file calls the wanted columns: exactly, or alike but for case and spaces."""
-    found = {name: name for name in names if name in wanted}
-    alike: dict[str, list[str]] = {}
-    for name in names:
-        if name not in found:
-            alike.setdefault(_plain(name), []).append(name)
-    for name in wanted - found.keys():
-        written = alike.get(_plain(name), [])
-        # of two that are alike neither is meant
-        if len(written) == 1:
-            found[name] = written[0]
-    return {name: found[name] for name in sorted(found)}
-
-
-def renamed(names: Mapping[str, str]) -> tuple[str, ...]:
-    """Say which columns a file calls otherwise."""
-    return tuple(
-        f"column {written.strip()!r} as {name}"
-        for name, written in names.items()
-        if name != written
-    )
-
-
-def _plain(name: str) -> str:
-    return "_".join(name.lower().replace("-", " ").replace("_", " ").split())
+def _without_signs(cells: Sequence[Any]) -> tuple[list[str], list[Any]]:
+    """Return texts without percent signs and decimal commas, where all of a column have these."""
+    texts = ["" if cell is None else cell for cell in cells]
+    if not all(isinstance(text, str) for text in texts):
+        return [], texts
+    texts = ["" if text.strip().lower() in MISSING_TEXT else text.strip() for text in texts]
+    given = list(filter(None, texts))
+    percent = bool(given) and all(text.endswith("%") for text in given)
+    with_comma = [text.removesuffix("%").rstrip() for text in given if "," in text]
+    # 24,897 % is no score of more than a thousand percent
+    thousands = not percent and all(map(_THOUSANDS.fullmatch, with_comma))
+    comma = bool(with_comma) and not thousands and not any("." in text for text in given)
+    if percent:
+        texts = [text.removesuffix("%") for text in texts]
+    if comma:
+        texts = [text.replace(",", ".") for text in texts]
+    return ["decimal commas"] * comma + [_PERCENT] * percent, texts

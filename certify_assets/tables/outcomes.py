@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import decimal
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from certify_assets.errors import InputError
+from certify_assets.files import apart_from_0_and_1
 from certify_assets.tables.cells import number_of, shown, word_of
 from certify_assets.tables.settings import TableSettings
 
@@ -54,33 +52,29 @@ class OutcomeColumn:
         """Return 0 or 1, −1 where there is none, None for what is no outcome."""
         key = (type(value), value)
         try:
-            return self._known[key] if key in self._known else self._keep(key)
+            if key not in self._known:
+                self._known[key] = self._outcome(value)
+            return self._known[key]
         except TypeError:
             return None
 
-    def _keep(self, key: tuple[type, Any]) -> int | None:
-        return self._known.setdefault(key, self._outcome(key[1]))
-
     def _outcome(self, value: Any) -> int | None:
-        number = number_of(value)
+        settings, number = self.settings, number_of(value)
         if number is not None and math.isnan(number):
             return -1
-        word = word_of(value)
-        if _same(value) in _compared(self.settings.no_label):
+        if _same(value) in set(map(_same, settings.no_label)):
             return -1
-        if self.settings.threshold is not None:
-            finite = number is not None and math.isfinite(number)
-            return int(number >= self.settings.threshold) if finite and number is not None else None
-        if self.settings.success or self.settings.failure:
+        if settings.threshold is not None:
+            if number is None or not math.isfinite(number):
+                return None
+            return int(number >= settings.threshold)
+        if settings.success or settings.failure:
             return self._named(value)
-        if isinstance(value, bool | np.bool_):
-            return None if self.contrary else int(value)
-        if (known := self._by_itself(word)) is not None:
-            return known
-        if number not in (0.0, 1.0) or self.contrary:
-            return None
-        exact = decimal.Decimal(value.strip()) if isinstance(value, str) else value
-        return int(number) if exact in (0, 1) else None
+        if number is None:
+            return self._by_itself(word_of(value))
+        # 1e-400 is no zero
+        exact = apart_from_0_and_1(value) if isinstance(value, str) else value
+        return int(number) if exact in (0, 1) and not self.contrary else None
 
     def _by_itself(self, word: str | float) -> int | None:
         """Return what a word means under any column but one whose yes is a failure."""
@@ -89,144 +83,121 @@ class OutcomeColumn:
 
     def _named(self, value: Any) -> int | None:
         """Return the outcome of a value where successes or failures are named."""
-        word, same = word_of(value), _same(value)
-        words = (*self.settings.success, *self.settings.failure)
-        success, failure = _compared(self.settings.success), _compared(self.settings.failure)
-        if same in success or same in failure:
-            return int(same in success)
-        rest = int(not success)
+        success, failure = self.settings.success, self.settings.failure
+        for words, outcome in ((success, 1), (failure, 0)):
+            if _same(value) in set(map(_same, words)):
+                return outcome
+        word, rest = word_of(value), int(not success)
         # a pass may be too little where better is named; where no is a success, yes is a failure
-        named = {self._by_itself(word_of(one)) for one in words}
+        named = {self._by_itself(word_of(one)) for one in (*success, *failure)}
         opposite = self._by_itself(word) == 1 - rest and (1 in named) == (rest == 0)
         return None if (success and failure) or opposite or word in _UNDECIDED else rest
-
-    @property
-    def plain(self) -> bool:
-        """Whether 0 and 1 mean what they mean in most tables."""
-        return not (self.contrary or self.settings.provenance().keys() - {"unlabelled", "ids"})
 
     @property
     def contrary(self) -> bool:
         """Whether the column's name says that its yes is a failure."""
         return means_failure(self.column)
 
-    @property
-    def found(self) -> set[int]:
-        """Return the outcomes that the values read so far have."""
-        return {outcome for outcome in self._known.values() if outcome in (0, 1)}
-
-    @property
-    def words(self) -> list[str]:
-        """Return the words read so far that are outcomes, and numbers where outcomes are named."""
-        named = bool(self.settings.success or self.settings.failure)
-        texts = {
-            value.strip() if isinstance(value, str) else str(value)
-            for (kind, value), outcome in self._known.items()
-            if outcome in (0, 1) and (kind is str or named)
-        }
-        return sorted(text for text in texts if named or number_of(text) is None)
-
     def require_named(self, path: Path | str, option: str = "--set") -> None:
         """Refuse settings that name outcomes none of which are there: a slip of the pen."""
         if self.settings.success and self.settings.failure:
             # a slip leaves values that are in neither
             return
+        found = {outcome for outcome in self._known.values() if outcome in (0, 1)}
         for name, other in (("success", 0), ("failure", 1)):
-            if (words := getattr(self.settings, name)) and self.found == {other}:
+            if (words := getattr(self.settings, name)) and found == {other}:
                 raise InputError(
                     f"{path}, column {self.column!r} has no {' and no '.join(map(shown, words))}, "
                     f"which {option} {name} names. Give values of the column."
                 )
 
-    def problem(self, option: str = "--set", value: Any = None) -> tuple[str, dict[str, str]]:
+    def problem(self, value: Any, option: str = "--set") -> tuple[str, dict[str, str]]:
         """Say why a value is no outcome, and which settings would settle it.
 
         Parameters
         ----------
+        value
+            The first one that is no outcome.
         option
             How a setting is given: "--set" in a command.
-        value
-            The first that was read and is no outcome, where it is not given.
 
         Returns
         -------
         str
-            Two sentences about the first such value.
+            Two sentences about the value.
         dict of str
             Placeholders of the settings by their names.
         """
-        if value is None:
-            value = next(key[1] for key, outcome in self._known.items() if outcome is None)
-        first, word = shown(value), word_of(value)
-        undecided, labels = self._undecided(), self._labels() or [first]
-        listed = ", ".join(labels[:_MOST_LABELS])
-        listed += f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
-        if word in _UNDECIDED:
-            said = f"Say what stands for no label with {option} no_label={undecided or word}."
-            return f"{first} is not an outcome. {said}", {"no_label": undecided or str(word)}
-        if self.settings.threshold is not None:
-            return f"{first} is no number to compare with the threshold. {_NOT_ONE}", {}
-        for name, other in (("success", "failure"), ("failure", "success")):
-            if getattr(self.settings, name) and not getattr(self.settings, other):
-                return f"{first} means a {name} as well. Add it to {option} {name}.", {}
-        if self.settings.success:
-            return f"{first} is neither in success nor in failure. {_NOT_ONE}", {}
+        settings, first = self.settings, shown(value)
+        unknown = {word_of(key[1]) for key, outcome in self._known.items() if outcome is None}
+        undecided = ",".join(sorted(map(str, unknown & _UNDECIDED)))
         aside = f" Add {option} no_label={undecided} for no label." if undecided else ""
         remedy = {"no_label": undecided} if undecided else {}
+        if (word := word_of(value)) in _UNDECIDED:
+            words = undecided or str(word)
+            said = f"Say what stands for no label with {option} no_label={words}."
+            return f"{first} is not an outcome. {said}", {"no_label": words}
+        if settings.threshold is not None:
+            return f"{first} is no number to compare with the threshold. {_NOT_ONE}", {}
+        if settings.success and settings.failure:
+            return f"{first} is neither in success nor in failure. {_NOT_ONE}", {}
+        if settings.success or settings.failure:
+            name = "success" if settings.success else "failure"
+            return f"{first} means a {name} as well. Add it to {option} {name}.", {}
+        labels = [
+            key[1]
+            for key, outcome in self._known.items()
+            if outcome != -1 and word_of(key[1]) not in _UNDECIDED
+        ]
+        listed = _listed(map(shown, labels or [value]))
         if self.contrary:
-            said = f"Say which of {listed} is a success with {option} success=VALUE."
-            problem = f"{first} under a name that means a failure can be read in two ways. {said}"
-            return problem + aside, {"success": "VALUE", **remedy}
-        if scale := self._scale():
-            said = f"Say where success begins with {option} threshold=NUMBER."
-            ends = f"the values go from {min(scale):g} to {max(scale):g}"
-            return f"{first} is not an outcome: {ends}. {said}{aside}", {
-                "threshold": "NUMBER",
-                **remedy,
-            }
-        said = f"{option} success=VALUE, or the failures with {option} failure=VALUE."
+            return (
+                f"{first} under a name that means a failure can be read in two ways. Say which of "
+                f"{listed} is a success with {option} success=VALUE.{aside}",
+                {"success": "VALUE", **remedy},
+            )
+        if scale := _scale(labels):
+            return (
+                f"{first} is not an outcome: the values go from {min(scale):g} to {max(scale):g}. "
+                f"Say where success begins with {option} threshold=NUMBER.{aside}",
+                {"threshold": "NUMBER", **remedy},
+            )
         return (
-            f"{first} is not an outcome. Name the successes among {listed} with {said}{aside}",
+            f"{first} is not an outcome. Name the successes among {listed} with {option} "
+            f"success=VALUE, or the failures with {option} failure=VALUE.{aside}",
             {"success": "VALUE", **remedy},
         )
 
-    def _undecided(self) -> str:
-        """Return the words read so far that may stand for no label, as a setting has them."""
-        unknown = [word_of(key[1]) for key, outcome in self._known.items() if outcome is None]
-        return ",".join(sorted({str(word) for word in unknown if word in _UNDECIDED}))
-
-    def _labels(self) -> list[str]:
-        """Return the other values that are not missing, as messages quote them."""
-        known = [key[1] for key, outcome in self._known.items() if outcome != -1]
-        return sorted({shown(value) for value in known if word_of(value) not in _UNDECIDED})
-
-    def _scale(self) -> list[float]:
-        """Return the values read so far where all are numbers of a scale."""
-        known = [key[1] for key, outcome in self._known.items() if outcome != -1]
-        numbers = [number_of(value) for value in known if word_of(value) not in _UNDECIDED]
-        found = [number for number in numbers if number is not None and math.isfinite(number)]
-        return found if len(found) == len(numbers) else []
-
     def notes(self) -> list[str]:
         """Say which words are successes."""
-        if self.settings.threshold is not None:
-            return [f"{self.column}: {self.settings.threshold:g} and more as 1, less as 0"]
-        named: dict[int, list[str]] = {1: [], 0: []}
-        for word in self.words:
-            named[self._outcome(word) or 0].append(word)
-        said = [
-            f"{', '.join(map(shown, words[:_MOST_LABELS]))} as {outcome}"
-            for outcome, words in named.items()
-            if words
-        ]
+        settings = self.settings
+        if settings.threshold is not None:
+            return [f"{self.column}: {settings.threshold:g} and more as 1, less as 0"]
+        named, said = settings.success or settings.failure, []
+        for outcome in (1, 0):
+            words = {
+                str(value).strip()
+                for (kind, value), found in self._known.items()
+                if found == outcome and (named or (kind is str and number_of(value) is None))
+            }
+            if words:
+                said.append(f"{', '.join(map(shown, sorted(words)[:_MOST_LABELS]))} as {outcome}")
         return [f"{self.column}: {' and '.join(said)}"] if said else []
 
 
 _NOT_ONE = "Correct it, or add it to no_label."
 
 
-def _compared(words: Collection[str]) -> set[str | float]:
-    return set(map(_same, words))
+def _listed(labels: Iterable[str]) -> str:
+    given = sorted(set(labels))
+    more = f" and {len(given) - _MOST_LABELS} more" if len(given) > _MOST_LABELS else ""
+    return ", ".join(given[:_MOST_LABELS]) + more
+
+
+def _scale(labels: list[Any]) -> list[float]:
+    """Return values where all are numbers of a scale."""
+    found = [number for number in map(number_of, labels) if number is not None]
+    return found if len(found) == len(labels) and all(map(math.isfinite, found)) else []
 
 
 def _same(value: Any) -> str | float:

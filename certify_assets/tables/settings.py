@@ -9,7 +9,9 @@ from typing import Any
 
 from certify_assets.errors import InputError
 
+_WORDS = ("success", "failure", "no_label")
 _CHOICES = {"unlabelled": "drop", "ids": "fold"}
+_OUTCOME = {"success", "failure", "threshold"}
 
 
 @dataclass(frozen=True)
@@ -42,38 +44,35 @@ class TableSettings:
     def of(cls, given: Mapping[str, Any]) -> TableSettings:
         """Read settings by name; what is None is not given. InputError names what is wrong."""
         values = {name: value for name, value in given.items() if value is not None}
-        if unknown := sorted(values.keys() - {entry.name for entry in fields(cls)}):
-            names = ", ".join(entry.name for entry in fields(cls))
-            raise InputError(f"{unknown[0]!r} is no setting of a table. Choose one of {names}.")
-        for name, choice in _CHOICES.items():
-            if values.get(name, choice) != choice:
-                raise InputError(f"{name}={values[name]} is no setting. Give {name}={choice}.")
-        for name in ("success", "failure", "no_label"):
-            if name in values:
-                values[name] = _words(name, values[name])
-        if "threshold" in values:
-            values["threshold"] = _threshold(values["threshold"])
-        found = cls(**values)
-        if found.threshold is not None and (found.success or found.failure):
+        for name, value in values.items():
+            if name in _CHOICES and value != _CHOICES[name]:
+                raise InputError(f"{name}={value} is no setting. Give {name}={_CHOICES[name]}.")
+            if name in _WORDS:
+                values[name] = _words(name, value)
+            elif name == "threshold":
+                values[name] = _threshold(value)
+            elif name not in _CHOICES:
+                names = ", ".join(entry.name for entry in fields(cls))
+                raise InputError(f"{name!r} is no setting of a table. Choose one of {names}.")
+        if "threshold" in values and not values.keys().isdisjoint(("success", "failure")):
             raise InputError(
                 "threshold is for outcomes that are numbers, success and failure are for words. "
                 "Give one of them."
             )
-        said = [word.lower() for word in (*found.success, *found.failure, *found.no_label)]
+        said = [word.lower() for name in _WORDS for word in values.get(name, ())]
         if twice := [word for word in said if said.count(word) > 1]:
             raise InputError(
                 f"{twice[0]!r} is given twice among success, failure and no_label. Give it once."
             )
-        return found
+        return cls(**values)
 
     def under(self, issued: TableSettings, name: str) -> TableSettings:
         """Return the settings of a certificate with these added; refuse what contradicts it."""
         mine, known = self.provenance(), issued.provenance()
-        outcome = ("success", "failure", "threshold")
-        settled = {*known, *(outcome if not known.keys().isdisjoint(outcome) else ())}
+        settled = set(known) | (set() if known.keys().isdisjoint(_OUTCOME) else _OUTCOME)
         for setting, value in mine.items():
             if setting in settled and known.get(setting) != value:
-                said = " ".join(f"{key}={known[key]}" for key in sorted(known) if key in settled)
+                said = " ".join(f"{key}={known[key]}" for key in sorted(known))
                 raise InputError(
                     f"{name} was issued on a table that was read with {said}, which "
                     f"{setting}={value} contradicts. Leave {setting} out."
@@ -82,14 +81,10 @@ class TableSettings:
 
     def provenance(self) -> dict[str, str]:
         """Return the settings that are given, as text; `of` reads them again."""
-        said = {
-            "success": ",".join(self.success),
-            "failure": ",".join(self.failure),
-            "threshold": "" if self.threshold is None else repr(self.threshold).removesuffix(".0"),
-            "no_label": ",".join(self.no_label),
-            "unlabelled": self.unlabelled,
-            "ids": self.ids,
-        }
+        said = {name: ",".join(getattr(self, name)) for name in _WORDS}
+        if self.threshold is not None:
+            said["threshold"] = repr(self.threshold).removesuffix(".0")
+        said |= {name: getattr(self, name) for name in _CHOICES}
         return {name: text for name, text in said.items() if text}
 
 
@@ -103,8 +98,8 @@ def _words(name: str, value: Any) -> tuple[str, ...]:
 
 def _threshold(value: Any) -> float:
     try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+        number = float(str(value))
+    except ValueError:
         number = math.nan
     if not math.isfinite(number):
         raise InputError(f"threshold is {value!r}. Give a number.")

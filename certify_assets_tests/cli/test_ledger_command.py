@@ -15,10 +15,11 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import LedgerError
 from certify_assets.evaluation.ledger import record_read, record_result, register
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.operations.labels import Label, append_label
+from certify_assets.operations.layout import queue_page_key
 from certify_assets.storage.care import blank
 from certify_assets.storage.database import FILE, chains, tables, uses
 from certify_assets.storage.events import Head, head_text
-from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs
 from certify_assets_tests.cli.calling import Call
@@ -57,7 +58,7 @@ def test_what_was_registered_and_read_is_shown(call: Call, store: Store) -> None
     assert answer.code == 0 and one["registrations"][0]["plan"] == {"seed": 42}
     (reader,) = one["readers"]
     assert (reader["first"], reader["replay"], reader["changed"], reader["results"]) == (1, 1, 0, 2)
-    assert "TEST of c: 1 registrations" in call(f"ledger status --root {store.root}").out
+    assert "TEST of c: 1 registration" in call(f"ledger status --root {store.root}").out
 
 
 def test_a_broken_rule_is_exit_3(call: Call, store: Store) -> None:
@@ -99,7 +100,7 @@ def _rewrite(store: Store, statement: str) -> None:
 def known(store: Store) -> Head:
     """A ledger with a read, and its head."""
     read(store, register(Corpus(store, "c"), {"seed": 42}, run_id="r"), "a")
-    return Snapshot(store).ledger("c")
+    return store.now().ledger("c")
 
 
 def test_a_whole_ledger_is_verified_with_its_objects(call: Call, store: Store, known: Head) -> None:
@@ -194,3 +195,14 @@ def test_indexes_are_made_again_from_the_events(call: Call, store: Store, known:
 def test_an_unknown_corpus_is_named(call: Call, store: Store) -> None:
     answer = call(f"ledger status d --root {store.root}")
     assert answer.code == 2 and "no corpus 'd'" in answer.err
+
+
+def test_a_blanked_name_leaves_the_page_of_the_queue(call: Call, operated: Store) -> None:
+    corpus = Corpus(operated, "c")
+    append_label(corpus, Label("r1", 1, "Wilhelmine", "file", "first"))
+    page = queue_page_key("c")
+    operated.write_bytes(page, b"<p>Wilhelmine agrees with bob</p>")
+    assert call(f"ledger blank c --reviewer Wilhelmine --root {operated.root}").code == 0
+    assert b"Wilhelmine" not in operated.read_bytes(page)
+    published = Path(operated.locate(page))
+    assert published.is_file() and b"Wilhelmine" not in published.read_bytes()

@@ -1,4 +1,4 @@
-"""Labelling at speed in a browser: plain keys, undo, help, search, a phone, hostile texts."""
+"""Labelling at speed in a browser: plain keys, undo, help, search, a phone."""
 
 from __future__ import annotations
 
@@ -9,36 +9,13 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory
-from certify_assets.operations.labels import read_labels
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import served
-from certify_assets_tests.cli.test_review_in_browser import HOSTILE, enter, fits
-from certify_assets_tests.review_builders import decided, write_batch
+from certify_assets_tests.cli.test_review_in_browser import enter, fits
+from certify_assets_tests.review_builders import decided, labels_of, write_batch
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-HIDDEN = "\x1b[2J\u202esafe\u2066\u200b"
-
-
-def hostile_runs(store: Store, count: int) -> list[Trajectory]:
-    """Write a batch whose every text is hostile, in JSON and out of it."""
-    runs = []
-    for n in range(count):
-        bad = HOSTILE[n % len(HOSTILE)] + HIDDEN
-        found = json.dumps({"id": n, "<b>key": bad, "rows": [{"cell": bad * 9}] * 30})
-        steps = (
-            Step(f'find({{"id": {n}}})', f"tool find: {found}"),
-            Step(f"act {bad}", f"user: {bad * 30}"),
-            Step("x" * 3000, "\n".join(bad for _ in range(60))),
-        )
-        runs.append(
-            Trajectory("c", f"retail/{1000 + n}", f"r{n}", f"agent {bad}", 0, bad, steps, None)
-        )
-    rows = [decided(run.trajectory_id, task_id=run.task_id, asked="undecided") for run in runs]
-    write_batch(store, rows, runs)
-    return runs
 
 
 def label(page: Any, key: str) -> None:
@@ -49,12 +26,13 @@ def label(page: Any, key: str) -> None:
 
 
 def outcomes(store: Store) -> list[int | None]:
-    return [one.outcome for one in read_labels(Corpus(store, "c"))]
+    return [one.outcome for one in labels_of(store)]
 
 
 def test_sixty_labels_by_plain_keys_on_a_phone(browser: Any, tmp_path: Path) -> None:
     store = Store(str(tmp_path / "root"))
-    hostile_runs(store, 62)
+    runs = [(f"r{n}", f"retail/{1000 + n}") for n in range(62)]
+    write_batch(store, [decided(run, task_id=task, asked="undecided") for run, task in runs])
     context = browser.new_context(viewport={"width": 390, "height": 844})
     page, troubles = context.new_page(), []
     page.on("pageerror", lambda error: troubles.append(str(error)))
@@ -92,7 +70,7 @@ def test_sixty_labels_by_plain_keys_on_a_phone(browser: Any, tmp_path: Path) -> 
     print(f"\n60 labels and {undone} undone in {seconds:.1f} s: {60 * made / seconds:.0f} keys/min")
 
 
-def test_search_unfolds_what_it_finds_and_the_policy_holds(browser: Any, tmp_path: Path) -> None:
+def test_search_unfolds_what_it_finds(browser: Any, tmp_path: Path) -> None:
     store = Store(str(tmp_path / "root"))
     rows = [{"cell": "word " * 80 + ("needle" if n == 27 else "")} for n in range(30)]
     runs = [
@@ -116,16 +94,6 @@ def test_search_unfolds_what_it_finds_and_the_policy_holds(browser: Any, tmp_pat
         assert page.locator(".run details:not([open])").count() > 0
         page.keyboard.press("e")
         assert page.locator(".run details:not([open])").count() == 0
-        # were markup let through, the policy would keep it from running
-        page.evaluate(
-            "s = document.createElement('script'); s.text = 'document.title = 2'; "
-            "document.body.append(s)"
-        )
-        page.evaluate(
-            "document.body.insertAdjacentHTML('beforeend', '<b onclick=\"document.title=1\">b</b>')"
-        )
-        page.evaluate("document.body.lastElementChild.click()")
-        assert page.evaluate("document.title") == "Review of c"
         with page.expect_popup() as opened:
             page.get_by_role("link", name="The whole run as text").click()
         whole = opened.value

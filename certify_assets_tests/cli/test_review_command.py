@@ -7,11 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.labels import read_labels
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
-from certify_assets_tests.review_builders import session_batch
+from certify_assets_tests.review_builders import labels_of, session_batch
 
 
 @pytest.fixture
@@ -67,7 +65,7 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
     }
     again = call(f"review import c {table} --root {store.root} --reviewer Ann")
     assert "0 labels of Ann added to c; 9 stood already, 0 rows have no outcome" in again.out
-    assert len(read_labels(Corpus(store, "c"))) == 9
+    assert len(labels_of(store)) == 9
     assert call(f"review queue c --root {store.root} --json").json["waiting"] == 0
     later = table.with_stem("later")
     frame.head(2).assign(outcome="0").to_csv(later, index=False)
@@ -85,7 +83,7 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
     assert (
         answer.code == 2
         and "row 2 (line 3), column outcome: 'maybe' is not an outcome" in answer.err
-        and read_labels(Corpus(store, "c")) == []
+        and labels_of(store) == []
     )
 
 

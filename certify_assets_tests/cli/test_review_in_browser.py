@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory
-from certify_assets.operations.labels import read_labels
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import Served, served
 from certify_assets_tests.paths import assert_painted
-from certify_assets_tests.review_builders import decided, session_batch, write_batch
+from certify_assets_tests.review_builders import decided, labels_of, session_batch, write_batch
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -115,16 +113,16 @@ def test_labelling_by_keyboard_alone_and_without_scripts(
     first = page.locator("input[name=run]").first.get_attribute("value")
     press(page, "k")
     page.locator(f"input[name=run]:not([value='{first}'])").first.wait_for(state="attached")
-    assert [label.outcome for label in read_labels(Corpus(store, "c"))] == [0, 1, None, 1, 0]
-    assert {label.reviewer for label in read_labels(Corpus(store, "c"))} == {"Ann"}
+    assert [label.outcome for label in labels_of(store)] == [0, 1, None, 1, 0]
+    assert {label.reviewer for label in labels_of(store)} == {"Ann"}
     # a comment: Enter in it is a new line and sends nothing
     for key in ("Tab", "Tab", "Tab", "Tab", "Enter", "Tab"):
         page.keyboard.press(key)
     page.keyboard.type("two\nlines <b>")
-    assert len(read_labels(Corpus(store, "c"))) == 5
+    assert len(labels_of(store)) == 5
     press(page, "x")
     page.get_by_text("Event 8 of this corpus").wait_for()
-    assert read_labels(Corpus(store, "c"))[-1].comment.split() == ["two", "lines", "<b>"]
+    assert labels_of(store)[-1].comment.split() == ["two", "lines", "<b>"]
 
 
 def test_the_pages_fit_wide_screen_phone_and_paper(
@@ -244,6 +242,6 @@ def test_hostile_text_is_shown_and_never_obeyed(browser: Any, store: Store, tmp_
         assert page.evaluate("document.title") == "Review queue of c" and failed == [
             f"{base}owned csp"
         ]
-    assert {label.trajectory_id for label in read_labels(Corpus(store, "c"))} == {
+    assert {label.trajectory_id for label in labels_of(store)} == {
         run.trajectory_id for run in runs
     }

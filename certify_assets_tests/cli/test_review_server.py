@@ -21,11 +21,10 @@ from certify_assets.cli.review_server import ReviewServer
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations.batch_record import decisions_sha256
-from certify_assets.operations.labels import read_labels
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.review_client import Client, Served, serve, serving
-from certify_assets_tests.review_builders import session_batch
+from certify_assets_tests.review_builders import labels_of, session_batch
 
 
 @pytest.fixture(scope="module")
@@ -55,24 +54,24 @@ def client(server: Served) -> Client:
 def test_a_label_goes_from_the_link_to_the_journal(client: Client, store: Store) -> None:
     page = client.enter("Ann")
     assert "Did this run do what the instruction asks?" in page.text
-    before = len(read_labels(Corpus(store, "c")))
+    before = len(labels_of(store))
     answer = client.label(page, 1, comment="seen twice")
     assert (answer.status, answer.headers["Location"]) == (303, "/")
-    label = read_labels(Corpus(store, "c"))[-1]
+    label = labels_of(store)[-1]
     assert (label.outcome, label.reviewer, label.via, label.comment) == (
         1,
         "Ann",
         "page",
         "seen twice",
     )
-    assert len(read_labels(Corpus(store, "c"))) == before + 1
+    assert len(labels_of(store)) == before + 1
     after = client.ask("GET", "/")
     assert f"Event {label.number} of this corpus" in after.text and after.field(
         "run"
     ) != page.field("run")
-    assert (
-        client.label(page, 1).status == 303 and len(read_labels(Corpus(store, "c"))) == before + 1
-    ), "a form sent twice is one line"
+    assert client.label(page, 1).status == 303 and len(labels_of(store)) == before + 1, (
+        "a form sent twice is one line"
+    )
     twice = client.label(page, 0)
     assert twice.status == 409 and "with the other outcome, which stands" in twice.text
     assert (
@@ -139,7 +138,7 @@ def test_the_token_is_kept_in_a_strict_cookie_and_in_no_page(
 
 
 def test_nobody_gets_in_without_the_token(server: Served, store: Store) -> None:
-    before = len(read_labels(Corpus(store, "c")))
+    before = len(labels_of(store))
     for path in (
         "/",
         "/queue",
@@ -158,7 +157,7 @@ def test_nobody_gets_in_without_the_token(server: Served, store: Store) -> None:
             "POST", path, {"csrf": "", "run": "x", "number": 0, "outcome": 1, "line": 1}
         )
         assert answer.status == 403 and "Open the link" in answer.text
-    assert len(read_labels(Corpus(store, "c"))) == before
+    assert len(labels_of(store)) == before
 
 
 @pytest.mark.parametrize(
@@ -196,7 +195,7 @@ def test_another_host_is_refused_though_the_token_is_right(server: Served, host:
 
 def test_a_form_of_another_site_writes_nothing(client: Client, store: Store) -> None:
     page = client.enter("Csrf")
-    before = len(read_labels(Corpus(store, "c")))
+    before = len(labels_of(store))
     good = {name: page.field(name) for name in ("csrf", "run", "number")} | {"outcome": "1"}
     other = Client(client.url, links=client.links)
     stolen = other.enter("Somebody else").field("csrf")
@@ -211,7 +210,7 @@ def test_a_form_of_another_site_writes_nothing(client: Client, store: Store) -> 
         (good, {"Origin": "http://127.0.0.1:1"}),
     ):
         assert client.ask("POST", "/label", form, headers).status == 403, (form, headers)
-    assert len(read_labels(Corpus(store, "c"))) == before
+    assert len(labels_of(store)) == before
     own = {"Sec-Fetch-Site": "same-origin", "Origin": client.url.partition("/?")[0]}
     assert client.ask("POST", "/label", good, own).status == 303
 
@@ -220,7 +219,7 @@ def test_a_link_labels_in_one_name_and_only_what_it_was_shown(
     client: Client, server: Served, store: Store
 ) -> None:
     mine = client.enter("Seen")
-    before = len(read_labels(Corpus(store, "c")))
+    before = len(labels_of(store))
     other = Client(client.url, links=server.links)
     for name in ("Somebody else", "Host"):
         theirs = other.enter(name)
@@ -238,13 +237,13 @@ def test_a_link_labels_in_one_name_and_only_what_it_was_shown(
     form = {"csrf": asked.field("csrf"), "reviewer": "Ann"}
     assert client.ask("POST", "/name", form).status == 303
     assert client.label(mine, 1).status == 303
-    labels = read_labels(Corpus(store, "c"))
+    labels = labels_of(store)
     assert len(labels) == before + 1 and labels[-1].reviewer == "Seen"
 
 
 def test_forms_that_are_none_are_refused(client: Client, store: Store) -> None:
     page = client.enter("Broken")
-    before = len(read_labels(Corpus(store, "c")))
+    before = len(labels_of(store))
     good = {name: page.field(name) for name in ("csrf", "run", "number")} | {"outcome": "1"}
     for change, status in (
         ({"outcome": "2"}, 400),
@@ -262,7 +261,7 @@ def test_forms_that_are_none_are_refused(client: Client, store: Store) -> None:
         client.ask("POST", "/elsewhere", good).status == 404
         and client.ask("PUT", "/label", good).status == 404
     )
-    assert len(read_labels(Corpus(store, "c"))) == before
+    assert len(labels_of(store)) == before
 
 
 def raw(server: Served, sent: bytes, *, wait: float = 5.0) -> bytes:
@@ -369,9 +368,9 @@ def test_a_common_link_is_its_first_reviewers(store: Store) -> None:
         first.enter("Typo")
         mine, theirs = first.enter("Una"), second.enter("Bea")
         assert first.label(mine, 1).status == 303
-        before = len(read_labels(Corpus(store, "c")))
+        before = len(labels_of(store))
         answer = second.label(theirs, 0)
-        assert answer.status == 403 and len(read_labels(Corpus(store, "c"))) == before
+        assert answer.status == 403 and len(labels_of(store)) == before
         assert "You are Una" in second.ask("GET", "/").text
 
 
@@ -396,7 +395,7 @@ def test_a_label_that_cannot_be_written_is_not_confirmed(
             answer = client.label(page, 1)
             assert answer.status == 500 and "could not be written" in answer.text
             database.execute("DROP TRIGGER full")
-        assert client.label(page, 1).status == 303 and len(read_labels(Corpus(store, "c"))) == 1
+        assert client.label(page, 1).status == 303 and len(labels_of(store)) == 1
     assert "disk is full" in capsys.readouterr().err
 
 

@@ -13,13 +13,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from certify_assets.cli.review_server import ReviewServer
-from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.labels import read_labels
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.cli.review_client import Client, serve, serving
-from certify_assets_tests.review_builders import session_batch
+from certify_assets_tests.review_builders import labels_of, session_batch
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +76,7 @@ def test_a_stop_finishes_the_answer_that_is_on_its_way(store: Store) -> None:
     server = serve(store, "--reviewer", "Stan")
     client = Client(server.url, links=server.links)
     page = client.enter("Stan")
-    before = len(read_labels(Corpus(store, "c")))
+    before = len(labels_of(store))
     body = f"csrf={page.field('csrf')}&run={page.field('run')}&number={page.field('number')}"
     body += "&outcome=1"
     cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
@@ -100,7 +98,7 @@ def test_a_stop_finishes_the_answer_that_is_on_its_way(store: Store) -> None:
     out, err = server.process.communicate(timeout=30)
     assert server.process.returncode == 0 and "every confirmed label is in" in err
     assert "Traceback" not in out + err
-    assert len(read_labels(Corpus(store, "c"))) == before + 1
+    assert len(labels_of(store)) == before + 1
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_urls_of_experiments(
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("mlflow+ftp://host/agents", "has no scheme of MLflow"),
+        ("mlflow+ftp://host/agents", "names no experiment of MLflow"),
         ("mlflow+http://host", "names no experiment"),
         ("mlflow://agents", "set MLFLOW_TRACKING_URI"),
     ],

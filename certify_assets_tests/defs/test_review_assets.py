@@ -9,12 +9,11 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.operations.assets import review_assets
 from certify_assets.defs.operations.checks import review_checks
-from certify_assets.operations.labels import GoldLabel, Label, append_label, append_labels
+from certify_assets.operations.labels import Label, append_label, append_labels
 from certify_assets.operations.layout import queue_key, reviewed_key
-from certify_assets.operations.review_queue import load_queue
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.running import materialize
-from certify_assets_tests.review_builders import session_batch
+from certify_assets_tests.review_builders import queue_of, session_batch
 
 
 def run(store: Store, **config: float) -> dg.ExecuteInProcessResult:
@@ -76,7 +75,7 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
     )
     assert states(first)["labels_of_known_runs"][:2] == (True, None)
 
-    runs = load_queue(Corpus(store, "c")).frame["trajectory_id"].tolist()
+    runs = queue_of(store).frame["trajectory_id"].tolist()
     say(store, *[(run, 1, "ann") for run in runs], *[(run, 1, "bob") for run in runs])
     second = run(store)
     assert metadata(second, "review_queue")["dagster/row_count"] == 0
@@ -97,7 +96,7 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
         for number in range(20):
             said = int(number < right)
             about = (f"known-{number}", said, reviewer, "page", f"{number}:{reviewer}")
-            append_label(Corpus(store, "c"), GoldLabel(*about, known=1))
+            append_label(Corpus(store, "c"), Label(*about, known=1))
         found = states(run(store))["reviewers_agree"]
         assert found[:2] == ((True, None) if right else (False, "WARN"))
     assert "Reviewer ann: 18 of 20 known runs right (90%, 95% interval 68% to 99%)." in found[2]

@@ -1,11 +1,20 @@
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.labels import Label, append_labels
+from certify_assets.operations.layout import load_decisions
+from certify_assets.operations.rollout import deploy
+from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
+from certify_assets_tests.builders import judged, write_runs
 from certify_assets_tests.conftest import prepared_world
 from certify_assets_tests.faults.small import prepare, run
+from certify_assets_tests.operations_builders import deliver
 
 
 @pytest.fixture
@@ -24,3 +33,25 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert done.returncode == 0, done.stderr
 
     return prepared_world(tmp_path_factory, "undisturbed", finish)
+
+
+@pytest.fixture(scope="session")
+def in_operation(_operated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus with two deployments and a decided and labelled batch; beside it files of a user."""
+
+    def put_to_work(root: Path) -> None:
+        shutil.copytree(_operated, root)
+        store, away = Store(str(root)), root.parent
+        deploy(judged(store), sampling=SamplingPlan(0.5, 0.2, 5), track=False)
+        receive(Corpus(store, "c"), [str(deliver(away / "first.jsonl", tasks=40))])
+        decide_ready(Corpus(store, "c"))
+        deploy(judged(store), sampling=SamplingPlan(0.5, 0.2, 6), track=False)
+        rows = load_decisions(Corpus(store, "c"))
+        asked = rows.loc[rows["asked"] == "audit_sample", "trajectory_id"].tolist()
+        append_labels(Corpus(store, "c"), [Label(run, 0, "ann", "file", run) for run in asked])
+        lines = [f"{run},{place % 2}" for place, run in enumerate(asked)]
+        (away / "labels.csv").write_text("\n".join(["trajectory_id,outcome", *lines, ""]), "utf-8")
+        deliver(away / "new.jsonl", tasks=40, seed=2)
+        write_runs(away / "more.jsonl", tasks=120, attempts=4, seed=9)
+
+    return prepared_world(tmp_path_factory, "in-operation", put_to_work)

@@ -9,7 +9,15 @@ import pytest
 
 from certify_assets_tests.paths import REPOSITORY
 
-__all__ = ["in_namespace"]
+__all__ = ["CALL", "codes", "in_namespace"]
+
+#: a command of certify whose code is told, with the last line of what it says
+CALL = "$PYTHON -m certify_assets.cli {} > $AWAY/out 2>&1; echo RC $?; tail -n 1 $AWAY/out"
+
+
+def codes(said: str) -> list[int]:
+    """Return the codes that were told."""
+    return [int(line[3:]) for line in said.splitlines() if line.startswith("RC ")]
 
 
 def in_namespace(shell: str, environment: Mapping[str, str], *, seconds: float = 400) -> str:
@@ -23,7 +31,7 @@ def in_namespace(shell: str, environment: Mapping[str, str], *, seconds: float =
         pytest.skip("no mount namespace can be made here, so no small disk and no read-only folder")
     done = subprocess.run(
         ["unshare", "-rm", "bash", "-eu", "-c", shell],
-        env={**environment, "PYTHON": sys.executable},
+        env={**environment, "PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY)},
         cwd=Path(REPOSITORY),
         capture_output=True,
         text=True,

@@ -1,25 +1,62 @@
-"""A disk that is full or cannot be written: a sentence, no half file, and the work goes on once there is space."""
+"""A disk that is full or cannot be written: a sentence, nothing half, and the work goes on once there is space."""
 
+import json
+import multiprocessing
 import re
 import resource
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.errors import CertifyError
+from certify_assets.operations.labels import Label, append_label, append_labels, read_labels
 from certify_assets.storage.care import verify
 from certify_assets.storage.store import Store
-from certify_assets_tests.faults.namespace import in_namespace
+from certify_assets_tests.faults.namespace import CALL, codes, in_namespace
 from certify_assets_tests.faults.small import environment, left_parts, prepare, results
-from certify_assets_tests.paths import REPOSITORY
 
-_RUN = "$PYTHON -m certify_assets.cli run small > $OUT 2>&1; echo RC $?; cat $OUT"
+_FULL = re.compile("No space left on device|disk is full|disk I/O error")
+#: what writes, by what a user calls; a file lies beside the data root
+_COMMANDS = {
+    "incoming": "ops ingest c $AWAY/new.jsonl",
+    "recertify": "ops recertify c --at-least 1",
+    "review": "review import c $AWAY/labels.csv --reviewer bob",
+}
+_LISTING = """
+import json, sys
+from pathlib import Path
+from certify_assets.storage.care import verify
+from certify_assets.storage.store import Store
+from certify_assets_tests.faults.small import left_parts, made
+verify(Store(sys.argv[1]))
+print("LIST " + json.dumps(made(Path(sys.argv[1]))))
+print("PARTS " + json.dumps([path.name for path in left_parts(Path(sys.argv[1]))]))
+"""
+#: what reads and what writes a data root, and the codes of the latter
+_CALLS = {
+    "reference": (
+        ("judge compare small", "ledger status small", "corpus list"),
+        (
+            "run small",
+            "judge train small --judge lexical",
+            "research study small",
+            "corpus import /dev/null --name x",
+        ),
+        {1, 2},
+    ),
+    "in_operation": (
+        ("review queue c", "ops recertify c --dry-run", "ops status c"),
+        tuple(_COMMANDS.values()),
+        {2},
+    ),
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("sizes", "home"), [((900, 3000), "home"), ((3000,), "root/dagster")])
-def test_a_full_disk_ends_in_a_sentence_and_goes_on_when_there_is_space(
+def test_a_run_goes_on_when_there_is_space(
     reference: Path, tmp_path: Path, sizes: tuple[int, ...], home: str
 ) -> None:
     root, wanted = tmp_path / "root", results(reference)
@@ -31,14 +68,14 @@ def test_a_full_disk_ends_in_a_sentence_and_goes_on_when_there_is_space(
     runs = "".join(
         f"""
         mount -o remount,size={size} {root}
-        {_RUN}
+        {CALL.format("run small")}
+        cat $AWAY/out
         cp -r {root} {tmp_path}/{size}
         """
         for size in (*(f"{kilobytes}k" for kilobytes in sizes), "500m")
     )
     said = in_namespace(
         f"""
-        OUT={tmp_path}/out
         mount -t tmpfs -o size={sizes[0]}k tmpfs {root}
         cp -r {registered}/. {root}/
         mkdir -p {tmp_path}/{home}
@@ -49,13 +86,11 @@ def test_a_full_disk_ends_in_a_sentence_and_goes_on_when_there_is_space(
             **environment(registered),
             "CERTIFY_ROOT": str(root),
             "DAGSTER_HOME": str(tmp_path / home),
-            "PYTHONPATH": str(REPOSITORY),
+            "AWAY": str(tmp_path),
         },
     )
-    codes = [int(line[3:]) for line in said.splitlines() if line.startswith("RC ")]
-    assert codes == [1] * len(sizes) + [0], said[-3000:]
-    assert re.search("No space left on device|disk is full|disk I/O error", said)
-    assert "Traceback" not in said
+    assert codes(said) == [1] * len(sizes) + [0], said[-3000:]
+    assert _FULL.search(said) and "Traceback" not in said
     for kilobytes in sizes:
         full = tmp_path / f"{kilobytes}k"
         verify(Store(str(full)))
@@ -71,75 +106,104 @@ def test_a_full_disk_ends_in_a_sentence_and_goes_on_when_there_is_space(
 
 
 @pytest.mark.slow
-def test_a_data_root_that_cannot_be_written_is_read_and_told(
-    reference: Path, tmp_path: Path
+@pytest.mark.parametrize("name", _COMMANDS)
+def test_operation_goes_on_when_there_is_space(
+    in_operation: Path, tmp_path: Path, name: str
 ) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    certify = f"$PYTHON -m certify_assets.cli {{}} --root {reference}"
-    lexical = f"{reference}/pages/judges/lexical/small"
-    reading = [
-        f"$PYTHON -m certify_assets.cli verify {lexical}/certificates.json {lexical}/scores.parquet",
-        certify.format("judge compare small"),
-        certify.format("ledger status small"),
-        certify.format("corpus list"),
+    root, listing = tmp_path / "root", tmp_path / "listing.py"
+    root.mkdir()
+    listing.write_text(_LISTING, "utf-8")
+    call = CALL.format(f"{_COMMANDS[name]} --root {root}")
+    look, rooms = f"$PYTHON {listing} {root}", (0, 8, 24)
+    steps = [
+        f"mount -t tmpfs -o size=40m tmpfs {root}",
+        f"cp -r {in_operation}/. {root}/",
+        "set +e",
+        look,
     ]
-    writing = [
-        certify.format(text)
-        for text in (
-            "run small",
-            "judge train small --judge lexical",
-            "research study small",
-            "corpus import /dev/null --name x",
-        )
-    ]
-    lines = [
-        f"{text} > $OUT 2>&1; echo {kind} $?; tail -n 1 $OUT"
-        for kind, texts in (("READ", reading), ("WRITE", writing))
-        for text in texts
-    ]
+    for room in rooms:
+        steps += [
+            f"head -c {room}k /dev/zero > {root}/room",
+            f"cat /dev/zero > {root}/filler 2>/dev/null",
+            f"rm {root}/room",
+        ]
+        steps += [call, look, f"rm {root}/filler"]
     said = in_namespace(
-        "\n".join(
-            [
-                f"OUT={tmp_path}/out",
-                f"mount --bind {reference} {reference}",
-                f"mount -o remount,bind,ro {reference}",
-                "set +e",
-                *lines,
-                _RUN,
-            ]
-        ),
-        {**environment(reference), "DAGSTER_HOME": str(home), "PYTHONPATH": str(REPOSITORY)},
+        "\n".join([*steps, call, look]),
+        {**environment(tmp_path / "elsewhere"), "AWAY": str(in_operation.parent)},
     )
-    codes = {
-        kind: [int(line.split()[1]) for line in said.splitlines() if line.startswith(f"{kind} ")]
-        for kind in ("READ", "WRITE", "RC")
-    }
-    assert codes["READ"] == [0] * len(reading), said
-    assert all(code in (1, 2) for code in codes["WRITE"] + codes["RC"]) and len(
-        codes["WRITE"]
-    ) == len(writing), said
-    assert "Traceback" not in said and said.count("Read-only file system") >= 3, said
+    before, *while_full, after = (
+        json.loads(line[5:]) for line in said.splitlines() if line.startswith("LIST ")
+    )
+    print(
+        f"{name}: exit codes {codes(said)}; {len(before)} documents before, {[len(found) for found in while_full]} while full, {len(after)} after"
+    )
+    assert codes(said) == [*[2] * len(rooms), 0], said[-3000:]
+    assert len(_FULL.findall(said)) == len(rooms) and "Traceback" not in said
+    assert said.count("PARTS []") == len(rooms) + 2
+    for found in while_full:
+        # what was there is as it was
+        assert {key: found.get(key) for key in before} == before
+    assert after != before
 
 
-def test_a_file_that_may_not_grow_leaves_the_old_one(tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("world", _CALLS)
+def test_a_data_root_that_cannot_be_written_is_read_and_told(
+    world: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    root: Path = request.getfixturevalue(world)
+    reading, writing, refusals = _CALLS[world]
+    calls = [CALL.format(f"{text} --root {root}") for text in (*reading, *writing)]
+    if world == "reference":
+        lexical = f"{root}/pages/judges/lexical/small"
+        calls.insert(0, CALL.format(f"verify {lexical}/certificates.json {lexical}/scores.parquet"))
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    mounted = [f"mount --bind {root} {root}", f"mount -o remount,bind,ro {root}", "set +e"]
+    said = in_namespace(
+        "\n".join([*mounted, *calls]),
+        {**environment(tmp_path / "elsewhere"), "AWAY": str(root.parent)},
+    )
+    first = len(calls) - len(writing)
+    assert codes(said)[:first] == [0] * first, said
+    assert {*codes(said)[first:]} <= refusals and len(codes(said)) == len(calls), said
+    refused = re.findall("Read-only file system|readonly database", said)
+    assert len(refused) >= 3 and "Traceback" not in said, said
+    assert before == {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+
+
+def test_a_file_that_may_not_grow_leaves_what_there_was(tmp_path: Path) -> None:
     """A limit on the size of files, which every system has, in the place of a full disk."""
     store = Store(str(tmp_path))
+    corpus = Corpus(store, "c")
     store.write_bytes("a.json", b"old")
-    code = (
-        "import resource, sys\nfrom certify_assets.storage.store import Store\nstore = Store(sys.argv[1])\n"
-        "for attempt in (lambda: store.write_bytes('a.json', b'x' * 300_000),\n"
-        "                lambda: store.write_stream('b.bin', lambda stream: stream.write(b'z' * 300_000))):\n"
-        "    try:\n        attempt()\n    except OSError as error:\n        print(error.strerror)\n"
+    append_label(corpus, Label("first", 1, "ann", "file", "first"))
+    # of many labels the first would have fitted
+    labels = [Label(f"run {number}", 1, "ann", "file", f"{number}") for number in range(1000)]
+    attempts: tuple[Callable[[], object], ...] = (
+        lambda: store.write_bytes("a.json", b"x" * 300_000),
+        lambda: store.write_stream("b.bin", lambda stream: stream.write(b"z" * 300_000)),
+        lambda: append_labels(Corpus(store, "c"), labels),
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)),
-    )
-    assert done.stdout.splitlines() == ["File too large"] * 2, done.stderr
+    store.database.engine.dispose()
+    context = multiprocessing.get_context("fork")
+    told = context.SimpleQueue()
+
+    def work() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
+        for attempt in attempts:
+            try:
+                attempt()
+            except (OSError, CertifyError) as error:
+                told.put(str(error))
+
+    child = context.Process(target=work)
+    child.start()
+    child.join()
+    said = [told.get() for _ in attempts]
+    assert "File too large" in said[0] and "File too large" in said[1]
+    assert "cannot be used (disk I/O error)" in said[2]
     assert store.read_bytes("a.json") == b"old" and not store.exists("b.bin")
+    assert [label.token for label in read_labels(Corpus(store, "c"))] == ["first"]
     assert not left_parts(tmp_path)
     verify(store)

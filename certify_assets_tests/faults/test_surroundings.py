@@ -6,14 +6,11 @@ from pathlib import Path
 import pytest
 
 from certify_assets_tests.builders import write_runs
-from certify_assets_tests.faults.namespace import in_namespace
+from certify_assets_tests.faults.namespace import CALL, codes, in_namespace
 from certify_assets_tests.faults.small import environment, prepare, results
 from certify_assets_tests.operations_builders import deliver
-from certify_assets_tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.slow
-
-_CALL = "$PYTHON -m certify_assets.cli {} > $AWAY/out 2>&1; echo RC $?; tail -n 3 $AWAY/out"
 
 
 def test_one_cpu_no_network_and_no_home_give_the_same_bytes(
@@ -29,16 +26,15 @@ def test_one_cpu_no_network_and_no_home_give_the_same_bytes(
         unshare -n taskset -c 0 bash -c '
           test "$(nproc)" = 1
           test "$(tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d " ")" = lo
-          {_CALL.format("run small")}'
+          {CALL.format("run small")}'
         """,
         {
             **environment(root),
             "HOME": str(tmp_path / "home"),
             "AWAY": str(tmp_path),
-            "PYTHONPATH": str(REPOSITORY),
         },
     )
-    assert "RC 0" in said.splitlines(), said[-3000:]
+    assert codes(said) == [0], said[-3000:]
     found, wanted = results(root), results(reference)
     differing = [name for name in wanted if found.get(name) != wanted[name]]
     print(f"{len(wanted) - len(differing)} of {len(wanted)} documents equal")
@@ -64,7 +60,7 @@ def test_a_full_tmpdir_stops_nothing(_operated: Path, tmp_path: Path, room: int)
     root = Path(shutil.copytree(_operated, tmp_path / "root"))
     deliver(tmp_path / "new.jsonl", tasks=40)
     write_runs(tmp_path / "old.jsonl", seed=5)
-    calls = "\n".join(_CALL.format(text) for text in _COMMANDS)
+    calls = "\n".join(CALL.format(text) for text in _COMMANDS)
     said = in_namespace(
         f"""
         mkdir {tmp_path}/tmp
@@ -77,11 +73,9 @@ def test_a_full_tmpdir_stops_nothing(_operated: Path, tmp_path: Path, room: int)
             **environment(root),
             "TMPDIR": str(tmp_path / "tmp"),
             "AWAY": str(tmp_path),
-            "PYTHONPATH": str(REPOSITORY),
         },
     )
-    codes = [line[3:] for line in said.splitlines() if line.startswith("RC ")]
-    assert codes == ["0"] * len(_COMMANDS), said[-4000:]
+    assert codes(said) == [0] * len(_COMMANDS), said[-4000:]
     assert "Traceback" not in said
     assert list((root / "operations" / "c").rglob("decisions.parquet"))
     assert (tmp_path / "asked.csv").stat().st_size

@@ -15,8 +15,9 @@ from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
 from certify_assets.evaluation.comparison import compare, gather_table
 from certify_assets.evaluation.ledger import ledger_entries
-from certify_assets.judges.endpoint.judge import EndpointJudge
+from certify_assets.judges.endpoint.judge import EndpointJudge, answers_of
 from certify_assets.judges.endpoint.questions import ChatPrompt, auditor_prompt
+from certify_assets.judges.endpoint.scoring import AnswerJournal
 from certify_assets.judges.endpoint.settings import Asking, Server
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
@@ -147,10 +148,29 @@ def test_a_second_scoring_asks_nothing_and_gives_the_same_bytes(store: Store, lo
         judged(store, NAME, "served").score()
         assert sum(server.arrived.values()) == calls
         assert store.read_bytes(f"judges/served/{NAME}/scores.parquet") == first
-    store.delete(f"judges/served/{NAME}/answers.jsonl")
+    for name in store.names(f"judges/served/{NAME}/answers"):
+        store.delete(f"judges/served/{NAME}/answers/{name}")
     certification.certify_judge(judged(store, NAME, "served"))
     with pytest.raises(InputError, match="the answer was not kept"):
         certification.verify_stored(judged(store, NAME, "served"))
+
+
+def test_answers_of_two_machines_are_all_kept(
+    store: Store, local: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with scored(store, local):
+        pass
+    for machine in ("one", "two"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / machine))
+        with (
+            answers_of(judged(store, NAME, "served")) as (path, kept),
+            AnswerJournal(path, kept) as journal,
+        ):
+            journal.put(machine, machine)
+    with answers_of(judged(store, NAME, "served"), replay=True) as (path, kept):
+        known = AnswerJournal(path, kept)
+    assert path is None and len(known) > 2
+    assert [known.get(machine) for machine in ("one", "two")] == ["one", "two"]
 
 
 @pytest.mark.slow

@@ -333,14 +333,14 @@ def test_urls_are_copied_within_limits_and_written_down_without_secrets(
     fsspec.filesystem("memory").pipe_file("/large/a", b"12345")
     monkeypatch.setattr(urls, "TOTAL_BYTES", 4)
     with (
-        pytest.raises(InputError, match="1 files of 5 bytes; at most"),
+        pytest.raises(InputError, match=r"memory://large holds more than .* 4 bytes"),
         local_copies(["memory://large"]),
     ):
         pass
     # a service that does not say how large its files are
     monkeypatch.setattr(urls.RemoteFiles, "sizes", lambda self: {"a": 0})
     with (
-        pytest.raises(InputError, match="memory://large holds more than 4 bytes"),
+        pytest.raises(InputError, match=r"memory://large holds more than .* 4 bytes"),
         local_copies(["memory://large"]),
     ):
         pass

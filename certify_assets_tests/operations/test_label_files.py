@@ -9,15 +9,25 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.operations.label_files import export_queue, export_studio, import_labels
-from certify_assets.operations.labels import read_labels, resolve_labels
-from certify_assets.operations.review_queue import load_queue
+from certify_assets.operations.label_files import (
+    Imported,
+    export_queue,
+    export_studio,
+    import_labels,
+)
+from certify_assets.operations.labels import resolve_labels
 from certify_assets.storage.store import Store
-from certify_assets.tables.columns import TableError
 from certify_assets.tables.settings import TableSettings
-from certify_assets.tables.table_files import write_table_file
+from certify_assets.tables.table import TableError
+from certify_assets.tables.writing import write_table_file
 from certify_assets_tests.batch_builders import receive_batch
-from certify_assets_tests.review_builders import decided, session_batch, write_batch
+from certify_assets_tests.review_builders import (
+    decided,
+    labels_of,
+    queue_of,
+    session_batch,
+    write_batch,
+)
 
 
 @pytest.fixture
@@ -32,11 +42,12 @@ def write(path: Path, *lines: str) -> Path:
     return path
 
 
+def imported(store: Store, path: Path, **more: Any) -> Imported:
+    return import_labels(Corpus(store, "c"), path, **more)
+
+
 def votes(store: Store) -> dict[str, dict[str, int]]:
-    return {
-        name: dict(one.votes)
-        for name, one in resolve_labels(read_labels(Corpus(store, "c"))).items()
-    }
+    return {name: dict(one.votes) for name, one in resolve_labels(labels_of(store)).items()}
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
@@ -44,7 +55,7 @@ def test_an_exported_queue_filled_in_comes_back_as_labels(
     store: Store, tmp_path: Path, ending: str
 ) -> None:
     path = tmp_path / f"queue{ending}"
-    export_queue(path, load_queue(Corpus(store, "c")))
+    export_queue(path, queue_of(store))
     text = {"dtype": str, "keep_default_na": False}
     frame = {
         ".csv": lambda: pd.read_csv(path, **text),  # type: ignore[call-overload]
@@ -59,8 +70,8 @@ def test_an_exported_queue_filled_in_comes_back_as_labels(
         ".csv": lambda: frame.to_csv(filled, index=False),
         ".jsonl": lambda: frame.to_json(filled, orient="records", lines=True),
     }.get(ending, lambda: frame.to_parquet(filled))()
-    done = import_labels(Corpus(store, "c"), filled, reviewer="Ann")
-    assert (done.added, done.stood, done.empty, done.reviewers) == (
+    done = imported(store, filled, reviewer="Ann")
+    assert (done.added, done.stood_already, done.without_outcome, done.reviewers) == (
         2,
         0,
         len(frame) - 2,
@@ -68,36 +79,33 @@ def test_an_exported_queue_filled_in_comes_back_as_labels(
     )
     first, third = frame["trajectory_id"].iloc[[0, 2]]
     assert votes(store) == {first: {"Ann": 1}, third: {"Bob": 0}}
-    assert (
-        read_labels(Corpus(store, "c"))[1].comment == "it stopped early"
-        and read_labels(Corpus(store, "c"))[0].via == "file"
-    )
-    again = import_labels(Corpus(store, "c"), filled, reviewer="Ann")
-    assert (again.added, again.stood) == (0, 2) and len(read_labels(Corpus(store, "c"))) == 2
-    assert len(load_queue(Corpus(store, "c")).frame) == len(frame) - 2
+    assert labels_of(store)[1].comment == "it stopped early" and labels_of(store)[0].via == "file"
+    again = imported(store, filled, reviewer="Ann")
+    assert (again.added, again.stood_already) == (0, 2) and len(labels_of(store)) == 2
+    assert len(queue_of(store).frame) == len(frame) - 2
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_an_export_does_not_write_over_labels(store: Store, tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a.{ending}"
     for _ in range(2):
-        export_queue(path, load_queue(Corpus(store, "c")))
+        export_queue(path, queue_of(store))
     filled = pd.DataFrame({"trajectory_id": ["open-0/0", "open-1/0"], "outcome": ["1", ""]})
     write_table_file(path, filled)
     with pytest.raises(
         InputError, match="holds 1 outcomes, which the export would write over; import it first"
     ):
-        export_queue(path, load_queue(Corpus(store, "c")))
+        export_queue(path, queue_of(store))
 
 
 def test_one_file_is_not_two_peoples_labels(store: Store, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "trajectory_id,outcome", "open-0/0,1")
-    import_labels(Corpus(store, "c"), path, reviewer="ann")
+    imported(store, path, reviewer="ann")
     with pytest.raises(
         InputError,
         match="was imported before as the labels of ann; one file cannot be the labels of bob too",
     ):
-        import_labels(Corpus(store, "c"), path, reviewer="bob")
+        imported(store, path, reviewer="bob")
 
 
 @pytest.mark.parametrize(
@@ -132,8 +140,8 @@ def test_a_row_at_fault_is_named_and_nothing_is_imported(
 ) -> None:
     path = write(tmp_path / "a.csv", "trajectory_id,outcome,reviewer", "open-0/0,1,ann", *rows)
     with pytest.raises(InputError, match=words) as refused:
-        import_labels(Corpus(store, "c"), path)
-    assert str(path) in str(refused.value) and read_labels(Corpus(store, "c")) == []
+        imported(store, path)
+    assert str(path) in str(refused.value) and labels_of(store) == []
 
 
 @pytest.mark.parametrize(
@@ -148,8 +156,8 @@ def test_a_comment_that_cannot_be_stored_is_refused_by_its_row(
     ]
     path = write(tmp_path / "a.jsonl", *map(json.dumps, rows))
     with pytest.raises(InputError, match=rf"a\.jsonl, row 2.*, column comment: .*{words}"):
-        import_labels(Corpus(store, "c"), path, reviewer="ann")
-    assert read_labels(Corpus(store, "c")) == []
+        imported(store, path, reviewer="ann")
+    assert labels_of(store) == []
 
 
 def test_a_run_of_a_batch_that_nobody_decided_is_refused_by_its_batch(
@@ -161,7 +169,7 @@ def test_a_run_of_a_batch_that_nobody_decided_is_refused_by_its_batch(
         InputError,
         match="'later/0' is a run of batch 0002, which nobody decided; decide the batch first",
     ):
-        import_labels(Corpus(store, "c"), path, reviewer="ann")
+        imported(store, path, reviewer="ann")
 
 
 @pytest.mark.parametrize(
@@ -184,21 +192,19 @@ def test_a_file_of_another_kind_is_refused(
     store: Store, tmp_path: Path, name: str, text: str, words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
-        import_labels(Corpus(store, "c"), write(tmp_path / name, text), reviewer="ann")
+        imported(store, write(tmp_path / name, text), reviewer="ann")
     with pytest.raises(InputError, match="does not exist"):
-        import_labels(Corpus(store, "c"), tmp_path / "nothing.csv", reviewer="ann")
+        imported(store, tmp_path / "nothing.csv", reviewer="ann")
 
 
 def test_a_table_in_other_words_is_read_and_says_how(store: Store, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "Trajectory ID;Outcome", "open-0/0;good", "open-1/0;bad")
     with pytest.raises(TableError) as refused:
-        import_labels(Corpus(store, "c"), path)
+        imported(store, path)
     # the label that is unknown and the reviewer that is missing, each once
     assert "'bad', 'good'" in str(refused.value)
     assert refused.value.options == {"success": "VALUE"}
-    done = import_labels(
-        Corpus(store, "c"), path, reviewer="ann", settings=TableSettings(success=("good",))
-    )
+    done = imported(store, path, reviewer="ann", settings=TableSettings(success=("good",)))
     assert done.read_as == (
         "semicolons between fields",
         "column 'Outcome' as outcome",
@@ -207,9 +213,7 @@ def test_a_table_in_other_words_is_read_and_says_how(store: Store, tmp_path: Pat
     )
     assert votes(store) == {"open-0/0": {"ann": 1}, "open-1/0": {"ann": 0}}
     with pytest.raises(InputError, match="has no 'god', which --set success names"):
-        import_labels(
-            Corpus(store, "c"), path, reviewer="ann", settings=TableSettings(success=("god",))
-        )
+        imported(store, path, reviewer="ann", settings=TableSettings(success=("god",)))
 
 
 def annotation(choice: str | None, who: Any, comment: str = "") -> dict[str, Any]:
@@ -237,7 +241,7 @@ def annotation(choice: str | None, who: Any, comment: str = "") -> dict[str, Any
 
 def test_tasks_for_label_studio_come_back_as_its_export(store: Store, tmp_path: Path) -> None:
     tasks = tmp_path / "tasks.json"
-    export_studio(tasks, store, "c", load_queue(Corpus(store, "c")))
+    export_studio(tasks, Corpus(store, "c"), queue_of(store))
     made = json.loads(tasks.read_text(encoding="utf-8"))
     assert [set(task["data"]) for task in made] == [
         {"trajectory_id", "task_id", "batch", "run"}
@@ -250,20 +254,18 @@ def test_tasks_for_label_studio_come_back_as_its_export(store: Store, tmp_path: 
     made[0]["annotations"] = [annotation("success", ann, "as asked"), annotation("failure", bob)]
     made[1]["annotations"] = [annotation("failure", ann), annotation(None, bob)]
     export = write(tmp_path / "export.json", json.dumps(made))
-    done = import_labels(Corpus(store, "c"), export)
-    assert (done.added, done.empty, done.reviewers) == (
+    done = imported(store, export)
+    assert (done.added, done.without_outcome, done.reviewers) == (
         3,
         1,
         ("Label Studio user 2", "ann@example.org"),
     )
     assert votes(store)["audit-0/0"] == {"Label Studio user 2": 0, "ann@example.org": 1}
-    assert read_labels(Corpus(store, "c"))[0].comment == "as asked" and {
-        label.via for label in read_labels(Corpus(store, "c"))
+    assert labels_of(store)[0].comment == "as asked" and {
+        label.via for label in labels_of(store)
     } == {"label_studio"}
-    assert import_labels(Corpus(store, "c"), export).added == 0
-    assert load_queue(Corpus(store, "c")).frame["trajectory_id"].iloc[0] == "audit-0/0", (
-        "the two are tied"
-    )
+    assert imported(store, export).added == 0
+    assert queue_of(store).frame["trajectory_id"].iloc[0] == "audit-0/0", "the two are tied"
 
 
 def test_the_answer_to_another_question_is_no_label(store: Store, tmp_path: Path) -> None:
@@ -281,29 +283,27 @@ def test_the_answer_to_another_question_is_no_label(store: Store, tmp_path: Path
         for name, one in (("open-0/0", alone), ("open-1/0", both))
     ]
     path = write(tmp_path / "export.json", json.dumps(tasks))
-    done = import_labels(Corpus(store, "c"), path)
-    assert (done.added, done.empty) == (1, 1)
+    done = imported(store, path)
+    assert (done.added, done.without_outcome) == (1, 1)
     assert votes(store) == {"open-1/0": {"Label Studio user 1": 0}}
 
 
 def test_a_name_is_given_to_the_one_annotator_of_a_project(store: Store, tmp_path: Path) -> None:
     tasks = [{"data": {"trajectory_id": "open-0/0"}, "annotations": [annotation("success", 1)]}]
-    assert import_labels(
-        Corpus(store, "c"), write(tmp_path / "one.json", json.dumps(tasks)), reviewer="Ann"
+    assert imported(
+        store, write(tmp_path / "one.json", json.dumps(tasks)), reviewer="Ann"
     ).reviewers == ("Ann",)
     tasks[0]["annotations"].append(annotation("success", 2))  # type: ignore[attr-defined]
     with pytest.raises(InputError, match="has labels of 2 annotators; leave the reviewer out"):
-        import_labels(
-            Corpus(store, "c"), write(tmp_path / "two.json", json.dumps(tasks)), reviewer="Ann"
-        )
+        imported(store, write(tmp_path / "two.json", json.dumps(tasks)), reviewer="Ann")
 
 
 def test_annotators_of_a_csv_are_reviewers(store: Store, tmp_path: Path) -> None:
     rows = ["trajectory_id,annotator,outcome", "open-0/0,1,success", "open-1/0,bob@x,failure"]
     path = write(tmp_path / "project.csv", *rows)
     with pytest.raises(InputError, match="has labels of 2 annotators; leave the reviewer out"):
-        import_labels(Corpus(store, "c"), path, reviewer="Ann")
-    import_labels(Corpus(store, "c"), path)
+        imported(store, path, reviewer="Ann")
+    imported(store, path)
     assert votes(store) == {"open-0/0": {"Label Studio user 1": 1}, "open-1/0": {"bob@x": 0}}
 
 
@@ -314,14 +314,14 @@ def test_two_choices_in_one_annotation_are_refused(store: Store, tmp_path: Path)
     with pytest.raises(
         InputError, match="task 1, annotation 1, choices: 2 choices where one is asked for"
     ):
-        import_labels(Corpus(store, "c"), write(tmp_path / "a.json", json.dumps(tasks)))
+        imported(store, write(tmp_path / "a.json", json.dumps(tasks)))
 
 
 @pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "n12;=cmd|' /C calc'!A0"])
 def test_a_csv_never_holds_a_formula(tmp_path: Path, name: str) -> None:
     store = Store(str(tmp_path / "root"))
     write_batch(store, [decided(name, task_id="t", asked="undecided")])
-    queue = load_queue(Corpus(store, "c"))
+    queue = queue_of(store)
     with pytest.raises(InputError, match="a spreadsheet would run it as a formula"):
         export_queue(tmp_path / "queue.csv", queue)
     assert not (tmp_path / "queue.csv").exists()
@@ -332,8 +332,8 @@ def test_a_csv_never_holds_a_formula(tmp_path: Path, name: str) -> None:
 
 
 def test_what_sways_reviewers_is_written_when_asked_for(store: Store, tmp_path: Path) -> None:
-    export_queue(tmp_path / "queue.csv", load_queue(Corpus(store, "c")), with_judge=True)
+    export_queue(tmp_path / "queue.csv", queue_of(store), with_judge=True)
     frame = pd.read_csv(tmp_path / "queue.csv")
     assert {"agent", "score", "decision", "reason", "outcome"} <= set(frame.columns)
     with pytest.raises(InputError, match=r"does not end in \.json"):
-        export_studio(tmp_path / "tasks.jsonl", store, "c", load_queue(Corpus(store, "c")))
+        export_studio(tmp_path / "tasks.jsonl", Corpus(store, "c"), queue_of(store))

@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,17 +16,6 @@ from certify_assets.operations.labels import (
     resolve_labels,
 )
 from certify_assets.storage.store import Store
-
-WRITER = """
-import sys
-from certify_assets.operations.labels import Label, append_label
-from certify_assets.corpora.corpus import Corpus
-from certify_assets.storage.store import Store
-store, name = Store(sys.argv[1]), sys.argv[2]
-for number in range(100_000):
-    label = Label(f"run-{number}", number % 2, name, "page", f"{name}-{number}")
-    print(append_label(Corpus(store, "one"), label).token, flush=True)
-"""
 
 
 @pytest.fixture
@@ -94,32 +79,4 @@ def test_the_last_word_of_every_reviewer_counts_and_a_tie_is_none() -> None:
         third.outcome == 0
         and third.disputed
         and third.votes == (("ann", 1), ("bob", 0), ("cyd", 0))
-    )
-
-
-@pytest.mark.slow
-def test_two_writers_killed_lose_nothing_that_was_confirmed(store: Store) -> None:
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, store.root, name], stdout=subprocess.PIPE, text=True
-        )
-        for name in ("ann", "bob")
-    ]
-    confirmed = []
-    for writer in writers:
-        assert writer.stdout is not None
-        confirmed += [writer.stdout.readline().strip() for _ in range(20)]
-    for writer in writers:
-        os.kill(writer.pid, signal.SIGKILL)
-        confirmed += [
-            line.strip()
-            for line in writer.communicate()[0].splitlines()
-            if line.endswith(tuple("0123456789"))
-        ]
-    tokens = [label.token for label in read_labels(Corpus(store, "one"))]
-    assert (
-        len(confirmed) >= 40 and set(confirmed) <= set(tokens) and len(set(tokens)) == len(tokens)
-    )
-    assert [label.number for label in read_labels(Corpus(store, "one"))] == list(
-        range(1, len(tokens) + 1)
     )

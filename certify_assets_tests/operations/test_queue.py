@@ -8,9 +8,9 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue, load_queue
+from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
 from certify_assets.storage.store import Store
-from certify_assets_tests.review_builders import decided, write_batch
+from certify_assets_tests.review_builders import decided, queue_of, write_batch
 
 _TOKENS = itertools.count()
 
@@ -40,7 +40,7 @@ def test_kinds_come_in_the_order_of_need_and_unasked_runs_not_at_all(store: Stor
         decided("e/0", score=-2.0),
     ]
     write_batch(store, rows)
-    queue = load_queue(Corpus(store, "c"))
+    queue = queue_of(store)
     assert names(queue) == ["d/0", "b/0", "a/0"] and tuple(queue.frame.columns) == QUEUE_COLUMNS
     assert queue.frame["place"].tolist() == [1, 2, 3]
     assert queue.frame["why"].tolist() == ["its task lacks 1", "random check", "not decided"]
@@ -58,7 +58,7 @@ def test_audit_tasks_stay_together_and_the_one_that_lacks_fewest_labels_comes_fi
             for n in range(size)
         ],
     )
-    assert names(load_queue(Corpus(store, "c"))) == [
+    assert names(queue_of(store)) == [
         "b/0",
         "b/1",
         "a/0",
@@ -69,7 +69,7 @@ def test_audit_tasks_stay_together_and_the_one_that_lacks_fewest_labels_comes_fi
         "d/2",
     ]
     say(store, ("d/1", 1, "ann"), ("d/0", 0, "ann"))
-    queue = load_queue(Corpus(store, "c"))
+    queue = queue_of(store)
     assert names(queue) == ["d/2", "b/0", "b/1", "a/0", "a/1", "a/2"]
     assert queue.frame["task_labels"].tolist() == [1, 2, 2, 3, 3, 3]
 
@@ -86,7 +86,7 @@ def test_undecided_runs_come_unscored_first_then_nearest_to_a_threshold_then_tho
     scores = {"far": 0.2, "near": -0.9, "close": 1.3, "unscored": np.nan}
     rows = [decided(name, asked="undecided", score=score) for name, score in scores.items()]
     write_batch(store, [decided("nowhere", asked="undecided", score=-5.0, **nothing), *rows])
-    queue = load_queue(Corpus(store, "c"))
+    queue = queue_of(store)
     assert names(queue) == ["unscored", "near", "close", "far", "nowhere"]
     assert queue.frame["why"].tolist() == ["unscored", *["not decided"] * 3, "stale certificate"], (
         "a distance would tell whoever labels the judge's score"
@@ -103,7 +103,7 @@ def test_spot_checks_come_as_the_runs_came_whatever_they_scored(store: Store) ->
         ],
         batch="0002",
     )
-    assert names(load_queue(Corpus(store, "c"))) == ["z/0", "a/0", "a/1"]
+    assert names(queue_of(store)) == ["z/0", "a/0", "a/1"]
 
 
 def test_a_tie_asks_a_third_at_the_top_of_its_kind_and_a_majority_settles_it(store: Store) -> None:
@@ -115,32 +115,32 @@ def test_a_tie_asks_a_third_at_the_top_of_its_kind_and_a_majority_settles_it(sto
         ],
     )
     say(store, ("b/0", 1, "ann"), ("b/0", 0, "bob"))
-    queue = load_queue(Corpus(store, "c"))
+    queue = queue_of(store)
     assert names(queue)[0] == "b/0" and queue.frame["why"].iloc[0] == "reviewers are tied"
     assert queue.frame["reviews"].iloc[0] == 2 and queue.budget.kinds[3].disputed == 1
     say(store, ("b/0", 0, "cyd"))
-    assert names(load_queue(Corpus(store, "c"))) == ["a/0"]
+    assert names(queue_of(store)) == ["a/0"]
     say(store, ("b/0", 1, "dan"))
-    assert names(load_queue(Corpus(store, "c")))[0] == "b/0", "two against two is a tie again"
+    assert names(queue_of(store))[0] == "b/0", "two against two is a tie again"
 
 
 def test_what_is_taken_back_waits_again(store: Store) -> None:
     write_batch(store, [decided("a/0", asked="undecided")])
     say(store, ("a/0", 1, "ann"))
-    assert names(load_queue(Corpus(store, "c"))) == []
+    assert names(queue_of(store)) == []
     say(store, ("a/0", None, "ann"))
-    assert names(load_queue(Corpus(store, "c"))) == ["a/0"]
+    assert names(queue_of(store)) == ["a/0"]
 
 
 def test_a_share_of_runs_is_asked_of_two_people(store: Store) -> None:
     write_batch(store, [decided(f"r{number}/0", asked="undecided") for number in range(400)])
-    queue = load_queue(Corpus(store, "c"), double=0.25)
+    queue = queue_of(store, double=0.25)
     twice = set(queue.frame.loc[queue.frame["labels"] == 2, "trajectory_id"])
     # binomial standard error of 400 draws at .25: 8.7
     assert abs(len(twice) - 100) < 4 * 8.7 and queue.budget.labels == 400 + len(twice)
     say(store, *[(f"r{number}/0", 1, "ann") for number in range(400)])
-    assert set(names(load_queue(Corpus(store, "c"), double=0.25))) == twice
-    assert twice < set(load_queue(Corpus(store, "c"), double=0.6).frame["trajectory_id"]), (
+    assert set(names(queue_of(store, double=0.25))) == twice
+    assert twice < set(queue_of(store, double=0.6).frame["trajectory_id"]), (
         "a higher share keeps what a lower one drew"
     )
 
@@ -154,7 +154,7 @@ def test_the_budget_counts_labels_minutes_and_what_the_certificate_saved(store: 
         decided("f/0", score=-2.0),
     ]
     write_batch(store, rows)
-    budget = load_queue(Corpus(store, "c")).budget
+    budget = queue_of(store).budget
     assert [(kind.kind, kind.runs, kind.tasks, kind.labels) for kind in budget.kinds] == [
         ("batch_draw", 0, 0, 0),
         ("audit_sample", 3, 1, 3),
@@ -172,7 +172,7 @@ def test_the_budget_counts_labels_minutes_and_what_the_certificate_saved(store: 
 
 
 def test_nothing_decided_is_an_empty_queue(store: Store) -> None:
-    queue = load_queue(Corpus(store, "c"))
+    queue = queue_of(store)
     assert (
         queue.frame.empty
         and tuple(queue.frame.columns) == QUEUE_COLUMNS
@@ -190,9 +190,9 @@ def test_labels_of_runs_that_may_be_drawn_by_score_move_no_audit_task(store: Sto
         for attempt in range(3)
     ]
     write_batch(store, rows)
-    before = names(load_queue(Corpus(store, "c")))
+    before = names(queue_of(store))
     assert before == ["a/0", "a/1", "a/2", "b/0", "b/1", "b/2"]
     say(store, ("b/1", 1, "ann"), ("b/2", 0, "ann"))
-    assert names(load_queue(Corpus(store, "c"))) == [*before[:3], "b/0"]
+    assert names(queue_of(store)) == [*before[:3], "b/0"]
     say(store, ("b/0", 1, "ann"), ("b/1", None, "ann"))
-    assert names(load_queue(Corpus(store, "c"))) == ["b/1", *before[:3]]
+    assert names(queue_of(store)) == ["b/1", *before[:3]]

@@ -14,7 +14,7 @@ from certify_assets.errors import InputError
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.deployment import strictest_certificates
-from certify_assets.operations.labels import label_table, read_gold_labels, read_labels
+from certify_assets.operations.labels import label_table, read_gold_labels
 from certify_assets.operations.layout import load_decisions
 from certify_assets.operations.monitoring import operation_stream
 from certify_assets.operations.recertification import plan_recertification
@@ -24,7 +24,7 @@ from certify_assets.operations.review_session import QueuedRun, ReviewSession
 from certify_assets.reports.review_page import render_queue
 from certify_assets.storage.store import Store
 from certify_assets_tests.operations_builders import ProvisionalBatch, audit_of
-from certify_assets_tests.review_builders import session_batch, write_runs
+from certify_assets_tests.review_builders import labels_of, queue_of, session_batch, write_runs
 
 #: every place is for a known run while there are some
 EVERY = 1.0
@@ -99,7 +99,7 @@ def test_the_share_is_kept_by_every_reviewer_at_places_that_only_the_table_gives
 def test_known_runs_come_among_those_of_the_queue_and_a_restart_changes_nothing(
     store: Store,
 ) -> None:
-    waiting = load_queue(Corpus(store, "c")).frame["trajectory_id"].tolist()
+    waiting = queue_of(store).frame["trajectory_id"].tolist()
     session, seen, left = session_of(store), list[str](), shown(session_of(store)).left
     while (now := session.shown("ann")) is not None:
         assert now.left == left - len(seen) and now.number == 0 and now.run.outcome is None
@@ -115,13 +115,13 @@ def test_known_runs_come_among_those_of_the_queue_and_a_restart_changes_nothing(
     known = [name for name in seen if is_known(name)]
     assert len(known) in (5, 6, 7) and len(set(known)) == len(known)
     assert gold_of(store) == known
-    assert [label.trajectory_id for label in read_labels(Corpus(store, "c"))] == waiting
+    assert [label.trajectory_id for label in labels_of(store)] == waiting
     # where nothing waits, nobody is asked about known runs
     assert session.shown("bob") is None
 
 
 def test_a_known_run_that_waits_in_the_queue_is_labelled_for_the_queue(store: Store) -> None:
-    waiting = load_queue(Corpus(store, "c")).frame["trajectory_id"].tolist()
+    waiting = queue_of(store).frame["trajectory_id"].tolist()
     path = table(store, **{waiting[0]: 1, "auto-0/0": 0})
     session = session_of(store, EVERY, path)
     now = shown(session)
@@ -131,14 +131,14 @@ def test_a_known_run_that_waits_in_the_queue_is_labelled_for_the_queue(store: St
     assert now.run.trajectory_id == waiting[0]
     session.say("ann", now.key, 1, now.number)
     assert gold_of(store) == ["auto-0/0"]
-    assert [label.trajectory_id for label in read_labels(Corpus(store, "c"))] == waiting[:1]
+    assert [label.trajectory_id for label in labels_of(store)] == waiting[:1]
     assert shown(session).run.trajectory_id == waiting[1], "ann has labelled it"
     # to others it is a known one now
     for _ in range(2):
         now = shown(session, "bob")
         session.say("bob", now.key, 1, now.number)
     assert sorted(gold_of(store)[1:]) == sorted(("auto-0/0", waiting[0]))
-    assert len(read_labels(Corpus(store, "c"))) == 1
+    assert len(labels_of(store)) == 1
 
 
 def test_shares_right_are_on_the_queue_page_with_their_interval_but_not_served(
@@ -156,7 +156,7 @@ def test_shares_right_are_on_the_queue_page_with_their_interval_but_not_served(
     assert ann.gold_sentence() == (
         "Reviewer ann: 9 of 10 known runs right (90%, 95% interval 55% to 100%)."
     )
-    queue, agreement = load_queue(Corpus(store, "c")), queue_agreement(Corpus(store, "c"))
+    queue, agreement = queue_of(store), queue_agreement(Corpus(store, "c"))
     page = render_queue(queue, "c", agreement=agreement)
     assert "known runs right" in page and "9 of 10<small>55" in page
     assert "known runs right" not in render_queue(queue, "c")
@@ -217,5 +217,5 @@ def test_labels_of_known_runs_are_in_their_own_journal_alone(
         assert now.run.trajectory_id in names
         session.say("ann", now.key, 0, now.number)
     session.take_back("ann", session.last("ann").label.number)  # type: ignore[union-attr]
-    assert read_labels(Corpus(store, "c")) == [] and len(gold_of(store)) == len(names) + 1
+    assert labels_of(store) == [] and len(gold_of(store)) == len(names) + 1
     assert repr(derived()) == repr(before)

@@ -10,16 +10,20 @@ from certify_assets.errors import InputError
 from certify_assets.operations.labels import (
     Label,
     append_label,
-    read_labels,
     resolve_labels,
     reviewer_name,
     write_label_table,
 )
 from certify_assets.operations.layout import reviewed_key
-from certify_assets.operations.review_queue import load_queue
 from certify_assets.operations.review_session import QueuedRun, ReviewSession
 from certify_assets.storage.store import Store
-from certify_assets_tests.review_builders import decided, session_batch, write_batch
+from certify_assets_tests.review_builders import (
+    decided,
+    labels_of,
+    queue_of,
+    session_batch,
+    write_batch,
+)
 
 
 @pytest.fixture
@@ -43,16 +47,14 @@ def shown(session: ReviewSession, reviewer: str) -> QueuedRun:
 def test_a_reviewer_goes_through_the_queue_in_its_order(
     session: ReviewSession, store: Store
 ) -> None:
-    expected = load_queue(Corpus(store, "c")).frame["trajectory_id"].tolist()
+    expected = queue_of(store).frame["trajectory_id"].tolist()
     seen = []
     while (now := session.shown("ann")) is not None:
         assert now.left == len(expected) - len(seen)
         seen.append(now.run.trajectory_id)
         session.say("ann", now.key, len(seen) % 2, now.number)
     assert seen == expected
-    assert [label.outcome for label in read_labels(Corpus(store, "c"))] == [
-        n % 2 for n in range(1, len(seen) + 1)
-    ]
+    assert [label.outcome for label in labels_of(store)] == [n % 2 for n in range(1, len(seen) + 1)]
 
 
 def test_a_form_sent_twice_is_one_line_and_with_the_other_outcome_refused(
@@ -65,7 +67,7 @@ def test_a_form_sent_twice_is_one_line_and_with_the_other_outcome_refused(
     assert ReviewSession(store, "c").say("ann", now.key, 1, now.number) == first
     with pytest.raises(InputError, match="sent before, with the other outcome, which stands"):
         session.say("ann", now.key, 0, now.number)
-    assert len(read_labels(Corpus(store, "c"))) == 1
+    assert len(labels_of(store)) == 1
 
 
 def test_a_form_older_than_a_statement_by_file_is_refused(
@@ -87,7 +89,7 @@ def test_a_run_is_labelled_only_by_those_who_were_shown_it(
         shown(session, name)
         with pytest.raises(InputError, match=f"this run was not shown to {name}"):
             session.say(name, now.key, 0, 0)
-    assert read_labels(Corpus(store, "c")) == []
+    assert labels_of(store) == []
     session.skip("ann", now.key)
     assert session.say("ann", now.key, 1, now.number).reviewer == "ann", "she saw it"
     with pytest.raises(InputError, match="this run was not shown to ann since the server"):
@@ -109,7 +111,7 @@ def test_nobody_is_shown_a_run_twice_and_a_tie_goes_to_a_third(store: Store) -> 
         assert shown(session, name).run.trajectory_id != first.run.trajectory_id
     assert shown(session, "cyd").run.trajectory_id == first.run.trajectory_id
     session.say("cyd", first.key, 0, 0)
-    assert resolve_labels(read_labels(Corpus(store, "c")))[first.run.trajectory_id].outcome == 0
+    assert resolve_labels(labels_of(store))[first.run.trajectory_id].outcome == 0
     assert all(
         first.run.trajectory_id != shown(session, name).run.trajectory_id
         for name in ("ann", "bob", "cyd", "dan")
@@ -130,16 +132,14 @@ def test_undo_takes_back_the_last_label_once_and_shows_the_run_again(
     assert (
         back.outcome is None
         and session.take_back("ann", second.number) == back
-        and len(read_labels(Corpus(store, "c"))) == 3
+        and len(labels_of(store)) == 3
     )
     again = shown(session, "ann")
     assert again.run == now.run and again.number == 2
     previous = session.last("ann")
     assert previous is not None and previous.label == first
     session.say("ann", again.key, 0, again.number)
-    assert resolve_labels(read_labels(Corpus(store, "c")))[now.run.trajectory_id].votes == (
-        ("ann", 0),
-    )
+    assert resolve_labels(labels_of(store))[now.run.trajectory_id].votes == (("ann", 0),)
     for reviewer, number in (("bob", first.number), ("ann", back.number), ("ann", 99)):
         with pytest.raises(InputError, match=f"label {number} is no label of {reviewer}"):
             session.take_back(reviewer, number)

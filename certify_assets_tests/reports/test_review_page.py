@@ -10,7 +10,7 @@ from certify_assets.corpora.schema import Step, Trajectory
 from certify_assets.operations.agreement import measure_agreement
 from certify_assets.operations.labels import Label
 from certify_assets.operations.layout import queue_key
-from certify_assets.operations.review_queue import Budget, Queue, load_queue
+from certify_assets.operations.review_queue import Budget, Queue
 from certify_assets.operations.review_session import QueuedRun, Statement
 from certify_assets.reports.review_page import (
     Reviewer,
@@ -19,7 +19,7 @@ from certify_assets.reports.review_page import (
     write_queue_page,
 )
 from certify_assets.storage.store import Store
-from certify_assets_tests.review_builders import decided, session_batch
+from certify_assets_tests.review_builders import decided, queue_of, session_batch
 
 ANN = Reviewer("Ann", "f" * 64)
 
@@ -94,7 +94,7 @@ def test_the_judge_speaks_after_the_label(row: dict[str, float], words: str) -> 
 def test_the_stored_queue_is_a_table_and_a_page(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     session_batch(store, undecided=300)
-    queue = load_queue(Corpus(store, "c"))
+    queue = queue_of(store)
     path = Path(write_queue_page(Corpus(store, "c"), queue))
     text = path.read_text("utf-8")
     assert path.name == "queue.html"

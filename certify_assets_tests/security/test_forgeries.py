@@ -13,7 +13,6 @@ from certify_assets.evaluation.audit import audit_judge, load_audits
 from certify_assets.evaluation.ledger import record_read, register
 from certify_assets.storage.care import verify
 from certify_assets.storage.database import events
-from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.cli.calling import Answer, Call
@@ -63,7 +62,7 @@ def audited(corpora: Store) -> Store:
 @pytest.mark.parametrize("key", DESCRIPTIONS)
 def test_every_altered_value_is_refused(audited: Store, key: str) -> None:
     # what does not come from the altered document is read and verified once
-    refused, there = _assert_refused(Snapshot(audited), key, every=1)
+    refused, there = _assert_refused(audited.now(), key, every=1)
     print(f"{key}: {refused} of {there} altered values refused")
     assert refused == there
 

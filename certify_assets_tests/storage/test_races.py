@@ -25,7 +25,8 @@ from certify_assets.storage.care import rebuild, verify
 from certify_assets.storage.cleaning import collect
 from certify_assets.storage.database import VARIABLE, Database
 from certify_assets.storage.events import Payload, Stored, chain, objects_of
-from certify_assets.storage.objects import LooseObject, MissingObjectError, Objects
+from certify_assets.storage.folder import FoundFile
+from certify_assets.storage.objects import MissingObjectError, Objects
 from certify_assets.storage.store import Store
 from certify_assets_tests.services import postgres_server
 
@@ -45,11 +46,10 @@ class Chosen(Payload):
     number: int
 
 
-class Decided(Payload):
+class Decided(Chosen):
     """A decision by the deployment of its time."""
 
     kind = "decided_by"
-    number: int
 
 
 class Said(Payload):
@@ -137,7 +137,7 @@ def _faults(store: Store) -> list[str]:
         elif row.kind == Decided.kind and (about["number"], objects) != chosen:
             found.append("a decision by another deployment")
     named = {name for row in rows for name in objects_of(row.payload)}
-    there = {item.sha256 for item in store.objects.found()}
+    there = {item.name for item in store.objects.found()}
     return found + ["an object is gone" for _ in named - there]
 
 
@@ -202,7 +202,7 @@ def _object_is_named_while_it_is_removed(store: Store) -> None:
         connection.cursor().execute(at_once)
         connection.commit()
 
-    def remove(objects: Objects, found: LooseObject) -> None:
+    def remove(objects: Objects, found: FoundFile) -> None:
         with suppress(CertifyError):
             store.point(SCORES, name)
         removed(objects, found)

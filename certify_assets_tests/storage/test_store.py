@@ -94,7 +94,7 @@ def test_a_remote_root_has_no_paths() -> None:
 def test_a_root_of_a_scheme_that_cannot_be_opened_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     import fsspec
 
-    with pytest.raises(InputError, match="Protocol not known"):
+    with pytest.raises(InputError, match="nowhere://x cannot be opened"):
         Store("nowhere://x").folder.names("inbox")
 
     def missing(url: str, **_: object) -> None:

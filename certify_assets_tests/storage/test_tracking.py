@@ -73,8 +73,6 @@ def test_runs_of_a_judge_and_version_are_children_of_one_summary(
         "audit": _summary(error=None),
         "later": _summary("2", auroc=0.9),
     }.items():
-        # as if each were a process of its own
-        tracking._FOUND.clear()
         write_record(store, _record(name, summary=summary))
     runs = {run.data.tags.get("dagster.asset", run.info.run_id): run for run in _runs(store)}
     parents = {name: runs[name].data.tags["mlflow.parentRunId"] for name in ("scores", "audit")}

@@ -103,7 +103,7 @@ class Outcomes:
         name, value = draft.outcome_name, draft.outcome
         if isinstance(value, Unclear):
             return f"{draft.origin}, {name}: {value.problem}"
-        problem, _ = self._columns[name][0].problem("--option", value)
+        problem, _ = self._columns[name][0].problem(value, "--option")
         more = f" {self._unclear:,} of {self._labelled:,} runs have such values."
         return f"{draft.origin}, {name}: {problem}{more if self._unclear > 1 else ''}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -25,9 +24,9 @@ from certify_assets.corpora.formats.texts import (
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 from certify_assets.tables.cells import MISSING_ID, name_of
-from certify_assets.tables.columns import likely_column, matched, refuse_repeated, renamed
-from certify_assets.tables.delimited import decoded, is_separator_line, long_fields, separator_of
-from certify_assets.tables.sheets import sheet_rows
+from certify_assets.tables.delimited import DelimitedText
+from certify_assets.tables.sheets import find_sheet
+from certify_assets.tables.table import likely_column, matched, renamed
 
 _FIELDS = words("task_id outcome text steps messages trajectory_id agent attempt instruction")
 _TEXTS = ("text", "steps", "messages")
@@ -40,7 +39,6 @@ _SHEETS = (".xlsx", ".xlsm")
 
 _FIRST_LINES = 100
 _BATCH_ROWS = 1024
-_HEAD = 1 << 20
 
 _Row = tuple[int, Record | str]
 
@@ -209,10 +207,11 @@ def _opened(file: SourceFile, wanted: AbstractSet[str]) -> _Table | None:
             lambda columns: parquet_rows(file, sorted(columns), batch_rows=_BATCH_ROWS),
         )
     if file.suffix in _SHEETS:
-        header, rows, said = sheet_rows(file.name, io.BytesIO(file.read()), wanted)
-        refuse_repeated(file.name, [name for name in header if name])
-        records = [(line, dict(zip(header, cells, strict=False))) for line, cells in rows]
-        return _Table(header, lambda _: iter(records), said) if records else None
+        sheet = find_sheet(file.name, io.BytesIO(file.read()), wanted)
+        records = [
+            (line, dict(zip(sheet.header, cells, strict=False))) for line, cells in sheet.rows
+        ]
+        return _Table(sheet.header, lambda _: iter(records), (sheet.read_as,)) if records else None
     if file.suffix in _DELIMITED:
         said, lines = csv_rows(file, wanted)
         first = next((values for _, values in lines if isinstance(values, dict)), None)
@@ -230,41 +229,30 @@ def _opened(file: SourceFile, wanted: AbstractSet[str]) -> _Table | None:
 
 def csv_rows(file: SourceFile, wanted: AbstractSet[str]) -> tuple[tuple[str, ...], Iterator[_Row]]:
     """Return what was understood of a CSV file, and its rows."""
-    text, encoded = decoded(file.read())
-    separator, said = separator_of(file.name, wanted, lambda: io.StringIO(text[:_HEAD], newline=""))
-    return (*encoded, *said), _csv_records(file, text, separator)
+    text = DelimitedText(file.name, file.read(), wanted)
+    return text.read_as, _csv_records(file, text)
 
 
-def _csv_records(file: SourceFile, text: str, separator: str) -> Iterator[_Row]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+def _csv_records(file: SourceFile, text: DelimitedText) -> Iterator[_Row]:
     header: list[str] | None = None
-    while True:
-        first = reader.line_num + 1
-        try:
-            with long_fields():
-                cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
+    for first, last, cells in text.records(text.opened()):
+        if isinstance(cells, str):
             # a quote that is never closed takes in all that follows: the row that opened it is the
             # one to look at
             rest = (
-                f", with the quote that it opens and nothing closes up to line {reader.line_num}"
-                if reader.line_num > first
+                f", with the quote that it opens and nothing closes up to line {last}"
+                if last > first
                 else ""
             )
-            yield first, f"it is not CSV ({error}){rest}"
-            continue
-        if header is None and is_separator_line(first, cells, separator):
-            continue
-        if header is None:
-            header = _header(file, cells) or None
-        elif cells and len(cells) != len(header):
-            yield reader.line_num, f"it has {len(cells)} cells, the header has {len(header)}"
-        elif cells and not _NOT_UTF8.isdisjoint("".join(cells)):
-            yield reader.line_num, "it is not UTF-8"
-        elif cells:
-            yield reader.line_num, dict(zip(header, cells, strict=True))
+            yield first, f"it is not CSV ({cells}){rest}"
+        elif header is None:
+            header = _header(file, cells)
+        elif len(cells) != len(header):
+            yield last, f"it has {len(cells)} cells, the header has {len(header)}"
+        elif not _NOT_UTF8.isdisjoint("".join(cells)):
+            yield last, "it is not UTF-8"
+        else:
+            yield last, dict(zip(header, cells, strict=True))
 
 
 def _header(file: SourceFile, cells: list[str]) -> list[str]:

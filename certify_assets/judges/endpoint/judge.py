@@ -66,7 +66,6 @@ class EndpointReport:
     seconds: float
     models: tuple[str, ...]
     fingerprints: tuple[str, ...]
-    journal_sha256: str
     # of the first answer without a verdict, its beginning
     first_unparsed: str = ""
 
@@ -96,7 +95,6 @@ class EndpointReport:
         return cls(
             unscored=dict(sorted(unscored.items())),
             currency=reports[-1].currency,
-            journal_sha256=reports[-1].journal_sha256,
             first_unparsed=next((one.first_unparsed for one in reports if one.first_unparsed), ""),
             models=_one_model(name for report in reports for name in report.models),
             fingerprints=_names(name for report in reports for name in report.fingerprints),
@@ -135,7 +133,8 @@ class EndpointJudge:
     name: str = "endpoint"
     renderer_sha256: str = ""
     prices: Prices = field(default_factory=Prices)
-    journal: Path | None = None  # file of answers; a scoring that was interrupted resumes from it
+    journal: Path | None = None  # file of new answers; an interrupted scoring resumes from it
+    kept: tuple[bytes, ...] = ()  # such files of earlier scorings
 
     @classmethod
     def connect(
@@ -162,7 +161,7 @@ class EndpointJudge:
             ),
             **rest,
         )
-        return replace(judge, asked=complete(connect(judge.asked, judge.journal)))
+        return replace(judge, asked=complete(connect(judge.asked, judge.journal, judge.kept)))
 
     def provenance(self) -> JudgeProvenance:
         """Return what the scores depend on: no address beyond the plain URL, no key."""
@@ -210,11 +209,10 @@ class EndpointJudge:
         # the journal needs no key
         asked = replace(self.asked.server, key_variable=None)
         server = asked if self.asked.replay else self.asked.server
-        with AnswerJournal(self.journal) as journal:
+        with AnswerJournal(self.journal, self.kept) as journal:
             async with Client(server) as client:
                 answers = await ask_all(client, journal, self.asked, texts, progress)
             answers.requests, answers.retries = client.requests, client.retries
-            answers.head = journal.head
         return self._concluded(texts, answers, time.monotonic() - begun)
 
     def _concluded(self, texts: list[str], answers: Answers, seconds: float) -> EndpointRun:
@@ -254,7 +252,6 @@ class EndpointJudge:
             seconds=seconds,
             models=_one_model(reply.model for reply in replies),
             fingerprints=_names(reply.fingerprint for reply in replies),
-            journal_sha256=answers.head,
             first_unparsed=unparsed[0].text[:_SHOWN] if unparsed else "",
         )
         scores = Scores(logs[:, 0].copy(), logs[:, 1].copy())
@@ -289,8 +286,9 @@ class BilledJudge:
 
     def score(self, texts: Sequence[str]) -> Scores:
         """Judge rendered trajectories; what was answered before is not asked again."""
-        with journal(self.judged) as path:
-            run = replace(self.judge, journal=path).run(texts, progress=self.progress)
+        with answers_of(self.judged, replay=self.judge.asked.replay) as (path, kept):
+            judge = replace(self.judge, journal=path, kept=kept)
+            run = judge.run(texts, progress=self.progress)
         self.runs.append(run)
         return run.scores
 
@@ -300,22 +298,30 @@ class BilledJudge:
 
 
 @contextmanager
-def journal(judge: JudgedCorpus) -> Iterator[Path]:
-    """Give the file of answers, which are paid for: a killed scoring resumes from it."""
-    key = judge.key("answers.jsonl")
+def answers_of(
+    judge: JudgedCorpus, *, replay: bool = False
+) -> Iterator[tuple[Path | None, tuple[bytes, ...]]]:
+    """Give a file for new answers, which are paid for, and the answers of earlier scorings.
+
+    Each scoring stores what it was answered under the hash of that, so that no other is lost. With
+    `replay` nothing new is kept.
+    """
+    folder = judge.key("answers")
+    stored = [f"{folder}/{name}" for name in judge.store.names(folder)]
+    kept = tuple(map(judge.store.read_bytes, stored))
+    if replay:
+        yield None, kept
+        return
     path = judge.store.scratch(judge.key()) / "answers.jsonl"
-    if not path.exists() and judge.store.exists(key):
-        path.write_bytes(judge.store.read_bytes(key))
-    yield path
-    if path.exists():
-        judge.store.write_bytes(key, path.read_bytes())
+    yield path, kept
+    if data := path.read_bytes() if path.exists() else b"":
+        judge.store.write_bytes(f"{folder}/{sha256_bytes(data)}.jsonl", data)
         judge.store.once_committed(partial(path.unlink, missing_ok=True))
 
 
 def register(judge: JudgedCorpus, config: EndpointConfig) -> EndpointJudge:
     """Ask the server what it is; the judge that it can be asked as is not stored yet."""
-    with journal(judge) as path:
-        asked = _connected(judge.name, config, path).asked
+    asked = _connected(judge, config).asked
     return EndpointJudge(asked, judge.name, judge.spec.reading.renderer.sha256)
 
 
@@ -349,8 +355,7 @@ def registered_judge(
 
 
 def _require_same_server(judge: JudgedCorpus, then: EndpointJudge, config: EndpointConfig) -> None:
-    with journal(judge) as path:
-        now = _connected(judge.name, config, path).asked.identity
+    now = _connected(judge, config).asked.identity
     was = then.asked.identity
     differing = next(
         (name for name in sorted({*now, *was}) if now.get(name) != was.get(name)), None
@@ -363,15 +368,17 @@ def _require_same_server(judge: JudgedCorpus, then: EndpointJudge, config: Endpo
         )
 
 
-def _connected(name: str, config: EndpointConfig, path: Path) -> EndpointJudge:
-    return EndpointJudge.connect(
-        config.server,
-        config.asking,
-        config.prompt(),
-        budget_tokens=_budget(config),
-        name=name,
-        journal=path,
-    )
+def _connected(judge: JudgedCorpus, config: EndpointConfig) -> EndpointJudge:
+    with answers_of(judge) as (path, kept):
+        return EndpointJudge.connect(
+            config.server,
+            config.asking,
+            config.prompt(),
+            budget_tokens=_budget(config),
+            name=judge.name,
+            journal=path,
+            kept=kept,
+        )
 
 
 def _budget(config: EndpointConfig) -> int | None:

@@ -25,22 +25,29 @@ from certify_assets.judges.endpoint.questions import (
 )
 from certify_assets.judges.endpoint.settings import READS, Asking, Server
 
-# before the first answer
-_GENESIS = sha256_bytes(b"certify_assets/endpoint-journal/1")
 _FLUSH_SECONDS = 1.0
 
 
 class AnswerJournal:
-    """An open journal of answers; it belongs to one process at a time."""
+    """The answers of earlier scorings, and an open file for new ones.
 
-    # It is written answer by answer to a handle that stays open. Every line names the hash of the
-    # line before it and its own. A scoring that is killed at any moment resumes from it.
+    The file belongs to one process at a time. It is written answer by answer to a handle that stays
+    open, each line with its hash, so that a scoring that is killed at any moment resumes from it.
 
-    def __init__(self, path: Path | None) -> None:
+    Parameters
+    ----------
+    path : Path or None
+        File of new answers; None keeps none.
+    kept : sequence of bytes
+        Such files of earlier scorings.
+    """
+
+    def __init__(self, path: Path | None, kept: Sequence[bytes] = ()) -> None:
         self._known: dict[str, Any] = {}
         self._flushed = time.monotonic()
-        self.head = _GENESIS
         self._handle = -1
+        for data in kept:
+            self._load("the answers of an earlier scoring", data)
         if path is None:
             return
         try:
@@ -56,7 +63,7 @@ class AnswerJournal:
                     f"{path} is in use by another scoring; wait for it, or give another file for "
                     "the answers."
                 )
-            self._load(path)
+            self._resume(path)
         except BaseException:
             os.close(self._handle)
             raise
@@ -79,7 +86,7 @@ class AnswerJournal:
 
     def put(self, key: str, answer: Any) -> None:
         """Keep an answer: it outlives the process at once, and a power cut after a second."""
-        line = {"key": key, "answer": answer, "previous": self.head}
+        line = {"key": key, "answer": answer}
         digest = sha256_bytes(canonical_json(line))
         if self._handle >= 0:
             data = canonical_json({**line, "sha256": digest})
@@ -89,25 +96,27 @@ class AnswerJournal:
                 os.fsync(self._handle)
                 self._flushed = time.monotonic()
         self._known[key] = answer
-        self.head = digest
 
-    def _load(self, path: Path) -> None:
+    def _resume(self, path: Path) -> None:
         data = path.read_bytes()
         # a kill in the middle of a write leaves a part of a line, which was never an answer
         os.ftruncate(self._handle, data.rfind(b"\n") + 1)
-        for number, text in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+        self._load(str(path), data[: data.rfind(b"\n") + 1])
+
+    def _load(self, name: str, data: bytes) -> None:
+        for number, text in enumerate(data.splitlines(), 1):
             try:
                 line = dict(parse_json(text.decode("utf-8")))
-                digest = line.pop("sha256")
-                key, answer, previous = line["key"], line["answer"], line["previous"]
+                digest, key, answer = line.pop("sha256"), line["key"], line["answer"]
+                known = digest == sha256_bytes(canonical_json(line))
             except (ValueError, TypeError, KeyError):
-                digest, previous = "", None
-            if previous != self.head or digest != sha256_bytes(canonical_json(line)):
+                known = False
+            if not known:
                 raise IntegrityError(
-                    f"{path}, line {number} is no answer that was kept, or was altered. Delete the "
+                    f"{name}, line {number} is no answer that was kept, or was altered. Delete the "
                     "file and ask the server again."
                 )
-            self._known[key], self.head = answer, digest
+            self._known[key] = answer
 
 
 _T = TypeVar("_T")
@@ -146,7 +155,6 @@ class Answers:
     complaint: str = ""
     requests: int = 0
     retries: int = 0
-    head: str = ""  # hash of the journal's last line
 
 
 def complete(work: Coroutine[Any, Any, _T]) -> _T:
@@ -389,7 +397,7 @@ def _cut(text: str, kept: int) -> str:
 _PROBE = "TASK\n  none\n"
 
 
-async def connect(asked: EndpointSetup, journal_path: Path | None) -> EndpointSetup:
+async def connect(asked: EndpointSetup, path: Path | None, kept: Sequence[bytes]) -> EndpointSetup:
     """Complete a setup: the server's identity, the verdicts' tokens, the way to read them."""
     async with Client(asked.server) as client:
         counts = asked.budget_tokens is not None and await can_count(client)
@@ -400,7 +408,7 @@ async def connect(asked: EndpointSetup, journal_path: Path | None) -> EndpointSe
         asked = replace(asked, ids=ids)
         if asked.read != "auto":
             return asked
-        with AnswerJournal(journal_path) as journal:
+        with AnswerJournal(path, kept) as journal:
             return await _settled(client, journal, asked)
 
 

@@ -20,28 +20,46 @@ def tokenizer() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="a", eos_token="b")
 
 
-def tiny_qwen3(seed: int = 0, *, layers: int = 2) -> Any:
+#: of both kinds of models
+_SIZES: dict[str, Any] = {
+    "vocab_size": 96,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 32,
+    "tie_word_embeddings": True,
+    "initializer_range": 0.2,
+}
+
+
+def tiny_qwen3(seed: int = 0, *, layers: int = 2, **sizes: Any) -> Any:
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
+    ends = {"pad_token_id": 0, "bos_token_id": None, "eos_token_id": 1}
     config = Qwen3Config(
-        vocab_size=96,
-        hidden_size=64,
-        intermediate_size=96,
         num_hidden_layers=layers,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=32,
-        max_position_embeddings=512,
-        tie_word_embeddings=True,
-        pad_token_id=0,
-        bos_token_id=None,
-        eos_token_id=1,
-        initializer_range=0.2,
+        **{**_SIZES, **ends, "max_position_embeddings": 512, **sizes},
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return Qwen3ForCausalLM(config).eval()
+
+
+def with_lora(model: Any, *, seed: int, spread: float) -> Any:
+    """Return the model with a trainable LoRA adapter on every linear layer; one of spread 0 does nothing."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(seed)
+    names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    settings = LoraConfig(r=4, lora_alpha=8, target_modules=names, task_type="CAUSAL_LM")
+    adapted = get_peft_model(model, settings)
+    for name, weights in adapted.named_parameters():
+        if spread and "lora_B" in name:
+            torch.nn.init.normal_(weights, std=spread)
+    return adapted
 
 
 def tiny_qwen3_5(seed: int = 0) -> Any:
@@ -50,19 +68,12 @@ def tiny_qwen3_5(seed: int = 0) -> Any:
     from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
 
     config = Qwen3_5TextConfig(
-        vocab_size=96,
-        hidden_size=64,
-        intermediate_size=96,
+        **_SIZES,
         num_hidden_layers=4,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=32,
         linear_key_head_dim=16,
         linear_value_head_dim=16,
         linear_num_key_heads=2,
         linear_num_value_heads=4,
-        tie_word_embeddings=True,
-        initializer_range=0.2,
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)

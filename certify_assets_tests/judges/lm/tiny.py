@@ -1,13 +1,13 @@
 """A random language model with random rows, for tests of training."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
 from certify_assets.judges.lm.exact_grpo import verdict_log_probs
 from certify_assets.judges.lm.grpo_config import GrpoConfig
+from certify_assets_tests.judges.lm.models import tiny_qwen3, with_lora
 
 WORDS = 40
 _SPECIAL = ["<pad>", "<eos>", "SUCCESS", "FAIL"]
@@ -20,11 +20,10 @@ def tiny_judge(*, seed: int = 0, taught: int = 0) -> LanguageModel:
 
     ``taught`` steps let it answer with a verdict, of no particular kind.
     """
-    import torch
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Whitespace
-    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+    from transformers import PreTrainedTokenizerFast
 
     names = [*_SPECIAL, *(f"w{place}" for place in range(WORDS - len(_SPECIAL)))]
     base = Tokenizer(WordLevel({word: place for place, word in enumerate(names)}, unk_token="w0"))
@@ -32,23 +31,8 @@ def tiny_judge(*, seed: int = 0, taught: int = 0) -> LanguageModel:
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=base, pad_token="<pad>", eos_token="<eos>", unk_token="w0"
     )
-    torch.manual_seed(seed)
-    settings = Qwen3Config(
-        vocab_size=WORDS,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        max_position_embeddings=128,
-        tie_word_embeddings=True,
-        initializer_range=0.1,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=None,
-    )
-    model: Any = Qwen3ForCausalLM(settings).eval()
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "head_dim": 16}
+    model = tiny_qwen3(seed, vocab_size=WORDS, initializer_range=0.1, **sizes)
     judge = LanguageModel(model, tokenizer, VerdictTokens((2,), (3,)), "tiny", str(seed))
     if taught:
         _teach(judge, *random_rows(64, seed=seed + 100, noise=0.5), steps=taught)
@@ -76,20 +60,7 @@ def _teach(
 
 def with_adapter(judge: LanguageModel, *, seed: int = 1, started: bool = True) -> LanguageModel:
     """Return the judge with a trainable LoRA adapter; a started one does something."""
-    import torch
-    from peft import LoraConfig, get_peft_model
-
-    torch.manual_seed(seed)
-    names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-    model = get_peft_model(
-        judge.model,
-        LoraConfig(r=4, lora_alpha=8, target_modules=names, task_type="CAUSAL_LM"),
-    )
-    if started:
-        with torch.no_grad():
-            for name, weight in model.named_parameters():
-                if "lora_B" in name:
-                    weight.normal_(0, 0.05)
+    model = with_lora(judge.model, seed=seed, spread=0.05 if started else 0)
     return replace(judge, model=model.eval())
 
 

@@ -1,0 +1,162 @@
+"""A table as it was read: its columns under their wanted names, and where its rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.errors import InputError
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Places of rows in their file."""
+
+    # the first data row is 1; in JSON Lines, the line
+    numbers: NDArray[np.int64]
+    # that the rows begin on: blank lines and fields of several lines shift them
+    lines: NDArray[np.int64] | None = None
+
+    def name(self, index: int) -> str:
+        """Name a row as a reader finds it."""
+        line = "" if self.lines is None else f" (line {self.lines[index]})"
+        return f"row {self.numbers[index]}{line}"
+
+    def take(self, keep: NDArray[np.bool_ | np.int64]) -> Rows:
+        """Return some of the rows."""
+        return Rows(self.numbers[keep], None if self.lines is None else self.lines[keep])
+
+
+@dataclass(frozen=True)
+class Table:
+    """The wanted columns of a file or of a frame.
+
+    Attributes
+    ----------
+    names
+        All columns, as the file calls them.
+    columns
+        Those that were wanted and are there, by their wanted names: numbers as they are stored,
+        other values as objects.
+    read_as
+        What was understood that a table usually does not need: separators, encodings, names.
+    known
+        The distinct values of some columns, in the order of their first rows.
+    """
+
+    path: Path
+    names: list[str]
+    columns: Mapping[str, NDArray[Any]]
+    rows: Rows
+    read_as: tuple[str, ...] = ()
+    known: Mapping[str, list[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return int(self.rows.numbers.size)
+
+    @property
+    def listed(self) -> str:
+        """Its columns, as messages list them."""
+        return ", ".join(self.names[:12])
+
+    def values(self, name: str) -> list[Any]:
+        """Return the Python values of a column."""
+        cells: list[Any] = self.columns[name].tolist()
+        return cells
+
+    def distinct(self, name: str) -> list[Any]:
+        """Return the distinct values of a column of texts."""
+        # in the order of the rows, as they lie in memory
+        return self.known.get(name) or list(dict.fromkeys(self.values(name)))
+
+
+class TableError(InputError):
+    """What keeps a table from being read, and columns and settings that would settle it."""
+
+    def __init__(self, problems: Sequence[str], options: Mapping[str, str]) -> None:
+        self.options = dict(options)
+        self.problems = tuple(problems)
+        one, several = problems[0], "\n".join(f"  {problem}" for problem in problems)
+        super().__init__(one if len(problems) == 1 else f"the table has several faults:\n{several}")
+
+
+#: words in the names of columns that may be meant, the likelier first
+_LIKELY = {
+    "task": ("task", "problem", "instance", "question", "item", "case", "scenario"),
+    "score": ("score", "prob", "logit", "confidence", "grade", "rating"),
+    "outcome": ("outcome", "label", "success", "pass", "resolved", "correct", "solved", "verdict"),
+    "id": ("trajectory", "run"),
+    "agent": ("agent", "model"),
+    "split": ("split", "partition"),
+    "text": ("text", "transcript", "trajectory", "trace", "messages", "log", "output"),
+}
+
+
+def likely_column(kind: str, found: Sequence[str], taken: Collection[str]) -> str | None:
+    """Return the one column that may be meant by a kind of column, if there is one."""
+    for word in _LIKELY[kind]:
+        named = [name for name in found if word in name.lower() and name not in taken]
+        if named:
+            return named[0] if len(named) == 1 else None
+    return None
+
+
+def array_of(items: Sequence[Any]) -> NDArray[np.object_]:
+    """Return an array of Python values."""
+    # item by item: np.array would take lists inside for further axes
+    return np.fromiter(items, dtype=object, count=len(items))
+
+
+def refuse_repeated(path: Path | str, header: Sequence[str]) -> None:
+    """Refuse a header that names a column twice."""
+    seen: set[str] = set()
+    for name in header:
+        if name in seen:
+            raise InputError(f"{path} has two columns called {name!r}; keep one of them.")
+        seen.add(name)
+
+
+def nothing_in(path: Path | str) -> InputError:
+    """Return the error of a file without a table."""
+    return InputError(
+        f"{path} is empty, or holds blank lines only; write a header and one row a trajectory."
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of another program's message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def matched(names: Sequence[str], wanted: AbstractSet[str]) -> dict[str, str]:
+    """Return what a file calls the wanted columns: exactly, or alike but for case and spaces."""
+    found = {name: name for name in names if name in wanted}
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        if name not in found:
+            alike.setdefault(_plain(name), []).append(name)
+    for name in wanted - found.keys():
+        written = alike.get(_plain(name), [])
+        # of two that are alike neither is meant
+        if len(written) == 1:
+            found[name] = written[0]
+    return {name: found[name] for name in sorted(found)}
+
+
+def renamed(names: Mapping[str, str]) -> tuple[str, ...]:
+    """Say which columns a file calls otherwise."""
+    return tuple(
+        f"column {written.strip()!r} as {name}"
+        for name, written in names.items()
+        if name != written
+    )
+
+
+def _plain(name: str) -> str:
+    return "_".join(name.lower().replace("-", " ").replace("_", " ").split())
