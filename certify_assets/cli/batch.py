@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
 
+from certify_assets.certificates import BatchCertificate, BatchPlan
 from certify_assets.cli.batch_tables import (
     BOTH,
     COLUMNS,
@@ -46,9 +47,6 @@ from certify_assets.cli.output import (
 )
 from certify_assets.errors import InputError
 from certify_assets.files import write_json_atomic
-
-if TYPE_CHECKING:
-    from certify_assets.certificates import BatchCertificate, BatchPlan
 
 _CLOSED = (
     "certified",

@@ -258,15 +258,13 @@ def _opened_draw(corpus: Corpus, batch: str) -> tuple[DrawnBatch, SidesDraw]:
         # one that is gone or was altered is noticed also where the draw is known
         with store.objects.as_file(name):
             pass
-    draw = _verified(
-        store, about.objects["audit"], decisions, batch, about.batch_sha256, about.seed
-    )
+    draw = _verified(store, about.objects["audit"], decisions, about.batch_sha256, about.seed)
     return about, draw
 
 
 @lru_cache(maxsize=_MOST_DRAWS)
 def _verified(
-    store: Store, audit: str, decisions: tuple[str, ...], batch: str, frozen: str, seed: int
+    store: Store, audit: str, decisions: tuple[str, ...], frozen: str, seed: int
 ) -> SidesDraw:
     """Return a draw by the hashes of what it is of, which never change."""
     import pandas as pd
@@ -279,8 +277,8 @@ def _verified(
     again = [name for names in draw.orders for name in names]
     if (again, sides_sha256(plan, draw.batch)) != (order, frozen):
         raise IntegrityError(
-            f"the draw of batch {batch} is not of the runs that were decided; restore the data "
-            "root from a backup."
+            f"the draw of batch {document['batch']} is not of the runs that were decided; restore "
+            "the data root from a backup."
         )
     return draw
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import sqlalchemy as sa
 
+from certify_assets.certificates import Certificate
 from certify_assets.certificates.shift import (
     LEAST_CAL_TASKS,
     LEAST_NEW_TASKS,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from certify_assets.certificates import Certificate
     from certify_assets.judges.judged import JudgedCorpus
 
 

@@ -189,7 +189,9 @@ def _drawn(corpus: Corpus, frozen: _Frozen) -> str:
         batch_sha256=sides_sha256(plan, frozen.batch),
         draws=frozen.draws,
         seed=seed,
-        objects={"audit": put({"plan": plan.to_dict(), "order": order})},
+        objects={
+            "audit": put({"batch": frozen.batches[-1], "plan": plan.to_dict(), "order": order})
+        },
     )
     corpus.store.append(corpus.name, drawn)
     return promise_of(plan, len(frozen.batches))

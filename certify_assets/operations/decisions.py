@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from certify_assets.certificates import Certificate, decide
+from certify_assets.certificates.scale import scale_fault
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import run_chars
 from certify_assets.errors import (
@@ -55,7 +57,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from certify_assets.certificates import Certificate
 
 # runs that are scored before their scores are stored
 _SHARE = 2000
@@ -208,8 +209,6 @@ def _scored(
 
 def _require_scale(deployment: Deployment, table: pd.DataFrame) -> None:
     """Refuse scores that cannot be of the judge that was certified: a hosted model may change."""
-    from certify_assets.certificates.scale import scale_fault
-
     scores, tasks = table["score"].to_numpy(np.float64), table["task_id"].nunique()
     for item in deployment.certificates:
         fault = scale_fault(item.inputs["scores"], scores, tasks)
@@ -292,8 +291,6 @@ def _in_shares(
 
 
 def _decisions(deployment: Deployment, batch: _Batch, scored: _Scored) -> pd.DataFrame:
-    from certify_assets.certificates import decide
-
     scores, coverage = scored.table["score"].to_numpy(np.float64), scored.coverage
     used = _deciding(deployment)
     if not used:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, InputError
 from certify_assets.evaluation.certification import certificate_of
@@ -42,9 +43,6 @@ from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.served_model import MODEL_FOLDER, log_model
 from certify_assets.storage.mlflow_server import without_credentials
 from certify_assets.storage.tracking import Record, Tracker
-
-if TYPE_CHECKING:
-    from certify_assets.certificates import Certificate
 
 #: share of the drawn tasks that may be open or tied in a recertification that decides
 MOST_OPEN: Final = 0.5
