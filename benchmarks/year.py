@@ -390,7 +390,7 @@ class Year:
         alarms, deployed = len(read_alarms(corpus)), len(read_deployments(corpus))
         judge = JudgedCorpus(corpus, "lexical")
         if judge.store.exists(judge.key("monitor.json")):
-            for entry in MonitorRecord.load(judge).monitors:
+            for entry in MonitorRecord.load(judge.store, judge.key("monitor.json")).monitors:
                 week.e_value = max(week.e_value, entry.result.e_process.largest)
         if alarms > self.alarms:
             week.notes.append("alarm")

@@ -98,7 +98,7 @@ def _evaluate(
 ) -> None:
     from certify_assets.cli.launching import report_stored
     from certify_assets.corpora.config import registered_corpora
-    from certify_assets.evaluation.agent_folds import evaluate_agent_folds
+    from certify_assets.evaluation.unseen_agents import evaluate_agent_folds
 
     for corpus in corpora or registered_corpora(store):
         for judge in judges:
@@ -131,12 +131,11 @@ def _show(document: Mapping[str, Any]) -> None:
 
     for corpus in document["corpora"]:
         for table in comparison_tables([corpus]):
-            if table.rows:
-                show_table(
-                    f"{corpus['corpus']}: {table.title}",
-                    table.columns[1:],
-                    [row[1:] for row in table.rows],
-                )
+            show_table(
+                f"{corpus['corpus']}: {table.title}",
+                table.columns[1:],
+                [row[1:] for row in table.rows],
+            )
         for item in corpus["best"]:
             if item["judge"]:
                 show_line(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from certify_assets.cli.options import PATH, store_option
 from certify_assets.cli.output import NOTHING, emit_json, json_option, say, show_line, show_table
 from certify_assets.storage.store import Store
-
-if TYPE_CHECKING:
-    from certify_assets.evaluation.ledger import LedgerStatus
 
 _READS = ("first", "reused", "replay", "changed", "unregistered", "pool", "results", "last")
 
@@ -42,31 +40,27 @@ def ledger_status(ctx: click.Context, corpus: str | None, store: Store, as_json:
 
     states = ledger_states(store, () if corpus is None else (corpus,))
     if as_json:
-        found = [asdict(state) for state in states]
-        emit_json({"corpora": found} if corpus is None else found[0])
+        emit_json({"corpora": states} if corpus is None else states[0])
     else:
         for state in states:
             _show_ledger(state)
         if not states:
             say("no corpus is registered; import one first.")
-    ctx.exit(NOTHING if any(state.violations for state in states) else 0)
+    ctx.exit(NOTHING if any(state["violations"] for state in states) else 0)
 
 
-def _show_ledger(state: LedgerStatus) -> None:
+def _show_ledger(state: Mapping[str, Any]) -> None:
     from certify_assets.reports.wording import counted
 
     show_table(
-        f"TEST of {state.corpus}: {counted(len(state.registrations), 'registration')}",
+        f"TEST of {state['corpus']}: {counted(len(state['registrations']), 'registration')}",
         ["reader", *_READS],
-        [
-            [str(reader["judge"]), *(str(reader[name]) for name in _READS)]
-            for reader in state.readers
-        ],
+        [[reader["judge"], *(str(reader[name]) for name in _READS)] for reader in state["readers"]],
     )
-    for broken in state.violations:
+    for broken in state["violations"]:
         say(f"  {broken['judge']}: the read of {broken['time']} is {broken['kind']}.")
-    if state.readers:
-        show_line(f"Head: {state.head}")
+    if state["readers"]:
+        show_line(f"Head: {state['head']}")
 
 
 @ledger.command("verify")

@@ -34,7 +34,7 @@ from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.cli.gate import State
-    from certify_assets.evaluation.audit import AuditedCell, CorpusOverview, JudgeOverview
+    from certify_assets.evaluation.audit import Overview
 
 _QUICK, _LANGUAGE = ("lexical", "combined"), ("base", "sft")
 
@@ -76,9 +76,7 @@ def run(
     ctx.exit(NOTHING if result.failed else 0)
 
 
-def _gate_result(
-    corpus: CorpusOverview, judges: tuple[str, ...], minimum: float | None
-) -> CiResult:
+def _gate_result(corpus: Overview, judges: tuple[str, ...], minimum: float | None) -> CiResult:
     asked = [judge for judge in corpus["judges"] if not judges or judge["judge"] in judges]
     opened = any(map(_certified, asked))
     cases = [
@@ -111,7 +109,7 @@ def _gate_result(
     return CiResult(corpus["corpus"], sentence, tuple(cases), warnings=tuple(warnings))
 
 
-def _state(judge: JudgeOverview, *, opened: bool, named: bool) -> State:
+def _state(judge: Overview, *, opened: bool, named: bool) -> State:
     """Return what a judge is to the gate; one that was named has to be readable."""
     if _certified(judge):
         return "passed"
@@ -119,11 +117,11 @@ def _state(judge: JudgeOverview, *, opened: bool, named: bool) -> State:
     return "failed" if not opened or (named and unreadable) else "skipped"
 
 
-def _certified(judge: JudgeOverview) -> bool:
+def _certified(judge: Overview) -> bool:
     return any(cell["certified"] for cell in judge["certificates"])
 
 
-def _certifies(corpora: Sequence[CorpusOverview]) -> bool:
+def _certifies(corpora: Sequence[Overview]) -> bool:
     return any(_certified(judge) for corpus in corpora for judge in corpus["judges"])
 
 
@@ -154,7 +152,7 @@ def _run(
     *,
     as_json: bool,
     shown: Sequence[str] = (),
-) -> list[CorpusOverview]:
+) -> list[Overview]:
     from certify_assets.cli.launching import run_corpus
     from certify_assets.evaluation.audit import overview
     from certify_assets.judges.specs import judge_spec
@@ -176,7 +174,7 @@ def _run(
     return corpora
 
 
-def _of_judges(corpus: CorpusOverview, names: Sequence[str]) -> CorpusOverview:
+def _of_judges(corpus: Overview, names: Sequence[str]) -> Overview:
     """Return what concerns the named judges, or all where none is named."""
     if not names:
         return corpus
@@ -185,7 +183,7 @@ def _of_judges(corpus: CorpusOverview, names: Sequence[str]) -> CorpusOverview:
     return {**corpus, "judges": judges, "stale": stale}
 
 
-def _show(store: Store, corpora: Sequence[CorpusOverview], seconds: float) -> None:
+def _show(store: Store, corpora: Sequence[Overview], seconds: float) -> None:
     rows = []
     for corpus in corpora:
         for judge in corpus["judges"]:
@@ -232,7 +230,7 @@ def _show(store: Store, corpora: Sequence[CorpusOverview], seconds: float) -> No
     )
 
 
-def _cell(cell: AuditedCell) -> str:
+def _cell(cell: Overview) -> str:
     return (
         f"{percent(cell['coverage'])} ({cell['test_error']:.3f}, {cell['audit']})"
         if cell["certified"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Literal
 
 import click
 from click.core import ParameterSource
 
+from certify_assets.cli.figures import show_figures
 from certify_assets.cli.options import COUNT, NATURAL, OPEN_SHARE, corpus_option
 from certify_assets.cli.output import (
     NOTHING,
@@ -27,6 +28,17 @@ if TYPE_CHECKING:
     from certify_assets.operations.recertification_record import RecertificationRecord
 
 
+_SHOWN = (
+    "drawn",
+    "counted",
+    "new_tasks",
+    "needed",
+    "left_out",
+    "open_share",
+    "delta",
+    "made_before",
+    "total",
+)
 accept_relabelled_option = click.option(
     "--accept-relabelled",
     is_flag=True,
@@ -77,7 +89,7 @@ def recertify(
     dry_run: bool,
     deploys: bool,
     accept_relabelled: bool,
-    schedule: str | None,
+    schedule: Literal["planned", "inverse_square"] | None,
     reason: str,
     at_least: int | None,
     total: float,
@@ -93,84 +105,46 @@ def recertify(
     of labels, never by what they say. Exit 3 where nothing is certified, too few tasks are new, or
     the deployment is refused.
     """
+    from certify_assets.cli.launching import report_stored
     from certify_assets.evaluation.spending import Schedule
     from certify_assets.operations.deployment import certified_judge
+    from certify_assets.operations.notifications import notify
+    from certify_assets.operations.recertification import recertify as make
+    from certify_assets.operations.rollout import promote
 
-    if schedule is None:
-        _require_schedule(ctx)
+    for name in ("total", "count", "every"):
+        if not schedule and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise InputError(
+                f"--{name} is part of a schedule; name the schedule too (--schedule "
+                "planned is the default one), or give --at-least for this time alone."
+            )
     judged = certified_judge(JudgedCorpus(corpus, judge or _deployed(corpus)))
     declared = (
         None if schedule is None else Schedule(schedule, total, count=count, least_new_tasks=every)
     )
     if dry_run:
-        preview = _preview(judged, declared)
-        emit_json(asdict(preview)) if as_json else _show_preview(preview)
+        _preview(judged, declared, as_json=as_json)
         return
-    code = _recertify(
-        judged,
-        declared,
-        reason,
-        at_least,
-        deploys=deploys,
-        accept_relabelled=accept_relabelled,
-        as_json=as_json,
-    )
-    ctx.exit(code)
-
-
-def _require_schedule(ctx: click.Context) -> None:
-    """Refuse options of a schedule without one: they would be ignored."""
-    for name in ("total", "count", "every"):
-        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise InputError(
-                f"--{name} is part of a schedule; name the schedule too (--schedule "
-                "planned is the default one), or give --at-least for this time alone."
-            )
-
-
-def _recertify(
-    judge: JudgedCorpus,
-    schedule: Schedule | None,
-    reason: str,
-    at_least: int | None,
-    *,
-    deploys: bool,
-    accept_relabelled: bool,
-    as_json: bool,
-) -> int:
-    from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.notifications import notify
-    from certify_assets.operations.recertification import recertify
-    from certify_assets.operations.rollout import promote
-
-    record, said = recertify(judge, schedule=schedule, reason=reason, least_new_tasks=at_least)
+    record, said = make(judged, schedule=declared, reason=reason, least_new_tasks=at_least)
     deployed = None
     if record is not None:
-        report_stored(judge.corpus, "ops recertify", "operations/recertification")
+        report_stored(corpus, "ops recertify", "operations/recertification")
         if deploys:
-            deployed = promote(judge.corpus, record, accept_relabelled=accept_relabelled).number
-            report_stored(judge.corpus, "ops recertify --deploy", "operations/deployment")
+            deployed = promote(corpus, record, accept_relabelled=accept_relabelled).number
+            report_stored(corpus, "ops recertify --deploy", "operations/deployment")
     if as_json:
-        emit_json(
-            {
-                "said": said,
-                "deployment": deployed,
-                **(
-                    {"number": None, "corpus": judge.corpus.name, "judge": judge.name}
-                    if record is None
-                    else asdict(record)
-                ),
-            }
-        )
+        nothing = {"number": None, "corpus": corpus.name, "judge": judged.name}
+        made = nothing if record is None else asdict(record)
+        emit_json({"said": said, "deployment": deployed, **made})
     else:
         say(said)
         if record is not None:
             _show(record)
         if deployed is not None:
             say(f"deployment {deployed} decides now.")
-    for sentence in notify(judge.corpus):
+    for sentence in notify(corpus):
         say(sentence)
-    return 0 if record is not None and any(side.certified for side in record.sides) else NOTHING
+    ctx.exit(0 if record and any(side.certified for side in record.sides) else NOTHING)
 
 
 def _deployed(corpus: Corpus) -> str:
@@ -184,70 +158,37 @@ def _deployed(corpus: Corpus) -> str:
     return document.judge
 
 
-@dataclass(frozen=True)
-class _Preview:
-    """What a recertification would count and spend; ``--json`` prints it."""
-
-    corpus: str
-    judge: str
-    number: int
-    delta: float
-    made_before: bool
-    schedule: Schedule
-    drawn: int
-    counted: int
-    new_tasks: int
-    needed: int
-    left_out: dict[str, int]
-    open_share: float
-    spent: float
-    total: str
-
-
-def _preview(judge: JudgedCorpus, declared: Schedule | None) -> _Preview:
+def _preview(judge: JudgedCorpus, declared: Schedule | None, *, as_json: bool) -> None:
+    """Show what a recertification would count and spend."""
     from certify_assets.evaluation.spending import Schedule, read_spending
     from certify_assets.operations.recertification import plan_recertification
 
     spending, plan = read_spending(judge.corpus), plan_recertification(judge)
-    mine = spending.of(judge.name)
-    known = next(
-        (item for item in spending.claims if item.inputs_sha256 == plan.inputs_sha256), None
-    )
+    mine, counted, known = spending.of(judge.name), plan.counted, plan.known(spending)
     schedule = spending.schedule or declared or Schedule()
+    number = known.number if known else len(spending.claims) + 1
     share = mine.next_share() if spending.schedule is not None else schedule.share(1)
-    return _Preview(
-        corpus=judge.corpus.name,
-        judge=judge.name,
-        number=known.number if known else len(spending.claims) + 1,
-        delta=known.delta if known else share,
-        made_before=known is not None,
-        schedule=schedule,
-        drawn=plan.counted.drawn,
-        counted=len(plan.counted.tasks),
-        new_tasks=len(plan.new_tasks),
-        needed=schedule.least_new_tasks,
-        left_out=dict(plan.counted.left_out),
-        open_share=plan.counted.open_share,
-        spent=mine.spent,
-        total=mine.total(),
-    )
-
-
-def _show_preview(found: _Preview) -> None:
-    left_out = ", ".join(f"{name} {number}" for name, number in found.left_out.items()) or "none"
-    before = " (made before: nothing more is spent)" if found.made_before else ""
-    show_table(
-        f"Recertification {found.number} of {found.judge} on {found.corpus}",
-        ["what", "how much"],
-        [
-            ["drawn for the audit", str(found.drawn)],
-            ["count", f"{found.counted}, {found.new_tasks} of them new ({found.needed} needed)"],
-            ["left out", left_out],
-            ["open or tied", percent(found.open_share)],
-            ["δ of this one", f"{found.delta:g}{before}"],
-            ["spent so far", found.total],
-        ],
-    )
+    preview = {
+        "corpus": judge.corpus.name,
+        "judge": judge.name,
+        "number": number,
+        "delta": known.delta if known else share,
+        "made_before": known is not None,
+        "schedule": asdict(schedule),
+        "drawn": counted.drawn,
+        "counted": len(counted.tasks),
+        "new_tasks": len(plan.new_tasks),
+        "needed": schedule.least_new_tasks,
+        "left_out": dict(counted.left_out),
+        "open_share": counted.open_share,
+        "spent": mine.spent,
+        "total": mine.total(),
+    }
+    if as_json:
+        emit_json(preview)
+        return
+    title = f"Recertification {number} of {judge} on {judge.corpus}"
+    show_figures(title, {"": preview}, most=_SHOWN)
     say("A look at what would come of it is a recertification: run it without --dry-run.")
 
 

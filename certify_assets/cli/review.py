@@ -397,7 +397,7 @@ def _show(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> None:
 
 
 def _require_reachable(host: str, exposed: bool) -> None:
-    from certify_assets.operations.notification_config import is_loopback
+    from certify_assets.operations.notifications import is_loopback
 
     if host in {"", "0.0.0.0", "::"}:
         raise InputError(

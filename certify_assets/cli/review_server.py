@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from certify_assets.cli.review_app import ReviewApp, ReviewLimits, Site, not_understood
 from certify_assets.cli.review_links import Links
 from certify_assets.errors import InputError
-from certify_assets.operations.notification_config import is_loopback
+from certify_assets.operations.notifications import is_loopback
 
 if TYPE_CHECKING:
     from certify_assets.operations.review_session import ReviewSession

@@ -37,6 +37,6 @@ def schema_of(document: str) -> dict[str, Any]:
         from certify_assets.judges.endpoint.config import judges_schema
 
         return judges_schema()
-    from certify_assets.operations.notification_config import Notifications
+    from certify_assets.operations.notifications import Notifications
 
     return Notifications.model_json_schema()

@@ -25,7 +25,7 @@ from certify_assets.defs.names import (
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.defs.setup import OWNERS, setup
 from certify_assets.errors import ChangedInputError
-from certify_assets.evaluation.judge_summary import Figures, judge_summary
+from certify_assets.evaluation.judge_results import Figures, judge_summary
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JudgeSpec

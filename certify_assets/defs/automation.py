@@ -5,7 +5,7 @@ from datetime import timedelta
 import dagster as dg
 
 from certify_assets.defs.setup import setup
-from certify_assets.operations.notification_config import EXPIRY_DAYS
+from certify_assets.operations.notifications import EXPIRY_DAYS
 
 #: of pages, comparisons, monitors and histories: seconds each, and nothing is paid. A job draws
 #: them first; what was never asked for is not begun.

@@ -13,8 +13,8 @@ from certify_assets.corpora.config import corpus_file
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.setup import OWNERS, setup
-from certify_assets.evaluation.agent_folds import agent_folds_key
 from certify_assets.evaluation.comparison import MAIN_TABLE_KEY, comparison_key
+from certify_assets.evaluation.unseen_agents import agent_folds_key
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import judge_file
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES, JudgeSpec

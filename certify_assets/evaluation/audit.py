@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from certify_assets.certificates.audit import Audit
 from certify_assets.certificates.findings import RELABELLED, SHARED_TASKS
@@ -22,7 +22,7 @@ from certify_assets.evaluation.ledger import (
     record_result,
     results_of,
 )
-from certify_assets.evaluation.left_out_agents import stored_left_out_agents
+from certify_assets.evaluation.unseen_agents import stored_left_out_agents
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
@@ -45,15 +45,6 @@ class CertificateAudit(Audit):
     resampling: Mapping[str, float | str | bool | None] | None = None
     # j where this is the j-th audit that sees some of the same TEST runs
     reading: int = 1
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the audit as it is stored."""
-        found = {"side": self.side, "alpha": self.alpha, **super().to_dict()}
-        if self.resampling is None:
-            del found["resampling"]
-        if self.reading == 1:
-            del found["reading"]
-        return found
 
     @classmethod
     def measure(cls, item: Certificate, table: pd.DataFrame, reading: int = 1) -> CertificateAudit:
@@ -90,13 +81,12 @@ class AuditResult:
 
     def metrics(self) -> dict[str, float]:
         """Return realised error and coverage of each audited certificate by name."""
-        found = {}
-        for audit in self.audits:
-            if audit.realized_error is not None:
-                where = f"{audit.side}_at_{audit.alpha:g}"
-                found[f"error_{where}"] = float(audit.realized_error)
-                found[f"coverage_{where}"] = float(audit.coverage)
-        return found
+        return {
+            f"{name}_{audit.side}_at_{audit.alpha:g}": float(value)
+            for audit in self.audits
+            if audit.realized_error is not None
+            for name, value in (("error", audit.realized_error), ("coverage", audit.coverage))
+        }
 
 
 def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
@@ -106,7 +96,7 @@ def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
         entry = _recorded(judge, deciding, run_id)
         table = _with_outcomes(judge, judge.corpus.split("test"))
         audits = [CertificateAudit.measure(item, table, entry.number) for item in deciding]
-        documents = [audit.to_dict() for audit in audits]
+        documents = [asdict(audit) for audit in audits]
         scores_sha256 = judge.store.write_table(judge.key("test_scores.parquet"), table)
         record_result(judge.store, entry, _result_sha256(documents, scores_sha256))
         document = {
@@ -159,67 +149,19 @@ def _result_sha256(audits: Sequence[Mapping[str, Any]], scores_sha256: str) -> s
 def _with_outcomes(judge: JudgedCorpus, test: pd.DataFrame) -> pd.DataFrame:
     table = judge.store.read_table(judge.key("scores.parquet"))
     scored = table[table["split"] == "test"].drop(columns="outcome")
-    if set(scored["trajectory_id"]) != set(test["trajectory_id"]):
-        raise StaleCertificateError(
-            f"the scores of {judge} on {judge.corpus} are not of the stored TEST split; "
-            f"materialize judges/{judge}/scores again."
-        )
     outcomes = test[["trajectory_id", "outcome"]]
     joined = scored.merge(outcomes, on="trajectory_id", how="left", validate="one_to_one")
     joined["outcome"] = joined["outcome"].astype("Int8")
     return joined[joined["outcome"].notna()].reset_index(drop=True)
 
 
-class AuditedCell(TypedDict):
-    """A certificate with its audit; the audit's coverage and verdict only where certified."""
-
-    side: str
-    alpha: float
-    certified: bool
-    coverage: float
-    threshold: float | None
-    test_error: float | None
-    test_coverage: float | None
-    audit: str | None
+_FIGURES = ("trajectories", "tasks", "success_rate", "icc", "deff", "n_eff", "duplicates")
+#: figures of a corpus, or of a judge on it, as they are printed
+Overview = dict[str, Any]
 
 
-class JudgeOverview(TypedDict):
-    """What a judge certified on a corpus, with its audit on TEST."""
-
-    judge: str
-    certificates: list[AuditedCell]
-    # shares of scored CAL runs that both sides decide in all and leave to reviewers, and in words
-    decided: float
-    human: float
-    summary: str
-    certified_on: str
-    pseudo_labels: str | None
-    why_nothing: list[str]
-    # how many answers of its server could not be read; empty where all could
-    unread: str
-    # relabelled_after_certificate, and agent_shift once asset or page is made: agents that, left
-    # out, are above the budget
-    findings: list[dict[str, str]]
-    page: str
-
-
-class CorpusOverview(TypedDict):
-    """Figures of a corpus and its audited judges, as printed; stale ones with their reason."""
-
-    corpus: str
-    trajectories: int
-    tasks: int
-    success_rate: float
-    icc: float
-    deff: float
-    n_eff: float
-    duplicates: int
-    judges: list[JudgeOverview]
-    stale: dict[str, str]
-
-
-def overview(corpus: Corpus) -> CorpusOverview:
-    """Return the figures of a corpus, and what each judge certified on it with its audit."""
+def overview(corpus: Corpus) -> Overview:
+    """Return the figures of a corpus, and of its audited judges; stale ones with their reason."""
     profile = corpus.store.read_json(corpus.key("profile.json"))
     stale: dict[str, str] = {}
     found = []
@@ -234,30 +176,24 @@ def overview(corpus: Corpus) -> CorpusOverview:
             stale[name] = str(error)
     return {
         "corpus": corpus.name,
-        "trajectories": profile["trajectories"],
-        "tasks": profile["tasks"],
-        "success_rate": profile["success_rate"],
-        "icc": profile["icc"],
-        "deff": profile["deff"],
-        "n_eff": profile["n_eff"],
-        "duplicates": profile["duplicates"],
+        **{name: profile[name] for name in _FIGURES},
         "judges": found,
         "stale": stale,
     }
 
 
-def judge_overview(judge: JudgedCorpus) -> JudgeOverview:
+def judge_overview(judge: JudgedCorpus) -> Overview:
     """Return what a judge certified on a corpus, with its audit on TEST."""
-    audits = {(audit.side, audit.alpha): audit for audit in load_audits(judge)[0]}
+    audits = {audit.certificate_sha256: audit for audit in load_audits(judge)[0]}
     deciding = deciding_certificates(judge)
-    provenance, left_out = deciding[0].provenance, stored_left_out_agents(judge)
-    sides = deciding_sides(deciding)
+    left_out, sides = stored_left_out_agents(judge), deciding_sides(deciding)
     codes = (RELABELLED, SHARED_TASKS)
-    stated = [item for item in deciding[0].findings if item["code"] in codes]
-    shifts = [] if left_out is None else left_out.findings
+    findings = [item for item in deciding[0].findings if item["code"] in codes]
+    provenance = deciding[0].provenance
     return {
         "judge": judge.name,
-        "certificates": [_cell(item, audits.get((item.side, item.alpha))) for item in deciding],
+        "certificates": [audited_cell(item, audits.get(item.sha256)) for item in deciding],
+        # shares of scored CAL runs that both sides decide in all and leave to reviewers
         "decided": sides.decided,
         "human": sides.human,
         "summary": sides.sentence,
@@ -265,20 +201,24 @@ def judge_overview(judge: JudgedCorpus) -> JudgeOverview:
         "pseudo_labels": provenance.get("pseudo_labels"),
         "why_nothing": why_nothing(judge),
         "unread": judge.unread,
-        "findings": [dict[str, str](**item) for item in (*stated, *shifts)],
+        # agents that, left out, are above the budget: once asset or page is made
+        "findings": [*findings, *(left_out.findings if left_out else ())],
         "page": judge.store.locate(judge.key("page.html")),
     }
 
 
-def _cell(item: Certificate, audit: CertificateAudit | None) -> AuditedCell:
-    certified = audit if item.certified else None
+def audited_cell(item: Certificate, audit: CertificateAudit | None) -> Overview:
+    """Return a certificate with its audit, whose figures are there only where it certifies."""
+    known = audit if item.certified else None
     return {
         "side": item.side,
         "alpha": item.alpha,
         "certified": item.certified,
         "coverage": item.coverage,
         "threshold": item.threshold,
-        "test_error": audit.realized_error if audit else None,
-        "test_coverage": certified.coverage if certified else None,
-        "audit": certified.verdict if certified else None,
+        "candidates": item.candidates,
+        "certificate_sha256": item.sha256,
+        "test_error": known.realized_error if known else None,
+        "test_coverage": known.coverage if known else None,
+        "audit": known.verdict if known else None,
     }

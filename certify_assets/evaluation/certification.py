@@ -7,9 +7,9 @@ what is stored now. Its δ is the share that its rows claimed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +24,15 @@ from certify_assets.errors import (
 )
 from certify_assets.evaluation.ledger import register
 from certify_assets.evaluation.pool import (
+    StoredPool,
     document_of,
     gather_pool,
     load_pool,
-    pool_difference,
+    rows_of,
     takes_pool,
 )
 from certify_assets.evaluation.relabelling import relabelling_finding
-from certify_assets.evaluation.spending import claim_certificate, read_spending
+from certify_assets.evaluation.spending import Claim, claim, read_spending
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import JudgeRecord, columns, runs_are_tasks
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate, Sides
     from certify_assets.certificates.pool import Pool
-    from certify_assets.corpora.config import CorpusConfig
 
 
 def certify_judge(
@@ -58,14 +58,24 @@ def certify_judge(
 
 
 def _certified(judge: JudgedCorpus, run_id: str, procedures: Sequence[str]) -> list[Certificate]:
-    from certify_assets.certificates import certify
-
+    corpus, config = judge.corpus, judge.corpus.config
     cal, hashes, adapter = judge.calibration
-    leak = judge.corpus.require_leak_checks(hashes["manifest_sha256"])
-    shared = judge.corpus.require_separate_tasks()
-    require_paid(judge, adapter.candidates)
-    config = judge.corpus.config
-    plan = {**_plan(hashes["manifest_sha256"], config, judge), **judge.corpus.version.registered}
+    leak = corpus.require_leak_checks(hashes["manifest_sha256"])
+    shared = corpus.require_separate_tasks()
+    candidates = paid_candidates(judge, adapter)
+    # no other judge: one that is added or changed would make the registrations of the rest new, and
+    # what they saw of TEST before would not count
+    plan: dict[str, Any] = {
+        "manifest_sha256": hashes["manifest_sha256"],
+        "seed": config.seed,
+        "grid": config.thresholds(PROCEDURES[0]),
+        "alphas": list(config.alphas),
+        "delta": DELTA,
+        "sides": list(SIDES),
+        "procedures": list(PROCEDURES),
+        "judges": {judge.name: judge.registration},
+        **corpus.version.registered,
+    }
     # left out at their defaults: what does not apply is not registered
     if config.judge != NAMED_JUDGE:
         plan["named_judge"] = config.judge
@@ -73,51 +83,73 @@ def _certified(judge: JudgedCorpus, run_id: str, procedures: Sequence[str]) -> l
         plan["judges_compared"] = config.judges_compared
     if judge.calibration_splits != ("cal",):
         plan["certified_on"] = list(judge.calibration_splits)
-    registration = register(judge.corpus, plan, run_id=run_id)
     provenance = {
-        "corpus": judge.corpus.name,
+        "corpus": corpus.name,
         "judge": judge.name,
         "split": judge.calibration_name,
         **hashes,
-        "registration": registration,
+        "registration": register(corpus, plan, run_id=run_id),
     }
     if leak is not None:
         provenance["accepted_structural_leak"] = leak
     if shared is not None:
         provenance["accepted_shared_tasks"] = shared
     provenance |= judge.family.provenance(adapter) | relabelling_finding(judge)
-    scores, outcomes, tasks = columns(cal)
-    gathered, pool, of_pool = None, None, dict[str, str]()
-    if any(map(takes_pool, procedures)):
-        gathered = gather_pool(judge, run_id=run_id)
-        pool, of_pool = gathered.pool, gathered.provenance
-    candidates = paid_candidates(judge, adapter)
+    pool = gather_pool(judge, run_id=run_id) if any(map(takes_pool, procedures)) else None
     # the same test again has the same event, so that its certificates are the same
-    claim = claim_certificate(judge.corpus, judge.name, _test_sha256(judge, cal, candidates, pool))
+    test = _test_sha256(judge, cal, candidates, rows_of(pool))
+    certificates = issue(
+        cal,
+        claim(corpus, judge.name, "certificate", test),
+        provenance,
+        pool,
+        alphas=config.alphas,
+        procedures=procedures,
+        grid=config.grid,
+        candidates=candidates,
+        selection=adapter.selection_rule,
+    )
+    judge.store.write_json(judge.key("certificates.json"), document_of(certificates, pool))
+    return certificates
+
+
+def issue(
+    table: pd.DataFrame,
+    claimed: Claim,
+    provenance: Mapping[str, str],
+    pool: StoredPool | None,
+    *,
+    alphas: Sequence[float],
+    procedures: Sequence[str],
+    grid: int | None,
+    candidates: int,
+    selection: str,
+) -> list[Certificate]:
+    """Issue the certificates of both sides at all budgets, with the δ that was claimed."""
+    from certify_assets.certificates import certify
+
+    rows, alone = columns(table), runs_are_tasks(table)
+    pools = {name: pool if takes_pool(name) else None for name in procedures}
     issued = [
         certify(
-            scores,
-            outcomes,
-            tasks,
+            *rows,
             alpha=alpha,
-            delta=claim.delta,
+            delta=claimed.delta,
             side=side,
-            procedure=procedure,
-            grid=config.grid,
+            procedure=name,
+            grid=grid,
             candidates=candidates,
-            selection=adapter.selection_rule or None,
-            pool=pool if takes_pool(procedure) else None,
-            provenance={**provenance, **(of_pool if takes_pool(procedure) else {})},
+            selection=selection or None,
+            pool=rows_of(taken),
+            provenance={**provenance, **(taken.provenance if taken else {})},
             named=True,
-            alone=runs_are_tasks(cal),
+            alone=alone,
         )
-        for alpha in config.alphas
+        for alpha in alphas
         for side in SIDES
-        for procedure in procedures
+        for name, taken in pools.items()
     ]
-    certificates = [item.replace(ledger=claim.ledger) for item in issued]
-    judge.store.write_json(judge.key("certificates.json"), document_of(certificates, gathered))
-    return certificates
+    return [item.replace(ledger=claimed.ledger) for item in issued]
 
 
 @remembered
@@ -127,55 +159,55 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
     from certify_assets.certificates import Certificate
 
     cal, hashes, adapter = judge.calibration
+    whose, again = (
+        f"the certificates of {judge} on {judge.corpus}",
+        f"materialize judges/{judge}/certificate again.",
+    )
     document = judge.store.read_json(judge.key("certificates.json"))
     certificates = [Certificate.from_dict(item) for item in document["certificates"]]
-    rows = judge.calibration_name
-    for certificate in certificates:
-        if certificate.provenance.get("split", rows) != rows:
-            raise StaleCertificateError(
-                f"the certificates of {judge} on {judge.corpus} are of "
-                f"{certificate.provenance['split']}, and {rows} certifies it now; materialize "
-                f"judges/{judge}/certificate again."
-            )
-        stale = next(
-            (name for name, value in hashes.items() if certificate.provenance.get(name) != value),
-            None,
+    rows, split = judge.calibration_name, certificates[0].provenance["split"]
+    if split != rows:
+        raise StaleCertificateError(f"{whose} are of {split}, and {rows} certifies it now; {again}")
+    require_current(certificates, hashes, whose, again)
+    pool = rows_of(load_pool(judge, certificates))
+    test = _test_sha256(judge, cal, paid_candidates(judge, adapter), pool)
+    claimed = read_spending(judge.corpus).certificates(judge.name)
+    delta = next((item.delta for item in claimed if item.inputs_sha256 == test), None)
+    for item in certificates:
+        if item.ledger is not None:
+            judge.store.require_held(item.ledger, f"a certificate of {judge}")
+    if any(item.delta != delta for item in certificates):
+        raise StaleCertificateError(
+            f"{whose} were made at δ = {certificates[0].delta:g}, and the ledger gives them "
+            f"{'nothing' if delta is None else f'{delta:g}'}; {again}"
         )
-        if stale is not None:
-            raise StaleCertificateError(
-                f"the certificates of {judge} on {judge.corpus} belong to another "
-                f"{stale.removesuffix('_sha256')} than the stored one; materialize "
-                f"judges/{judge}/certificate again."
-            )
-    pool = _pool(judge, certificates)
-    delta = _claimed_delta(judge, _test_sha256(judge, cal, paid_candidates(judge, adapter), pool))
-    for certificate in certificates:
-        _require_held(judge, certificate)
-        if certificate.delta != delta:
-            raise StaleCertificateError(
-                f"the certificates of {judge} on {judge.corpus} were made at δ = "
-                f"{certificate.delta:g}, and the ledger gives them "
-                f"{'nothing' if delta is None else f'{delta:g}'}; materialize "
-                f"judges/{judge}/certificate again."
-            )
-        difference = recomputed_difference(
-            certificate, cal, pool if takes_pool(certificate.procedure) else None
-        )
-        if difference is not None:
-            raise ForgedCertificateError(
-                f"a stored certificate of {judge} on {judge.corpus} does not recompute: "
-                f"{difference}"
-            )
+    require_recomputed(certificates, cal, pool, whose)
     return certificates
 
 
-def _require_held(judge: JudgedCorpus, certificate: Certificate) -> None:
-    if certificate.ledger is None:
-        raise ForgedCertificateError(
-            f"a stored certificate of {judge} on {judge.corpus} names no event of the ledger; "
-            f"materialize judges/{judge}/certificate again."
+def require_current(
+    certificates: Sequence[Certificate], hashes: Mapping[str, str], whose: str, remedy: str
+) -> None:
+    """Refuse certificates of other inputs than those that are stored now, by their hashes."""
+    for item in certificates:
+        for name, value in hashes.items():
+            if item.provenance.get(name) != value:
+                raise StaleCertificateError(
+                    f"{whose} belong to another {name.removesuffix('_sha256')} than the stored "
+                    f"one; {remedy}"
+                )
+
+
+def require_recomputed(
+    certificates: Sequence[Certificate], table: pd.DataFrame, pool: Pool | None, whose: str
+) -> None:
+    """Refuse certificates that do not recompute from their rows and their pool."""
+    for item in certificates:
+        difference = _recomputed_difference(
+            item, table, pool if takes_pool(item.procedure) else None
         )
-    judge.store.require_held(certificate.ledger, f"a certificate of {judge}")
+        if difference is not None:
+            raise ForgedCertificateError(f"one of {whose} does not recompute: {difference}")
 
 
 #: certificates that this process has recomputed, each by its bytes, its rows and its pool
@@ -183,13 +215,11 @@ _RECOMPUTED: set[tuple[str, str, str]] = set()
 _MOST_RECOMPUTED: Final = 10_000
 
 
-def recomputed_difference(
+def _recomputed_difference(
     certificate: Certificate, table: pd.DataFrame, pool: Pool | None
 ) -> str | None:
-    """Return where a certificate differs from its recomputation; None where it does not.
-
-    Recomputed once in a process: the same bytes of the same rows and pool recompute alike.
-    """
+    """Return where a certificate differs from its recomputation; None where it does not."""
+    # once in a process: the same bytes of the same rows and pool recompute alike
     from certify_assets.certificates import verify_certificate
     from certify_assets.certificates.inputs import observe
 
@@ -205,12 +235,6 @@ def recomputed_difference(
             _RECOMPUTED.clear()
         _RECOMPUTED.add(about)
     return difference
-
-
-def _pool(judge: JudgedCorpus, certificates: Sequence[Certificate]) -> Pool | None:
-    """Return the pool that the certificates of a judge name, if it is that of the rule."""
-    stored = load_pool(judge, certificates)
-    return None if stored is None else stored.pool
 
 
 def _test_sha256(judge: JudgedCorpus, cal: pd.DataFrame, candidates: int, pool: Pool | None) -> str:
@@ -229,12 +253,6 @@ def _test_sha256(judge: JudgedCorpus, cal: pd.DataFrame, candidates: int, pool: 
 def _digits(scores: NDArray[np.float64]) -> list[str | None]:
     # another machine trains the same judge up to the last digits
     return [None if np.isnan(score) else f"{score:.9g}" for score in scores.tolist()]
-
-
-def _claimed_delta(judge: JudgedCorpus, test_sha256: str) -> float | None:
-    """Return the δ that was claimed for a test; None where none was."""
-    claimed = read_spending(judge.corpus).certificates(judge.name)
-    return next((item.delta for item in claimed if item.inputs_sha256 == test_sha256), None)
 
 
 def deciding_certificates(judge: JudgedCorpus) -> list[Certificate]:
@@ -258,22 +276,20 @@ def deciding_sides(certificates: Sequence[Certificate]) -> Sides:
 
 
 def certificate_of(
-    certificates: list[Certificate], *, side: str, alpha: float, procedure: str = PROCEDURES[0]
+    certificates: Sequence[Certificate],
+    *,
+    side: str,
+    alpha: float,
+    procedure: str = PROCEDURES[0],
 ) -> Certificate:
     """Return the one certificate of a side, a budget and a procedure."""
-    for certificate in certificates:
-        if (
-            certificate.side == side
-            and certificate.alpha == alpha
-            and certificate.procedure == procedure
-        ):
-            return certificate
-    issued = " and ".join(
-        f"{budget:g}"
-        for budget in sorted({item.alpha for item in certificates if item.side == side})
-    )
+    wanted = side, alpha, procedure
+    for item in certificates:
+        if (item.side, item.alpha, item.procedure) == wanted:
+            return item
+    issued = sorted({item.alpha for item in certificates if item.side == side})
     remedy = (
-        f"those of {issued} were issued: give one."
+        f"those of {' and '.join(f'{budget:g}' for budget in issued)} were issued: give one."
         if issued
         else "materialize the certificate asset."
     )
@@ -283,47 +299,28 @@ def certificate_of(
 
 
 def verify_stored(judge: JudgedCorpus) -> list[str]:
-    """Score the certified runs again and recompute every certificate; return what differs."""
-    from certify_assets.certificates import Certificate, verify_certificate
+    """Score the certified runs again and recompute every certificate; return what differs first."""
+    from certify_assets.certificates import Certificate
 
-    cal, hashes, _ = judge.calibration
-    again = judge.rescored()
-    if not np.array_equal(again, cal["score"].to_numpy(np.float64), equal_nan=True):
+    again = f"materialize judges/{judge}/certificate again."
+    if not np.array_equal(judge.rescored(), judge.calibration[0]["score"], equal_nan=True):
         return [
             "the stored adapter gives other scores than those certified; materialize "
             f"judges/{judge}/scores again."
         ]
     documents = judge.store.read_json(judge.key("certificates.json"))["certificates"]
-    found = []
     try:
-        certificates = [Certificate.parse(document)[0] for document in documents]
-        stored = load_pool(judge, certificates)
+        pool = load_pool(judge, [Certificate.from_dict(item) for item in documents])
+        # out-of-fold scores too
+        if pool is not None and gather_pool(judge) != pool:
+            return [
+                f"the pool of {judge} on {judge.corpus} is another when it is gathered again; "
+                f"{again}"
+            ]
+        load_certificates(judge)
     except CertifyError as error:
         return [str(error)]
-    if difference := pool_difference(judge, stored):
-        found.append(difference)
-    pool = None if stored is None else stored.pool
-    for certificate, document in zip(certificates, documents, strict=True):
-        difference = verify_certificate(
-            document,
-            *columns(cal),
-            pool=pool if takes_pool(certificate.procedure) else None,
-            named=True,
-            alone=runs_are_tasks(cal),
-        )
-        stale = [
-            name
-            for name, value in hashes.items()
-            if document.get("provenance", {}).get(name) != value
-        ]
-        if difference is not None:
-            found.append(difference)
-        elif stale:
-            found.append(
-                f"provenance.{stale[0]} is not that of what is stored now; materialize "
-                f"judges/{judge}/certificate again."
-            )
-    return found
+    return []
 
 
 def why_nothing(judge: JudgedCorpus) -> list[str]:
@@ -334,7 +331,7 @@ def why_nothing(judge: JudgedCorpus) -> list[str]:
     if judge.unread and cal["score"].isna().all():
         return [judge.unread]
     deciding = deciding_certificates(judge)
-    pool, tasks = _pool(judge, deciding), judge.corpus.profile.tasks
+    pool, tasks = rows_of(load_pool(judge, deciding)), judge.corpus.profile.tasks
 
     def reason(item: Certificate) -> str:
         found = diagnose(*columns(cal), pool=pool, **asdict(settings_of(item)))
@@ -344,46 +341,12 @@ def why_nothing(judge: JudgedCorpus) -> list[str]:
     return [reason(item) for item in deciding if not item.certified]
 
 
-def require_paid(judge: JudgedCorpus, paid: int) -> None:
-    """Refuse an artifact that counts fewer candidates than its judge has."""
-    # the level of a certificate is divided by their number
-    number = judge.spec.candidates
-    if paid < number:
-        raise IntegrityError(
-            f"the adapter document of {judge} on {judge.corpus} counts {paid} candidates, and "
-            f"the judge has {number}; materialize judges/{judge}/model again."
-        )
-
-
 def paid_candidates(judge: JudgedCorpus, record: JudgeRecord) -> int:
     """Return what δ is divided by: the candidates of a judge, and the judges compared."""
+    number = judge.spec.candidates
+    if record.candidates < number:
+        raise IntegrityError(
+            f"the adapter document of {judge} on {judge.corpus} counts {record.candidates} "
+            f"candidates, and the judge has {number}; materialize judges/{judge}/model again."
+        )
     return record.candidates * judge.corpus.config.judges_compared
-
-
-class CertificationPlan(TypedDict):
-    """What is registered before certificates are audited on TEST."""
-
-    manifest_sha256: str
-    seed: int
-    grid: int
-    alphas: list[float]
-    delta: float
-    sides: list[str]
-    procedures: list[str]
-    # what each family fixes of its judge
-    judges: dict[str, object]
-
-
-def _plan(manifest_sha256: str, config: CorpusConfig, judge: JudgedCorpus) -> CertificationPlan:
-    # no other judge: one that is added or changed would make the registrations of the rest new, and
-    # what they saw of TEST before would not count
-    return {
-        "manifest_sha256": manifest_sha256,
-        "seed": config.seed,
-        "grid": config.thresholds(PROCEDURES[0]),
-        "alphas": list(config.alphas),
-        "delta": DELTA,
-        "sides": list(SIDES),
-        "procedures": list(PROCEDURES),
-        "judges": {judge.name: judge.registration},
-    }

@@ -8,7 +8,7 @@ of tasks; certificates are of the splits that each judge did not learn from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -16,27 +16,22 @@ from certify_assets.certificates.auroc import AurocFigures, Ranking, name_codes,
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.evaluation.agent_folds import (
-    AgentFolds,
-    paired_difference,
-    pretraining_caveat,
-    stored_agent_folds,
-)
 from certify_assets.evaluation.judge_results import (
     CONTROLS,
     JudgeResults,
     LabelledScores,
     gather_judges,
 )
+from certify_assets.evaluation.unseen_agents import (
+    FoldsDocument,
+    paired_difference,
+    pretraining_caveat,
+    stored_agent_folds,
+)
 from certify_assets.files import canonical_json, rounded, sha256_bytes
 from certify_assets.judges.harvest.gate import HALF_B
-from certify_assets.judges.judged import StageFigures
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.storage.store import Store
-
-if TYPE_CHECKING:
-    from certify_assets.certificates import Certificate
-    from certify_assets.evaluation.audit import CertificateAudit
 
 MAIN_TABLE_KEY = "study/main_table.json"
 _TABLE_SCHEMA = "certify_assets/main_table/1"
@@ -44,134 +39,8 @@ COMPARISON_SCHEMA = "certify_assets/comparison/1"
 _SPLITS = ("rl", "cal", "test")
 _FLOOR = "lexical"
 _HEADLINE = ("reject", 0.1)
-
-
-class CertifiedCell(TypedDict):
-    """One certificate of a judge with its audit; the audit's figures only where certified."""
-
-    side: str
-    alpha: float
-    certified: bool
-    coverage: float
-    candidates: int
-    certificate_sha256: str
-    audit: str | None
-    test_error: float | None
-    test_coverage: float | None
-
-
-class CertifiedOn(TypedDict):
-    """Splits of the certificates: CAL, with or without RL, or the half that a harvest left."""
-
-    split: str
-    trajectories: int
-    tasks: int
-
-
-class Cost(TypedDict):
-    """Figures of training and scoring, and what a server's answers cost."""
-
-    train: StageFigures | None
-    score: StageFigures | None
-    cpu_seconds_per_trajectory: float | None
-    tokens_per_decision: float | None
-    at_least: bool
-    money_per_decision: float | None
-    currency: str
-    parse_rate: float | None
-
-
-class RowCounts(TypedDict):
-    """Labelled rows of a split, and which of them a judge scored."""
-
-    rows: int
-    unscored: int
-    tasks: int
-    scored_sha256: str
-
-
-class JudgeRow(TypedDict):
-    """One judge or leak control; AUROC and counts by split."""
-
-    judge: str
-    family: str
-    summary: str
-    model: str
-    auroc: dict[str, AurocFigures | None]
-    within_task: dict[str, AurocFigures | None]
-    trained_on_rl: bool
-    counts: dict[str, RowCounts]
-    candidates: int
-    selection: str
-    certified: list[CertifiedCell]
-    certified_on: CertifiedOn | None
-    cost: Cost
-    lift: float | None
-
-
-class Difference(TypedDict):
-    """Difference of AUROC between two judges on the CAL rows that both scored."""
-
-    judge: str
-    against: str
-    rows: int
-    auroc: float | None
-    other: float | None
-    difference: float | None
-    low: float | None
-    high: float | None
-    verdict: str
-    sentence: str
-
-
-class RunnerUp(TypedDict):
-    """The judge after the best one."""
-
-    judge: str
-    value: float
-
-
-class Best(TypedDict):
-    """The best judge at one thing: maybe a control, and none where there is nothing."""
-
-    what: str
-    judge: str | None
-    value: float | None
-    next: RunnerUp | None
-
-
-class CalFacts(TypedDict):
-    """Labelled rows of CAL."""
-
-    trajectories: int
-    tasks: int
-    success_rate: float | None
-
-
-class Comparison(TypedDict):
-    """The judges of a corpus, as stored and printed; what does not help is in the findings."""
-
-    schema: str
-    corpus: str
-    alphas: list[float]
-    delta: float
-    procedure: str
-    cal: CalFacts
-    rows: list[JudgeRow]
-    missing: list[dict[str, str]]
-    differences: list[Difference]
-    best: list[Best]
-    agent_disjoint: list[AgentFolds]
-    pretraining: str
-    findings: list[dict[str, str]]
-
-
-class MainTable(TypedDict):
-    """A comparison of each corpus, and the corpora without one with the reason."""
-
-    schema: str
-    corpora: list[Comparison]
-    left_out: list[dict[str, str]]
+#: a document as it is stored and printed, or a part of it
+Document = dict[str, Any]
 
 
 def comparison_key(corpus: str, name: str = "comparison.json") -> str:
@@ -179,7 +48,7 @@ def comparison_key(corpus: str, name: str = "comparison.json") -> str:
     return f"comparison/{corpus}/{name}"
 
 
-def compare(corpus: Corpus) -> Comparison:
+def compare(corpus: Corpus) -> Document:
     """Compare every judge that scored a corpus."""
     judged, missing = gather_judges(corpus)
     if not any(item.family != "control" for item in judged):
@@ -190,7 +59,7 @@ def compare(corpus: Corpus) -> Comparison:
     rows, differences = [_row(item) for item in judged], _differences(judged)
     cal, folds = judged[0].rows["cal"], stored_agent_folds(corpus)
     caveat = pretraining_caveat([item.name for item in judged], [str(name) for name in cal.agents])
-    document: Comparison = {
+    document: Document = {
         "schema": COMPARISON_SCHEMA,
         "corpus": corpus.name,
         "alphas": list(corpus.config.alphas),
@@ -209,18 +78,18 @@ def compare(corpus: Corpus) -> Comparison:
         "pretraining": caveat,
         "findings": _findings(rows, differences, folds, caveat),
     }
-    found: Comparison = rounded(document)
+    found: Document = rounded(document)
     return found
 
 
-def write_comparison(corpus: Corpus) -> Comparison:
+def write_comparison(corpus: Corpus) -> Document:
     """Compare, store the document and return it."""
     document = compare(corpus)
     corpus.store.write_json(comparison_key(corpus.name), document)
     return document
 
 
-def beaten_by_controls(document: Comparison) -> list[str]:
+def beaten_by_controls(document: Document) -> list[str]:
     """Return a sentence for every judge not shown to rank better than a control it must beat."""
     controlled = controls_to_beat(document)
     return [
@@ -230,7 +99,7 @@ def beaten_by_controls(document: Comparison) -> list[str]:
     ]
 
 
-def controls_to_beat(document: Comparison) -> dict[str, tuple[str, ...]]:
+def controls_to_beat(document: Document) -> dict[str, tuple[str, ...]]:
     """Return the controls that judges may not rank as badly as: what they could have learnt."""
     found: dict[str, tuple[str, ...]] = {}
     for row in document["rows"]:
@@ -242,12 +111,12 @@ def controls_to_beat(document: Comparison) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def other_rows(document: Comparison) -> list[str]:
+def other_rows(document: Document) -> list[str]:
     """Return a sentence for every judge that did not score all labelled rows of CAL."""
     return [_other(row) for row in document["rows"] if row["counts"]["cal"]["unscored"]]
 
 
-def _other(row: JudgeRow) -> str:
+def _other(row: Document) -> str:
     counts = row["counts"]["cal"]
     if row["family"] == "harvest":
         used = counts["rows"] - counts["unscored"]
@@ -260,24 +129,16 @@ def _other(row: JudgeRow) -> str:
     )
 
 
-def _row(item: JudgeResults) -> JudgeRow:
+def _row(item: JudgeResults) -> Document:
     # TEST has rows only where an audit has read it
     areas = {split: _areas(item.rows[split]) for split in _SPLITS if split in item.rows}
     return {
         "judge": item.name,
         "family": item.family,
-        "summary": item.summary,
-        "model": item.model,
+        **item.about,
         "auroc": {split: areas.get(split, (None, None))[0] for split in _SPLITS},
         "within_task": {split: areas.get(split, (None, None))[1] for split in _SPLITS},
-        "trained_on_rl": item.trained_on_rl,
         "counts": {split: _counts(rows) for split, rows in item.rows.items()},
-        "candidates": item.candidates,
-        "selection": item.selection,
-        "certified": _cells(item),
-        "certified_on": _certified_on(item),
-        "cost": _cost(item),
-        "lift": item.lift,
     }
 
 
@@ -293,7 +154,7 @@ def _areas(rows: LabelledScores) -> tuple[AurocFigures, AurocFigures]:
     )
 
 
-def _counts(rows: LabelledScores) -> RowCounts:
+def _counts(rows: LabelledScores) -> Document:
     scored = np.isfinite(rows.scores)
     return {
         "rows": rows.scores.size,
@@ -305,58 +166,7 @@ def _counts(rows: LabelledScores) -> RowCounts:
     }
 
 
-def _cells(item: JudgeResults) -> list[CertifiedCell]:
-    found = {(one.side, one.alpha): one for one in reversed(item.certificates)}
-    return [
-        _certified_cell(one, item.audits.get(one.sha256))
-        for side in SIDES
-        for alpha in sorted({one.alpha for one in item.certificates})
-        if (one := found.get((side, alpha))) is not None
-    ]
-
-
-def _certified_cell(item: Certificate, audit: CertificateAudit | None) -> CertifiedCell:
-    known = audit if item.certified else None
-    return {
-        "side": item.side,
-        "alpha": item.alpha,
-        "certified": item.certified,
-        "coverage": item.coverage,
-        "candidates": item.candidates,
-        "certificate_sha256": item.sha256,
-        "audit": known.verdict if known else None,
-        "test_error": known.realized_error if known else None,
-        "test_coverage": known.coverage if known else None,
-    }
-
-
-def _certified_on(item: JudgeResults) -> CertifiedOn | None:
-    if not item.certificates:
-        return None
-    one = item.certificates[0]
-    split = str(one.provenance["split"])
-    return {"split": split, "trajectories": one.trajectories, "tasks": one.tasks}
-
-
-def _cost(item: JudgeResults) -> Cost:
-    score, paid = item.timings.get("score"), item.cost
-    # a run that resumed another one has paid for a part of its rows only
-    whole = score if score and score["rows"] and not score["continued"] else None
-    return {
-        "train": item.timings.get("train"),
-        "score": score,
-        "cpu_seconds_per_trajectory": whole and whole["cpu_seconds"] / whole["rows"],
-        "tokens_per_decision": paid.tokens_per_decision,
-        # answers whose usage the server did not count make tokens and money lower bounds
-        "at_least": bool(paid.uncounted_answers),
-        # no price is not a price of nothing
-        "money_per_decision": paid.cost_per_decision or None,
-        "currency": paid.currency,
-        "parse_rate": paid.parse_rate,
-    }
-
-
-def _differences(judged: Sequence[JudgeResults]) -> list[Difference]:
+def _differences(judged: Sequence[JudgeResults]) -> list[Document]:
     by_name = {item.name: item for item in judged}
     return [
         _difference(item, by_name[other])
@@ -367,7 +177,7 @@ def _differences(judged: Sequence[JudgeResults]) -> list[Difference]:
     ]
 
 
-def _difference(one: JudgeResults, other: JudgeResults) -> Difference:
+def _difference(one: JudgeResults, other: JudgeResults) -> Document:
     """Return the difference with its interval over tasks."""
     mine, theirs = one.rows["cal"], other.rows["cal"]
     kept = np.isfinite(mine.scores) & np.isfinite(theirs.scores)
@@ -414,7 +224,7 @@ def _difference(one: JudgeResults, other: JudgeResults) -> Difference:
     }
 
 
-def _best(rows: Sequence[JudgeRow], alphas: Sequence[float]) -> list[Best]:
+def _best(rows: Sequence[Document], alphas: Sequence[float]) -> list[Document]:
     judges = [row for row in rows if row["family"] != "control"]
     best = [
         _largest("AUROC on CAL", {row["judge"]: _value(row["auroc"]) for row in rows}),
@@ -440,7 +250,7 @@ def _value(areas: Mapping[str, AurocFigures | None]) -> float | None:
     return area["value"] if area else None
 
 
-def _largest(what: str, values: Mapping[str, float | None]) -> Best:
+def _largest(what: str, values: Mapping[str, float | None]) -> Document:
     order = sorted(
         ((value, name) for name, value in values.items() if value is not None),
         key=lambda pair: -pair[0],
@@ -449,16 +259,16 @@ def _largest(what: str, values: Mapping[str, float | None]) -> Best:
         return {"what": what, "judge": None, "value": None, "next": None}
     most = order[0][0]
     tied = ", ".join(name for value, name in order if value == most)
-    after: list[RunnerUp] = [
+    after: list[Document] = [
         {"judge": name, "value": value} for value, name in order if value < most
     ]
     return {"what": what, "judge": tied, "value": most, "next": after[0] if after else None}
 
 
 def _findings(
-    judged: Sequence[JudgeRow],
-    differences: Sequence[Difference],
-    folds: Sequence[AgentFolds],
+    judged: Sequence[Document],
+    differences: Sequence[Document],
+    folds: Sequence[FoldsDocument],
     caveat: str,
 ) -> list[dict[str, str]]:
     """Return what a reader must know about a comparison, above all what does not help."""
@@ -480,7 +290,7 @@ def _findings(
     return [{"code": code, "message": message} for code, message in said]
 
 
-def _ranking(differences: Sequence[Difference]) -> Iterator[tuple[str, str]]:
+def _ranking(differences: Sequence[Document]) -> Iterator[tuple[str, str]]:
     # of a judge with another's scores nothing else is to be reported
     same = {item["judge"] for item in differences if item["verdict"] == "same"}
     for item in differences:
@@ -491,7 +301,7 @@ def _ranking(differences: Sequence[Difference]) -> Iterator[tuple[str, str]]:
         yield f"not_above_{code}", item["sentence"]
 
 
-def _coverage(rows: Mapping[str, JudgeRow]) -> Iterator[tuple[str, str]]:
+def _coverage(rows: Mapping[str, Document]) -> Iterator[tuple[str, str]]:
     floor = _cell(rows.get(_FLOOR))
     if floor is None or not floor["coverage"]:
         return
@@ -514,7 +324,7 @@ def _coverage(rows: Mapping[str, JudgeRow]) -> Iterator[tuple[str, str]]:
         )
 
 
-def _limits(name: str, row: JudgeRow) -> Iterator[tuple[str, str]]:
+def _limits(name: str, row: Document) -> Iterator[tuple[str, str]]:
     """Yield what limits the figures of one judge."""
     counts, certified_on = row["counts"]["cal"], row["certified_on"]
     if counts["unscored"]:
@@ -542,12 +352,12 @@ def _limits(name: str, row: JudgeRow) -> Iterator[tuple[str, str]]:
         )
 
 
-def _cell(row: JudgeRow | None, of: tuple[str, float] = _HEADLINE) -> CertifiedCell | None:
+def _cell(row: Document | None, of: tuple[str, float] = _HEADLINE) -> Document | None:
     cells = row["certified"] if row else []
     return next((cell for cell in cells if (cell["side"], cell["alpha"]) == of), None)
 
 
-def gather_table(store: Store, corpora: Iterable[str] | None = None) -> MainTable:
+def gather_table(store: Store, corpora: Iterable[str] | None = None) -> Document:
     """Compare the judges of every corpus, by default of all that are registered."""
     documents, left_out = [], []
     for corpus in registered_corpora(store) if corpora is None else corpora:
@@ -558,7 +368,7 @@ def gather_table(store: Store, corpora: Iterable[str] | None = None) -> MainTabl
     return {"schema": _TABLE_SCHEMA, "corpora": documents, "left_out": left_out}
 
 
-def write_main_table(store: Store) -> MainTable:
+def write_main_table(store: Store) -> Document:
     """Gather, store ``study/main_table.json`` and return it."""
     document = gather_table(store)
     store.write_json(MAIN_TABLE_KEY, document)

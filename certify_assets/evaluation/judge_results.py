@@ -1,11 +1,15 @@
-"""Scores, certificates, audits and costs of every judge of a corpus, with what is missing."""
+"""Scores, certificates, audits and costs of judges, for comparisons here and in MLflow."""
+
+# In MLflow there is one run a judge and version of a corpus. A name means the same in the run of a
+# step and in that summary, for every judge. The best judge in these figures on CAL was chosen on
+# CAL: docs/comparison.md says what that costs.
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +17,24 @@ from numpy.typing import NDArray
 from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.evaluation.audit import CertificateAudit, load_audits
-from certify_assets.evaluation.certification import deciding_certificates
-from certify_assets.judges.base import scores_from_log_odds
+from certify_assets.evaluation.audit import CertificateAudit, audited_cell, load_audits
+from certify_assets.evaluation.certification import deciding_certificates, deciding_sides
+from certify_assets.judges.base import judge_auroc, scores_from_log_odds
 from certify_assets.judges.judged import JudgedCorpus, StageFigures
-from certify_assets.judges.specs import JudgeSpec, judges
+from certify_assets.judges.specs import SIDES, JudgeSpec, judges
+from certify_assets.storage.tracking import DatasetRead, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.certificates import Certificate
+    from certify_assets.judges.base import Bill
 
 
+#: figures by name; None where there is none now
+Figures = Mapping[str, float | None]
+#: what a step reads a split for, in MLflow
+_READ_FOR = {"sft": "training", "rl": "calibration", "cal": "calibration", "test": "test"}
 #: judges that read no run
 CONTROLS = {
     "length_only": "Length of the uncut text alone, in the direction that suits CAL.",
@@ -44,67 +54,18 @@ class LabelledScores:
     agents: NDArray[np.object_]
 
 
-@dataclass(frozen=True)
-class AnswerCost:
-    """What the stored scores of a judge say of tokens and money; None where they say nothing."""
-
-    decisions: float | None = None
-    prompt_tokens: float | None = None
-    completion_tokens: float | None = None
-    cost_per_decision: float | None = None
-    parse_rate: float | None = None
-    uncounted_answers: float | None = None
-    currency: str = ""
-
-    @classmethod
-    def from_scores(cls, document: Mapping[str, object]) -> AnswerCost:
-        """Read the bill of a ``scores.json``."""
-        bill = document.get("cost", document.get("bill"))
-        if not isinstance(bill, Mapping):
-            return cls()
-        numbers = {entry.name: _number(bill.get(entry.name)) for entry in fields(cls)[:-1]}
-        return cls(**numbers, currency=str(bill.get("currency", "")))
-
-    @property
-    def tokens_per_decision(self) -> float | None:
-        """Tokens in and out, over decisions."""
-        if not self.decisions or self.prompt_tokens is None or self.completion_tokens is None:
-            return None
-        return (self.prompt_tokens + self.completion_tokens) / self.decisions
-
-
-def _number(value: object) -> float | None:
-    return (
-        float(value)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and np.isfinite(value)
-        else None
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class JudgeResults:
     """One judge on one corpus; of the family "control" where it reads no run."""
 
     name: str
     family: str
-    summary: str
     # "rl" and "cal", the same rows for every judge; "test" where an audit has read it
     rows: dict[str, LabelledScores]
-    # that its certificates pay for, and how it was chosen among them
-    candidates: int = 1
-    selection: str = ""
-    trained_on_rl: bool = False
-    # of the deciding procedure, recomputed; audits by the hash of their certificate
-    certificates: tuple[Certificate, ...] = ()
-    audits: dict[str, CertificateAudit] = field(default_factory=dict)
-    timings: dict[str, StageFigures] = field(default_factory=dict)
-    cost: AnswerCost = AnswerCost()
+    # what a comparison says of it beyond its scores
+    about: Mapping[str, Any]
     # the judge that its training started from, or whose certificate let its pseudo-labels through
     start: str = ""
-    # language model that it reads
-    model: str = ""
-    # share of failed runs that the worst text lifts over the median success; None where not known
-    lift: float | None = None
 
 
 def labelled_rows(corpus: Corpus, split: str) -> pd.DataFrame:
@@ -145,11 +106,11 @@ def _judged(
         for split, frame in frames.items()
     }
     rows["cal"] = _certifying(frames["cal"], rows["cal"], judge.spec)
-    certificates: tuple[Certificate, ...] = ()
+    certificates: list[Certificate] = []
     audits: dict[str, CertificateAudit] = {}
     # recomputed, and checked against the ledger: what is stale is missing with its reason
     try:
-        certificates = tuple(deciding_certificates(judge))
+        certificates = deciding_certificates(judge)
     except CertifyError as error:
         missing.append({"judge": judge.name, "what": "certificate", "reason": str(error)})
     try:
@@ -158,24 +119,53 @@ def _judged(
         rows["test"] = _rows(test, test["score"].to_numpy(np.float64))
     except CertifyError as error:
         missing.append({"judge": judge.name, "what": "audit", "reason": str(error)})
-    canaries = judge.canaries
+    canaries, spec = judge.canaries, judge.spec
     worst = canaries.worst if canaries else None
-    return JudgeResults(
-        name=judge.name,
-        family=judge.spec.kind,
-        summary=judge.spec.summary,
-        rows=rows,
-        candidates=adapter.candidates,
-        selection=adapter.selection_rule,
-        trained_on_rl="rl" in judge.spec.training_splits,
-        certificates=certificates,
-        audits=audits,
-        timings=judge.timings,
-        cost=AnswerCost.from_scores(judge.store.read_json(judge.key("scores.json"))),
-        start=judge.spec.upstream,
-        model=judge.spec.model,
-        lift=worst[1] if worst else None,
-    )
+    about = {
+        "summary": spec.summary,
+        "model": spec.model,
+        "trained_on_rl": "rl" in spec.training_splits,
+        "candidates": adapter.candidates,
+        "selection": adapter.selection_rule,
+        "certified": [
+            audited_cell(item, audits.get(item.sha256))
+            for item in sorted(certificates, key=lambda item: (SIDES.index(item.side), item.alpha))
+        ],
+        "certified_on": _certified_on(certificates),
+        "cost": _cost(judge.timings, judge.bill),
+        # share of failed runs that the worst text lifts over the median success
+        "lift": worst[1] if worst else None,
+    }
+    return JudgeResults(judge.name, spec.kind, rows, about, spec.upstream)
+
+
+def _certified_on(certificates: Sequence[Certificate]) -> dict[str, Any] | None:
+    """Return of what certificates are: CAL, with or without RL, or the half a harvest left."""
+    if not certificates:
+        return None
+    one = certificates[0]
+    return {"split": one.provenance["split"], "trajectories": one.trajectories, "tasks": one.tasks}
+
+
+def _cost(timings: Mapping[str, StageFigures], bill: Bill | None) -> dict[str, Any]:
+    """Return figures of training and scoring, and what a server's answers cost."""
+    score = timings.get("score")
+    # a run that resumed another one has paid for a part of its rows only
+    whole = score if score and score["rows"] and not score["continued"] else None
+    paid: Mapping[str, Any] = bill or {}
+    tokens = bill and bill["prompt_tokens"] + bill["completion_tokens"]
+    return {
+        "train": timings.get("train"),
+        "score": score,
+        "cpu_seconds_per_trajectory": whole and whole["cpu_seconds"] / whole["rows"],
+        "tokens_per_decision": tokens / bill["decisions"] if bill and bill["decisions"] else None,
+        # answers whose usage the server did not count make tokens and money lower bounds
+        "at_least": bool(paid.get("uncounted_answers")),
+        # no price is not a price of nothing
+        "money_per_decision": paid.get("cost_per_decision") or None,
+        "currency": paid.get("currency", ""),
+        "parse_rate": paid.get("parse_rate"),
+    }
 
 
 def _certifying(cal: pd.DataFrame, rows: LabelledScores, spec: JudgeSpec) -> LabelledScores:
@@ -220,8 +210,18 @@ def _controls(
             JudgeResults(
                 name,
                 "control",
-                CONTROLS[name],
                 {split: _rows(frame, sign * scores[split]) for split, frame in frames.items()},
+                {
+                    "summary": CONTROLS[name],
+                    "model": "",
+                    "trained_on_rl": False,
+                    "candidates": 1,
+                    "selection": "",
+                    "certified": [],
+                    "certified_on": None,
+                    "cost": _cost({}, None),
+                    "lift": None,
+                },
             )
         )
     return found
@@ -257,3 +257,86 @@ def _agent_rates(
 def _log_odds(outcomes: pd.Series[float]) -> float:
     successes = float(outcomes.sum())
     return math.log((successes + 0.5) / (len(outcomes) - successes + 0.5))
+
+
+def judge_summary(
+    judge: JudgedCorpus, figures: Figures | None = None, splits: Sequence[str] = ()
+) -> Summary:
+    """Return what a step adds to the run of its judge: figures, and the splits that it read."""
+    corpus = judge.corpus
+    learned = judge.spec.training_splits
+    return Summary(
+        name=f"{judge} on {corpus}",
+        tags={
+            "certify.judge": judge.name,
+            "certify.corpus": corpus.name,
+            "certify.family": judge.spec.kind,
+            "certify.domain": corpus.domain.name or "not stated",
+            "certify.corpus_version": str(corpus.version.number),
+            **corpus.hashes,
+        },
+        metrics=figures or {},
+        datasets=[
+            DatasetRead(
+                name=f"{corpus} {split}",
+                key=corpus.split_key(split),
+                sha256=corpus.store.sha256(corpus.split_key(split)),
+                context="training" if split in learned else _READ_FOR[split],
+            )
+            for split in splits
+        ],
+    )
+
+
+def training_figures(judge: JudgedCorpus) -> Figures:
+    """Return what the training took."""
+    return {"train_cpu_seconds": _cpu_seconds(judge, "train")}
+
+
+def scoring_figures(judge: JudgedCorpus, table: pd.DataFrame) -> Figures:
+    """Return how a judge ranks the labelled runs of CAL that certify it, and what scores took."""
+    cal = table[(table["split"] == "cal") & table["outcome"].notna()]
+    seconds = _cpu_seconds(judge, "score")
+    bill = judge.bill
+    return {
+        "auroc": judge_auroc(judge.spec.calibration_rows(cal)),
+        "score_cpu_seconds": seconds,
+        "cpu_seconds_per_run": seconds and seconds / max(1, len(table)),
+        # nothing is paid without a server; one without a price is not one that costs nothing
+        "cost": (bill["cost"] or None) if bill else 0.0,
+        "cost_per_decision": (bill["cost_per_decision"] or None) if bill else 0.0,
+    }
+
+
+def certified_figures(certificates: Sequence[Certificate]) -> Figures:
+    """Return the share that each certificate decides, both sides at a budget, and the strictest."""
+    coverage = {f"coverage_{_cell(item)}": float(item.coverage) for item in certificates}
+    # judges are compared at one budget: the strictest that one has certified may be another's next
+    budgets = sorted({item.alpha for item in certificates})
+    decided = {
+        f"decided_at_{alpha:g}": deciding_sides(
+            [item for item in certificates if item.alpha == alpha]
+        ).decided
+        for alpha in budgets
+    }
+    return {**coverage, **decided, "decided": deciding_sides(certificates).decided}
+
+
+def audited_figures(audits: Sequence[CertificateAudit]) -> Figures:
+    """Return error and coverage on TEST; None of a side that is not certified."""
+    errors = {f"error_{_cell(item)}": item.realized_error for item in audits}
+    decided = {
+        f"test_coverage_{_cell(item)}": None if item.realized_error is None else item.coverage
+        for item in audits
+    }
+    return {**errors, **decided}
+
+
+def _cell(item: Certificate | CertificateAudit) -> str:
+    return f"{item.side}_at_{item.alpha:g}"
+
+
+def _cpu_seconds(judge: JudgedCorpus, stage: str) -> float | None:
+    """Return the CPU seconds of a stage; None where another one made a part of its product."""
+    found = judge.timings.get(stage)
+    return None if found is None or found["continued"] else float(found["cpu_seconds"])

@@ -316,43 +316,33 @@ def registrations(corpus: Corpus) -> list[Registration]:
     ]
 
 
-@dataclass(frozen=True)
-class LedgerStatus:
-    """State of the ledger of one corpus."""
+def ledger_status(corpus: Corpus) -> dict[str, Any]:
+    """Return the state of the ledger of a corpus.
 
-    corpus: str
-    # with the plan of each
-    registrations: Sequence[Mapping[str, Any]]
-    # with the number of the registration among its reader's as version
-    reads: Sequence[Mapping[str, str | int | None]]
-    # reads by kind, pools and results, of every judge or study
-    readers: Sequence[Mapping[str, str | int]]
-    # reads that broke a rule of the current registrations
-    violations: Sequence[Mapping[str, str]]
-    # of the chain of the corpus, as `certify ledger verify --head` takes it
-    head: str
-
-    @classmethod
-    def of(cls, corpus: Corpus) -> LedgerStatus:
-        """Read the ledger of a corpus."""
-        entries = ledger_entries(corpus)
-        return cls(
-            corpus.name,
-            [item._asdict() for item in registrations(corpus)],
-            [
-                {"kind": entry.kind, "judge": entry.judge, "version": version, "time": entry.time}
-                for entry, version in _versions(entries)
-            ],
-            [_reader(entries, name) for name in sorted({e.judge for e in entries if e.judge})],
-            [
-                {"kind": entry.kind, "judge": entry.judge, "time": entry.time}
-                for entry in _violations(entries)
-            ],
-            head_text(corpus.store.ledger(corpus.name)),
-        )
+    Returns
+    -------
+    dict
+        ``registrations`` with their plans; ``reads``, each with the number of its registration
+        among its reader's as version; ``readers``: reads by kind, pools and results, of every judge
+        or study; ``violations`` of the current registrations; ``head`` of the chain of the corpus,
+        as ``certify ledger verify --head`` takes it.
+    """
+    entries = ledger_entries(corpus)
+    return {
+        "corpus": corpus.name,
+        "registrations": [item._asdict() for item in registrations(corpus)],
+        "reads": [{**_brief(entry), "version": version} for entry, version in _versions(entries)],
+        "readers": [_reader(entries, name) for name in sorted({e.judge for e in entries} - {""})],
+        "violations": [_brief(entry) for entry in _violations(entries)],
+        "head": head_text(corpus.store.ledger(corpus.name)),
+    }
 
 
-def ledger_states(store: Store, corpora: Sequence[str] = ()) -> list[LedgerStatus]:
+def _brief(entry: LedgerEntry) -> dict[str, Any]:
+    return {"kind": entry.kind, "judge": entry.judge, "time": entry.time}
+
+
+def ledger_states(store: Store, corpora: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the state of the ledgers, sorted by corpus; of all registered where none is named."""
     known = registered_corpora(store)
     unknown = next((name for name in corpora if name not in known), None)
@@ -361,7 +351,7 @@ def ledger_states(store: Store, corpora: Sequence[str] = ()) -> list[LedgerStatu
             f"there is no corpus {unknown!r} in {store.root}; there are "
             f"{', '.join(known) or 'none'}."
         )
-    return [LedgerStatus.of(Corpus(store, name)) for name in sorted(corpora or known)]
+    return [ledger_status(Corpus(store, name)) for name in sorted(corpora or known)]
 
 
 def _versions(entries: Sequence[LedgerEntry]) -> list[tuple[LedgerEntry, int | None]]:

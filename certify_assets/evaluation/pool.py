@@ -14,19 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.pool import EVERY_TASK, Pool, observe_pool
 from certify_assets.corpora.splits import SPLITS
-from certify_assets.errors import (
-    ForgedCertificateError,
-    InputError,
-    IntegrityError,
-    StaleCertificateError,
-)
+from certify_assets.errors import InputError, IntegrityError
 from certify_assets.evaluation.ledger import record_pool
 from certify_assets.files import canonical_json, parse_json, sha256_bytes, stored_as
 from certify_assets.judges.judged import JudgedCorpus
@@ -40,6 +35,7 @@ if TYPE_CHECKING:
 
 #: entry of a certificate's provenance that names the document of its pool
 PROVENANCE: Final = "pool_document_sha256"
+_SCHEMA: Final = "certify_assets/pool/1"
 _Scores = Mapping[str, tuple[float | None, ...]]
 #: who scored the tasks of a part
 JUDGE: Final = "judge"
@@ -67,11 +63,6 @@ class PoolPart:
         return sum(map(len, self.scores.values()))
 
     @property
-    def scored(self) -> bool:
-        """Whether a run has a score."""
-        return any(score is not None for of in self.scores.values() for score in of)
-
-    @property
     def words(self) -> str:
         """Tasks and runs, or what is left out."""
         name = self.name.upper()
@@ -84,13 +75,12 @@ class PoolPart:
 class StoredPool:
     """A pool with where its tasks come from, as it is stored."""
 
-    SCHEMA: ClassVar[str] = "certify_assets/pool/1"
-
     corpus: str
     judge: str
     #: of the judge that scored
     adapter_sha256: str
     parts: tuple[PoolPart, ...]
+    schema: Literal["certify_assets/pool/1"] = _SCHEMA
 
     @cached_property
     def pool(self) -> Pool | None:
@@ -136,44 +126,34 @@ class StoredPool:
 
     def to_json(self) -> bytes:
         """Return the document as it is stored."""
-        return canonical_json(self.to_dict())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document as JSON values."""
-        return {"schema": self.SCHEMA, **asdict(self)}
+        return canonical_json(asdict(self))
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> StoredPool:
         """Read a stored document; `where` is named if it is none."""
         try:
             document = parse_json(data.decode("utf-8"))
-        except ValueError as error:
-            raise _unreadable(where, error) from None
+        except ValueError:
+            document = None
         return cls.from_dict(document, where)
 
     @classmethod
-    def from_dict(cls, given: Any, where: str) -> StoredPool:
-        """Read what `to_dict` returns; `where` is named if it is something else."""
+    def from_dict(cls, document: Any, where: str) -> StoredPool:
+        """Read a document of JSON values; `where` is named if it is none."""
         try:
-            if given["schema"] != cls.SCHEMA:
-                raise ValueError("another schema")
-            found = stored_as(cls, given)
-            _ = found.pool
-        except (InputError, ValueError, KeyError, TypeError) as error:
-            raise _unreadable(where, error) from None
-        return found
+            return stored_as(cls, document)
+        except InputError as error:
+            raise IntegrityError(f"{where} is no pool as it was stored: {error}") from None
 
     @classmethod
     def is_file(cls, path: Path) -> bool:
         """Whether a file is a stored pool, and no score table."""
-        return path.suffix == ".json" and cls.SCHEMA.encode() in path.read_bytes()
+        return path.suffix == ".json" and _SCHEMA.encode() in path.read_bytes()
 
 
-def _unreadable(where: str, error: Exception) -> IntegrityError:
-    return IntegrityError(
-        f"{where} is no pool as it was stored ({error}); restore it from a backup, or certify "
-        "again."
-    )
+def rows_of(pool: StoredPool | None) -> Pool | None:
+    """Return a pool in the form that certificates take."""
+    return None if pool is None else pool.pool
 
 
 def takes_pool(procedure: str) -> bool:
@@ -211,65 +191,18 @@ def document_of(certificates: Sequence[Certificate], pool: StoredPool | None) ->
     """Return the document of certificates, with the pool by which they are recomputed."""
     document = {"certificates": [item.to_dict() for item in certificates]}
     named = pool is not None and any("pool" in item.inputs for item in certificates)
-    return {**document, "pool": pool.to_dict()} if pool is not None and named else document
+    return {**document, "pool": asdict(pool)} if pool is not None and named else document
 
 
-class NamedPool(NamedTuple):
-    """How certificates name their pool: its rows, and the document with where they come from."""
-
-    sha256: str
-    document_sha256: str
-
-
-def named_pool(certificates: Sequence[Certificate], whose: str) -> NamedPool | None:
-    """Return the pool that certificates name, which the platform chose by its rule."""
-    named = {
-        (
-            item.inputs.get("pool", {}).get("sha256", ""),
-            item.inputs.get("pool", {}).get("origin", EVERY_TASK),
-            item.provenance.get(PROVENANCE, ""),
-        )
-        for item in certificates
-        if takes_pool(item.procedure)
-    }
-    if len(named) > 1 or {origin for _, origin, _ in named} - {EVERY_TASK}:
-        raise ForgedCertificateError(
-            f"the certificates of {whose} name several pools, or one that was given by hand, and "
-            "the platform takes every task that certifies nothing; materialize them again."
-        )
-    return next((NamedPool(rows, document) for rows, _, document in named if rows), None)
-
-
-def load_pool(judge: JudgedCorpus, certificates: Sequence[Certificate]) -> StoredPool | None:
-    """Return the pool that a judge's certificates name, if it is the one of the rule; None for
-    certificates of procedures that take none.
-    """
-    if not any(takes_pool(item.procedure) for item in certificates):
+def pool_in(
+    document: Mapping[str, Any], certificates: Sequence[Certificate], whose: str
+) -> StoredPool | None:
+    """Return the pool that certificates name, from their document; refuse another one."""
+    named = {item.provenance.get(PROVENANCE) for item in certificates if "pool" in item.inputs}
+    if not named:
         return None
-    named = named_pool(certificates, f"{judge} on {judge.corpus}")
-    if named is None:
-        # a judge that gave no verdict has no score there either
-        if any(part.scored for part in _scored_parts(judge).values()):
-            raise StaleCertificateError(
-                f"the certificates of {judge} on {judge.corpus} were issued without the tasks that "
-                f"certify nothing; materialize judges/{judge}/certificate again."
-            )
-        return None
-    document = judge.store.read_json(judge.key("certificates.json"))
-    stored = pool_in(document, named, f"{judge} on {judge.corpus}")
-    if difference := _rule_difference(judge, stored):
-        raise ForgedCertificateError(
-            f"the pool of the certificates of {judge} on {judge.corpus} is not every task that "
-            f"certifies nothing ({difference}); materialize judges/{judge}/certificate again."
-        )
-    return stored
-
-
-def pool_in(document: Mapping[str, Any], named: NamedPool, whose: str) -> StoredPool:
-    """Return the pool in a document of certificates; refuse another than the one they name."""
     found = StoredPool.from_dict(document.get("pool"), f"the pool of the certificates of {whose}")
-    rows = "" if found.pool is None else found.pool.sha256
-    if NamedPool(rows, sha256_bytes(found.to_json())) != named:
+    if named != {*found.provenance.values()}:
         raise IntegrityError(
             f"the document of the certificates of {whose} holds another pool than the one that "
             "they name; certify again."
@@ -277,14 +210,11 @@ def pool_in(document: Mapping[str, Any], named: NamedPool, whose: str) -> Stored
     return found
 
 
-def pool_difference(judge: JudgedCorpus, stored: StoredPool | None) -> str | None:
-    """Gather the pool again, out-of-fold scores too, and say where it is another than stored."""
-    if stored is None or gather_pool(judge).to_json() == stored.to_json():
-        return None
-    return (
-        f"the pool of {judge} on {judge.corpus} is another when it is gathered again; materialize "
-        f"judges/{judge}/certificate again."
-    )
+def load_pool(judge: JudgedCorpus, certificates: Sequence[Certificate]) -> StoredPool | None:
+    """Return the pool that a judge's certificates name; None where they name none."""
+    # another pool is another test, for which no δ was claimed: whoever loads them finds out
+    document = judge.store.read_json(judge.key("certificates.json"))
+    return pool_in(document, certificates, f"{judge} on {judge.corpus}")
 
 
 def _scored_parts(judge: JudgedCorpus) -> dict[str, PoolPart]:
@@ -324,22 +254,3 @@ def _fold_part(judge: JudgedCorpus, split: str, report: Report) -> PoolPart:
     found = score_unseen(judge, runs, report=report)
     part = pool_part(split, runs["task_id"].tolist(), found.for_pool(), FOLDS)
     return replace(part, reason=found.reason)
-
-
-def _rule_difference(judge: JudgedCorpus, stored: StoredPool) -> str:
-    """Say where a pool is not that of the rule, as far as is known without scoring a run."""
-    if [part.name for part in stored.parts] != list(SPLITS):
-        return "it has other parts than the splits"
-    about = (stored.corpus, stored.judge, stored.adapter_sha256)
-    if about != (judge.corpus.name, judge.name, judge.artifact.adapter_sha256):
-        return "it is of another judge or corpus"
-    scored = _scored_parts(judge)
-    for part in stored.parts:
-        expected = scored.get(part.name) or _left_out(judge, part.name)
-        if expected is None and part.name in judge.spec.training_splits:
-            same = set(part.scores) == set(judge.corpus.manifest.tasks[part.name])
-        else:
-            same = part == (expected or PoolPart(part.name, "", {}))
-        if not same:
-            return f"{part.name.upper()} has other tasks or scores"
-    return ""

@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
+from certify_assets.certificates.counts import covers
 from certify_assets.certificates.findings import RELABELLED
 from certify_assets.corpora.deliveries import left_out, relabelled
 from certify_assets.evaluation.ledger import certified_versions, corpora_of_the_same_runs
@@ -24,42 +24,19 @@ if TYPE_CHECKING:
 _UNASSIGNED: Final = "no split"
 
 
-@dataclass(frozen=True)
-class Relabelling:
-    """What became of runs that certify or audit a judge since they were first certified."""
-
-    labels: Mapping[str, int]  # runs with another label, or without one, by split
-    runs: Mapping[str, int]  # runs that are left out, by split
-    tasks: int  # tasks of which no run is left
-    changed: tuple[str, ...]  # ids of the runs in `labels`
-
-    @property
-    def sentence(self) -> str:
-        """Say what changed; empty where nothing did."""
-        said = [
-            f"{what}: {sum(counts.values())} ({', '.join(map(_counted, sorted(counts.items())))})"
-            for counts, what in ((self.labels, "labels changed"), (self.runs, "runs left out"))
-            if counts
-        ]
-        if self.tasks:
-            said.append(f"tasks left out: {self.tasks}")
-        return f"Since these runs were first certified, {'; '.join(said)}." if said else ""
-
-
-def _counted(item: tuple[str, int]) -> str:
-    return f"{item[0].upper()} {item[1]}"
-
-
 @remembered
-def relabelling(judge: JudgedCorpus) -> Relabelling:
-    """Compare the runs that certify or audit a judge with the same runs as first certified."""
+def relabelling_finding(judge: JudgedCorpus) -> dict[str, str]:
+    """Compare the runs that certify or audit a judge with the same runs as first certified.
+
+    The finding by its code; empty where nothing changed.
+    """
     import pandas as pd
 
     corpus, splits = judge.corpus, (*judge.calibration_splits, "test", _UNASSIGNED)
     assigned = corpus.stored_manifest.assignment_so_far
     own, others = _first_certified(judge)
     if own.empty and others.empty:
-        return Relabelling({}, {}, 0, ())
+        return {}
     # tasks that another seed or profile left out are in no split
     own, others = (
         table.assign(split=table["task_id"].map(lambda task: assigned.get(task, _UNASSIGNED)))
@@ -71,12 +48,25 @@ def relabelling(judge: JudgedCorpus) -> Relabelling:
     changed = pd.concat(
         table[table["trajectory_id"].isin(relabelled(table, now))] for table in (own, others)
     )
-    return Relabelling(
-        dict(Counter(changed["split"])),
-        dict(Counter(gone["split"])),
-        len({*gone["task_id"]} - {*now["task_id"]}),
-        tuple(changed["trajectory_id"]),
-    )
+    said = [
+        f"{what}: {len(runs)} ({', '.join(f'{split.upper()} {many}' for split, many in counts)})"
+        for what, runs in (("labels changed", changed), ("runs left out", gone))
+        if (counts := sorted(Counter(runs["split"]).items()))
+    ]
+    if tasks := len({*gone["task_id"]} - {*now["task_id"]}):
+        said.append(f"tasks left out: {tasks}")
+    if not said:
+        return {}
+    sentence = f"Since these runs were first certified, {'; '.join(said)}."
+    stored = judge.read("certificates.json").get("certificates", [])
+    for item in stored:
+        # what certificates of the same runs say
+        provenance = item["provenance"]
+        known = str(provenance.get(RELABELLED, ""))
+        same = provenance["trajectories_sha256"] == corpus.trajectories_sha256
+        if same and known.startswith(sentence):
+            return {RELABELLED: known}
+    return {RELABELLED: sentence + _direction(judge, stored, changed["trajectory_id"])}
 
 
 def _first_certified(judge: JudgedCorpus) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -113,43 +103,22 @@ def _extended(known: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([known, table[new]], ignore_index=True)
 
 
-def relabelling_finding(judge: JudgedCorpus) -> dict[str, str]:
-    """Return the finding by its code; empty where nothing changed."""
-    found = relabelling(judge)
-    if not found.sentence:
-        return {}
-    return {RELABELLED: _stated(judge, found.sentence) or found.sentence + _direction(judge, found)}
-
-
-def _stated(judge: JudgedCorpus, sentence: str) -> str:
-    """Return what the stored certificates say, where they are of the same runs."""
-    for item in judge.read("certificates.json").get("certificates", []):
-        provenance = item["provenance"]
-        said: str = provenance.get(RELABELLED, "")
-        same = provenance["trajectories_sha256"] == judge.corpus.trajectories_sha256
-        if same and said.startswith(sentence):
-            return said
-    return ""
-
-
-def _direction(judge: JudgedCorpus, found: Relabelling) -> str:
+def _direction(
+    judge: JudgedCorpus, certificates: Sequence[Mapping[str, Any]], changed: Iterable[str]
+) -> str:
     """Say how many changed labels agree with the earlier certificates; empty if not known."""
     adapter = judge.stored_artifact.adapter_sha256
-    limits = [
-        (item["side"] == "release", item["threshold"])
-        for item in judge.read("certificates.json").get("certificates", [])
+    scores = judge.score_table().set_index("trajectory_id")["score"].dropna()
+    outcomes = judge.corpus.runs.set_index("trajectory_id")["outcome"].dropna()
+    names = [name for name in changed if name in scores.index and name in outcomes.index]
+    decided = {
+        name: item["side"] == "release"
+        for item in certificates
         if item["procedure"] == PROCEDURES[0]
         and item["certified"]
         and item["provenance"]["adapter_sha256"] == adapter
-    ]
-    table = judge.score_table().set_index("trajectory_id")["score"].dropna()
-    outcomes = judge.corpus.runs.set_index("trajectory_id")["outcome"].dropna()
-    names = [name for name in found.changed if name in table.index and name in outcomes.index]
-    decided = {
-        name: success
         for name in names
-        for success, limit in limits
-        if (table[name] >= limit if success else table[name] <= limit)
+        if covers(item["side"], item["threshold"], scores[name])
     }
     if not decided:
         return ""

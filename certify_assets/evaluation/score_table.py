@@ -286,7 +286,7 @@ def read_labels(
     fields = ("id", "outcome")
     read, names = _opened(path, fields, columns or {}, remembered or {}, settings)
     found = _checked(read, names, fields, first=remembered is None, unique=False)
-    notes = (*read.table.read_as, *read.notes[names["outcome"]])
+    notes = (*read.table.read_as, *read.notes.get(names["outcome"], ()))
     return found["id"], found["outcome"], replace(read.table, read_as=notes)
 
 
@@ -298,8 +298,9 @@ def _opened(
     settings: TableSettings | None,
 ) -> tuple[ColumnReader, dict[str, str]]:
     """Read the columns of some fields; those of an earlier table count where they are there."""
-    possible = [names[one] for names in (COLUMNS, before, asked) for one in fields if one in names]
-    table = read_table(path, set(possible))
+    usual = {**COLUMNS, **asked}
+    possible = {names[one] for names in (usual, before) for one in fields if one in names}
+    table = read_table(path, possible)
     there = {one: column for one, column in before.items() if column in table.columns}
     for one, column in there.items():
         if asked.get(one, column) != column:
@@ -307,7 +308,7 @@ def _opened(
                 f"{path} has the column {column!r} that the certificate was issued on, and "
                 f"--columns {one}={asked[one]} names another. Leave it out."
             )
-    names = {**COLUMNS, **asked, **there}
+    names = {**usual, **there}
     return ColumnReader(table, settings), {one: names[one] for one in fields}
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -23,8 +23,6 @@ from certify_assets.judges.specs import DELTA
 from certify_assets.storage.events import Head, Payload, TypedEvent
 from certify_assets.storage.snapshot import Snapshot
 
-#: kinds of schedules
-SCHEDULES = ("planned", "inverse_square")
 #: of the total, for those that come after the planned ones
 _UNPLANNED = 0.2
 
@@ -36,26 +34,10 @@ class Schedule:
     # planned: δ_n = .8·total/count for the first count, then .2·total·6/(π²k²) for the k-th after
     # them; inverse_square: total·6/(π²n²)
 
-    kind: str = "planned"
+    kind: Literal["planned", "inverse_square"] = "planned"
     total: float = 0.05  # sum of all shares
     count: int = 4
     least_new_tasks: int = 20  # that a recertification needs, independent of their outcomes
-
-    def __post_init__(self) -> None:
-        if self.kind not in SCHEDULES:
-            raise InputError(
-                f"the schedule {self.kind!r} is not known; give one of {', '.join(SCHEDULES)}."
-            )
-        if not 0.0 < self.total < 1.0:
-            raise InputError(
-                f"total of the schedule is {self.total!r}; give a number between 0 and 1."
-            )
-        for name in ("count", "least_new_tasks"):
-            if getattr(self, name) < 1:
-                raise InputError(
-                    f"{name} of the schedule is {getattr(self, name)!r}; give a whole number from "
-                    "1."
-                )
 
     def share(self, number: int) -> float:
         """Return δ of the n-th recertification, n from 1, rounded down to four digits."""
@@ -140,16 +122,14 @@ class Spending:
 
     schedule: Schedule | None  # in force; None before the first declaration
     tests: tuple[Claim, ...]  # all claims, the oldest first
-    since: int  # of these, those before the schedule came into force
+    since: float  # number of the event by which the schedule came into force
     reasons: tuple[str, ...]  # of each change of the schedule
     # hash of the document of every recertification that was finished
     made: Mapping[int, str]
 
     def of(self, judge: str) -> Spending:
         """Return what one judge spent."""
-        mine = [item.judge == judge for item in self.tests]
-        tests = tuple(item for item, own in zip(self.tests, mine, strict=True) if own)
-        return replace(self, tests=tests, since=sum(mine[: self.since]))
+        return replace(self, tests=tuple(item for item in self.tests if item.judge == judge))
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -159,21 +139,26 @@ class Spending:
     @property
     def spent(self) -> float:
         """Sum of what came after the first certificates."""
-        return math.fsum(item.delta for item in self.tests if not item.first)
+        return math.fsum(item.delta for item in self._later)
 
     @property
     def promised(self) -> float:
         """Sum of what earlier schedules spent and of the whole present one."""
         if self.schedule is None:
             return self.spent
-        before = (item.delta for item in self.tests[: self.since] if not item.first)
+        before = [item.delta for item in self._later if item.ledger["sequence"] < self.since]
         return math.fsum(before) + self.schedule.total
 
     def next_share(self) -> float:
         """Return δ of the next test after the first certificate."""
         if self.schedule is None:
             return 0.0
-        return self.schedule.share(1 + sum(not item.first for item in self.tests[self.since :]))
+        now = [item for item in self._later if item.ledger["sequence"] > self.since]
+        return self.schedule.share(1 + len(now))
+
+    @property
+    def _later(self) -> list[Claim]:
+        return [item for item in self.tests if not item.first]
 
     def certificates(self, judge: str) -> list[Claim]:
         """Return the claims of a judge's certificates on CAL."""
@@ -182,11 +167,11 @@ class Spending:
     @property
     def later(self) -> int:
         """Number of certificates and recertifications after the first certificates."""
-        return sum(not item.first for item in self.tests)
+        return len(self._later)
 
-    def joint(self, delta: float) -> str:
-        """Describe the joint confidence of all certificates, the first having spent `delta`."""
-        now, ever = (max(0.0, 1 - delta - part) for part in (self.spent, self.promised))
+    def joint(self) -> str:
+        """Describe the joint confidence of all certificates."""
+        now, ever = (max(0.0, 1 - DELTA - part) for part in (self.spent, self.promised))
         later = self.later - len(self.claims)
         counts = [(later, "later certificate"), (len(self.claims), "recertification")]
         made = " and ".join(
@@ -196,18 +181,18 @@ class Spending:
         )
         both = [f"{100 * max(0.0, 2 * level - 1):.4g} %" for level in (now, ever)]
         return (
-            f"For one side and one budget, the first certificate (δ = {delta:g}) and {made} since "
+            f"For one side and one budget, the first certificate (δ = {DELTA:g}) and {made} since "
             f"(Σδ = {self.spent:.4g}) hold at once with confidence {100 * now:.4g} %, and with "
             f"{100 * ever:.4g} % whatever follows under the declared schedule; for both sides at "
             f"once with {both[0]} and {both[1]}."
         )
 
-    def total(self, delta: float = DELTA) -> str:
+    def total(self) -> str:
         """Describe the δ spent in all: that of the first certificate and the schedule's shares."""
         promised = self.promised if self.schedule is not None else self.spent + Schedule().total
         return (
-            f"{delta + self.spent:.4g} of at most {delta + promised:.4g} for one side and one "
-            f"budget: {delta:g} by the first certificate, {self.spent:.4g} by "
+            f"{DELTA + self.spent:.4g} of at most {DELTA + promised:.4g} for one side and one "
+            f"budget: {DELTA:g} by the first certificate, {self.spent:.4g} by "
             f"{self.later} later"
         )
 
@@ -219,11 +204,10 @@ def read_spending(corpus: Corpus) -> Spending:
     declared = view.events(name, Declared, watched=False)
     claimed = view.events(name, Claimed, watched=False)
     finished = view.events(name, Finished, watched=False)
-    last = declared[-1].sequence if declared else 0
     return Spending(
         schedule=declared[-1].content.schedule if declared else None,
         tests=tuple(Claim.of(name, entry) for entry in claimed),
-        since=sum(entry.sequence < last for entry in claimed),
+        since=declared[-1].sequence if declared else 0,
         reasons=tuple(entry.content.reason for entry in declared[1:]),
         made={item.content.number: item.content.objects["document"] for item in finished},
     )
@@ -248,62 +232,31 @@ def declare(corpus: Corpus, schedule: Schedule, *, reason: str = "") -> Spending
     return read_spending(corpus)
 
 
-def claim(corpus: Corpus, inputs_sha256: str, judge: str) -> Claim:
-    """Claim the number of a recertification before it is computed; the same inputs have one."""
+def claim(corpus: Corpus, judge: str, purpose: Purpose, inputs_sha256: str) -> Claim:
+    """Claim δ of a test before it is computed; the same inputs have one claim.
 
-    def make(before: Spending) -> list[Payload]:
-        if before.schedule is None:
-            raise InputError(
-                f"{corpus} has declared no schedule of δ; declare one before the first "
-                "recertification."
-            )
-        made = Claimed(
-            judge=judge,
-            purpose="recertification",
-            number=len(before.claims) + 1,
-            delta=before.of(judge).next_share(),
-            inputs_sha256=inputs_sha256,
-        )
-        return [made]
-
-    return _claim(corpus, inputs_sha256, lambda before: before.claims, make)
-
-
-def claim_certificate(corpus: Corpus, judge: str, inputs_sha256: str) -> Claim:
-    """Claim δ of a judge's certificates on CAL: the whole at first, then the schedule's shares."""
-
-    def make(before: Spending) -> list[Payload]:
-        number = 1 + len(before.certificates(judge))
-        declared: list[Payload] = []
-        if number > 1 and before.schedule is None:
-            declared = [Declared(schedule=Schedule(), reason="")]
-            before = replace(before, schedule=Schedule(), since=len(before.tests))
-        made = Claimed(
-            judge=judge,
-            purpose="certificate",
-            number=number,
-            delta=DELTA if number == 1 else before.of(judge).next_share(),
-            inputs_sha256=inputs_sha256,
-        )
-        return [*declared, made]
-
-    return _claim(corpus, inputs_sha256, lambda before: before.certificates(judge), make)
-
-
-def _claim(
-    corpus: Corpus,
-    inputs_sha256: str,
-    earlier: Callable[[Spending], Sequence[Claim]],
-    make: Callable[[Spending], list[Payload]],
-) -> Claim:
-    """Return the earlier claim of these inputs; else append what is made of the state before."""
+    The first certificate of a judge gets the whole δ, and what follows a share of the schedule.
+    """
 
     def work(view: Snapshot) -> Claim | None:
         before = read_spending(Corpus(view, corpus.name))
-        known = [item for item in earlier(before) if item.inputs_sha256 == inputs_sha256]
+        certificate = purpose == "certificate"
+        earlier = before.certificates(judge) if certificate else before.claims
+        known = [item for item in earlier if item.inputs_sha256 == inputs_sha256]
         if known:
             return known[-1]
-        view.append(corpus.name, *make(before))
+        first = certificate and not earlier
+        if before.schedule is None and not first:
+            view.append(corpus.name, Declared(schedule=Schedule(), reason=""))
+            before = replace(before, schedule=Schedule(), since=math.inf)
+        made = Claimed(
+            judge=judge,
+            purpose=purpose,
+            number=len(earlier) + 1,
+            delta=DELTA if first else before.of(judge).next_share(),
+            inputs_sha256=inputs_sha256,
+        )
+        view.append(corpus.name, made)
         return None
 
     token = uuid.uuid4().hex
@@ -313,9 +266,8 @@ def _claim(
 
 def finish(corpus: Corpus, number: int, document_sha256: str) -> None:
     """Log that a recertification is finished, with the hash of its document."""
-    if read_spending(corpus).made.get(number) != document_sha256:
-        made = Finished(number=number, objects={"document": document_sha256})
-        corpus.store.append(corpus.name, made)
+    made = Finished(number=number, objects={"document": document_sha256})
+    corpus.store.append(corpus.name, made)
 
 
 def _down(share: float) -> float:

@@ -211,6 +211,23 @@ def completed_at(labels: Iterable[Label], runs: Mapping[str, Sequence[str]]) -> 
     return found
 
 
+def completed_rows(
+    frame: pd.DataFrame,
+    labels: Iterable[Label],
+    runs: Mapping[str, Sequence[str]],
+    *,
+    after: int = 0,
+) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Return the rows of tasks in the order of their completion, with the label that it came by.
+
+    Those alone that were completed after a label.
+    """
+    found = {task: place for task, place in completed_at(labels, runs).items() if place > after}
+    places = frame["task_id"].map(found)
+    order = np.argsort(places[places.notna()].to_numpy(), kind="stable")
+    return frame[places.notna()].iloc[order], found
+
+
 def count_audit_tasks(
     corpus: Corpus, *, adapter_sha256: str, before: Mapping[str, frozenset[str]] | None = None
 ) -> CountedTasks:
@@ -224,21 +241,16 @@ def count_audit_tasks(
     audit = with_labels(frame[frame["task_id"].isin(tasks)], labels)
     audit, came_again = _without_later_runs(audit, before or {}, corpus.name)
     reasons = _reasons(audit, corpus.manifest.assignment, adapter_sha256)
-    runs = {
-        str(task): [str(name) for name in part]
-        for task, part in audit.groupby("task_id", sort=False)["trajectory_id"]
-    }
-    order = completed_at(labels, {task: names for task, names in runs.items() if not reasons[task]})
-    places = audit["task_id"].map(order)
-    rows = audit[places.notna()].iloc[np.argsort(places[places.notna()].to_numpy(), kind="stable")]
+    runs = audit.groupby("task_id", sort=False)["trajectory_id"].agg(list)
+    rows, _ = completed_rows(audit, labels, runs[reasons == ""].to_dict())
     waiting = audit[audit["task_id"].map(reasons).isin(["open", "tied"])]
-    counts = {name: sum(reason == name for reason in reasons.values()) for name in REASONS}
+    counts = reasons.value_counts()
     names = ["trajectory_id", "task_id", "agent", "batch", "score"]
     rows = rows.assign(refused=_never_scored(rows)).astype({"outcome": "int8"})
     return CountedTasks(
         rows=rows[[*names, "outcome", "refused"]].reset_index(drop=True),
         drawn=len(reasons),
-        left_out={name: number for name, number in counts.items() if number},
+        left_out={name: int(counts[name]) for name in REASONS if name in counts},
         unresolved=waiting[names].reset_index(drop=True),
         came_again=came_again,
     )
@@ -266,20 +278,27 @@ def _without_later_runs(
 
 def _reasons(
     audit: pd.DataFrame, in_splits: Mapping[str, str], adapter_sha256: str
-) -> dict[str, str]:
+) -> pd.Series[str]:
     """Return why each drawn task does not count; "" where it does."""
-    found = {}
-    for task, part in audit.groupby("task_id", sort=False):
-        missing, tied = part["outcome"].isna(), part["tied"].astype(bool)
-        changed = part["twice"] | ((part["drawn"] == "audit") & (part["asked"] != "audit_sample"))
-        other = (part["adapter_sha256"] != adapter_sha256) & ~_never_scored(part)
-        tests = {
-            "in_splits": task in in_splits,
-            "changed_run": bool(changed.any()),
-            "drawn_otherwise": bool((part["drawn"] != "audit").any()),
-            "other_adapter": bool(other.any()),
-            "open": bool((missing & ~tied).any()),
-            "tied": bool(tied.any()),
-        }
-        found[str(task)] = next((name for name, holds in tests.items() if holds), "")
-    return found
+    tasks, tied = audit["task_id"], audit["tied"].astype(bool)
+    drawn = audit["drawn"] == "audit"
+    return first_faults(
+        {
+            "in_splits": tasks.isin([*in_splits]),
+            "changed_run": audit["twice"] | (drawn & (audit["asked"] != "audit_sample")),
+            "drawn_otherwise": ~drawn,
+            "other_adapter": (audit["adapter_sha256"] != adapter_sha256) & ~_never_scored(audit),
+            "open": audit["outcome"].isna() & ~tied,
+            "tied": tied,
+        },
+        tasks,
+    )
+
+
+def first_faults(faults: Mapping[str, pd.Series[bool]], tasks: pd.Series[str]) -> pd.Series[str]:
+    """Return by task the first fault that a row of it has; "" where none has one."""
+    import pandas as pd
+
+    found = pd.DataFrame(dict(faults)).astype(bool).groupby(tasks, sort=False).any()
+    names = np.select([found[name] for name in faults], list(faults), "")
+    return pd.Series(names, found.index, dtype=object)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import DELTA, SIDES
-from certify_assets.operations.audit_sample import OPEN_SHARE
+from certify_assets.operations.audit_sample import OPEN_SHARE, drawn_decisions
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits, closing_holds
 from certify_assets.operations.batch_drawing import waiting_runs
 from certify_assets.operations.batch_record import batch_names
@@ -22,17 +22,11 @@ from certify_assets.operations.deployment import (
     load_deployment,
     read_deployments,
 )
-from certify_assets.operations.layout import KNOWN_TASK, first_decisions_of
+from certify_assets.operations.layout import first_decisions_of
 from certify_assets.operations.monitoring import load_monitor
-from certify_assets.operations.notification_config import read_notifications
-from certify_assets.operations.notifications import certificate_age
+from certify_assets.operations.notifications import certificate_age, read_notifications
 from certify_assets.operations.recertification import NOTHING_DEPLOYED, plan_recertification
-from certify_assets.operations.sampling import Draw, SamplingPlan, asked_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pandas as pd
+from certify_assets.operations.sampling import Draw
 
 # shares from which a check warns or fails
 _HALF, _LATE, _LITTLE = 0.5, 0.8, 0.1
@@ -43,6 +37,19 @@ class Verdict(NamedTuple):
 
     status: str
     sentence: str
+
+
+def _readable(check: Callable[[Corpus], Verdict]) -> Callable[[Corpus], Verdict]:
+    """Let a check be an ERROR where what it is of cannot be read."""
+
+    @functools.wraps(check)
+    def checked(corpus: Corpus) -> Verdict:
+        try:
+            return check(corpus)
+        except CertifyError as error:
+            return Verdict("ERROR", str(error))
+
+    return checked
 
 
 def deployment_stands(corpus: Corpus) -> Verdict:
@@ -66,21 +73,22 @@ def deployment_stands(corpus: Corpus) -> Verdict:
     return Verdict("WARN" if found else "PASS", " ".join([sentence, *found]))
 
 
+@_readable
 def decided_by_deployed(corpus: Corpus) -> Verdict:
     """WARN where nothing is decided; ERROR where a row was decided by other certificates."""
-    made = read_deployments(corpus)
-    deployed = {";".join(item.certificates) for item in made if item.certificates}
+    deployed = {";".join(item.certificates) for item in read_deployments(corpus)} - {""}
     rows = 0
     for batch in batch_names(corpus):
         frame = first_decisions_of(corpus, batch)
-        automatic = frame[frame["decision"].isin(SIDES)]
-        if (wrong := _undeployed(automatic, deployed)) is not None:
-            return Verdict("ERROR", f"batch {batch}: {wrong}")
-        try:
-            # what the labels of a draw decided has a document of its own, compared with the draw
-            audit = BatchAudit.load(corpus, batch)
-        except CertifyError as error:
-            return Verdict("ERROR", str(error))
+        automatic = frame.loc[frame["decision"].isin(SIDES), "certificate_sha256"]
+        if others := sorted(set(automatic) - deployed):
+            sentence = (
+                f"batch {batch}: rows were decided under the certificates "
+                f"{others[0][:12] or '(none)'}, which were never deployed."
+            )
+            return Verdict("ERROR", sentence)
+        # what the labels of a draw decided has a document of its own, compared with the draw
+        audit = BatchAudit.load(corpus, batch)
         if audit is not None and not closing_holds(audit):
             sentence = (
                 f"the closing of {batch} is not what the labels of its draw decide; restore the "
@@ -97,64 +105,25 @@ def decided_by_deployed(corpus: Corpus) -> Verdict:
     )
 
 
-def _undeployed(automatic: pd.DataFrame, deployed: set[str]) -> str | None:
-    for names in sorted(set(automatic["certificate_sha256"])):
-        if names not in deployed:
-            return (
-                f"rows were decided under the certificates {names[:12] or '(none)'}, which were "
-                "never deployed."
-            )
-    return None
-
-
+@_readable
 def drawn_as_planned(corpus: Corpus) -> Verdict:
     """WARN where nothing could be drawn; ERROR where the drawn tasks are not those of the plan."""
-    plans = {item.number: item.sampling for item in read_deployments(corpus)}
-    tasks = undrawn = drawn = 0
-    for batch in batch_names(corpus):
-        frame, draw = first_decisions_of(corpus, batch), Draw.load(corpus, batch)
-        plan = draw.plan or SamplingPlan(0.0, 0.0)
-        if draw.plan is not None and plans.get(draw.deployment or 0) != plan:
-            return Verdict(
-                "ERROR",
-                f"batch {batch}: its plan is of no deployment, so the tasks may have been picked.",
-            )
-        places = plan.places(corpus.name, frame["task_id"])
-        if dict(draw.drawn) != {task: place for task, place in places.items() if place}:
-            return Verdict("ERROR", f"batch {batch}: the drawn tasks are not those of the plan.")
-        if (odd := _asked_oddly(frame, places)) is not None:
-            return Verdict(
-                "ERROR", f"batch {batch}: the run {odd!r} is asked about against the draw."
-            )
-        tasks += len(places)
-        drawn += len(draw.drawn)
-        undrawn += draw.plan is None
+    rows = drawn_decisions(corpus)
+    undrawn = sum(Draw.load(corpus, name).plan is None for name in batch_names(corpus))
     if undrawn:
         sentence = f"{undrawn} batches came while no judge was deployed: nothing is drawn of them."
         return Verdict("WARN", sentence)
-    if not tasks:
+    tasks = rows.drop_duplicates(["batch", "task_id"])
+    if tasks.empty:
         return Verdict("WARN", "there is no batch.")
-    return Verdict("PASS", f"{drawn} of {tasks} tasks are drawn, as the plans say.")
+    drawn = int((tasks["drawn"] != "").sum())
+    return Verdict("PASS", f"{drawn} of {len(tasks)} tasks are drawn, as the plans say.")
 
 
-def _asked_oddly(frame: pd.DataFrame, places: Mapping[str, str]) -> str | None:
-    """Return a run that is in the review queue for another reason than the draw gives."""
-    drawn = frame["task_id"].map(places).to_numpy(object)
-    decisions, asked = (frame[name].to_numpy(object) for name in ("decision", "asked"))
-    excluded = frame["reason"].isin([*KNOWN_TASK, "changed_run"]).to_numpy(bool)
-    expected = asked_rows(drawn, decisions, excluded)
-    # a changed run is in no draw, also in a refused batch, whose rows have the refusal as reason
-    changed = (asked == "undecided") & (decisions == "human") & (drawn == "audit")
-    odd = np.flatnonzero((asked != expected) & ~changed)
-    return str(frame["trajectory_id"].iloc[int(odd[0])]) if odd.size else None
-
-
+@_readable
 def batches_certified(corpus: Corpus) -> Verdict:
     """WARN while a batch is provisional and runs of its draw wait for labels."""
-    try:
-        audits, later = batch_audits(corpus), waiting_runs(corpus)
-    except CertifyError as error:
-        return Verdict("ERROR", str(error))
+    audits, later = batch_audits(corpus), waiting_runs(corpus)
     waiting = [item for item in audits if item.state == "provisional"]
     sentences = [item.sentence() for item in waiting or audits[-1:]]
     sentences += [item.sentence() for item in later]
@@ -173,12 +142,10 @@ def no_alarm(corpus: Corpus) -> Verdict:
     return Verdict(status, found.reason)
 
 
+@_readable
 def delta_left(corpus: Corpus) -> Verdict:
-    """WARN where the next share of δ is small; ERROR where what was spent cannot be read."""
-    try:
-        spending = deployed_spending(corpus)
-    except CertifyError as error:
-        return Verdict("ERROR", str(error))
+    """WARN where the next share of δ is small."""
+    spending = deployed_spending(corpus)
     if spending.schedule is None:
         return Verdict(
             "PASS", "nothing was spent: the first later certificate declares the schedule."
@@ -191,15 +158,13 @@ def delta_left(corpus: Corpus) -> Verdict:
     return Verdict("WARN" if share < _LITTLE * first else "PASS", sentence)
 
 
+@_readable
 def audit_sample_complete(corpus: Corpus) -> Verdict:
     """WARN where many drawn tasks are open or tied; ERROR from half of them."""
     record = load_deployment(corpus)
     if record is None:
         return Verdict("PASS", NOTHING_DEPLOYED)
-    try:
-        plan = plan_recertification(record.judge_on(corpus))
-    except CertifyError as error:
-        return Verdict("ERROR", str(error))
+    plan = plan_recertification(record.judge_on(corpus))
     counted, share = plan.counted, plan.counted.open_share
     sentence = (
         f"{len(counted.tasks)} of {counted.drawn} drawn tasks count, {len(plan.new_tasks)} of them "
@@ -213,13 +178,10 @@ def audit_sample_complete(corpus: Corpus) -> Verdict:
     return Verdict("PASS" if counted.tasks else "WARN", f"{sentence}.")
 
 
+@_readable
 def not_expired(corpus: Corpus) -> Verdict:
     """WARN where the deployed certificates expire soon; ERROR where they are expired."""
-    try:
-        record = load_deployment(corpus)
-        days = read_notifications(corpus.store).certificate_days
-    except CertifyError as error:
-        return Verdict("ERROR", str(error))
+    record, days = load_deployment(corpus), read_notifications(corpus.store).certificate_days
     if record is None:
         return Verdict("PASS", NOTHING_DEPLOYED)
     age = certificate_age(record)

@@ -6,22 +6,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.specs import DELTA, SIDES
+from certify_assets.judges.specs import DELTA
 from certify_assets.operations.alarms import Alarm, read_alarms
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
 from certify_assets.operations.batch_audit import AuditSummary, batch_audits
 from certify_assets.operations.deployment import (
-    DeploymentRecord,
     deployed_spending,
     kept_certificates,
     read_deployments,
+    strictest_certificates,
 )
 from certify_assets.operations.labels import Label, labels_head, read_labels
 from certify_assets.operations.layout import history_key
@@ -60,18 +60,6 @@ class SideHistory:
     error: float | None = None  # realised, with its confidence sequence
     interval: tuple[float, float] = (0.0, 1.0)
     alarm: FirstAlarm | None = None
-
-    @classmethod
-    def of(cls, certificate: Certificate) -> SideHistory:
-        """Take the figures of a certificate."""
-        return cls(
-            certificate.sha256,
-            certificate.side,
-            certificate.alpha,
-            certificate.delta,
-            certificate.coverage,
-            certificate.threshold,
-        )
 
 
 @dataclass(frozen=True)
@@ -141,19 +129,17 @@ def operation_history(corpus: Corpus) -> OperationHistory:
         alarm.certificate_sha256: FirstAlarm(alarm.at, time)
         for alarm, _, time, *_ in reversed(alarms)
     }
-    steps = tuple(
-        replace(
-            step,
-            sides=tuple(
-                replace(_realised(decided, labels, side), alarm=first.get(side.certificate_sha256))
-                for side in step.sides
-            ),
-        )
-        for step in _steps(corpus)
-    )
+    steps: dict[tuple[str, ...], HistoryStep] = {}
+    for step, certificates in _sets(corpus):
+        name = step.label, *(item.sha256 for item in certificates)
+        if name in steps:
+            steps[name] = replace(steps[name], deployed=(*steps[name].deployed, *step.deployed))
+        else:
+            sides = (_side(item, decided, labels, first.get(item.sha256)) for item in certificates)
+            steps[name] = replace(step, sides=tuple(sides))
     return OperationHistory(
         corpus=corpus.name,
-        steps=steps,
+        steps=tuple(steps.values()),
         alarms=tuple(
             RaisedAlarm(one.judge, one.side, one.alpha, one.at, time, one.source)
             for one, _, time, *_ in alarms
@@ -167,7 +153,7 @@ def operation_history(corpus: Corpus) -> OperationHistory:
         spent=spending.spent,
         promised=spending.promised,
         schedule="" if spending.schedule is None else spending.schedule.words(),
-        joint=spending.joint(DELTA),
+        joint=spending.joint(),
         batches=tuple(audit.summary() for audit in batch_audits(corpus)),
         ledger=_last_seen(corpus, alarms),
     )
@@ -186,106 +172,79 @@ def _last_seen(corpus: Corpus, alarms: Iterable[TypedEvent[Alarm]]) -> Head:
     return Head(corpus=corpus.name, sequence=sequence, sha256=sha256)
 
 
-def _steps(corpus: Corpus) -> list[HistoryStep]:
-    """Return every set of certificates once, in the order of use or, if never used, of issue."""
-    made = {item.certificates_key: item for item in recertifications(corpus)}
-    steps: dict[tuple[str, tuple[str, ...]], HistoryStep] = {}
-
-    def add(step: HistoryStep) -> None:
-        key = (step.label, tuple(side.certificate_sha256 for side in step.sides))
-        known = steps.setdefault(key, step)
-        steps[key] = replace(
-            known, deployed=tuple(dict.fromkeys((*known.deployed, *step.deployed)))
-        )
-
-    waiting, scores = dict(made), dict[str, str]()
-    for deployment in read_deployments(corpus):
-        used = made.get(deployment.certificates_key)
-        waiting.pop(deployment.certificates_key, None)
-        for key in [key for key in waiting if used and waiting[key].number < used.number]:
-            add(_undeployed(corpus, waiting.pop(key)))
-        now = deployment.fingerprint.get("scores_sha256", "")
-        first = scores.setdefault(deployment.judge, now) == now
-        add(_deployed(corpus, deployment, used, first=first))
-    for record in waiting.values():
-        add(_undeployed(corpus, record))
-    return list(steps.values())
-
-
-def _deployed(
-    corpus: Corpus,
-    deployment: DeploymentRecord,
-    record: RecertificationRecord | None,
-    *,
-    first: bool,
-) -> HistoryStep:
-    sides = map(SideHistory.of, kept_certificates(corpus, deployment))
-    return HistoryStep(
-        f"recertification {record.number}"
-        if record
-        else f"{deployment.judge}, {'first' if first else 'later'}",
-        deployment.judge,
-        record.time if record else deployment.time,
-        record.number if record else 0,
-        (deployment.number,),
-        tuple(sides),
-    )
-
-
-def _undeployed(corpus: Corpus, record: RecertificationRecord) -> HistoryStep:
-    """Return a recertification with the strictest budget of each side that certifies."""
-    found: dict[str, SideHistory] = {}
-    for item in _certificates(corpus, record.certificates_key):
-        if item.certified:
-            found.setdefault(item.side, SideHistory.of(item))
-    return HistoryStep(
-        f"recertification {record.number}",
-        record.judge,
-        record.time,
-        record.number,
-        sides=tuple(found[side] for side in SIDES if side in found),
-    )
-
-
-def _certificates(corpus: Corpus, key: str) -> list[Certificate]:
+def _sets(corpus: Corpus) -> Iterator[tuple[HistoryStep, Sequence[Certificate]]]:
+    """Iterate over certificates in the order of use or, if they were never used, of issue."""
     from certify_assets.certificates import Certificate
 
-    if not corpus.store.exists(key):
-        return []
-    return [Certificate.from_dict(item) for item in corpus.store.read_json(key)["certificates"]]
+    made = {item.certificates_key: item for item in recertifications(corpus)}
+    waiting, scores = dict(made), dict[str, str]()
+
+    def undeployed(record: RecertificationRecord) -> tuple[HistoryStep, Sequence[Certificate]]:
+        documents = corpus.store.read_json(record.certificates_key)
+        certificates = [Certificate.from_dict(item) for item in documents["certificates"]]
+        return _recertified(record), strictest_certificates(certificates)
+
+    for item in read_deployments(corpus):
+        used = made.get(item.certificates_key)
+        waiting.pop(item.certificates_key, None)
+        for key in [key for key in waiting if used and waiting[key].number < used.number]:
+            yield undeployed(waiting.pop(key))
+        now = item.fingerprint.get("scores_sha256", "")
+        order = "first" if scores.setdefault(item.judge, now) == now else "later"
+        step = HistoryStep(f"{item.judge}, {order}", item.judge, item.time, 0)
+        if used:
+            step = _recertified(used)
+        yield replace(step, deployed=(item.number,)), kept_certificates(corpus, item)
+    yield from map(undeployed, waiting.values())
 
 
-def _realised(frame: pd.DataFrame, labels: Iterable[Label], side: SideHistory) -> SideHistory:
-    """Add the error over drawn tasks whose every decided run is labelled."""
+def _recertified(record: RecertificationRecord) -> HistoryStep:
+    label = f"recertification {record.number}"
+    return HistoryStep(label, record.judge, record.time, record.number)
+
+
+def _side(
+    certificate: Certificate,
+    frame: pd.DataFrame,
+    labels: Iterable[Label],
+    alarm: FirstAlarm | None,
+) -> SideHistory:
+    """Measure a certificate over drawn tasks whose every decided run is labelled."""
+    import pandas as pd
+
     from certify_assets.certificates.monitor import TaskStream, error_interval
 
-    mine = (
-        frame["certificate_sha256"]
-        .astype(str)
-        .str.split(";")
-        .map(lambda names: side.certificate_sha256 in names)
-    )
+    mine = frame["certificate_sha256"].astype(str).str.contains(certificate.sha256, regex=False)
     rows = frame[mine & (frame["drawn"] != "")]
-    decided = rows[rows["decision"] == side.side]
-    parts = {str(task): part for task, part in decided.groupby("task_id", sort=False)}
-    runs = {task: [str(name) for name in part["trajectory_id"]] for task, part in parts.items()}
-    complete = {task for task, part in parts.items() if part["outcome"].notna().all()}
-    places = completed_at(labels, runs)
-    names = sorted(complete & set(places), key=lambda task: (places[task], task))
-    sizes = rows[rows["score"].notna()].groupby("task_id").size()
-    wrong = decided["outcome"] == (1 if side.side == "reject" else 0)
-    errors = wrong.groupby(decided["task_id"]).sum()
-    stream = TaskStream(
-        np.array([len(runs[task]) for task in names], dtype=np.int64),
-        np.array([int(errors[task]) for task in names], dtype=np.int64),
-        np.array([float(sizes[task]) for task in names]),
+    decided = rows[rows["decision"] == certificate.side]
+    wrong = decided["outcome"] == (certificate.side == "reject")
+    parts = decided.assign(wrong=wrong).groupby("task_id")
+    runs = parts["trajectory_id"].agg(list).to_dict()
+    tasks = parts.agg(
+        covered=("outcome", "size"), known=("outcome", "count"), errors=("wrong", "sum")
     )
-    low, high = error_interval(stream, side.delta)
-    return replace(
-        side,
-        tasks=len(names),
+    tasks = tasks.assign(
+        scale=rows[rows["score"].notna()].groupby("task_id").size(),
+        place=pd.Series(completed_at(labels, runs), dtype="float64"),
+    )
+    tasks = tasks[(tasks["known"] == tasks["covered"]) & tasks["place"].notna()]
+    tasks = tasks.sort_values("place", kind="stable")
+    stream = TaskStream(
+        tasks["covered"].to_numpy(np.int64),
+        tasks["errors"].to_numpy(np.int64),
+        tasks["scale"].to_numpy(np.float64),
+    )
+    return SideHistory(
+        certificate_sha256=certificate.sha256,
+        side=certificate.side,
+        alpha=certificate.alpha,
+        delta=certificate.delta,
+        coverage=certificate.coverage,
+        threshold=certificate.threshold,
+        tasks=len(tasks),
         runs=int(stream.covered.sum()),
         errors=int(stream.errors.sum()),
         error=stream.realized_error,
-        interval=(low, high),
+        interval=error_interval(stream, certificate.delta),
+        alarm=alarm,
     )

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-from certify_assets.errors import IntegrityError
-from certify_assets.judges.judged import JudgedCorpus
-
-if TYPE_CHECKING:
-    from certify_assets.certificates import Monitoring
-    from certify_assets.certificates.monitor import MonitorPath
+from certify_assets.certificates.monitor import Monitoring, MonitorPath
+from certify_assets.files import stored_as
+from certify_assets.storage.store import Store
 
 
 @dataclass(frozen=True)
@@ -60,29 +56,12 @@ class MonitorEntry:
     side: str
     alpha: float
     delta: float
-    threshold: float | None
-    coverage: float
-    procedure: str
     promise: str
     certificate_sha256: str
     needed: int  # covered tasks below which silence means little
     result: Monitoring
     path: MonitorPath
     source: str = ""  # files or operation
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> MonitorEntry:
-        """Read an entry of a stored document."""
-        from certify_assets.certificates.monitor import DetectorState, Monitoring, MonitorPath
-
-        values = dict(document)
-        result, path = dict(values.pop("result")), values.pop("path")
-        for name in ("interval", "findings"):
-            result[name] = tuple(result[name])
-        for name in ("e_process", "shiryaev_roberts"):
-            result[name] = DetectorState(**result[name])
-        series = {name: tuple(points) for name, points in path.items()}
-        return cls(**values, result=Monitoring(**result), path=MonitorPath(**series))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,37 +79,9 @@ class MonitorRecord:
     operation: MonitoredOperation | None = None
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> MonitorRecord:
-        """Read a document; raise KeyError, TypeError or ValueError if it is none."""
-        values = dict(document)
-        operation = values.pop("operation")
-        if operation is not None:
-            values["operation"] = MonitoredOperation(
-                LabelPrefix(**operation["labels"]),
-                operation["decisions"],
-                {name: StreamFigures(**one) for name, one in operation["streams"].items()},
-            )
-        values["certificates"] = tuple(values["certificates"])
-        values["findings"] = tuple(values["findings"])
-        values["files"] = tuple(SampleFile(**file) for file in values["files"])
-        values["monitors"] = tuple(MonitorEntry.from_dict(entry) for entry in values["monitors"])
-        return cls(**values)
-
-    @classmethod
-    def load(cls, judge: JudgedCorpus) -> MonitorRecord:
-        """Read the stored monitor of a judge, whatever is stored next to it now."""
-        key = judge.key("monitor.json")
-        try:
-            return cls.from_dict(judge.store.read_json(key))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise IntegrityError(
-                f"{judge.store.locate(key)} is not the document of a monitor ({error}); restore it "
-                "from a backup."
-            ) from None
-
-    def has_finding(self, code: str) -> bool:
-        """Whether a finding has this code."""
-        return any(finding["code"] == code for finding in self.findings)
+    def load(cls, store: Store, key: str) -> MonitorRecord:
+        """Read the document under a key, whatever is stored next to it now."""
+        return stored_as(cls, store.read_json(key))
 
 
 def describe_monitors(entries: Sequence[MonitorEntry]) -> tuple[str, str]:

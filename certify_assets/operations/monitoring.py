@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,7 +34,13 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.names import in_both, shared_names
 from certify_assets.operations.alarms import record_alarms
-from certify_assets.operations.audit_sample import completed_at, not_covered, serves, with_labels
+from certify_assets.operations.audit_sample import (
+    completed_rows,
+    first_faults,
+    not_covered,
+    serves,
+    with_labels,
+)
 from certify_assets.operations.batch_record import REFUSALS, BatchRecord, Refusal, UndoneBatch
 from certify_assets.operations.deployment import (
     certificates_in_use,
@@ -85,21 +91,14 @@ _SEVERAL = {
 }
 
 
-class _Columns(NamedTuple):
-    scores: NDArray[np.float64]
-    outcomes: NDArray[np.int8]
-    tasks: NDArray[np.object_]
-
-
 @dataclass(frozen=True, eq=False)
 class _LabelledRows:
     scores: NDArray[np.float64]
     outcomes: NDArray[np.int8]  # 0 for an attempt without a label, which no certificate decides
     tasks: NDArray[np.object_]
 
-    @property
-    def columns(self) -> _Columns:
-        return _Columns(self.scores, self.outcomes, self.tasks)
+    def monitor(self, certificate: Certificate, source: str = "") -> MonitorEntry:
+        return monitor_entry(certificate, self.scores, self.outcomes, self.tasks, source=source)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,25 +149,19 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
     fed = _is_deployed(judge)
     certificates, sample = _monitored(judge), read_audit_sample(judge)
     # a stream of its own: files that come later would otherwise precede or divide its tasks
-    streams = {item.sha256: _fed(judge, item) for item in certificates} if fed else {}
-    entries = [
-        monitor_entry(item, *columns, source=source)
-        for source, item, columns in (
-            *(("files", item, sample.columns) for item in certificates if sample is not None),
-            *(
-                ("operation", item, streams[item.sha256].columns)
-                for item in certificates
-                if item.sha256 in streams and len(streams[item.sha256].tasks)
-            ),
-        )
+    streams = {item.sha256: _stream(judge, item) for item in certificates} if fed else {}
+    entries = [] if sample is None else [sample.monitor(item, "files") for item in certificates]
+    entries += [
+        streams[item.sha256].monitor(item, "operation")
+        for item in certificates
+        if item.sha256 in streams and len(streams[item.sha256].tasks)
     ]
     files = () if sample is None else sample.files
     findings = [_SEVERAL] if len(entries) > 1 else []
     findings += [NOT_STATED] if sample is not None and not sample.stated else []
-    before = MonitorRecord.load(judge) if judge.store.exists(judge.key("monitor.json")) else None
-    if before and (
-        _rewritten(before, certificates, files) or not _grown(before, certificates, streams)
-    ):
+    key = judge.key("monitor.json")
+    before = MonitorRecord.load(judge.store, key) if judge.store.exists(key) else None
+    if before and _rewritten(before, [item.sha256 for item in certificates], files, streams):
         findings.append(_REWRITTEN)
     if drawn := max((stream.batch_draws for stream in streams.values()), default=0):
         findings.append({"code": "batch_draws", "message": _BATCH_DRAWS.format(drawn)})
@@ -176,7 +169,14 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
     if fed:
         figures = {name: stream.figures for name, stream in streams.items()}
         operation = MonitoredOperation(*_stream_source(judge.corpus), streams=figures)
-    status, reason = _summary(entries, certificates, _folder(judge))
+    status, reason = "nothing", "nothing is certified, so there is nothing to monitor."
+    if entries:
+        status, reason = describe_monitors(entries)
+    elif certificates:
+        reason = (
+            f"no labelled audit sample is in {_folder(judge)} or came from operation, so nothing "
+            "was monitored."
+        )
     record = MonitorRecord(
         corpus=judge.corpus.name,
         judge=judge.name,
@@ -188,7 +188,7 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
         findings=tuple(findings),
         operation=operation,
     )
-    judge.store.write_json(judge.key("monitor.json"), asdict(record))
+    judge.store.write_json(key, asdict(record))
     record_alarms(judge, entries)
     return record
 
@@ -196,7 +196,7 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
 def load_monitor(judge: JudgedCorpus) -> MonitorRecord:
     """Return the stored monitor of a judge, if it is of the certificates and labels stored now."""
     judge = certified_judge(judge)
-    record = MonitorRecord.load(judge)
+    record = MonitorRecord.load(judge.store, judge.key("monitor.json"))
     then = record.operation
     now = _stream_source(judge.corpus) if _is_deployed(judge) else None
     if (then and (then.labels, then.decisions)) != now or not _is_of_now(record, judge):
@@ -223,8 +223,9 @@ def monitor_new_labels(corpus: Corpus) -> None:
     if deployed is None:
         return
     judge = certified_judge(JudgedCorpus(corpus, deployed.judge))
-    if judge.store.exists(judge.key("monitor.json")):
-        record = MonitorRecord.load(judge)
+    key = judge.key("monitor.json")
+    if judge.store.exists(key):
+        record = MonitorRecord.load(judge.store, key)
         read = record.operation and record.operation.labels
         if read == LabelPrefix(*labels_head(corpus)) and _is_of_now(record, judge):
             return
@@ -240,10 +241,10 @@ def label_alarm(
     after = labels_before(judge, key)
     sample = None if recertification_number(judge.corpus.name, key) else read_audit_sample(judge)
     for item in certificates:
+        rows: list[_LabelledRows] = [] if sample is None else [sample]
         stream = operation_stream(judge.corpus, item, after=after)
-        columns = [] if sample is None else [sample.columns]
-        columns += [stream.columns] if len(stream.tasks) else []
-        results = [monitor_entry(item, *part).result for part in columns]
+        rows += [stream] if len(stream.tasks) else []
+        results = (part.monitor(item).result for part in rows)
         if raised := next((result for result in results if result.alarm), None):
             return Refusal(
                 "alarm",
@@ -294,9 +295,6 @@ def monitor_entry(
         side=certificate.side,
         alpha=certificate.alpha,
         delta=certificate.delta,
-        threshold=certificate.threshold,
-        coverage=certificate.coverage,
-        procedure=certificate.procedure,
         promise=certificate.promise,
         certificate_sha256=certificate.sha256,
         needed=n_min(certificate.alpha, certificate.delta),
@@ -366,41 +364,26 @@ def _refuse_seen(
         )
 
 
-def _summary(
-    entries: Sequence[MonitorEntry], certificates: Sequence[Certificate], folder: str
-) -> tuple[str, str]:
-    if entries:
-        return describe_monitors(entries)
-    reason = (
-        f"no labelled audit sample is in {folder} or came from operation, so nothing was monitored."
-        if certificates
-        else "nothing is certified, so there is nothing to monitor."
-    )
-    return "nothing", reason
-
-
 def _rewritten(
-    before: MonitorRecord, certificates: Sequence[Certificate], files: Sequence[SampleFile]
-) -> bool:
-    """Whether files were ever rewritten since these certificates were issued."""
-    if before.certificates != tuple(item.sha256 for item in certificates):
-        return False
-    return before.has_finding(_REWRITTEN["code"]) or before.files != files[: len(before.files)]
-
-
-def _grown(
     before: MonitorRecord,
-    certificates: Sequence[Certificate],
+    certificates: Sequence[str],
+    files: Sequence[SampleFile],
     streams: Mapping[str, OperationStream],
 ) -> bool:
-    """Whether every stream of operation begins with what the stored monitor read of it."""
+    """Whether labels that a certificate's monitor has read were ever changed since."""
+    told = _REWRITTEN in before.findings
+    same = before.certificates == tuple(certificates)
+    if same and (told or before.files != files[: len(before.files)]):
+        return True
     read = {} if before.operation is None else before.operation.streams
-    both = [item.sha256 for item in certificates if item.sha256 in read]
-    grown = all(
-        name in streams and streams[name].sha256(read[name].rows) == read[name].sha256
-        for name in both
+    both = read.keys() & {*certificates}
+    return bool(both) and (
+        told
+        or any(
+            name not in streams or streams[name].sha256(read[name].rows) != read[name].sha256
+            for name in both
+        )
     )
-    return grown and not (before.has_finding(_REWRITTEN["code"]) and both)
 
 
 def _stream_source(corpus: Corpus) -> tuple[LabelPrefix, str]:
@@ -410,12 +393,7 @@ def _stream_source(corpus: Corpus) -> tuple[LabelPrefix, str]:
     return LabelPrefix(*labels_head(corpus)), version
 
 
-def labels_version(corpus: Corpus) -> str:
-    """Return the hash of the last event with a label; "" where there is none."""
-    return labels_head(corpus)[1]
-
-
-def _fed(judge: JudgedCorpus, certificate: Certificate) -> OperationStream:
+def _stream(judge: JudgedCorpus, certificate: Certificate) -> OperationStream:
     record = load_deployment(judge.corpus)
     assert record is not None
     after = labels_before(judge, record.certificates_key)
@@ -438,11 +416,9 @@ def operation_stream(
     left_out |= Counter(reason for reason in reasons if reason)
     counts = frame[wanted & (frame["task_id"].map(reasons) == "")]
     needed = counts.groupby("task_id", sort=False)["trajectory_id"].agg(list).to_dict()
-    order = {task: place for task, place in completed_at(labels, needed).items() if place > after}
+    rows, order = completed_rows(frame, labels, needed, after=after)
     if len(order) < len(needed):
         left_out["before_certificate"] = len(needed) - len(order)
-    places = frame["task_id"].map(order)
-    rows = frame[places.notna()].iloc[np.argsort(places[places.notna()].to_numpy(), kind="stable")]
     spots = rows.loc[rows["drawn"] == "spot", "task_id"].nunique()
     return OperationStream(
         scores=rows["score"].to_numpy(np.float64),
@@ -467,8 +443,6 @@ def _reasons(
     frame: pd.DataFrame, known: set[str], narrow: set[str], certificate: Certificate
 ) -> tuple[pd.Series[str], pd.Series[bool]]:
     """Return why each task is left out, "" where it is not, and the rows that must be labelled."""
-    import pandas as pd
-
     tasks, spot = frame["task_id"], frame["drawn"] == "spot"
     wanted = ~spot | (frame["asked"] == "spot_check")
     adapter = certificate.provenance.get("adapter_sha256", "")
@@ -481,6 +455,4 @@ def _reasons(
         "nothing_decided": ~wanted.groupby(tasks).transform("any").astype(bool),
         "open": wanted & frame["outcome"].isna(),
     }
-    found = pd.DataFrame(faults).groupby(tasks, sort=False).any()
-    names = np.select([found[name] for name in faults], list(faults), "")
-    return pd.Series(names, found.index, dtype=object), wanted
+    return first_faults(faults, tasks), wanted

@@ -1,4 +1,7 @@
-"""Notifications: alarms, expiry, closed gates, failed audits, deployments by policy; each once."""
+"""Notifications: alarms, expiry, closed gates, failed audits, deployments by policy; each once.
+
+``notifications.yaml``, or the file of CERTIFY_NOTIFICATIONS, says who gets which.
+"""
 
 # What failed is tried again with the next delivery, and stops nothing. A delivery killed between
 # sending and logging is repeated: a receiver may get an event twice, with the same id, and never
@@ -9,43 +12,144 @@ from __future__ import annotations
 import hashlib
 import hmac
 import http.client
+import ipaddress
 import logging
 import os
-import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, get_args
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, parse_yaml, sha256_bytes
 from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.automatic import last_automatic
 from certify_assets.operations.deployment import Deployment, DeploymentRecord, read_deployments
-from certify_assets.operations.notification_config import (
-    EXPIRY_DAYS,
-    Target,
-    is_loopback,
-    read_notifications,
-)
 from certify_assets.storage.events import Payload, TypedEvent
-from certify_assets.storage.snapshot import Snapshot
+from certify_assets.storage.store import Store
 
 SIGNATURE: Final = "X-Certify-Signature"
 _TIMEOUT_S: Final = 10.0
 #: how a service of Apprise shows a kind; others are warnings
 _LEVELS: Final = {"alarm": "failure", "failed_audit": "failure", "deployment": "info"}
+FILE: Final = "notifications.yaml"
+VARIABLE: Final = "CERTIFY_NOTIFICATIONS"
+EventKind = Literal["alarm", "expiry", "closed_gate", "failed_audit", "deployment", "not_deployed"]
+EVENTS: Final = get_args(EventKind)
+EXPIRY_DAYS: Final = 90.0
+_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Target(BaseModel):
+    """A receiver of notifications."""
+
+    model_config = _STRICT
+
+    name: str = Field(
+        pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,39}$",
+        description="Name in the log of what was sent, which holds no address.",
+    )
+    events: Annotated[tuple[EventKind, ...], Field(strict=False, min_length=1)] = Field(
+        EVENTS, description="Kinds of events to send."
+    )
+    webhook: str = Field("", description="https address, or http to this machine.")
+    secret_variable: str = Field(
+        "", description="Environment variable with the key of the signature; empty for none."
+    )
+    apprise: str = Field(
+        "",
+        pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$",
+        description="Environment variable with the Apprise URL of Slack, Teams, mail and others.",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Target:
+        if bool(self.webhook) == bool(self.apprise):
+            raise ValueError(f"target {self.name}: give one of webhook and apprise.")
+        if self.webhook:
+            _require_safe(self.name, self.webhook)
+        return self
+
+
+class Notifications(BaseModel):
+    """Who is notified of what."""
+
+    model_config = _STRICT
+
+    certificate_days: float = Field(
+        EXPIRY_DAYS, gt=0, lt=36_500, description="Age in days at which a deployment has expired."
+    )
+    targets: Annotated[tuple[Target, ...], Field(strict=False)] = Field(
+        (), description="Receivers, each with its own name."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_targets(cls, values: Any) -> Any:
+        # `targets:` without a value is None in YAML
+        if isinstance(values, Mapping) and values.get("targets", ()) is None:
+            return {**values, "targets": []}
+        return values
+
+    @model_validator(mode="after")
+    def _check(self) -> Notifications:
+        if len({target.name for target in self.targets}) < len(self.targets):
+            raise ValueError("two targets have one name; give each its own.")
+        return self
+
+
+def read_notifications(store: Store) -> Notifications:
+    """Return the configuration; without targets where there is no document."""
+    where, text = store.read_settings(FILE, VARIABLE)
+    if text is None:
+        return Notifications.model_validate({})
+    import yaml
+
+    try:
+        document = parse_yaml(text)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        raise InputError(f"{where} is not YAML; correct it.") from None
+    try:
+        return Notifications.model_validate(document)
+    except ValidationError as error:
+        # neither an address nor another value
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the document"
+        raise InputError(
+            f"{where}: {place}: {first['msg'].removeprefix('Value error, ')}; correct it as "
+            "docs/recertification.md shows."
+        ) from None
+
+
+def _require_safe(name: str, url: str) -> None:
+    parts = urlsplit(url)
+    secret = parts.username or parts.password
+    if secret or not parts.hostname or parts.scheme not in {"http", "https"}:
+        raise ValueError(f"target {name}: the webhook is an https address without a user in it.")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise ValueError(f"target {name}: http goes to this machine alone (127.0.0.1); use https.")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        # the resolver answers for any other name
+        return host == "localhost"
 
 
 @dataclass(frozen=True)
 class NotifiedEvent:
     """An event that a user should know; one a kind and subject is sent."""
 
-    kind: str  # one of `notification_config.EVENTS`
+    kind: str  # one of `EVENTS`
     corpus: str
     judge: str
     subject: str  # hash of a certificate, or number of a deployment
@@ -87,12 +191,12 @@ def certificate_age(record: DeploymentRecord, *, now: datetime | None = None) ->
 def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[NotifiedEvent]:
     """Return the events of a corpus; none where nothing was ever deployed."""
     found = [
-        NotifiedEvent(
+        _event(
             "alarm",
-            corpus.name,
+            corpus,
             alarm.judge,
             alarm.subject,
-            f"{corpus}: the monitor of {alarm.judge} raised an alarm on the {alarm.side} side at "
+            f"the monitor of {alarm.judge} raised an alarm on the {alarm.side} side at "
             f"{alarm.alpha:g} after {alarm.at} labelled tasks.",
         )
         for alarm in (entry.content for entry in read_alarms(corpus))
@@ -106,10 +210,10 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Notifi
     if refusal is not None and refusal.code != "not_deployed":
         kind = "failed_audit" if refusal.code == "failed_audit" else "closed_gate"
         message = (
-            f"{corpus}: {judge or 'the judge'} decides nothing by its certificates "
+            f"{judge or 'the judge'} decides nothing by its certificates "
             f"({refusal.code}): {refusal.sentence}"
         )
-        found.append(NotifiedEvent(kind, corpus.name, judge, f"{subject}: {refusal.code}", message))
+        found.append(_event(kind, corpus, judge, f"{subject}: {refusal.code}", message))
     if record is None:
         return found
     try:
@@ -120,22 +224,26 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Notifi
     age = certificate_age(record, now=now)
     if age > timedelta(days=days):
         text = (
-            f"{corpus}: {judge} decides under certificates of {age.days} days ago, more than "
+            f"{judge} decides under certificates of {age.days} days ago, more than "
             f"{days:g}; recertify."
         )
-        found.append(NotifiedEvent("expiry", corpus.name, judge, subject, text))
+        found.append(_event("expiry", corpus, judge, subject, text))
     return found
+
+
+def _event(kind: str, corpus: Corpus, judge: str, subject: str, message: str) -> NotifiedEvent:
+    return NotifiedEvent(kind, corpus.name, judge, subject, f"{corpus}: {message}")
 
 
 def _by_policy(corpus: Corpus) -> list[NotifiedEvent]:
     """Return what the policy of the corpus deployed, and what it last did not deploy, and why."""
     found = [
-        NotifiedEvent(
+        _event(
             "deployment",
-            corpus.name,
+            corpus,
             item.judge,
             f"deployment {item.number}",
-            f"{corpus}: deployment {item.number} of {item.judge} decides by the corpus's policy "
+            f"deployment {item.number} of {item.judge} decides by the corpus's policy "
             f"({item.policy}), {item.budgets}; `certify ops rollback {corpus}` takes it back.",
         )
         for item in read_deployments(corpus)
@@ -144,8 +252,8 @@ def _by_policy(corpus: Corpus) -> list[NotifiedEvent]:
     last = last_automatic(corpus)
     if last is not None and last.refused:
         subject = ";".join(last.certificates) or "no certificates"
-        message = f"{corpus}: new certificates of {last.judge} are not deployed: {last.reason}"
-        found.append(NotifiedEvent("not_deployed", corpus.name, last.judge, subject, message))
+        message = f"new certificates of {last.judge} are not deployed: {last.reason}"
+        found.append(_event("not_deployed", corpus, last.judge, subject, message))
     return found
 
 
@@ -161,19 +269,17 @@ def notify(corpus: Corpus, *, now: datetime | None = None) -> list[str]:
 def deliver(corpus: Corpus, events: Iterable[NotifiedEvent]) -> list[str]:
     """Send every target its new events; return a sentence on each failure. Nothing is raised."""
     try:
-        return _deliver(corpus, list(events))
+        return list(_failures(corpus, events))
     except (CertifyError, OSError, ValueError, TypeError) as error:
         return [f"no notification was sent: {error}"]
 
 
-def _deliver(corpus: Corpus, events: Sequence[NotifiedEvent]) -> list[str]:
-    if not events:
-        return []
-    attempts = [entry.content for entry in read_deliveries(corpus)]
+def _failures(corpus: Corpus, events: Iterable[NotifiedEvent]) -> Iterator[str]:
+    new = list(events)
+    attempts = [entry.content for entry in read_deliveries(corpus)] if new else []
     sent = {(item.event, item.target) for item in attempts if item.sent}
-    failed = []
-    for target in read_notifications(corpus.store).targets:
-        for event in events:
+    for target in read_notifications(corpus.store).targets if new else ():
+        for event in new:
             if event.kind not in target.events or (event.id, target.name) in sent:
                 continue
             why = _send(target, event)
@@ -181,17 +287,16 @@ def _deliver(corpus: Corpus, events: Sequence[NotifiedEvent]) -> list[str]:
                 event=event.id, about=event.kind, target=target.name, sent=not why, why=why
             )
             # it was sent whatever becomes of the step that is under way
-            corpus.store.short(corpus.name, partial(_append, corpus.name, attempt))
+            _log(corpus, attempt)
             sent.add((event.id, target.name))
             if why:
-                failed.append(
+                yield (
                     f"{target.name} got no notification of {event.kind} ({why}); it is tried again."
                 )
-    return failed
 
 
-def _append(corpus: str, attempt: DeliveryAttempt, view: Snapshot) -> None:
-    view.append(corpus, attempt)
+def _log(corpus: Corpus, attempt: DeliveryAttempt) -> None:
+    corpus.store.short(corpus.name, lambda view: view.append(corpus.name, attempt))
 
 
 def _send(target: Target, event: NotifiedEvent) -> str:
@@ -202,10 +307,6 @@ def _send(target: Target, event: NotifiedEvent) -> str:
     except (OSError, ValueError, InputError, http.client.HTTPException) as error:
         # the text of such errors may hold the address
         return type(error).__name__
-
-
-def _body(event: NotifiedEvent) -> bytes:
-    return canonical_json({**asdict(event), "id": event.id, "schema": "certify_assets/event/1"})
 
 
 def _apprise(target: Target, event: NotifiedEvent) -> str:
@@ -259,15 +360,9 @@ def _silent(*names: str) -> Iterator[None]:
             logger.disabled = disabled
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """An event is sent to the configured address and nowhere else: a redirect is a failure."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
-
-
 def _post(target: Target, event: NotifiedEvent) -> str:
-    body = _body(event)
+    about = {**asdict(event), "id": event.id, "schema": "certify_assets/event/1"}
+    body = canonical_json(about)
     headers = {"Content-Type": "application/json", "User-Agent": "certify_assets"}
     if target.secret_variable:
         secret = os.environ.get(target.secret_variable, "")
@@ -276,21 +371,18 @@ def _post(target: Target, event: NotifiedEvent) -> str:
         digest = hmac.new(secret.encode("utf-8"), body, hashlib.sha256).hexdigest()
         headers[SIGNATURE] = f"sha256={digest}"
     request = urllib.request.Request(target.webhook, data=body, headers=headers, method="POST")
-    handlers: list[Any] = [_NoRedirect]
-    if target.webhook.startswith("http:"):
+    # sent to the configured address and nowhere else: nothing here follows a redirect
+    opener = urllib.request.OpenerDirector()
+    opener.add_handler(urllib.request.HTTPHandler())
+    opener.add_handler(urllib.request.HTTPSHandler())
+    if target.webhook.startswith("https:"):
         # a proxy of the environment would see what http is kept to this machine for
-        handlers.append(urllib.request.ProxyHandler({}))
+        opener.add_handler(urllib.request.ProxyHandler())
     try:
-        opener = urllib.request.build_opener(*handlers)
         with opener.open(request, timeout=_TIMEOUT_S) as answer:
             return "" if 200 <= answer.status < 300 else f"status {answer.status}"
-    except urllib.error.HTTPError as error:
-        with suppress(OSError):
-            error.close()
-        return f"status {error.code}"
-    except TimeoutError:
-        return "timeout"
-    except urllib.error.URLError as error:
-        if isinstance(error.reason, TimeoutError):
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, TimeoutError):
             return "timeout"
-        return f"not reached: {type(error.reason).__name__}"
+        return f"not reached: {type(reason).__name__}"

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from certify_assets.certificates.counts import covers
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, GateClosedError, InputError
-from certify_assets.evaluation.certification import paid_candidates, require_paid
+from certify_assets.evaluation.certification import issue, paid_candidates
 from certify_assets.evaluation.pool import (
     JUDGE,
     StoredPool,
@@ -38,7 +39,7 @@ from certify_assets.evaluation.spending import (
 )
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import columns, runs_are_tasks
+from certify_assets.judges.record import columns
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES, judges
 from certify_assets.operations.audit_sample import (
     OPEN_SHARE,
@@ -60,7 +61,6 @@ from certify_assets.operations.recertification_record import (
     CERTIFICATES,
     DOCUMENT,
     OVERRULED,
-    SCHEMA,
     SCORES,
     CertifiedSide,
     RecertificationRecord,
@@ -85,28 +85,23 @@ _CHAIN: Final = ("model", "scores", *_CERTIFYING)
 class Plan:
     """The inputs of a recertification, independent of what would come of it."""
 
-    judge: str
-    splits: tuple[str, ...]  # that certify the judge
     table: pd.DataFrame  # their rows and the tasks that count, sorted by task and run
     counted: CountedTasks
     new_tasks: tuple[str, ...]  # that no earlier recertification has counted
     hashes: Mapping[str, str]
     candidates: int
-    alphas: tuple[float, ...]
-    grid: int
-    selection: str
     inputs_sha256: str  # of table, hashes, candidates, budgets and procedure
-    relabelled: Mapping[str, str]  # finding on rows of its splits, as `relabelling_finding`
-    labels: LabelPrefix  # that it knows
-    batches: Mapping[str, str]  # hash of the decisions of every batch
-    overruled: frozenset[str]  # runs whose reviewers replaced or withdrew what they first said
+
+    def known(self, spending: Spending) -> Claim | None:
+        """Return the claim of a recertification of these very inputs."""
+        claims = (item for item in spending.claims if item.inputs_sha256 == self.inputs_sha256)
+        return next(claims, None)
 
 
 def plan_recertification(judge: JudgedCorpus) -> Plan:
     """Gather the inputs of a recertification."""
     # δ is divided by the number of candidates, so the document must count all of them
     rows, hashes, adapter = judge.calibration
-    require_paid(judge, adapter.candidates)
     candidates = paid_candidates(judge, adapter)
     before = _counted_before(judge, hashes["adapter_sha256"])
     counted = count_audit_tasks(
@@ -114,8 +109,6 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
     )
     table = _table(rows, score_rows(judge, counted.rows))
     # budgets are what is wanted now; the grid belongs to the judge as it was deployed
-    alphas = judge.corpus.current.config.alphas
-    grid = judge.corpus.config.thresholds(PROCEDURES[0])
     about = {
         "judge": judge.name,
         "rows": [
@@ -124,27 +117,18 @@ def plan_recertification(judge: JudgedCorpus) -> Plan:
         ],
         "hashes": hashes,
         "candidates": candidates,
-        "alphas": list(alphas),
+        "alphas": list(judge.corpus.current.config.alphas),
         "sides": list(SIDES),
         "procedure": PROCEDURES[0],
-        "grid": grid,
+        "grid": judge.corpus.config.thresholds(PROCEDURES[0]),
     }
     return Plan(
-        judge=judge.name,
-        splits=judge.calibration_splits,
         table=table,
         counted=counted,
         new_tasks=tuple(task for task in counted.tasks if task not in before),
         hashes=hashes,
         candidates=candidates,
-        alphas=alphas,
-        grid=grid,
-        selection=adapter.selection_rule,
         inputs_sha256=sha256_bytes(canonical_json(about)),
-        relabelled=relabelling_finding(judge),
-        labels=LabelPrefix(*labels_head(judge.corpus)),
-        batches={name: decisions_sha256(judge.corpus, name) for name in batch_names(judge.corpus)},
-        overruled=frozenset(overruled(read_labels(judge.corpus))),
     )
 
 
@@ -166,9 +150,7 @@ def recertify(
         if schedule is not None or spending.schedule is None:
             spending = declare(corpus, schedule or Schedule(), reason=reason)
         plan = plan_recertification(judge)
-        known = next(
-            (item for item in spending.claims if item.inputs_sha256 == plan.inputs_sha256), None
-        )
+        known = plan.known(spending)
         if known is not None and known.number in spending.made:
             return load_recertification(corpus, known.number), (
                 f"these labels are recertification {known.number} already; nothing was spent."
@@ -181,7 +163,9 @@ def recertify(
                 f"{len(plan.new_tasks)} tasks are new and complete, {least} are needed; nothing "
                 "was spent."
             )
-        record = _make(judge, plan, claim(corpus, plan.inputs_sha256, judge.name))
+        record = _make(
+            judge, plan, claim(corpus, judge.name, "recertification", plan.inputs_sha256)
+        )
         certified = sum(side.certified for side in record.sides)
         return record, (
             f"recertification {record.number}: {certified} of {len(record.sides)} sides and "
@@ -227,36 +211,60 @@ def _pool(judge: JudgedCorpus, plan: Plan) -> StoredPool:
 
 
 def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
-    corpus = judge.corpus
-    spending = read_spending(corpus).of(plan.judge)
-    store, counted = corpus.store, plan.counted
+    corpus, splits = judge.corpus, judge.calibration_splits
+    spending = read_spending(corpus).of(judge.name)
+    store, counted, labels = corpus.store, plan.counted, LabelPrefix(*labels_head(corpus))
+    batches = {name: decisions_sha256(corpus, name) for name in batch_names(corpus)}
+    schedule = "" if spending.schedule is None else spending.schedule.words()
     scores = recertification_key(corpus.name, claimed.number, SCORES)
     scores_sha256 = store.write_table(scores, plan.table)
     pool = _pool(judge, plan) if takes_pool(PROCEDURES[0]) else None
-    certificates = _certify(plan, claimed, _provenance(corpus.name, plan, claimed, spending), pool)
+    provenance = {
+        "corpus": corpus.name,
+        "judge": judge.name,
+        "split": " and ".join([*splits, "audit_sample"]),
+        **plan.hashes,
+        "recertification": str(claimed.number),
+        "recertification_inputs_sha256": plan.inputs_sha256,
+        "audit_tasks": str(len(counted.tasks)),
+        "labels_sha256": labels.sha256,
+        "decisions_sha256": sha256_bytes(canonical_json(batches)),
+        "delta_schedule": schedule,
+        **relabelling_finding(judge),
+    }
+    certificates = issue(
+        plan.table,
+        claimed,
+        provenance,
+        pool,
+        alphas=corpus.current.config.alphas,
+        procedures=PROCEDURES[:1],
+        grid=corpus.config.thresholds(PROCEDURES[0]),
+        candidates=plan.candidates,
+        selection=judge.calibration[2].selection_rule,
+    )
     key = recertification_key(corpus.name, claimed.number, CERTIFICATES)
     store.write_json(key, document_of(certificates, pool))
     sides = tuple(_side(item, plan) for item in certificates)
     of_split = plan.table.groupby("provenance")["task_id"].nunique()
     record = RecertificationRecord(
-        schema=SCHEMA,
         corpus=corpus.name,
-        judge=plan.judge,
+        judge=judge.name,
         adapter_sha256=plan.hashes["adapter_sha256"],
         number=claimed.number,
         time=claimed.time,
         delta=claimed.delta,
         first_delta=DELTA,
         spent=spending.spent,
-        schedule="" if spending.schedule is None else spending.schedule.words(),
-        joint=spending.joint(DELTA),
+        schedule=schedule,
+        joint=spending.joint(),
         inputs_sha256=plan.inputs_sha256,
         scores_sha256=scores_sha256,
         certificates_key=key,
         certificates=tuple(item.sha256 for item in certificates),
         sides=sides,
         tasks={
-            **{split: int(of_split.get(split, 0)) for split in plan.splits},
+            **{split: int(of_split.get(split, 0)) for split in splits},
             "audit_sample": len(counted.tasks),
         },
         drawn=counted.drawn,
@@ -264,61 +272,13 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
         left_out=dict(counted.left_out),
         open_share=counted.open_share,
         came_again=counted.came_again,
-        findings=(*_overruled(plan, sides), *_findings(counted, sides)),
-        labels=plan.labels,
-        batches=plan.batches,
+        findings=(*_overruled(corpus, plan.table, sides), *_findings(counted, sides)),
+        labels=labels,
+        batches=batches,
     )
     document = recertification_key(corpus.name, claimed.number, DOCUMENT)
     finish(corpus, claimed.number, store.write_json(document, asdict(record)))
     return record
-
-
-def _provenance(
-    corpus: str,
-    plan: Plan,
-    claimed: Claim,
-    spending: Spending,
-) -> dict[str, str]:
-    return {
-        "corpus": corpus,
-        "judge": plan.judge,
-        "split": " and ".join([*plan.splits, "audit_sample"]),
-        **plan.hashes,
-        "recertification": str(claimed.number),
-        "recertification_inputs_sha256": plan.inputs_sha256,
-        "audit_tasks": str(len(plan.counted.tasks)),
-        "labels_sha256": plan.labels.sha256,
-        "decisions_sha256": sha256_bytes(canonical_json(plan.batches)),
-        "delta_schedule": "" if spending.schedule is None else spending.schedule.words(),
-        **plan.relabelled,
-    }
-
-
-def _certify(
-    plan: Plan, claimed: Claim, provenance: Mapping[str, str], pool: StoredPool | None
-) -> list[Certificate]:
-    from certify_assets.certificates import certify
-
-    rows = columns(plan.table)
-    issued = [
-        certify(
-            *rows,
-            alpha=alpha,
-            delta=claimed.delta,
-            side=side,
-            procedure=PROCEDURES[0],
-            grid=plan.grid,
-            candidates=plan.candidates,
-            selection=plan.selection or None,
-            pool=None if pool is None else pool.pool,
-            provenance={**provenance, **({} if pool is None else pool.provenance)},
-            named=True,
-            alone=runs_are_tasks(plan.table),
-        )
-        for alpha in plan.alphas
-        for side in SIDES
-    ]
-    return [item.replace(ledger=claimed.ledger) for item in issued]
 
 
 def _side(certificate: Certificate, plan: Plan) -> CertifiedSide:
@@ -338,8 +298,8 @@ def _side(certificate: Certificate, plan: Plan) -> CertifiedSide:
     if not certificate.certified or audit.empty or certificate.threshold is None:
         return made
     waiting = plan.counted.unresolved["score"].to_numpy(np.float64)
-    reject, threshold = certificate.side == "reject", certificate.threshold
-    inside = int((waiting <= threshold if reject else waiting >= threshold).sum())
+    threshold = certificate.threshold
+    inside = int(covers(certificate.side, threshold, waiting).sum())
     covered = certificate.covered_trajectories + inside
     measured = measure_threshold(observe(*columns(audit)), settings_of(certificate), threshold)
     return replace(
@@ -349,15 +309,17 @@ def _side(certificate: Certificate, plan: Plan) -> CertifiedSide:
     )
 
 
-def _overruled(plan: Plan, sides: Sequence[CertifiedSide]) -> list[dict[str, str]]:
+def _overruled(
+    corpus: Corpus, table: pd.DataFrame, sides: Sequence[CertifiedSide]
+) -> list[dict[str, str]]:
     """Say how many labels of the audit sample were replaced by what the judge says."""
-    rows = plan.table[plan.table["trajectory_id"].isin(plan.overruled)]
-    agrees = np.zeros(len(rows), dtype=bool)
+    # runs whose reviewers replaced or withdrew what they first said
+    rows = table[table["trajectory_id"].isin(overruled(read_labels(corpus)))]
+    scores, agrees = rows["score"].to_numpy(np.float64), np.zeros(len(rows), dtype=bool)
     for side in sides:
         if side.threshold is not None:
-            reject = side.side == "reject"
-            score = rows["score"] <= side.threshold if reject else rows["score"] >= side.threshold
-            agrees |= (score & (rows["outcome"] != reject)).to_numpy(bool)
+            said = rows["outcome"].to_numpy() != (side.side == "reject")
+            agrees |= said & covers(side.side, side.threshold, scores)
     if not agrees.any():
         return []
     text = (

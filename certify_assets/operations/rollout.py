@@ -10,7 +10,7 @@ from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, InputError
 from certify_assets.evaluation.certification import certificate_of
-from certify_assets.evaluation.judge_summary import judge_summary
+from certify_assets.evaluation.judge_results import judge_summary
 from certify_assets.evaluation.ledger import CertifiedSplits, certified_judges, certified_splits
 from certify_assets.evaluation.relabelling import relabelling_finding
 from certify_assets.files import canonical_json
@@ -266,7 +266,7 @@ def _choose(
     else:
         wanted = dict(alpha) if isinstance(alpha, Mapping) else dict.fromkeys(SIDES, float(alpha))
         found = [
-            certificate_of(list(certificates), side=side, alpha=budget, procedure=PROCEDURES[0])
+            certificate_of(certificates, side=side, alpha=budget, procedure=PROCEDURES[0])
             for side, budget in wanted.items()
         ]
         chosen = [item for item in found if item.certified]

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Certificate, ThresholdCurve
     from certify_assets.certificates.pool import GivenPool
     from certify_assets.corpora.profile import CorpusProfile
-    from certify_assets.evaluation.left_out_agents import LeftOutAgents
     from certify_assets.evaluation.pool import StoredPool
+    from certify_assets.evaluation.unseen_agents import LeftOutAgents
     from certify_assets.judges.record import CandidateScore
 
 #: what resampling by the pseudo-task adds

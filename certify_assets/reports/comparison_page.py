@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.evaluation.comparison import comparison_key
 from certify_assets.judges.harvest.gate import HALF_B
+from certify_assets.judges.specs import SIDES
 from certify_assets.reports.figures import auroc_figure
 from certify_assets.reports.wording import (
     DASH,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 _NOT_MEASURED = "not measured"
 _CERTIFIED_ON = {"cal": "", HALF_B: " (half B)"}
 _FLOATS = 12
-_MAIN_TABLE_PAGE = "study/main_table.html"
 
 
 @dataclass(frozen=True)
@@ -42,167 +42,94 @@ class Table:
 
 
 def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """Return ranking, certified coverage, cost, and unseen agents where evaluated."""
-    tables = [ranking_table(documents), certified_table(documents), cost_table(documents)]
-    return (
-        [*tables, agent_table(documents)]
-        if any(document["agent_disjoint"] for document in documents)
-        else tables
-    )
-
-
-def ranking_table(documents: Sequence[Mapping[str, Any]]) -> Table:
-    """AUROC of every judge and control: a row a corpus and judge."""
-    columns = (
-        "corpus",
-        "judge",
-        "CAL",
-        "95 %",
-        "within task",
-        "95 %, within",
-        "RL",
-        "TEST",
-        "lift",
-    )
-    rows = [
+    """Return ranking, certified coverage, cost, and unseen agents: those that have rows."""
+    judged = [
+        ({"corpus": document["corpus"], "judge": row["judge"]}, row, document["alphas"])
+        for document in documents
+        for row in document["rows"]
+    ]
+    tables = {
+        ("ranking", "Ranking (AUROC), overall and within tasks"): [
+            {**name, **_ranking(row)} for name, row, _ in judged
+        ],
+        ("certified", "Certified coverage (error on TEST, coverage on TEST, audit)"): [
+            {**name, **_certified(row, alphas)} for name, row, alphas in judged if row["certified"]
+        ],
         (
-            document["corpus"],
-            row["judge"],
-            _area(row["auroc"]["cal"]),
-            _span(row["auroc"]["cal"]),
-            _area(row["within_task"]["cal"]),
-            _span(row["within_task"]["cal"]),
-            _area(row["auroc"]["rl"]) + (" (trained on)" if row["trained_on_rl"] else ""),
-            _area(row["auroc"]["test"]),
-            # of controls, which read no run
-            DASH if row["lift"] is None else percent(row["lift"]),
-        )
-        for document in documents
-        for row in document["rows"]
+            "cost",
+            "Cost: CPU seconds and largest memory of the process so far; tokens and money a "
+            "decision",
+        ): [
+            {**name, **_cost(row["cost"])} for name, row, _ in judged if row["family"] != "control"
+        ],
+        ("agents", "Runs of agents that a judge has not seen"): [
+            {"corpus": document["corpus"], "judge": item["judge"], **line}
+            for document in documents
+            for item in document["agent_disjoint"]
+            for line in _unseen(item)
+        ],
+    }
+    return [
+        Table(*about, tuple(lines[0]), tuple(tuple(line.values()) for line in lines))
+        for about, lines in tables.items()
+        if lines
     ]
-    return Table(
-        "ranking",
-        "Ranking (AUROC), overall and within tasks",
-        columns,
-        tuple(rows),
-    )
 
 
-def certified_table(documents: Sequence[Mapping[str, Any]]) -> Table:
-    """Certified coverage of every judge with its audit: a row a corpus and judge."""
-    budgets = [
-        (side, alpha)
-        for side in ("reject", "release")
-        for alpha in (documents[0]["alphas"] if documents else ())
-    ]
-    columns = (
-        "corpus",
-        "judge",
-        *(f"{side} {alpha:g}" for side, alpha in budgets),
-        "candidates",
-        "tasks",
-    )
-    rows = [
-        (
-            document["corpus"],
-            row["judge"],
-            *[_cell(row["certified"], side, alpha) for side, alpha in budgets],
-            str(row["candidates"]),
-            _tasks(row["certified_on"]),
-        )
-        for document in documents
-        for row in document["rows"]
-        if row["certified"]
-    ]
-    return Table(
-        "certified",
-        "Certified coverage (error on TEST, coverage on TEST, audit)",
-        columns,
-        tuple(rows),
-    )
+def _ranking(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return AUROC of a judge or control."""
+    auroc, within = row["auroc"], row["within_task"]["cal"]
+    return {
+        "CAL": _area(auroc["cal"]),
+        "95 %": _span(auroc["cal"]),
+        "within task": _area(within),
+        "95 %, within": _span(within),
+        "RL": _area(auroc["rl"]) + (" (trained on)" if row["trained_on_rl"] else ""),
+        "TEST": _area(auroc["test"]),
+        # of controls, which read no run
+        "lift": DASH if row["lift"] is None else percent(row["lift"]),
+    }
 
 
-def cost_table(documents: Sequence[Mapping[str, Any]]) -> Table:
-    """Return CPU seconds, memory, tokens, money and parse rate of training and scoring."""
-    columns = (
-        "corpus",
-        "judge",
-        "training CPU s",
-        "training MiB",
-        "scoring CPU s",
-        "rows",
-        "ms a trajectory",
-        "scoring MiB",
-        "tokens",
-        "money",
-        "parsed",
-    )
-    rows = [
-        (document["corpus"], row["judge"], *_cost(row["cost"]))
-        for document in documents
-        for row in document["rows"]
-        if row["family"] != "control"
-    ]
-    return Table(
-        "cost",
-        "Cost: CPU seconds and largest memory of the process so far; tokens and money a decision",
-        columns,
-        tuple(rows),
-    )
+def _certified(row: Mapping[str, Any], alphas: Sequence[float]) -> dict[str, str]:
+    """Return the certified coverage of a judge with its audit."""
+    cells = {(cell["side"], cell["alpha"]): cell for cell in row["certified"]}
+    on = row["certified_on"]
+    return {
+        **{
+            f"{side} {alpha:g}": _cell(cells.get((side, alpha)))
+            for side in SIDES
+            for alpha in alphas
+        },
+        "candidates": str(row["candidates"]),
+        "tasks": f"{on['tasks']}{_CERTIFIED_ON.get(on['split'], ' (RL and CAL)')}" if on else DASH,
+    }
 
 
-def agent_table(documents: Sequence[Mapping[str, Any]]) -> Table:
-    """Every evaluation on unseen agents, with its folds below it."""
-    columns = (
-        "corpus",
-        "judge",
-        "held-out agents",
-        "CAL runs",
-        "AUROC unseen",
-        "95 %",
-        "as many runs",
-        "all agents",
-        "within agent",
-        "difference",
-    )
-    rows: list[tuple[str, ...]] = []
-    for document in documents:
-        for item in document["agent_disjoint"]:
-            change = item["difference"]["auroc"]
-            rows.append(
-                (
-                    document["corpus"],
-                    item["judge"],
-                    "all, in turn",
-                    str(item["rows"]),
-                    _area(item["disjoint"]["auroc"]),
-                    _span(item["disjoint"]["auroc"]),
-                    _area(item.get("trained_on_as_many", {}).get("auroc")),
-                    _area(item["trained_on_all"]["auroc"]),
-                    _area(item["disjoint"]["within_agent"]),
-                    DASH
-                    if change["value"] is None
-                    else f"{change['value']:+.3f} ({_span(change)})".replace("-", "−"),
-                )
-            )
-            for fold in item["folds"]:
-                mine, all_agents = rate(fold["auroc"]), rate(fold["auroc_trained_on_all"])
-                held = ", ".join(fold["agents"])
-                rows.append(
-                    (
-                        document["corpus"],
-                        item["judge"],
-                        held,
-                        str(fold["cal_runs"]),
-                        mine,
-                        DASH,
-                        DASH,
-                        all_agents,
-                        DASH,
-                        DASH,
-                    )
-                )
-    return Table("agents", "Runs of agents that a judge has not seen", columns, tuple(rows))
+def _unseen(item: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """Return the evaluation on unseen agents, and its folds."""
+    change, unseen = item["difference"]["auroc"], item["disjoint"]
+    difference = DASH
+    if change["value"] is not None:
+        difference = f"{change['value']:+.3f} ({_span(change)})".replace("-", "−")
+    every = {
+        "held-out agents": "all, in turn",
+        "CAL runs": str(item["rows"]),
+        "AUROC unseen": _area(unseen["auroc"]),
+        "95 %": _span(unseen["auroc"]),
+        "as many runs": _area(item.get("trained_on_as_many", {}).get("auroc")),
+        "all agents": _area(item["trained_on_all"]["auroc"]),
+        "within agent": _area(unseen["within_agent"]),
+        "difference": difference,
+    }
+    yield every
+    for fold in item["folds"]:
+        yield dict.fromkeys(every, DASH) | {
+            "held-out agents": ", ".join(fold["agents"]),
+            "CAL runs": str(fold["cal_runs"]),
+            "AUROC unseen": rate(fold["auroc"]),
+            "all agents": rate(fold["auroc_trained_on_all"]),
+        }
 
 
 def _area(area: Mapping[str, Any] | None) -> str:
@@ -215,49 +142,38 @@ def _span(area: Mapping[str, Any] | None) -> str:
     )
 
 
-def _cell(cells: Sequence[Mapping[str, Any]], side: str, alpha: float) -> str:
-    found = next((cell for cell in cells if (cell["side"], cell["alpha"]) == (side, alpha)), None)
-    if found is None:
+def _cell(cell: Mapping[str, Any] | None) -> str:
+    if cell is None:
         return DASH
-    if not found["certified"]:
+    if not cell["certified"]:
         return "nothing"
     audit = (
         ""
-        if found["audit"] is None
-        else f" ({rate(found['test_error'])}, {percent(found['test_coverage'])}, {found['audit']})"
+        if cell["audit"] is None
+        else f" ({rate(cell['test_error'])}, {percent(cell['test_coverage'])}, {cell['audit']})"
     )
-    return f"{percent(found['coverage'])}{audit}"
+    return f"{percent(cell['coverage'])}{audit}"
 
 
-def _tasks(on: Mapping[str, Any] | None) -> str:
-    if on is None:
-        return DASH
-    return f"{on['tasks']}{_CERTIFIED_ON.get(on['split'], ' (RL and CAL)')}"
-
-
-def _cost(cost: Mapping[str, Any]) -> tuple[str, ...]:
+def _cost(cost: Mapping[str, Any]) -> dict[str, str]:
+    """Return CPU seconds, memory, tokens, money and parse rate of training and scoring."""
     train, score, each = cost["train"], cost["score"], cost["cpu_seconds_per_trajectory"]
     least = "≥ " if cost["at_least"] else ""
-    tokens = cost["tokens_per_decision"]
-    paid = cost["money_per_decision"]
-    money = (
-        f"{least}{paid:.3g} {cost['currency']}".strip()
-        if paid is not None
-        else DASH
-        if tokens is None
-        else "no price given"
-    )
-    return (
-        _seconds(train),
-        _memory(train),
-        _seconds(score),
-        DASH if score is None else str(score["rows"]),
-        _NOT_MEASURED if each is None else f"{1000 * each:.2f}",
-        _memory(score),
-        DASH if tokens is None else f"{least}{tokens:.0f}",
-        money,
-        DASH if cost["parse_rate"] is None else percent(cost["parse_rate"]),
-    )
+    tokens, paid = cost["tokens_per_decision"], cost["money_per_decision"]
+    money = DASH if tokens is None else "no price given"
+    if paid is not None:
+        money = f"{least}{paid:.3g} {cost['currency']}".strip()
+    return {
+        "training CPU s": _seconds(train),
+        "training MiB": _memory(train),
+        "scoring CPU s": _seconds(score),
+        "rows": DASH if score is None else str(score["rows"]),
+        "ms a trajectory": _NOT_MEASURED if each is None else f"{1000 * each:.2f}",
+        "scoring MiB": _memory(score),
+        "tokens": DASH if tokens is None else f"{least}{tokens:.0f}",
+        "money": money,
+        "parsed": DASH if cost["parse_rate"] is None else percent(cost["parse_rate"]),
+    }
 
 
 def _seconds(stage: Mapping[str, Any] | None) -> str:
@@ -278,18 +194,17 @@ def table_csv(table: Table) -> str:
     return csv_text([defused(name) for name in table.columns], list(zip(*rows, strict=True)))
 
 
-def write_comparison_page(store: Store, page: str, corpus: str | None = None) -> str:
-    """Store a page, of one corpus or of the main table; return where it is."""
-    return store_page(store, _page_key(corpus), page)
-
-
-def comparison_home(corpus: str | None = None) -> str:
-    """Return the way back from a stored page, of one corpus or of the main table."""
-    return home_of(_page_key(corpus), corpus or "")
-
-
-def _page_key(corpus: str | None) -> str:
-    return _MAIN_TABLE_PAGE if corpus is None else comparison_key(corpus, "comparison.html")
+def write_comparison_page(
+    store: Store,
+    documents: Sequence[Mapping[str, Any]],
+    left_out: Sequence[Mapping[str, str]] = (),
+    *,
+    corpus: str = "",
+) -> tuple[str, str]:
+    """Store the page of one corpus, or of the main table; return the page and where it is."""
+    key = comparison_key(corpus, "comparison.html") if corpus else "study/main_table.html"
+    page = render_comparison(documents, left_out, home=home_of(key, corpus))
+    return page, store_page(store, key, page)
 
 
 def write_main_exports(store: Store, documents: Sequence[Mapping[str, Any]]) -> None:
@@ -319,7 +234,7 @@ def render_comparison(
             (document, auroc_figure(document["rows"], f"auroc{place}"))
             for place, document in enumerate(documents)
         ],
-        tables=[table for table in comparison_tables(documents) if table.rows],
+        tables=comparison_tables(documents),
         left_out=left_out,
         numeric=_is_number,
     )
@@ -327,33 +242,29 @@ def render_comparison(
 
 def comparison_markdown(document: Mapping[str, Any]) -> str:
     """Return the block of the comparison, one row a judge."""
-    budgets = [(side, alpha) for side in ("reject", "release") for alpha in document["alphas"]]
-    short = {"reject": "rej.", "release": "rel."}
-    columns = [
-        "judge",
-        "AUROC",
-        "in task",
-        *(f"{short[side]} {alpha:g}" for side, alpha in budgets),
-    ]
+    budgets = [(side, alpha) for side in SIDES for alpha in document["alphas"]]
+    names = [f"{side[:3]}. {alpha:g}" for side, alpha in budgets]
     rows = []
     for row in document["rows"]:
         found = {(cell["side"], cell["alpha"]): cell["coverage"] for cell in row["certified"]}
-        areas = [rate((row[name]["cal"] or {}).get("value")) for name in ("auroc", "within_task")]
+        areas = [_area(row[name]["cal"]) for name in ("auroc", "within_task")]
         rows.append([row["judge"], *areas, *(_share(found.get(budget)) for budget in budgets)])
+    columns = ["judge", "AUROC", "in task", *names]
     return "\n".join(markdown_table(columns, rows, tight=True)) + "\n"
 
 
 def folds_markdown(evaluations: Sequence[Mapping[str, Any]]) -> str:
     """Return the block of the evaluation on unseen agents; no name of an agent enters it."""
-    rows = []
-    for item in evaluations:
-        values = [
-            item["disjoint"]["auroc"]["value"],
-            item["trained_on_all"]["auroc"]["value"],
-            item["difference"]["auroc"]["value"],
-            item["disjoint"]["within_agent"]["value"],
+    rows = [
+        [
+            item["judge"],
+            _area(item["disjoint"]["auroc"]),
+            _area(item["trained_on_all"]["auroc"]),
+            _area(item["difference"]["auroc"]),
+            _area(item["disjoint"]["within_agent"]),
         ]
-        rows.append([item["judge"], *map(rate, values)])
+        for item in evaluations
+    ]
     columns = ("judge", "unseen", "all agents", "difference", "within agent")
     return "\n".join(markdown_table(columns, rows, tight=True)) + "\n"
 
@@ -363,17 +274,14 @@ def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for document in documents:
         best = {item["what"]: item for item in document["best"]}
-        most, area = (
-            best[f"certified reject coverage at {document['alphas'][0]:g}"],
-            best["AUROC on CAL"],
-        )
+        most = best[f"certified reject coverage at {document['alphas'][0]:g}"]
+        area = best["AUROC on CAL"]
         floor = next((row for row in document["rows"] if row["judge"] == "lexical"), None)
-        lexical = rate((floor["auroc"]["cal"] or {}).get("value")) if floor else rate(None)
         rows.append(
             [
                 document["corpus"],
                 f"{area['judge']} {rate(area['value'])}",
-                lexical,
+                _area(floor and floor["auroc"]["cal"]),
                 most["judge"] or "none",
                 _share(most["value"]),
             ]

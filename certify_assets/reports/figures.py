@@ -48,7 +48,8 @@ def canvas(width: int, height: int, legend_rows: int = 2, *, left: int = 52) -> 
     return figure, figure.add_subplot()
 
 
-def _percent_axes(axes: Axes, *, x: bool = False, y: bool = False) -> None:
+def percent_axes(axes: Axes, *, x: bool = False, y: bool = False) -> None:
+    """Write the numbers of axes as percentages."""
     from matplotlib.ticker import FuncFormatter
 
     formatter = FuncFormatter(lambda value, _: percent(round(abs(float(value)), 6)))
@@ -124,7 +125,7 @@ def risk_coverage(
         axes.set(
             xlabel=f"share of runs the judge would {side}", ylabel=f"error among {done(side)} runs"
         )
-        _percent_axes(axes, x=True, y=True)
+        percent_axes(axes, x=True, y=True)
         legend(axes, 2)
         return svg.figure_svg(figure, name, _risk_label(side, alpha, point, error))
 
@@ -215,7 +216,7 @@ def tail_curve(
             xlabel="share of runs decided",
             ylabel="probability (log scale)",
         )
-        _percent_axes(axes, x=True)
+        percent_axes(axes, x=True)
         axes.set_yticks([10.0**k for k in range(-8, 1, 2)], ["10⁻⁸", "10⁻⁶", "10⁻⁴", "10⁻²", "1"])
         legend(axes, 2)
         guarded = guard_level is not None
@@ -274,7 +275,7 @@ def error_histogram(
             xlabel=f"error among {done(side)} runs of TEST",
             ylabel="share of resamples",
         )
-        _percent_axes(axes, x=True, y=True)
+        percent_axes(axes, x=True, y=True)
         legend(axes, 2)
         label = (
             f"Histogram of {count(errors.size)} task resamples of TEST: {percent(above, 2)} of "
@@ -340,7 +341,7 @@ def outcome_histogram(spread: Spread, quantity: str, *, name: str) -> str:
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_minor_formatter("")
         axes.xaxis.set_major_formatter(lambda value, _: compact(float(value)))
-        _percent_axes(axes, y=True)
+        percent_axes(axes, y=True)
         legend(axes, 2)
         label = (
             f"Histogram of {quantity} by outcome: half of the successes are below about "
@@ -471,7 +472,7 @@ def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
         axes.plot(at, error, color=svg.INK, lw=1.6, marker="o", ms=3, label="realised error")
         _level_line(axes, alpha, f"budget α = {percent(alpha)}")
         axes.set(ylim=(0, top), ylabel="error among decided runs")
-        _percent_axes(axes, y=True)
+        percent_axes(axes, y=True)
         _finish_monitor(axes, int(at[-1]))
         label = (
             f"Interval for the error: {percent(low[-1])} to {percent(high[-1])} after "

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING
 
 from certify_assets.operations.layout import history_key
 from certify_assets.reports import svg
+from certify_assets.reports.figures import canvas, percent_axes
 from certify_assets.reports.wording import (
     DASH,
     compact,
@@ -22,13 +22,16 @@ from certify_assets.reports.wording import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from certify_assets.operations.history import HistoryStep, OperationHistory, SideHistory
     from certify_assets.storage.store import Store
 
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 250, 58, 16, 24, 40
-_SPAN, _TALL = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+# of many sets every so many has its name
 _MOST_WORDS = 14
-_BOX = f"0 0 {_WIDTH} {_HEIGHT}"
+# never colour alone
+_MARKS = {"reject": "o", "release": "s"}
 COLUMNS = (
     "certificates",
     "made",
@@ -46,147 +49,74 @@ BATCH_COLUMNS = ("batch", "state", "runs", "decided without a label", "labels", 
 _SHOWN = 6
 
 
-def coverage_history(steps: Sequence[HistoryStep]) -> str:
+def _coverage_picture(steps: Sequence[HistoryStep]) -> str:
     """Draw certified coverage a side: filled where it was deployed, open where not."""
-    top = _rounded(max([0.1, *(side.coverage for step in steps for side in step.sides)]))
-    parts, said = _frame([step.number for step in steps], top), []
-    for name in ("reject", "release"):
-        line = []
-        for place, step in enumerate(steps):
-            side = _of(step, name)
-            if side is None:
-                continue
-            x, y = _x(place, len(steps)), _y(side.coverage / top)
-            line.append(f"{x:.1f} {y:.1f}")
-            parts.append(_mark(name, x, y, filled=bool(step.deployed)))
-            said.append(f"{_short(step.number)} {name} {percent(side.coverage)}")
-        parts.insert(
-            0,
-            (
-                f'<path d="M{" L".join(line)}" fill="none" stroke="{svg.side_colour(name)}" '
-                'stroke-width="1.4"/>'
-            )
-            if len(line) > 1
-            else "",
-        )
-    return svg.inline_svg(
-        "".join(parts), _BOX, f"Certified coverage: {'; '.join(said) or 'none'}.", classes="plot"
-    )
+    said = []
+    with svg.style_context():
+        figure, axes = canvas(720, 250, 0)
+        for name, mark in _MARKS.items():
+            colour, found = svg.side_colour(name), _of(steps, name)
+            axes.plot([*found], [side.coverage for side in found.values()], color=colour)
+            for place, side in found.items():
+                fill = colour if steps[place].deployed else svg.PAPER
+                axes.plot(place, side.coverage, mark, color=colour, mfc=fill, ms=9, mew=2)
+                said.append(f"{_short(steps[place])} {name} {percent(side.coverage)}")
+        label = f"Certified coverage: {'; '.join(said) or 'none'}."
+        return _finished(figure, axes, steps, "coverage", label)
 
 
-def error_history(steps: Sequence[HistoryStep]) -> str:
+def _error_picture(steps: Sequence[HistoryStep]) -> str:
     """Draw the realised error of each set with interval and budget; a cross marks an alarm."""
-    shown = [side for step in steps for side in step.sides if side.tasks]
-    top = _rounded(
-        max(
-            [
-                0.1,
-                *(2.2 * side.alpha for side in shown),
-                *(1.2 * (side.error or 0.0) for side in shown),
-            ]
-        )
-    )
-    parts, said = _frame([step.number for step in steps], top), []
-    for place, step in enumerate(steps):
-        for name, shift in (("reject", -9), ("release", 9)):
-            side = _of(step, name)
-            if side is None:
-                continue
-            x = _x(place, len(steps)) + shift
-            y = _y(side.alpha / top)
-            parts.append(
-                f'<path d="M{x - 9:.1f} {y:.1f}h18" stroke="{svg.BUDGET}" '
-                'stroke-width="1.8" stroke-dasharray="4 2"/>'
-            )
-            if side.tasks and side.error is not None:
-                parts += _band(side, side.error, x, top, name)
-                said.append(
-                    f"{_short(step.number)} {name} {percent(side.error)} of {percent(side.alpha)}"
-                )
-            if side.alarm:
-                parts.append(_cross(x, _TOP + 6))
-                said.append(f"alarm after {side.alarm.at} tasks")
-    return svg.inline_svg(
-        "".join(parts),
-        _BOX,
-        f"Realised error and budget: {'; '.join(said) or 'no labels yet'}.",
-        classes="plot",
-    )
+    said, top = [], 0.1
+    with svg.style_context():
+        figure, axes = canvas(720, 250, 0)
+        for name, shift in (("reject", -0.1), ("release", 0.1)):
+            for place, side in _of(steps, name).items():
+                x, colour = place + shift, svg.side_colour(name)
+                axes.plot([x - 0.08, x + 0.08], [side.alpha] * 2, color=svg.BUDGET, ls="--")
+                if side.error is not None:
+                    top = max(top, 2.2 * side.alpha, 1.2 * side.error)
+                    axes.plot(
+                        [x, x],
+                        side.interval,
+                        color=svg.SHARE,
+                        lw=9,
+                        alpha=0.18,
+                        solid_capstyle="butt",
+                    )
+                    axes.plot(x, side.error, _MARKS[name], color=colour, ms=9)
+                    shares = f"{percent(side.error)} of {percent(side.alpha)}"
+                    said.append(f"{_short(steps[place])} {name} {shares}")
+                if side.alarm:
+                    height = axes.get_xaxis_transform()
+                    axes.plot(x, 0.95, "x", color=svg.WRONG, ms=11, mew=3, transform=height)
+                    said.append(f"alarm after {side.alarm.at} tasks")
+        axes.set_ylim(0, min(top, 1.0))
+        label = f"Realised error and budget: {'; '.join(said) or 'no labels yet'}."
+        return _finished(figure, axes, steps, "error", label)
 
 
-def _rounded(top: float) -> float:
-    """Return the end of an axis whose quarters are round numbers."""
-    return next(
-        (
-            4 * step
-            for step in (0.01, 0.02, 0.025, 0.03, 0.04, 0.05, 0.1, 0.15, 0.2, 0.25)
-            if 4 * step >= top
-        ),
-        1.0,
-    )
+def _of(steps: Sequence[HistoryStep], name: str) -> dict[int, SideHistory]:
+    """Return the certificates of a side, by the place of their set."""
+    return {
+        place: side for place, step in enumerate(steps) for side in step.sides if side.side == name
+    }
 
 
-def _frame(numbers: Sequence[int], top: float) -> list[str]:
-    parts = []
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        y = _y(share)
-        parts.append(f'<path d="M{_LEFT} {y:.1f}h{_SPAN}" stroke="{svg.GRID}"/>')
-        parts.append(
-            f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" font-size="11" text-anchor="end" '
-            f'fill="{svg.MUTED}">{escape(percent(share * top))}</text>'
-        )
-    # of many columns every so many has its name
-    every = -(-len(numbers) // _MOST_WORDS) or 1
-    for place, number in enumerate(numbers):
-        if place % every == 0:
-            x = _x(place, len(numbers))
-            words = escape(_short(number))
-            parts.append(
-                f'<text x="{x:.1f}" y="{_HEIGHT - 16}" font-size="11" text-anchor="middle" '
-                f'fill="{svg.INK}">{words}</text>'
-            )
-    return parts
+def _finished(
+    figure: Figure, axes: Axes, steps: Sequence[HistoryStep], name: str, label: str
+) -> str:
+    places = range(0, len(steps), -(-len(steps) // _MOST_WORDS) or 1)
+    axes.set_xticks(places, [_short(steps[place]) for place in places])
+    axes.set_xlim(-0.5, max(1, len(steps)) - 0.5)
+    axes.set_ylim(bottom=0)
+    axes.grid(visible=False, axis="x")
+    percent_axes(axes, y=True)
+    return svg.figure_svg(figure, name, label)
 
 
-def _short(number: int) -> str:
-    return f"R{number}" if number else "first"
-
-
-def _of(step: HistoryStep, name: str) -> SideHistory | None:
-    return next((side for side in step.sides if side.side == name), None)
-
-
-def _x(place: int, columns: int) -> float:
-    return _LEFT + _SPAN * (place + 0.5) / max(1, columns)
-
-
-def _y(share: float) -> float:
-    return _TOP + _TALL * (1 - min(1.0, max(0.0, share)))
-
-
-def _mark(side: str, x: float, y: float, *, filled: bool) -> str:
-    """Return a circle on the reject side and a square on the release side: never colour alone."""
-    colour = svg.side_colour(side)
-    look = f'fill="{colour if filled else svg.PAPER}" stroke="{colour}" stroke-width="2"'
-    if side == "reject":
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" {look}/>'
-    return f'<rect x="{x - 4.5:.1f}" y="{y - 4.5:.1f}" width="9" height="9" {look}/>'
-
-
-def _band(side: SideHistory, error: float, x: float, top: float, name: str) -> list[str]:
-    low, high = (_y(end / top) for end in side.interval)
-    band = (
-        f'<rect x="{x - 6:.1f}" y="{high:.1f}" width="12" height="{low - high:.1f}" '
-        f'fill="{svg.SHARE}" fill-opacity="0.18"/>'
-    )
-    return [band, _mark(name, x, _y(error / top), filled=True)]
-
-
-def _cross(x: float, y: float) -> str:
-    return (
-        f'<path d="M{x - 6:.1f} {y - 6:.1f}l12 12m0 -12l-12 12" stroke="{svg.WRONG}" '
-        'stroke-width="3"/>'
-    )
+def _short(step: HistoryStep) -> str:
+    return f"R{step.number}" if step.number else "first"
 
 
 def render_history(history: OperationHistory, *, home: str = "") -> str:
@@ -196,7 +126,7 @@ def render_history(history: OperationHistory, *, home: str = "") -> str:
     panels = [
         {
             "heading": "Certified coverage",
-            "markup": coverage_history(steps),
+            "markup": _coverage_picture(steps),
             "caption": (
                 "Share of the runs that each set of certificates lets the judge decide: circles "
                 "reject, squares release; filled where it was deployed."
@@ -204,7 +134,7 @@ def render_history(history: OperationHistory, *, home: str = "") -> str:
         },
         {
             "heading": "Realised error",
-            "markup": error_history(steps),
+            "markup": _error_picture(steps),
             "caption": "Error of what each set decided, over labelled tasks of the draw, with its "
             "confidence sequence (band); dashed the budget; a cross "
             "where the monitor raised an alarm.",
@@ -269,7 +199,18 @@ def write_history_page(store: Store, history: OperationHistory) -> str:
 def history_markdown(history: OperationHistory) -> str:
     """Return the verdict block of the asset: under 1,000 characters, no text of the data."""
     _, heading, _ = _verdict(history)
-    rows = [_short_row(step, side) for step in history.steps for side in step.sides]
+    rows = [
+        [
+            _short(step),
+            side.side,
+            f"{side.alpha:g}",
+            percent(side.coverage),
+            percent(side.error),
+            count(side.tasks),
+        ]
+        for step in history.steps
+        for side in step.sides
+    ]
     columns = ("set", "side", "α", "certified", "error", "tasks")
     table = markdown_table(columns, rows[-_SHOWN:], tight=True)
     return inline_block([f"**{heading}**", "", *table])
@@ -289,11 +230,6 @@ def history_metrics(history: OperationHistory) -> dict[str, float]:
         if side.error is not None:
             metrics[f"error_{side.side}"] = float(side.error)
     return metrics
-
-
-def _short_row(step: HistoryStep, side: SideHistory) -> list[str]:
-    shares = [percent(side.coverage), percent(side.error)]
-    return [_short(step.number), side.side, f"{side.alpha:g}", *shares, count(side.tasks)]
 
 
 def _verdict(history: OperationHistory) -> tuple[str, str, str]:
@@ -316,10 +252,9 @@ def _verdict(history: OperationHistory) -> tuple[str, str, str]:
 
 def _rows(step: HistoryStep) -> list[list[str]]:
     deployed = ", ".join(map(str, step.deployed)) or "never"
-    about = [step.label, step.time[:10], deployed]
-    if not step.sides:
-        return [[*about, "nothing certified", *[DASH] * (len(COLUMNS) - 4)]]
-    return [[*about, *_cells(side)] for side in step.sides]
+    nothing = [["nothing certified", *[DASH] * (len(COLUMNS) - 4)]]
+    cells = [_cells(side) for side in step.sides] or nothing
+    return [[step.label, step.time[:10], deployed, *row] for row in cells]
 
 
 def _cells(side: SideHistory) -> list[str]:

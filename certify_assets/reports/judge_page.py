@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from certify_assets.corpora.profile import CorpusProfile
 from certify_assets.evaluation.audit import CertificateAudit, load_audits
 from certify_assets.evaluation.certification import deciding_certificates, load_certificates
-from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.evaluation.pool import load_pool
 from certify_assets.evaluation.spending import read_spending
+from certify_assets.evaluation.unseen_agents import left_out_agents
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.prompt import AuditorPrompt

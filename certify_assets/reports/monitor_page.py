@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from typing import Any
 
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.monitor_record import MonitorEntry, MonitorRecord, SampleFile
@@ -81,46 +82,28 @@ def monitor_metrics(document: MonitorRecord) -> dict[str, float]:
     """Return e-value, realised error and interval of every monitor as numbers with a name."""
     metrics: dict[str, float] = {}
     for entry in document.monitors:
-        fed = entry.source == "operation"
-        result, where = (
-            entry.result,
-            f"{entry.side}_at_{entry.alpha:g}{'_operation' if fed else ''}",
-        )
-        low, high = result.interval
+        result, fed = entry.result, entry.source == "operation"
+        where = f"{entry.side}_at_{entry.alpha:g}{'_operation' if fed else ''}"
         metrics[f"e_value_{where}"] = result.e_value
         # two sides on two streams: Dagster plots twelve numbers
-        metrics |= (
-            {}
-            if fed and len(document.files)
-            else {f"error_low_{where}": low, f"error_high_{where}": high}
-        )
+        if not (fed and document.files):
+            metrics[f"error_low_{where}"], metrics[f"error_high_{where}"] = result.interval
         if result.realized_error is not None:
             metrics[f"error_{where}"] = result.realized_error
-    return {name: float(value) for name, value in metrics.items()}
+    return metrics
 
 
-@dataclass(frozen=True)
-class _Monitor:
-    """One certificate's monitor as shown."""
-
-    heading: str
-    alarm: bool
-    promise: str
-    facts: list[tuple[str, str]]
-    panels: list[Panel]
-    sha256: str
-
-
-def _monitor(entry: MonitorEntry, name: str) -> _Monitor:
+def _monitor(entry: MonitorEntry, name: str) -> dict[str, Any]:
+    """Return one certificate's monitor as shown."""
     whose = ", labels of operation" if entry.source == "operation" else ""
-    return _Monitor(
-        f"{done(entry.side).capitalize()} runs, budget {percent(entry.alpha)}{whose}",
-        entry.result.alarm,
-        entry.promise,
-        _facts(entry),
-        [*_detectors(entry, name), _interval(entry, name)],
-        entry.certificate_sha256,
-    )
+    return {
+        "heading": f"{done(entry.side).capitalize()} runs, budget {percent(entry.alpha)}{whose}",
+        "alarm": entry.result.alarm,
+        "promise": entry.promise,
+        "facts": _facts(entry),
+        "panels": [*_detectors(entry, name), _interval(entry, name)],
+        "sha256": entry.certificate_sha256,
+    }
 
 
 def _sources(document: MonitorRecord) -> list[SampleFile]:
@@ -137,22 +120,17 @@ def _sources(document: MonitorRecord) -> list[SampleFile]:
 
 def _facts(entry: MonitorEntry) -> list[tuple[str, str]]:
     result = entry.result
-    certified = result.certified_at
+
+    def after(tasks: int | None, never: str) -> str:
+        return never if tasks is None else f"after {counted(tasks, 'task')}"
+
     return [
         ("labelled tasks", count(result.tasks)),
         ("with a decided run", count(result.covered_tasks)),
         ("decided runs, wrong", f"{count(result.covered_trajectories)}, {count(result.errors)}"),
         ("realised error", percent(result.realized_error)),
-        (
-            "first alarm",
-            "none"
-            if result.first_alarm_at is None
-            else f"after {counted(result.first_alarm_at, 'task')}",
-        ),
-        (
-            "certified by these alone",
-            "not yet" if certified is None else f"after {counted(certified, 'task')}",
-        ),
+        ("first alarm", after(result.first_alarm_at, "none")),
+        ("certified by these alone", after(result.certified_at, "not yet")),
     ]
 
 

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -39,16 +40,28 @@ def back_up(store: Store, target: str) -> int:
         raise InputError(f"{store.root} holds nothing to back up; import a corpus first.")
     folder = Folder(str(Path(target).absolute()))
     Path(folder.root).mkdir(parents=True, exist_ok=True)
-    if store.database.is_sqlite:
-        _copy_sqlite(store.folder.path(FILE), folder.path(FILE))
-    else:
-        _run("pg_dump", "--format=custom", f"--file={folder.path(_DUMP)}", url=store.database.url)
+    with store.database.reading() as connection:
+        # of the moment that is copied: what is discarded since must be there all the same
+        named = list(connection.scalars(sa.select(uses.c.object).distinct()))
+        copied = folder.path(FILE if store.database.is_sqlite else _DUMP)
+        part = copied.with_name(f"{copied.name}.part")
+        part.unlink(missing_ok=True)
+        if store.database.is_sqlite:
+            # a plain copy would miss the write-ahead log
+            with closing(sqlite3.connect(part)) as new:
+                old: Any = connection.connection.driver_connection
+                old.backup(new)
+        else:
+            # it may take longer than others may wait
+            connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+            moment = connection.scalar(sa.text("SELECT pg_export_snapshot()"))
+            how = ("--format=custom", f"--snapshot={moment}", f"--file={part}")
+            _run("pg_dump", *how, address=store.database.engine.url)
+        # an earlier copy stays until there is a whole one
+        part.replace(copied)
     _copy_placed(store.folder, folder)
     if store.folder.exists(ROOT_FILE):
         folder.write(ROOT_FILE, store.folder.read(ROOT_FILE))
-    with store.database.reading() as connection:
-        # those that came since the database was copied do no harm
-        named = list(connection.scalars(sa.select(uses.c.object).distinct()))
     return sum(Objects(folder).copy_from(store.objects, name) for name in named)
 
 
@@ -77,10 +90,13 @@ def restore(store: Store, source: str) -> int:
     )
     _copy_placed(folder, store.folder)
     if store.database.is_sqlite:
-        _copy_sqlite(folder.path(FILE), store.folder.path(FILE))
+        # no connection keeps the file that is replaced
+        store.database.engine.dispose()
+        with folder.path(FILE).open("rb") as copy, store.folder.writing(FILE) as stream:
+            shutil.copyfileobj(copy, stream)
     else:
         whole = ("--no-owner", "--clean", "--if-exists", "--single-transaction")
-        _run("pg_restore", *whole, str(folder.path(_DUMP)), url=store.database.url)
+        _run("pg_restore", *whole, str(folder.path(_DUMP)), address=store.database.engine.url)
     if folder.exists(ROOT_FILE):
         store.folder.write(ROOT_FILE, folder.read(ROOT_FILE))
     verify(store)
@@ -95,19 +111,9 @@ def _copy_placed(source: Folder, target: Folder) -> None:
             target.write(name, source.read(name))
 
 
-def _copy_sqlite(source: Path, target: Path) -> None:
-    # a plain copy would miss the write-ahead log
-    part = target.with_name(f".{target.name}.part")
-    part.unlink(missing_ok=True)
-    with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(part)) as new:
-        old.backup(new)
-    part.replace(target)
-
-
-def _run(program: str, *arguments: str, url: str) -> None:
+def _run(program: str, *arguments: str, address: sa.URL) -> None:
     """Run a program of PostgreSQL; its password comes by the environment."""
-    address = sa.make_url(url)
-    place = address.set(drivername="postgresql", password=None).render_as_string()
+    place = address._replace(drivername="postgresql", password=None).render_as_string()
     secret = {"PGPASSWORD": address.password} if address.password else {}
     try:
         done = subprocess.run(

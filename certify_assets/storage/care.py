@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,7 +14,7 @@ from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.database import blanked, events, properties, register, tables
 from certify_assets.storage.events import Discarded, Head, blanked_payloads, chain, objects_of
-from certify_assets.storage.indexes import follow
+from certify_assets.storage.indexes import follow, insert
 from certify_assets.storage.store import Store
 
 _ROWS_AT_ONCE = 1000
@@ -99,14 +100,10 @@ def _rebuild(store: Store, connection: sa.Connection) -> int:
             connection.execute(table.delete())
     count = 0
     for name in _named(connection):
-        portion = []
-        for event in chain(connection, name):
-            portion.append(event)
-            if len(portion) == _ROWS_AT_ONCE:
-                follow(store, connection, portion)
-                portion = []
-            count += 1
-        follow(store, connection, portion)
+        found = chain(connection, name)
+        while portion := list(islice(found, _ROWS_AT_ONCE)):
+            follow(store, connection, portion)
+            count += len(portion)
     return count
 
 
@@ -128,17 +125,14 @@ def blank(store: Store, corpus: str, change: Callable[[str, Any], Any | None]) -
     count = 0
     with store.database.writing([corpus], sole=True) as connection:
         store.database.unguard(connection)
+        known = blanked_payloads(connection, corpus)
         for event in list(chain(connection, corpus)):
             document = change(event.kind, parse_json(event.payload))
             if document is None:
                 continue
-            place = {"corpus": corpus, "sequence": event.sequence}
-            digest = sha256_bytes(event.payload.encode("utf-8"))
-            known = sa.select(blanked).where(
-                blanked.c.corpus == corpus, blanked.c.sequence == event.sequence
-            )
-            if connection.execute(known).first() is None:
-                connection.execute(blanked.insert(), [{**place, "payload_sha256": digest}])
+            if event.sequence not in known:
+                digest = sha256_bytes(event.payload.encode("utf-8"))
+                insert(connection, blanked, [(corpus, event.sequence, digest)])
             text = canonical_json(document).decode("utf-8").rstrip("\n")
             mine = events.c.corpus == corpus, events.c.sequence == event.sequence
             connection.execute(events.update().where(*mine).values(payload=text))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import sqlalchemy as sa
+from pydantic import BaseModel, ValidationError
 
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.files import parse_json
 from certify_assets.storage.database import chains, events, uses
-from certify_assets.storage.events import Discarded, EventDraft, Stored
+from certify_assets.storage.events import Discarded, EventDraft, Head, Stored
 from certify_assets.storage.folder import FoundFile
 from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.pages import publish
@@ -70,6 +71,13 @@ def collect(store: Store, *, older_days: float = 1.0) -> Freed:
     return Freed(len(removed), sum(removed))
 
 
+class _Document(BaseModel):
+    """What a document that leaves the house says of the ledger."""
+
+    ledger: Head | None = None
+    certificates: tuple[_Document, ...] = ()
+
+
 def _ahead(store: Store, loose: Iterable[FoundFile]) -> Iterator[str]:
     """Iterate over objects that name an event which the ledger lacks."""
     for found in loose:
@@ -80,11 +88,14 @@ def _ahead(store: Store, loose: Iterable[FoundFile]) -> Iterator[str]:
             continue
         if data[:1] != b"{" or b'"ledger"' not in data:
             continue
-        document = parse_json(data.decode("utf-8"))
-        for part in (document, *document.get("certificates", ())):
-            head = part.get("ledger") if isinstance(part, dict) else None
-            if isinstance(head, dict) and not store.now().holds(**head):
-                yield found.name
+        try:
+            document = _Document.model_validate_json(data, strict=True)
+        except ValidationError:
+            # of somebody else
+            continue
+        heads = [part.ledger for part in (document, *document.certificates)]
+        if not all(store.now().holds(**head) for head in heads if head):
+            yield found.name
 
 
 def discard(store: Store, *, reason: str, older_days: float = 30.0) -> int:
@@ -101,8 +112,8 @@ def discard(store: Store, *, reason: str, older_days: float = 30.0) -> int:
     with store.database.writing((), sole=True) as connection:
         for corpus in list(connection.scalars(sa.select(chains))):
             if gone := _superseded(connection, corpus, older_days):
-                draft = EventDraft.of(corpus, Discarded(discarded=tuple(gone), reason=reason))
-                append(store, connection, [draft], f"discard {corpus} {gone[0]} {len(gone)}")
+                payload = Discarded(discarded=tuple(gone), reason=reason)
+                append(store, connection, [EventDraft.of(corpus, payload, uuid.uuid4().hex)])
                 count += len(gone)
     return count
 
@@ -111,19 +122,21 @@ def _superseded(connection: sa.Connection, corpus: str, older_days: float) -> li
     from datetime import UTC, datetime, timedelta
 
     before = (datetime.now(UTC) - timedelta(days=older_days)).isoformat(timespec="milliseconds")
-    newest = (
-        sa.select(sa.func.max(events.c.sequence))
+    after = sa.func.lead(events.c.time).over(
+        partition_by=events.c.subject, order_by=events.c.sequence
+    )
+    versions = (
+        sa.select(events.c.sequence, after.label("replaced"))
         .where(events.c.corpus == corpus, events.c.kind == Stored.kind)
-        .group_by(events.c.subject)
+        .subquery()
     )
-    own = sa.select(uses.c.object, uses.c.sequence, events.c.kind, events.c.time).join(
-        events, sa.and_(events.c.corpus == uses.c.corpus, events.c.sequence == uses.c.sequence)
+    named = sa.select(uses.c.object, versions.c.replaced).outerjoin(
+        versions, versions.c.sequence == uses.c.sequence
     )
-    current = set(connection.scalars(newest))
     kept: set[str] = set()
     old: dict[str, None] = {}
-    for row in connection.execute(own.where(uses.c.corpus == corpus).order_by(uses.c.sequence)):
-        if row.kind == Stored.kind and row.sequence not in current and row.time < before:
+    for row in connection.execute(named.where(uses.c.corpus == corpus).order_by(uses.c.sequence)):
+        if row.replaced and row.replaced < before:
             old[row.object] = None
         else:
             kept.add(row.object)

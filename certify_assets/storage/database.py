@@ -30,7 +30,8 @@ FILE: Final = "certify.db"
 ROOT_FILE: Final = "root.json"
 _BUSY_MILLISECONDS = 30_000
 _MOST_VALUES = 500
-_READ_ONLY: Final = {"mode": "ro", "immutable": "1", "uri": "true"}
+# libpq's: a server that is gone is noticed within two minutes, not after hours
+_NOTICED: Final = {"connect_timeout": "10", "keepalives_idle": "60", "keepalives_count": "6"}
 _NETWORKS = (
     *("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "beegfs", "afs"),
     *("vboxsf", "virtiofs"),
@@ -121,28 +122,22 @@ _SQLITE_TRIGGERS: Final = (
     "AND part = NEW.part) BEGIN SELECT RAISE(ABORT, 'an event follows the last one'); END",
 )
 _POSTGRESQL_TRIGGERS: Final = (
-    "CREATE FUNCTION events_kept() RETURNS trigger LANGUAGE plpgsql AS "
-    "$$ BEGIN RAISE EXCEPTION 'events are never changed'; END $$",
-    "CREATE TRIGGER events_row BEFORE UPDATE OR DELETE ON events "
+    "CREATE FUNCTION events_kept() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+    f"IF TG_OP = 'INSERT' THEN IF NOT ({_STRAY}) THEN RETURN NEW; END IF; "
+    "RAISE EXCEPTION 'an event follows the last one'; END IF; "
+    "RAISE EXCEPTION 'events are never changed'; END $$",
+    "CREATE TRIGGER events_row BEFORE INSERT OR UPDATE OR DELETE ON events "
     "FOR EACH ROW EXECUTE FUNCTION events_kept()",
     # no trigger of rows sees a TRUNCATE
     "CREATE TRIGGER events_table BEFORE TRUNCATE ON events "
     "FOR EACH STATEMENT EXECUTE FUNCTION events_kept()",
-    f"CREATE FUNCTION events_follow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF {_STRAY} "
-    "THEN RAISE EXCEPTION 'an event follows the last one' USING ERRCODE = 'unique_violation'; "
-    "END IF; RETURN NEW; END $$",
-    "CREATE TRIGGER events_insert BEFORE INSERT ON events "
-    "FOR EACH ROW EXECUTE FUNCTION events_follow()",
 )
 _WITHOUT_TRIGGERS: Final = (
     "DROP TRIGGER events_update",
     "DROP TRIGGER events_delete",
     "DROP TRIGGER events_insert",
 )
-_WITHOUT_FUNCTIONS: Final = (
-    "DROP FUNCTION events_kept CASCADE",
-    "DROP FUNCTION events_follow CASCADE",
-)
+_WITHOUT_FUNCTION: Final = ("DROP FUNCTION events_kept CASCADE",)
 
 
 def register() -> None:
@@ -156,58 +151,50 @@ class Database:
 
     Parameters
     ----------
-    url : str or sqlalchemy.URL
-        Address, as SQLAlchemy has it.
+    url : sqlalchemy.URL
+        Address.
     folder : Folder
         Data root.
     """
 
-    def __init__(self, url: str | sa.URL, folder: Folder) -> None:
-        self.url, self.folder = str(url), folder
-        self.is_sqlite = self.url.startswith("sqlite")
-        try:
-            if not self.url.startswith(("sqlite", "postgresql")):
-                raise ValueError
-            # a connection that a server closed is noticed before it is used
-            self.engine = sa.create_engine(url, pool_pre_ping=not self.is_sqlite)
-        except (sa.exc.ArgumentError, ValueError):
-            # the address is not repeated: it may hold a password
-            raise InputError(
-                f"{VARIABLE} is no address of a database of PostgreSQL or SQLite; give one such "
-                "as postgresql+psycopg2://user:password@host/certify."
-            ) from None
-        self._whole = False
-        if self.is_sqlite:
-            prepare = _prepare_reading if "immutable" in self.engine.url.query else _prepare_sqlite
-            sa.event.listen(self.engine, "connect", prepare)
-            sa.event.listen(self.engine, "begin", _begin_sqlite)
+    def __init__(self, url: sa.URL, folder: Folder) -> None:
+        self.folder = folder
+        self.is_sqlite = url.drivername == "sqlite"
+        if "mode" in url.query:
+            # opened each time: what it has read may be old once somebody else writes
+            self.engine = sa.create_engine(url, poolclass=sa.NullPool)
+            sa.event.listen(self.engine, "connect", _prepare_reading)
+        elif self.is_sqlite:
+            self.engine = sa.create_engine(url)
+            sa.event.listen(self.engine, "do_connect", _require_local_disk)
+            sa.event.listen(self.engine, "connect", _prepare_sqlite)
         else:
+            # a connection that a server closed is noticed before it is used
+            self.engine = sa.create_engine(url, pool_pre_ping=True)
             sa.event.listen(self.engine, "connect", _prepare_postgresql)
+        if self.is_sqlite:
+            sa.event.listen(self.engine, "begin", _begin_sqlite)
+        self._whole = False
 
     @classmethod
     def of(cls, folder: Folder) -> Database:
         """Return the database of a data root, opened once a process."""
-        named = os.environ.get(VARIABLE, "")
-        if not named and not folder.is_local:
+        if named := os.environ.get(VARIABLE):
+            url = _named(named)
+        elif folder.is_local:
+            path = Path(os.path.realpath(folder.path(FILE)))
+            url = sqlite_url(path, writable=not path.exists() or os.access(path.parent, os.W_OK))
+        else:
             raise InputError(
                 f"the data root {folder.root} is remote, and no database is named; set {VARIABLE} "
                 "to the address of a PostgreSQL database."
             )
-        url: str | sa.URL = named
-        if not named:
-            path = Path(os.path.realpath(folder.path(FILE)))
-            writable = not path.exists() or os.access(path.parent, os.W_OK)
-            url = sqlite_url(path, writable=writable)
         return _opened(folder.root, url, os.getpid())
 
     def exists(self) -> bool:
         """Whether there is something to read; refuse what is no data root of this version."""
-        if self.is_sqlite and VARIABLE not in os.environ and not self.folder.exists(FILE):
-            self._whole = False
-        elif not self._whole:
-            with self._transaction("read") as connection:
-                self._whole = bool(self._identity(connection))
-        if not self._whole and self._root():
+        # once more: another process may have made both between the two looks
+        if not self._is_whole() and self._root() and not self._is_whole():
             # a new one would forget what was claimed
             raise IntegrityError(
                 f"the database of {self.folder.root} is gone or empty; restore a backup, or "
@@ -215,13 +202,20 @@ class Database:
             )
         return self._whole
 
+    def _is_whole(self) -> bool:
+        if self.is_sqlite and not self.folder.exists(FILE):
+            self._whole = False
+        elif not self._whole:
+            with self._transaction("read") as connection:
+                # tables alone are those of a call that was killed before the first event
+                self._whole = bool(self._identity(connection) and self._root())
+        return self._whole
+
     def create(self) -> None:
         """Make the tables where there are none; refuse those of another schema or data root."""
         # opening waits for nobody: only the first one writes
         if self.exists():
             return
-        if self.is_sqlite:
-            _require_local_disk(Path(str(self.engine.url.database)).parent)
         with self._transaction("write") as connection:
             if not self.is_sqlite:
                 _lock(connection, "", shared=False)
@@ -235,8 +229,7 @@ class Database:
                     connection,
                     (f"INSERT INTO properties VALUES ('schema', '{SCHEMA}'), ('root', '{root}')",),
                 )
-        if not self._root():
-            self.folder.write(ROOT_FILE, canonical_json({"root": root}))
+        self.folder.write(ROOT_FILE, canonical_json({"root": root}))
         self._whole = True
 
     def guard(self, connection: sa.Connection) -> None:
@@ -245,7 +238,7 @@ class Database:
 
     def unguard(self, connection: sa.Connection) -> None:
         """Lift the triggers that keep events as they are, for what the law asks for."""
-        _execute(connection, _WITHOUT_TRIGGERS if self.is_sqlite else _WITHOUT_FUNCTIONS)
+        _execute(connection, _WITHOUT_TRIGGERS if self.is_sqlite else _WITHOUT_FUNCTION)
 
     def _root(self) -> str:
         if not self.folder.exists(ROOT_FILE):
@@ -329,7 +322,7 @@ class Database:
 
 
 @functools.lru_cache(maxsize=_MOST_OPEN)
-def _opened(root: str, url: str | sa.URL, process: int) -> Database:
+def _opened(root: str, url: sa.URL, process: int) -> Database:
     # a pool does not survive a fork
     del process
     return Database(url, Folder(root))
@@ -353,11 +346,29 @@ def parts(values: Sequence[V]) -> Iterator[Sequence[V]]:
 
 def sqlite_url(path: Path, *, writable: bool) -> sa.URL:
     """Return the address of a database of SQLite."""
-    if not writable:
-        # a disk that is read alone has no room for the log that SQLite shares between readers
-        return sa.URL.create("sqlite", database=f"file:{quote(str(path))}", query=_READ_ONLY)
-    # not a text, in which '?' and '%' mean something
-    return sa.URL.create("sqlite", database=str(path))
+    if writable:
+        # not a text, in which '?' and '%' mean something
+        return sa.URL.create("sqlite", database=str(path))
+    query = {"mode": "ro", "uri": "true"}
+    if not Path(f"{path}-wal").exists():
+        # nobody writes; a disk that is read alone has no room for the log of readers
+        query["immutable"] = "1"
+    return sa.URL.create("sqlite", database=f"file:{quote(str(path))}", query=query)
+
+
+def _named(address: str) -> sa.URL:
+    try:
+        url = sa.make_url(address)
+        url.get_dialect()
+        if url.get_backend_name() != "postgresql":
+            raise ValueError
+    except (sa.exc.ArgumentError, ValueError):
+        # the address is not repeated: it may hold a password
+        raise InputError(
+            f"{VARIABLE} is no address of a PostgreSQL database; give one such as "
+            "postgresql+psycopg2://user:password@host/certify."
+        ) from None
+    return url.set(query={**_NOTICED, **url.query})
 
 
 def _execute(connection: sa.Connection, statements: Iterable[str]) -> None:
@@ -407,10 +418,12 @@ def _prepare_postgresql(connection: Any, record: object) -> None:
     connection.commit()
 
 
-def _require_local_disk(path: Path) -> None:
+def _require_local_disk(dialect: object, record: object, about: Sequence[str], _: object) -> None:
     """Refuse a network file system, on which the locks of SQLite do not hold."""
+    del dialect, record
     if ANYWHERE in os.environ:
         return
+    path = Path(about[0]).parent
     path.mkdir(parents=True, exist_ok=True)
     kind = _file_system(Path(os.path.realpath(path)))
     if kind in _NETWORKS or kind.startswith("fuse."):

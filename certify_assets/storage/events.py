@@ -71,11 +71,11 @@ class EventDraft(NamedTuple):
     subject: str
     payload: str
     objects: tuple[str, ...]
-    # name of the request that it is, where it is not a part of that of its step
-    token: str = ""
+    # name of the request that it is part of
+    token: str
 
     @classmethod
-    def of(cls, corpus: str, payload: Payload, token: str = "") -> EventDraft:
+    def of(cls, corpus: str, payload: Payload, token: str) -> EventDraft:
         """Return the draft of a payload."""
         document = payload.model_dump(mode="json")
         objects = tuple(dict.fromkeys(payload.objects.values()))
@@ -97,13 +97,11 @@ class Event(NamedTuple):
     sha256: str
 
     @classmethod
-    def after(
-        cls, draft: EventDraft, last: tuple[int, str], token: str, part: int, time: str
-    ) -> Event:
+    def after(cls, draft: EventDraft, last: tuple[int, str], part: int, time: str) -> Event:
         """Return the event that follows the last one, given by its number and hash."""
         sequence, previous = last
-        about = (*draft[:1], sequence + 1, *draft[1:3], token, part, time, draft.payload)
-        event = cls(*about, previous, "")
+        about = (draft.corpus, sequence + 1, draft.kind, draft.subject, draft.token)
+        event = cls(*about, part, time, draft.payload, previous, "")
         return event._replace(sha256=event.digest())
 
     def digest(self, payload_sha256: str = "") -> str:

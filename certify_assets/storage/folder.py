@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from certify_assets.errors import InputError
-from certify_assets.files import naming, replacing
+from certify_assets.files import naming, replacing, sha256_bytes
 from certify_assets.storage.urls import file_system, is_url
 
 # a killed write leaves a part of a file, whose name begins with that of the package
@@ -81,6 +81,10 @@ class Folder:
         """Return a file; raise FileNotFoundError where there is none."""
         return bytes(self._system.cat_file(self.locate(key)))
 
+    def sha256(self, key: str) -> str:
+        """Return the SHA-256 of a file; "" where there is none."""
+        return sha256_bytes(self.read(key)) if self.exists(key) else ""
+
     def write(self, key: str, data: bytes) -> None:
         """Store a file."""
         with self.writing(key) as stream:
@@ -97,11 +101,7 @@ class Folder:
                 self._system.makedirs(place.rpartition("/")[0], exist_ok=True)
                 self._system.put_file(stream.name, place)
             return
-        path = Path(place)
-        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.root)):
-            raise InputError(
-                f"{path} leads out of {self.root} by a symbolic link; remove the link."
-            )
+        path = self._require_inside(place)
         with naming(path), replacing(path) as stream:
             yield stream
         # the name must be on the disk before a row names it
@@ -121,8 +121,18 @@ class Folder:
 
     def delete(self, key: str) -> None:
         """Remove a file, if it is there."""
+        place = self.locate(key)
+        if self.is_local:
+            self._require_inside(place)
         with suppress(FileNotFoundError):
-            self._system.rm_file(self.locate(key))
+            self._system.rm_file(place)
+
+    def _require_inside(self, place: str) -> Path:
+        if not Path(os.path.realpath(place)).is_relative_to(os.path.realpath(self.root)):
+            raise InputError(
+                f"{place} leads out of {self.root} by a symbolic link; remove the link."
+            )
+        return Path(place)
 
     def names(self, key: str) -> list[str]:
         """Return the sorted names directly below a folder, hidden ones left out."""
@@ -132,7 +142,7 @@ class Folder:
         return sorted(name for name in found if not name.startswith("."))
 
     def files(self, key: str) -> Iterator[FoundFile]:
-        """Iterate over all files below a folder, those of killed writes too."""
+        """Iterate over the files below a folder that have a key, those of killed writes too."""
         now, place = time.time(), self._system._strip_protocol(self.locate(key))
         for name, about in self._system.find(place, detail=True).items():
             if about.get("islink") and not self._system.isfile(name):
@@ -141,14 +151,22 @@ class Folder:
             written = about.get("LastModified") or about.get("updated") or about.get("created")
             stamp = about.get("mtime") or (written.timestamp() if written else now)
             tail = name.removeprefix(place).lstrip("/")
-            yield FoundFile(f"{key}/{tail}", int(about.get("size") or 0), now - stamp)
+            if all(map(_SEGMENT.fullmatch, tail.split("/"))):
+                yield FoundFile(f"{key}/{tail}", int(about.get("size") or 0), now - stamp)
 
-    @cached_property
+    @property
     def _system(self) -> Any:
         if self.is_local:
             from fsspec.implementations.local import LocalFileSystem
 
             # not by a URL, in which some characters of a path mean something
             return LocalFileSystem()
-        # a listing that is remembered says that a removed file exists
-        return file_system(self.root, use_listings_cache=False, skip_instance_cache=True)[0]
+        return _opened(self.root, os.getpid())
+
+
+@functools.lru_cache(maxsize=8)
+def _opened(root: str, process: int) -> Any:
+    # connections do not survive a fork
+    del process
+    # a listing that is remembered says that a removed file exists
+    return file_system(root, use_listings_cache=False, skip_instance_cache=True)[0]

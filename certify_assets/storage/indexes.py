@@ -36,14 +36,16 @@ def _use(connection: sa.Connection, rows: Sequence[Event]) -> None:
         [(name, row.corpus, row.sequence) for row in rows for name in objects_of(row.payload)],
     )
     gone = [
-        {"of": row.corpus, "name": name}
+        {"of": row.corpus, "name": name, "before": row.sequence}
         for row in rows
         if row.kind == Discarded.kind
         for name in Discarded.model_validate_json(row.payload).discarded
     ]
     if gone:
         mine = uses.c.corpus == sa.bindparam("of"), uses.c.object == sa.bindparam("name")
-        connection.execute(uses.delete().where(*mine), gone)
+        # where indexes are made again, later events that name it are here already
+        earlier = uses.c.sequence < sa.bindparam("before")
+        connection.execute(uses.delete().where(*mine, earlier), gone)
 
 
 def insert(connection: sa.Connection, table: sa.Table, rows: Iterable[tuple[Any, ...]]) -> None:

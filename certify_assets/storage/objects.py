@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FOLDER: Final = "objects"
+_NAME: Final = re.compile(r"[0-9a-f]{64}|\.certify\..*")
 # identity of the files whose hash this process knows: a large one is hashed once
 _VERIFIED: dict[str, tuple[int, int, int]] = {}
 
@@ -54,8 +56,8 @@ class Objects:
         return name
 
     def copy_from(self, other: Objects, name: str) -> bool:
-        """Store an object of another data root, verified; return whether it was not there."""
-        if self.has(name):
+        """Store an object of another data root; return whether it was not there, or altered."""
+        with suppress(IntegrityError), self.as_file(name):
             return False
         with other.as_file(name) as path:
             self._copy(name, path)
@@ -133,8 +135,8 @@ class Objects:
         return self.folder.exists(_key(name))
 
     def found(self) -> Iterator[FoundFile]:
-        """Iterate over all objects, and the parts of killed writes."""
-        return self.folder.files(FOLDER)
+        """Iterate over all objects, and the parts of killed writes; what others put is theirs."""
+        return (file for file in self.folder.files(FOLDER) if _NAME.fullmatch(file.name))
 
     def remove(self, found: FoundFile) -> None:
         """Remove an object, or the part of one."""

@@ -21,7 +21,8 @@ def publish(store: Store, keys: Iterable[str]) -> int:
     """Copy what is stored under keys to where people open it; return the number of copies."""
     count = 0
     for key in filter(is_page, keys):
-        written = None
+        # a killed call may have left the copy behind
+        written = store.folder.sha256(f"{PAGES}/{key}")
         # another process may copy an older one at the same time: what is stored decides
         while (now := store.current(key)) != written:
             if now:

@@ -144,10 +144,12 @@ class Snapshot(Store):
             for corpus in keys_of(lambda: connection.scalars(sa.select(chains)), folder):
                 question = Question(corpus, Stored.kind, below, below=True)
                 self._ask(question)
-                newest = self._select(connection, corpus, Stored.kind).where(
+                asked = self._select(connection, corpus, Stored.kind).where(
                     events.c.subject >= below, events.c.subject < below[:-1] + "0"
                 )
-                rows = connection.execute(newest.order_by(events.c.subject, events.c.sequence))
+                newest = asked.with_only_columns(sa.func.max(events.c.sequence))
+                newest = newest.group_by(events.c.subject)
+                rows = connection.execute(asked.where(events.c.sequence.in_(newest)))
                 for row in (*rows, *self._drafted(question)):
                     found[row.subject] = _content(row.payload)
         if self._seen.step is None:
@@ -252,8 +254,9 @@ class Snapshot(Store):
 
     def holds(self, corpus: str, sequence: int, sha256: str) -> bool:
         """Whether the chain of a corpus has an event with this number and hash."""
-        if not sequence:
-            return not sha256
+        # no database has larger numbers
+        if not 0 < sequence < 2**63:
+            return not (sequence or sha256)
         return [row.sha256 for row in self.among(corpus, "sequence", [sequence])] == [sha256]
 
     def require_held(self, head: Head, who: str) -> None:
@@ -276,8 +279,8 @@ class Snapshot(Store):
         It is removed once the block has ended well, and the step that it is part of is committed.
         """
         # not in the folder, which whoever held the lock removes
-        place = self.scratch(key)
-        with place.with_name(f".{place.name}.lock").open("a") as lock:
+        above, _, name = key.rpartition("/")
+        with (self.scratch(above) / f".{name}.lock").open("a") as lock:
             lock_file(lock.fileno())
             folder = self.scratch(key)
             yield folder
@@ -406,7 +409,7 @@ class Snapshot(Store):
         With `tokens` each of them is a request of its own; one that is there must be left out.
         """
         with self.step(corpus, token=token) as step:
-            named = tokens or [""] * len(payloads)
+            named = tokens or [step.token] * len(payloads)
             new = [
                 EventDraft.of(corpus, payload, name)
                 for payload, name in zip(payloads, named, strict=True)
@@ -467,7 +470,12 @@ class Snapshot(Store):
             for key, draft in keys.items()
         }
         others = [draft for draft in step.drafts if draft.kind != Stored.kind]
-        return [draft for key, draft in keys.items() if not _says(before[key], draft)] + others
+        new = [draft for key, draft in keys.items() if not _says(before[key], draft)]
+        for draft in keys.values():
+            if draft not in new:
+                # what stays as it is must still be so, like what was read
+                self._ask(Question(*draft[:3]))
+        return new + others
 
     def _commit(self, step: OpenStep, drafts: Sequence[EventDraft]) -> list[Event]:
         """Append the events of a step; none where those of its token are there."""
@@ -478,7 +486,7 @@ class Snapshot(Store):
             if known(connection, min(written), step.token):
                 return []
             require_same(step.asked, self._changes(connection))
-            return append(self, connection, drafts, step.token)
+            return append(self, connection, drafts)
 
     def _asked(self) -> set[Question]:
         return set() if self._seen.step is None else set(self._seen.step.asked)
@@ -491,7 +499,10 @@ class Snapshot(Store):
             with self._reading() as connection:
                 self._forget(self._changes(connection))
             self._seen.last |= {row.corpus: (row.sequence, row.sha256) for row in rows}
-        publish(Store(self.root), [row.subject for row in rows if row.kind == Stored.kind])
+        # unchanged ones too: a call that was killed after its commit left their copies behind
+        publish(
+            Store(self.root), [draft.subject for draft in step.drafts if draft.kind == Stored.kind]
+        )
         for done in step.after:
             done()
 
@@ -499,7 +510,7 @@ class Snapshot(Store):
         """Read, compute and write while nobody else writes to the corpus; None where it was done.
 
         For milliseconds of work: claims, numbers, labels. Within a step it is committed at once,
-        whatever becomes of the step.
+        whatever becomes of the step. Within another short one it is a part of that.
         """
         if self._seen.connection is not None:
             return work(self)
@@ -512,7 +523,7 @@ class Snapshot(Store):
             inner = Snapshot.within(self, connection)
             inner._seen.step = step
             result = work(inner)
-            rows = append(self, connection, inner._drafts(step), step.token)
+            rows = append(self, connection, inner._drafts(step))
         self._done(step, rows)
         return result
 

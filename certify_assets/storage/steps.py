@@ -70,9 +70,7 @@ def known(connection: sa.Connection, corpus: str, token: str) -> bool:
     return connection.execute(query.limit(1)).first() is not None
 
 
-def append(
-    store: Store, connection: sa.Connection, drafts: Sequence[EventDraft], token: str
-) -> list[Event]:
+def append(store: Store, connection: sa.Connection, drafts: Sequence[EventDraft]) -> list[Event]:
     """Append events in a transaction that writes, with the indexes that follow from them."""
     for name in dict.fromkeys(name for draft in drafts for name in draft.objects):
         # `certify gc` is alone while it removes, so that what is there now stays
@@ -82,15 +80,14 @@ def append(
             )
     time = datetime.now(UTC).isoformat(timespec="milliseconds")
     heads: dict[str, tuple[int, str]] = {}
-    places: Counter[tuple[str, str]] = Counter()
+    parts = Counter[tuple[str, str]]()
     rows: list[Event] = []
     for draft in drafts:
         if draft.corpus not in heads:
             heads[draft.corpus] = last_event(connection, draft.corpus)
-        request = draft.token or token
-        part = places[draft.corpus, request]
-        event = Event.after(draft, heads[draft.corpus], request, part, time)
-        places[draft.corpus, request] += 1
+        request = draft.corpus, draft.token
+        event = Event.after(draft, heads[draft.corpus], parts[request], time)
+        parts[request] += 1
         heads[draft.corpus] = event.sequence, event.sha256
         rows.append(event)
     # one statement for many: an import of labels is one transaction

@@ -218,18 +218,17 @@ class Store:
 
     def write_bytes(self, key: str, data: bytes) -> str:
         """Store bytes under the key; return their SHA-256."""
-        return self._put(key, lambda: self.objects.put(data))
+        return self._named(key, self.objects.put(data))
 
     def write_stream(self, key: str, write: Callable[[IO[bytes]], None]) -> str:
         """Store what `write` puts into a stream; return its SHA-256."""
-        return self._put(key, lambda: self.objects.put_stream(write))
+        return self._named(key, self.objects.put_stream(write))
 
-    def _put(self, key: str, put: Callable[[], str]) -> str:
+    def _named(self, key: str, sha256: str) -> str:
         # a corpus name or a trajectory can never lead outside of the pages
         self.locate(key)
-        name = put()
-        self.point(key, name)
-        return name
+        self.point(key, sha256)
+        return sha256
 
     def copy(self, key: str, target: str) -> None:
         """Store what is stored under a key under another one as well."""
@@ -256,7 +255,7 @@ class Store:
 
     def write_json(self, key: str, value: Any) -> str:
         """Store a JSON document, indented for readers; return its SHA-256."""
-        return self._put(key, lambda: self.objects.put_json(value))
+        return self._named(key, self.objects.put_json(value))
 
     def read_table(self, key: str) -> pd.DataFrame:
         """Return the Parquet table under the key."""
@@ -277,7 +276,7 @@ class Store:
 
     def write_table(self, key: str, frame: pd.DataFrame) -> str:
         """Store a table as Parquet (zstd), without its index; return its SHA-256."""
-        return self._put(key, lambda: self.objects.put_table(frame))
+        return self._named(key, self.objects.put_table(frame))
 
     def read_settings(self, key: str, variable: str) -> tuple[str, str | None]:
         """Return where users write settings and their text, None where there are none.

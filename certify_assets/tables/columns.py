@@ -124,15 +124,18 @@ class ColumnReader:
 
     def scores(self, column: str) -> NDArray[np.float64]:
         """Return finite numbers, NaN where there is none."""
-        values, cells = self.table.columns[column], self.table.values(column)
-        if values.dtype == object and (place := _doubtful_point(cells)) is not None:
+        values = self.table.columns[column]
+        if values.dtype != object and not np.isinf(values).any():
+            return np.array(values, dtype=np.float64)
+        cells = self.table.values(column)
+        if (place := _doubtful_point(cells)) is not None:
             self.refuse(
                 column,
                 [place],
                 f": {shown(cells[place])} may be a thousand, since scores below 1000 have no "
                 "point; write none for thousands, or every score with its decimals.",
             )
-        scores = _plain_numbers(values, cells)
+        scores = _plain_numbers(cells)
         if scores is None or np.isinf(scores).any():
             signs, plain = _without_signs(cells)
             self._obey(_OF_SCORES, column, plain, cells)
@@ -143,7 +146,11 @@ class ColumnReader:
 
     def outcomes(self, column: str, *, named: bool) -> NDArray[np.int8]:
         """Return 0 and 1, −1 where there is none; `named` refuses settings that name none."""
-        cells, words = self.table.values(column), OutcomeColumn(column, self.settings)
+        values, words = self.table.columns[column], OutcomeColumn(column, self.settings)
+        plain = values.dtype != object and not (self.settings.provenance() or words.contrary)
+        if plain and np.isin(values, (0, 1)).all():
+            return values.astype(np.int8)
+        cells = values.tolist()
         read = each(cells, words.read)
         if None in read:
             places = [place for place, outcome in enumerate(read) if outcome is None]
@@ -233,10 +240,8 @@ def _are_names(texts: Collection[str]) -> bool:
     return not short or MISSING_ID.isdisjoint(map(str.lower, map(str.strip, texts)))
 
 
-def _plain_numbers(values: NDArray[Any], cells: Sequence[Any]) -> NDArray[np.float64] | None:
+def _plain_numbers(cells: Sequence[Any]) -> NDArray[np.float64] | None:
     """Return a whole column of numbers, or None where values are to be read one by one."""
-    if values.dtype != object:
-        return np.array(values, dtype=np.float64)
     kinds = set(map(type, cells))
     texts = kinds == {str} and not any("_" in text for text in cells)
     if not texts and not kinds <= {int, float, type(None)}:

@@ -8,22 +8,12 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-import numpy as np
-
 from certify_assets.errors import InputError
-from certify_assets.tables.table import (
-    Rows,
-    Table,
-    array_of,
-    matched,
-    nothing_in,
-    refuse_repeated,
-    renamed,
-)
+from certify_assets.tables.table import Table, matched, nothing_in, of_rows, refuse_repeated
 from certify_assets.work import reading
 
 # what separates the fields of files that are not written with commas, and its name
@@ -129,43 +119,37 @@ def read_delimited(path: Path, wanted: AbstractSet[str]) -> Table:
     text = DelimitedText(path, path.read_bytes(), wanted)
     if text.encoding is None:
         raise InputError(f"{path} is not UTF-8 text; save it as CSV in UTF-8, or as Parquet.")
-    header: list[str] = []
-    names: dict[str, str] = {}
-    values: list[tuple[int, list[str]]] = []
-    lines: list[int] = []
     stream = text.opened()
     with reading(path, stream):
-        for line, _, cells in text.records(stream):
-            if isinstance(cells, str):
-                raise InputError(
-                    f"{path} cannot be read as CSV (line {line}: {cells}); save it as "
-                    "comma-separated UTF-8 text with one header row."
-                )
-            if not header:
-                header = cells
-                names = _checked(path, header, wanted)
-                values = [(header.index(written), []) for written in names.values()]
-                continue
-            if len(cells) != len(header):
-                raise InputError(
-                    f"{path}, row {len(lines) + 1} (line {line}) has {len(cells)} fields, its "
-                    f"header has {len(header)}; give every row as many fields as the header, with "
-                    "quotes around text that holds a comma."
-                )
-            lines.append(line)
-            for place, column in values:
-                column.append(cells[place])
-    if not header:
-        raise nothing_in(path)
-    columns = {name: array_of(column) for name, (_, column) in zip(names, values, strict=True)}
-    rows = Rows(np.arange(1, len(lines) + 1), np.array(lines, dtype=np.int64))
-    return Table(path, header, columns, rows, (*text.read_as, *renamed(names)))
+        rows = _rows(path, text.records(stream))
+        _, header = next(rows, (1, []))
+        if not header:
+            raise nothing_in(path)
+        refuse_repeated(path, header)
+        if any("\0" in name for name in header):
+            raise InputError(
+                f"{path} has NUL bytes in its header: it is damaged or UTF-16; save it as CSV in "
+                "UTF-8."
+            )
+        return of_rows(path, header, rows, wanted, text.read_as)
 
 
-def _checked(path: Path, header: list[str], wanted: AbstractSet[str]) -> dict[str, str]:
-    refuse_repeated(path, header)
-    if any("\0" in name for name in header):
-        raise InputError(
-            f"{path} has NUL bytes in its header: it is damaged or UTF-16; save it as CSV in UTF-8."
-        )
-    return matched(header, wanted)
+def _rows(
+    path: Path, records: Iterable[tuple[int, int, list[str] | str]]
+) -> Iterator[tuple[int, list[str]]]:
+    """Go through the header and the rows, which have as many fields."""
+    fields = 0
+    for row, (line, _, cells) in enumerate(records):
+        if isinstance(cells, str):
+            raise InputError(
+                f"{path} cannot be read as CSV (line {line}: {cells}); save it as "
+                "comma-separated UTF-8 text with one header row."
+            )
+        fields = fields or len(cells)
+        if len(cells) != fields:
+            raise InputError(
+                f"{path}, row {row} (line {line}) has {len(cells)} fields, its header has "
+                f"{fields}; give every row as many fields as the header, with quotes around text "
+                "that holds a comma."
+            )
+        yield line, cells

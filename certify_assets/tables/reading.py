@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,25 +50,15 @@ def read_table(path: Path, wanted: AbstractSet[str]) -> Table:
 
 def arrow_table(path: Path, rows: pa.Table, wanted: AbstractSet[str]) -> Table:
     """Read the wanted columns of an Arrow table."""
-    return _of_arrow(path, rows.column_names, rows.num_rows, rows.column, wanted)
-
-
-def _of_arrow(
-    path: Path,
-    names: list[str],
-    number: int,
-    column: Callable[[str], pa.ChunkedArray],
-    wanted: AbstractSet[str],
-) -> Table:
-    refuse_repeated(path, names)
-    found = matched(names, wanted)
-    # one after the other: as Arrow has them, the columns take as much memory again
+    refuse_repeated(path, rows.column_names)
+    found = matched(rows.column_names, wanted)
     known: dict[str, list[Any]] = {}
     columns = {
-        name: _values(path, name, column(written).combine_chunks(), known)
+        name: _values(path, name, rows[written].combine_chunks(), known)
         for name, written in counted(f"reading {path.name}", found.items())
     }
-    return Table(path, names, columns, Rows(np.arange(1, number + 1)), renamed(found), known)
+    places = Rows(np.arange(1, rows.num_rows + 1))
+    return Table(path, rows.column_names, columns, places, renamed(found), known)
 
 
 def _read_parquet(path: Path, wanted: AbstractSet[str]) -> Table:
@@ -76,12 +67,12 @@ def _read_parquet(path: Path, wanted: AbstractSet[str]) -> Table:
 
     try:
         with pq.ParquetFile(path) as file:
-            names, number = list(file.schema_arrow.names), file.metadata.num_rows
-            return _of_arrow(
-                path, names, number, lambda name: file.read(columns=[name]).column(0), wanted
-            )
+            names = list(file.schema_arrow.names)
+            refuse_repeated(path, names)
+            rows = file.read(columns=list(matched(names, wanted).values()))
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise _unreadable(path, "Parquet", error) from None
+    return replace(arrow_table(path, rows, wanted), names=names)
 
 
 def _read_arrow(path: Path, wanted: AbstractSet[str]) -> Table:

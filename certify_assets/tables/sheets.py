@@ -11,18 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from certify_assets.errors import CertifyError, InputError, MissingToolError
 from certify_assets.tables.table import (
-    Rows,
     Table,
-    array_of,
     first_line,
     matched,
     nothing_in,
+    of_rows,
     refuse_repeated,
-    renamed,
 )
 from certify_assets.work import counted
 
@@ -47,14 +43,7 @@ class Sheet:
 def read_sheet(path: Path, wanted: AbstractSet[str]) -> Table:
     """Read the wanted columns of the one sheet that has most of them."""
     sheet = find_sheet(path, path, wanted)
-    names = matched(sheet.header, wanted)
-    columns = {
-        name: array_of([cells[sheet.header.index(written)] for _, cells in sheet.rows])
-        for name, written in names.items()
-    }
-    lines = np.array([line for line, _ in sheet.rows], dtype=np.int64)
-    rows = Rows(np.arange(1, lines.size + 1), lines)
-    return Table(path, sheet.header, columns, rows, (sheet.read_as, *renamed(names)))
+    return of_rows(path, sheet.header, sheet.rows, wanted, (sheet.read_as,))
 
 
 def find_sheet(path: Path | str, source: Path | IO[bytes], wanted: AbstractSet[str]) -> Sheet:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,6 +120,26 @@ def refuse_repeated(path: Path | str, header: Sequence[str]) -> None:
         if name in seen:
             raise InputError(f"{path} has two columns called {name!r}; keep one of them.")
         seen.add(name)
+
+
+def of_rows(
+    path: Path,
+    header: list[str],
+    rows: Iterable[tuple[int, Sequence[Any]]],
+    wanted: AbstractSet[str],
+    read_as: tuple[str, ...],
+) -> Table:
+    """Make a table of rows and the lines that they begin on."""
+    found = matched(header, wanted)
+    cells = [(header.index(written), list[Any]()) for written in found.values()]
+    lines = []
+    for line, row in rows:
+        lines.append(line)
+        for place, column in cells:
+            column.append(row[place])
+    columns = {name: array_of(column) for name, (_, column) in zip(found, cells, strict=True)}
+    places = Rows(np.arange(1, len(lines) + 1), np.array(lines, dtype=np.int64))
+    return Table(path, header, columns, places, (*read_as, *renamed(found)))
 
 
 def nothing_in(path: Path | str) -> InputError:

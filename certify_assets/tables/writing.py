@@ -92,15 +92,13 @@ def check_table_file(path: Path, frame: Writable) -> None:
         "a spreadsheet would run it as a formula; choose a name that ends in .jsonl or .parquet, "
         "which hold it as it is."
     )
-    if named := sorted(_formulas(frame)):
-        raise InputError(f"{path} cannot hold the column name {named[0][:_SHOWN]!r}: {remedy}")
-    for name in frame:
-        # numbers are none, and most of a large table
-        cells = [] if frame[name].dtype.kind in "biuf" else _cells(frame[name])
+    # numbers are no formulas, and most of a large table
+    texts = {name: _cells(frame[name]) for name in frame if frame[name].dtype.kind not in "biuf"}
+    for what, cells in (("column name", list(frame)), *texts.items()):
         if found := _formulas(cells):
             rows = [row for row, cell in enumerate(map(str, cells), 1) if cell in found]
             raise InputError(
-                f"{path} cannot hold the {name} {str(cells[rows[0] - 1])[:_SHOWN]!r} of row "
+                f"{path} cannot hold the {what} {str(cells[rows[0] - 1])[:_SHOWN]!r} of row "
                 f"{rows[0]} ({len(rows)} such): {remedy}"
             )
 

@@ -140,7 +140,7 @@ def test_checks_have_three_states(store: Store) -> None:
     found = []
     for number in range(5):
         found.append(checks.delta_left(Corpus(store, "c")).status)
-        claim(Corpus(store, "c"), f"{number}", "lexical")
+        claim(Corpus(store, "c"), "lexical", "recertification", f"{number}")
     assert found == ["PASS", "PASS", "PASS", "WARN", "WARN"]
     made = load_deployment(Corpus(store, "c"))
     assert made is not None

@@ -8,7 +8,9 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.evaluation.agent_folds import (
+from certify_assets.evaluation.comparison import compare
+from certify_assets.evaluation.judge_results import labelled_rows
+from certify_assets.evaluation.unseen_agents import (
     agent_groups,
     evaluate_agent_folds,
     evaluate_scored,
@@ -16,8 +18,6 @@ from certify_assets.evaluation.agent_folds import (
     pretraining_caveat,
     stored_agent_folds,
 )
-from certify_assets.evaluation.comparison import compare
-from certify_assets.evaluation.judge_results import labelled_rows
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
 

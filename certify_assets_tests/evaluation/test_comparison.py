@@ -293,8 +293,7 @@ def test_the_documents_are_the_same_bytes_again_and_the_table_holds_every_corpus
             100.0,
             0.002,
         ),
-        ({"decisions": "many", "prompt_tokens": True}, None, None),
-        (["nothing"], None, None),
+        (None, None, None),
     ],
 )
 def test_what_a_judge_was_paid_is_read_where_its_scores_say_so(

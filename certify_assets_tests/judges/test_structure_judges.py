@@ -19,7 +19,7 @@ from certify_assets.corpora.splits import make_manifest, select
 from certify_assets.errors import IntegrityError
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
-from certify_assets.evaluation.left_out_agents import left_out_agents
+from certify_assets.evaluation.unseen_agents import left_out_agents
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.combined import CombinedJudge
 from certify_assets.judges.explanation import reasons_of

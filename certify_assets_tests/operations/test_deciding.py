@@ -273,7 +273,7 @@ def test_checks_find_altered_decisions_and_picked_tasks(deployed: Store, tmp_pat
     assert "never deployed" in decided_by_deployed(Corpus(deployed, "c")).sentence
     changed = put.put_table(frame.assign(asked="audit_sample"))
     decide_again(deployed, "c", batch, decisions=changed)
-    assert "is asked about against the draw" in drawn_as_planned(Corpus(deployed, "c")).sentence
+    assert "is not what the plan draws" in drawn_as_planned(Corpus(deployed, "c")).sentence
 
 
 def test_labels_that_cannot_be_put_to_the_monitor_leave_the_next_batch_to_people(

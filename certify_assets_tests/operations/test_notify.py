@@ -17,12 +17,13 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.operations import notifications
-from certify_assets.operations.notification_config import VARIABLE, read_notifications
 from certify_assets.operations.notifications import (
     SIGNATURE,
+    VARIABLE,
     NotifiedEvent,
     deliver,
     read_deliveries,
+    read_notifications,
 )
 from certify_assets.storage.store import Store
 

@@ -103,13 +103,9 @@ def _draw(store: Store) -> None:
         Corpus(store, CORPUS), Corpus(store, CORPUS).quality_report(stored_splits=True)
     )
     document = comparison.write_comparison(Corpus(store, CORPUS))
-    comparison_page.write_comparison_page(
-        store, comparison_page.render_comparison([document]), CORPUS
-    )
+    comparison_page.write_comparison_page(store, [document], corpus=CORPUS)
     table = write_main_table(store)
-    comparison_page.write_comparison_page(
-        store, comparison_page.render_comparison(table["corpora"], table["left_out"])
-    )
+    comparison_page.write_comparison_page(store, table["corpora"], table["left_out"])
     write_study(store)
 
 

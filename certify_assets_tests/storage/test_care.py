@@ -3,16 +3,22 @@
 import shutil
 import threading
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from certify_assets.errors import CertifyError, InputError, IntegrityError
+from certify_assets.errors import CertifyError, InputError, IntegrityError, LedgerError
+from certify_assets.storage import backup
 from certify_assets.storage.backup import back_up, restore
-from certify_assets.storage.care import blank, verify
+from certify_assets.storage.care import blank, rebuild, verify
 from certify_assets.storage.cleaning import collect, discard
-from certify_assets.storage.events import Discarded, Stored
+from certify_assets.storage.database import tables
+from certify_assets.storage.events import Discarded, Stored, parse_head
+from certify_assets.storage.folder import Folder
+from certify_assets.storage.objects import Objects
 from certify_assets.storage.store import Store
 
 A, B = "corpora/c/a.json", "judges/lexical/c/b.json"
@@ -43,6 +49,63 @@ def test_earlier_versions_go_with_a_reason_and_the_ledger_still_holds(store: Sto
     verify(store)
 
 
+def test_what_came_back_stays_when_indexes_are_made_again(store: Store) -> None:
+    for text in "ABAB":
+        store.write_json(A, text)
+        discard(store, reason="space", older_days=-1)
+
+    def indexes() -> list[list[sa.Row[Any]]]:
+        with store.database.reading() as connection:
+            return [
+                list(connection.execute(sa.select(table).order_by(*table.columns)))
+                for table in tables.sorted_tables
+            ]
+
+    before = indexes()
+    rebuild(store)
+    assert indexes() == before
+    collect(store, older_days=-1)
+    verify(store)
+
+
+def test_a_version_is_as_old_as_what_replaced_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Earlier(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) - timedelta(days=40)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("certify_assets.storage.steps.datetime", Earlier)
+        store.write_json(A, 1)
+    store.write_json(A, 2)
+    assert discard(store, reason="space") == 0
+    assert discard(store, reason="space", older_days=-1) == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"ledger": 1}\n{"b": 2}\n',
+        b'{"certificates": null, "ledger": {"corpus": "c", "sequence": 1}}',
+    ],
+)
+def test_what_others_put_stops_no_collection(store: Store, content: bytes) -> None:
+    store.write_json(A, 1)
+    store.objects.put(content)
+    for name in (".DS_Store", "README"):
+        Path(store.root, "objects", name).write_text("mine", "utf-8")
+    assert collect(store, older_days=-1) == (1, len(content))
+    assert Path(store.root, "objects", "README").exists()
+
+
+def test_a_head_that_no_ledger_can_have_is_not_held(store: Store) -> None:
+    store.write_json(A, 1)
+    with pytest.raises(LedgerError, match="lost event"):
+        verify(store, None, [parse_head(f"c:{10**20}:ab")])
+
+
 def test_nothing_is_removed_where_the_database_is_older_than_the_objects(store: Store) -> None:
     if not store.database.is_sqlite:
         pytest.skip("the copy of a database is that of SQLite")
@@ -70,6 +133,56 @@ def test_an_event_can_be_blanked_and_later_changes_are_still_refused(store: Stor
     assert [entry.content.reason for entry in store.events("c", Discarded)] == ["", "space"]
     with pytest.raises(CertifyError, match="never changed"), store.database.writing(["c"]) as rows:
         rows.execute(sa.text("UPDATE events SET payload = '{}'"))
+
+
+def test_a_backup_is_mended_by_the_next_and_files_of_others_stop_neither(tmp_path: Path) -> None:
+    store, copy = Store(str(tmp_path / "root")), tmp_path / "copy"
+    name, sample = store.write_json(A, 1), "monitoring/c/lexical/1.csv"
+    store.folder.write(sample, b"score\n")
+    for place in (store.folder.path("monitoring/c"), store.folder.path("objects")):
+        (place / ".DS_Store").touch()
+    back_up(store, str(copy))
+    (copy / "objects" / name[:2] / name).write_text("altered", "utf-8")
+    (copy / "objects" / name[:2] / ".certify.killed.part").touch()
+    assert back_up(store, str(copy)) == 1
+    other = Store(str(tmp_path / "restored"))
+    restore(other, str(copy))
+    assert other.read_json(A) == 1 and other.folder.read(sample) == b"score\n"
+
+
+def test_a_backup_has_all_that_its_database_names(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = store.write_json(A, 1)
+
+    def meanwhile(*_: object) -> None:
+        store.write_json(A, 2)
+        discard(store, reason="space", older_days=-1)
+
+    monkeypatch.setattr(backup, "_copy_placed", meanwhile)
+    back_up(store, str(tmp_path / "copy"))
+    assert Objects(Folder(str(tmp_path / "copy"))).has(first)
+
+
+def test_a_program_that_fails_had_the_address_and_leaves_the_earlier_copy(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if store.database.is_sqlite:
+        return
+    store.write_json(A, 1)
+    back_up(store, str(tmp_path))
+    before = (tmp_path / "certify.dump").read_bytes()
+    program = tmp_path / "pg_dump"
+    program.write_text(
+        '#!/bin/sh\necho half > "${4#--file=}"\necho "$1 $PGPASSWORD" 1>&2\nexit 1\n', "utf-8"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    address = store.database.engine.url.set(password="p@ss", query={"application_name": "a/b"})
+    monkeypatch.setattr(store.database.engine, "url", address)
+    with pytest.raises(CertifyError, match=r"application_name=a%2Fb p@ss"):
+        back_up(store, str(tmp_path))
+    assert (tmp_path / "certify.dump").read_bytes() == before
 
 
 def test_a_backup_made_while_others_write_is_whole(

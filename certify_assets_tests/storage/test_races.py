@@ -251,7 +251,7 @@ def test_a_stopped_writer_stops_nobody_for_good(store: Store) -> None:
     store.write_json(RUNS, {"of": {}})
     if store.database.is_sqlite:
         pytest.skip("SQLite has one writer: the others wait, and are told after 30 seconds")
-    url = store.database.url
+    url = store.database.engine.url.render_as_string(hide_password=False)
     store.database.engine.dispose()
 
     def stop() -> None:

@@ -1,6 +1,7 @@
 """Steps: read at one moment, write at once, or not at all."""
 
 import multiprocessing
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from certify_assets.errors import CertifyError, ChangedInputError, InputError, IntegrityError
+from certify_assets.storage import snapshot
 from certify_assets.storage.database import FILE, ROOT_FILE, VARIABLE, Database, sqlite_url
 from certify_assets.storage.events import Payload, chain
+from certify_assets.storage.folder import Folder
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 
@@ -83,6 +86,18 @@ def test_a_step_whose_input_was_replaced_stores_nothing(store: Store, ask: str) 
         asking[ask]()
         view.write_json("corpora/c/result.json", 3)
     assert store.read_json("corpora/c/result.json") == 3
+
+
+def test_what_a_step_stores_unchanged_is_watched(store: Store) -> None:
+    for key in (A, B):
+        store.write_json(key, 1)
+    view = store.now()
+    with pytest.raises(ChangedInputError), view.step("c"):
+        assert not view.exists(PAGE)
+        view.write_json(A, 1)
+        view.write_json(B, 2)
+        store.write_json(A, 3)
+    assert store.read_json(B) == 1
 
 
 def test_what_is_not_watched_may_change(store: Store) -> None:
@@ -192,6 +207,17 @@ def test_pages_are_copies_of_what_is_stored(store: Store) -> None:
     assert not Path(store.locate(PAGE)).exists()
 
 
+def test_the_same_call_mends_the_page_that_a_killed_one_left(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write_bytes(PAGE, b"<p>1")
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(snapshot, "publish", lambda *_: 1 / 0)
+        store.write_bytes(PAGE, b"<p>2")
+    store.write_bytes(PAGE, b"<p>2")
+    assert Path(store.locate(PAGE)).read_bytes() == b"<p>2"
+
+
 def test_objects_that_were_altered_or_removed_are_refused(store: Store) -> None:
     sha256 = store.write_json(A, 1)
     path = store.objects.path(sha256)
@@ -245,15 +271,11 @@ def test_texts_that_no_database_takes_are_refused(store: Store) -> None:
             store.append("c", Numbered(number=1, worker=worker))
 
 
-def test_the_database_of_another_data_root_is_refused(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_database_of_another_data_root_is_refused(store: Store) -> None:
     store.write_json(A, 1)
-    monkeypatch.setenv(VARIABLE, store.database.url)
-    other = Store(str(tmp_path / "other"))
-    other.folder.write(ROOT_FILE, b'{"root": "another"}')
+    store.folder.write(ROOT_FILE, b'{"root": "another"}')
     with pytest.raises(IntegrityError, match="another data root"):
-        other.read_json(A)
+        Database(store.database.engine.url, store.folder).exists()
 
 
 def test_a_database_that_is_lost_is_not_begun_again(tmp_path: Path) -> None:
@@ -263,7 +285,22 @@ def test_a_database_that_is_lost_is_not_begun_again(tmp_path: Path) -> None:
     for lose in (Path.unlink, Path.touch):
         lose(tmp_path / FILE)
         with pytest.raises(IntegrityError, match="is gone or empty; restore a backup"):
-            Database(f"sqlite:///{tmp_path / FILE}", store.folder).create()
+            Database(sqlite_url(tmp_path / FILE, writable=True), store.folder).create()
+
+
+def test_a_data_root_whose_making_was_killed_is_made_whole(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other_process() -> Database:
+        return Database(store.database.engine.url, store.folder)
+
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(Folder, "write", lambda *_: 1 / 0)
+        store.database.create()
+    assert not other_process().exists()
+    other_process().create()
+    store.write_json(A, 1)
+    assert other_process().exists()
 
 
 def test_damaged_files_are_told_in_a_sentence(tmp_path: Path) -> None:
@@ -272,23 +309,25 @@ def test_damaged_files_are_told_in_a_sentence(tmp_path: Path) -> None:
     for text in (b"", b"[]", b"{}"):
         store.folder.write(ROOT_FILE, text)
         with pytest.raises(IntegrityError, match=r"root\.json is damaged"):
-            Database(store.database.url, store.folder).exists()
+            Database(store.database.engine.url, store.folder).exists()
     other = tmp_path / "other.db"
     other.write_bytes(b"no database " * 1000)
     with pytest.raises(IntegrityError, match=r"is damaged .*restore a backup"):
-        Database(f"sqlite:///{other}", store.folder).exists()
+        Database(sqlite_url(other, writable=True), store.folder).exists()
 
 
 @pytest.mark.parametrize(
-    "url", ["words", "mysql://u:secret@host/d", "postgresql://u:secret@host:port/d"]
+    "url",
+    [
+        *("words", "mysql://u:secret@host/d", "postgresql://u:secret@host:port/d"),
+        *("postgresql+secret://host/d", "sqlite:////tmp/secret.db"),
+    ],
 )
 def test_an_address_that_is_none_is_refused_and_not_repeated(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, url)
-    with pytest.raises(
-        InputError, match="is no address of a database of PostgreSQL or SQLite"
-    ) as refused:
+    with pytest.raises(InputError, match="is no address of a PostgreSQL database") as refused:
         Store(str(tmp_path)).exists(A)
     assert "secret" not in str(refused.value)
 
@@ -297,10 +336,31 @@ def test_a_path_may_hold_what_means_something_in_a_url(tmp_path: Path) -> None:
     root = tmp_path / "a b?c=1%20#"
     store = Store(str(root))
     store.write_json(A, 1)
-    # what is in the log alone, a reader of a read-only disk does not see
-    store.database.engine.dispose()
     assert (root / FILE).exists() and [path.name for path in tmp_path.iterdir()] == [root.name]
-    assert Database(sqlite_url(root / FILE, writable=False), store.folder).exists()
+
+
+def test_who_may_only_read_sees_what_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, reader = (
+        Store(str(tmp_path / "a b?c=1%20#")).now(),
+        Store(str(tmp_path / "a b?c=1%20#")),
+    )
+    may = os.access
+    for number in range(4):
+        writer.write_json(A, number)
+        if number % 2:
+            # nobody is at work: what was in the log is in the file
+            writer.database.engine.dispose()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "access", lambda path, mode: mode != os.W_OK and may(path, mode))
+            assert "mode" in reader.database.engine.url.query
+            assert reader.read_json(A) == number
+
+
+def test_an_empty_address_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "")
+    assert Store(str(tmp_path)).corpora() == [] and not list(tmp_path.iterdir())
 
 
 def test_a_remote_data_root_needs_a_database() -> None:
@@ -309,7 +369,12 @@ def test_a_remote_data_root_needs_a_database() -> None:
 
 
 def test_sqlite_is_refused_on_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = Store(str(tmp_path / "moved"))
+    moved.write_json(A, 1)
+    moved.database.engine.dispose()
     monkeypatch.setattr("certify_assets.storage.database._file_system", lambda _: "nfs4")
+    with pytest.raises(InputError, match="lies on nfs4, where SQLite is not safe"):
+        moved.write_json(A, 2)
     store = Store(str(tmp_path / "root"))
     with pytest.raises(InputError, match="lies on nfs4, where SQLite is not safe"):
         store.write_json(A, 1)

@@ -67,6 +67,25 @@ def test_a_link_does_not_lead_a_page_out_of_the_root(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="by a symbolic link; remove the link"):
         store.write_bytes("judges/lexical/c/page.html", b"<p>")
     assert not list(outside.iterdir())
+    (outside / "page.html").touch()
+    with pytest.raises(InputError, match="by a symbolic link; remove the link"):
+        store.folder.delete("pages/judges/page.html")
+    assert (outside / "page.html").exists()
+
+
+def test_a_remote_root_is_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fsspec
+
+    opened, inner = [], fsspec.core.url_to_fs
+
+    def url_to_fs(url: str, **options: object) -> object:
+        opened.append(url)
+        return inner(url, **options)
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", url_to_fs)
+    for _ in range(3):
+        Store("memory://opened-once").objects.has("0" * 64)
+    assert opened == ["memory://opened-once"]
 
 
 def test_a_write_that_fails_leaves_the_old_content(

@@ -17,14 +17,14 @@ from certify_assets.defs.names import CORPORA_GROUP, corpora_partitions, judge_k
 from certify_assets.defs.setup import judges
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
-from certify_assets.evaluation.judge_summary import (
+from certify_assets.evaluation.judge_results import (
     audited_figures,
     certified_figures,
     scoring_figures,
 )
-from certify_assets.evaluation.left_out_agents import left_out_agents
 from certify_assets.evaluation.pool import load_pool
 from certify_assets.evaluation.spending import read_spending
+from certify_assets.evaluation.unseen_agents import left_out_agents
 from certify_assets.judges.specs import PROCEDURES, JudgeSpec
 from certify_assets.operations import monitoring
 from certify_assets.reports import judge_page, monitor_page

@@ -10,7 +10,7 @@ from certify_assets.defs.resources import DataRoot
 from certify_assets.defs.setup import judges
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import load_audits
-from certify_assets.evaluation.left_out_agents import left_out_agents
+from certify_assets.evaluation.unseen_agents import left_out_agents
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES
 from certify_assets.operations import monitoring

@@ -23,7 +23,7 @@ from certify_assets.defs.names import LM_GROUP, corpora_partitions, judge_key, k
 from certify_assets.defs.pool import POOL, machine_tags, on_device
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.errors import GateClosedError
-from certify_assets.evaluation.judge_summary import Figures, scoring_figures, training_figures
+from certify_assets.evaluation.judge_results import Figures, scoring_figures, training_figures
 from certify_assets.judges.families.transfer import no_sources
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm import lineage

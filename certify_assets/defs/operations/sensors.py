@@ -27,8 +27,8 @@ from certify_assets.defs.names import CORPORA, corpora_partitions
 from certify_assets.defs.operations.jobs import decide_job, onboard_job, recertify_job
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import CertifyError
+from certify_assets.operations.labels import labels_head
 from certify_assets.operations.layout import own_key
-from certify_assets.operations.monitoring import labels_version
 from certify_assets.storage.store import Store
 
 # not a run for every label of the page
@@ -248,7 +248,8 @@ def reviewed_labels_sensor(
     corpora = sorted(context.instance.get_dynamic_partitions(CORPORA))
     new, events = dict[str, str](), list[dg.AssetObservation]()
     for corpus in corpora:
-        labels, sample = (of(Corpus(store, corpus)) for of in (labels_version, sample_version))
+        opened = Corpus(store, corpus)
+        (_, labels), sample = labels_head(opened), sample_version(opened)
         if labels and seen.get(corpus) != labels:
             new[corpus] = labels
         # no corpus has a name with a slash

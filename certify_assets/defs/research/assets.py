@@ -13,7 +13,7 @@ from certify_assets.defs.automation import KEPT_CURRENT
 from certify_assets.defs.names import RESEARCH_GROUP, RESULTS_GROUP, code_version, judge_key, key
 from certify_assets.defs.pool import on_device_of_any_judge
 from certify_assets.defs.setup import judges
-from certify_assets.evaluation import agent_folds, comparison
+from certify_assets.evaluation import comparison, unseen_agents
 from certify_assets.files import canonical_json
 from certify_assets.judges.specs import JUDGES
 from certify_assets.reports import comparison_page
@@ -60,7 +60,7 @@ def _by_judge(figures: Mapping[str, float | None]) -> dict[str, str]:
 
 
 @_compared(
-    deps=[judge_key(name, "scores") for name in agent_folds.fold_judges() if name in judges()]
+    deps=[judge_key(name, "scores") for name in unseen_agents.fold_judges() if name in judges()]
     + [key("corpora/sft_split"), key("corpora/cal_split")],
     kinds={"json"},
     **on_device_of_any_judge(),
@@ -70,7 +70,7 @@ def _by_judge(figures: Mapping[str, float | None]) -> dict[str, str]:
 )
 def agent_disjoint(step: AssetStep, config: AgentFoldsConfig) -> Made:
     """Evaluate the judges that are there; what is missing is listed."""
-    found, left_out = agent_folds.evaluate_scored(
+    found, left_out = unseen_agents.evaluate_scored(
         step.corpus, config.judges, folds=config.folds, seed=config.seed
     )
     metrics = {f"unseen_{item['judge']}": item["disjoint"]["auroc"]["value"] for item in found}
@@ -102,10 +102,8 @@ def comparison_of_judges(step: AssetStep) -> Made:
     """Compare what is stored in the data root."""
     store, corpus = step.store, step.corpus.name
     document = comparison.write_comparison(Corpus(store, corpus))
-    home = comparison_page.comparison_home(corpus)
-    page = comparison_page.render_comparison([document], home=home)
+    page, location = comparison_page.write_comparison_page(store, [document], corpus=corpus)
     metrics = comparison_page.comparison_metrics(document)
-    location = comparison_page.write_comparison_page(store, page, corpus)
     metadata = {
         "judges": dg.MetadataValue.md(comparison_page.comparison_markdown(document)),
         "findings": dg.MetadataValue.json([item["message"] for item in document["findings"]]),
@@ -128,8 +126,8 @@ def comparison_of_judges(step: AssetStep) -> Made:
 def main_table_of_judges(step: AssetStep) -> Made:
     """Compare every corpus again, so that the table is of what is stored now."""
     document = comparison.write_main_table(step.store)
-    page = comparison_page.render_comparison(
-        document["corpora"], document["left_out"], home=comparison_page.comparison_home()
+    page, location = comparison_page.write_comparison_page(
+        step.store, document["corpora"], document["left_out"]
     )
     comparison_page.write_main_exports(step.store, document["corpora"])
     metadata = {
@@ -137,7 +135,6 @@ def main_table_of_judges(step: AssetStep) -> Made:
         "rows": sum(len(item["rows"]) for item in document["corpora"]),
         "left_out": dg.MetadataValue.json(document["left_out"]),
     }
-    location = comparison_page.write_comparison_page(step.store, page)
     return step.made(metadata, documents={"main_table.html": page}, page=location)
 
 
