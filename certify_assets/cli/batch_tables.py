@@ -188,8 +188,8 @@ def _plan_one(certificate: Path, frozen: Batch, asked: BatchOptions) -> BatchPla
     return plan_batch(
         frozen,
         side=item.side,
-        alpha=item.alpha if asked.alpha is None else asked.alpha,
-        delta=item.delta if asked.delta is None else asked.delta,
+        alpha=asked.alpha or item.alpha,
+        delta=asked.delta or item.delta,
         threshold=threshold,
         predicted_error=item.selective_error if item.certified else None,
         history=history,
@@ -208,13 +208,13 @@ def _plan_certified(
     if low <= high:
         cut = (low + high) / 2
         limits = {"reject": cut, "release": float(np.nextafter(cut, np.inf))}
-    delta = min(item.delta for item in items.values()) if asked.delta is None else asked.delta
+    delta = asked.delta or min(item.delta for item in items.values())
     return SidesPlan(
         tuple(
             plan_batch(
                 side_of(frozen, side, cut),
                 side=side,
-                alpha=items[side].alpha if asked.alpha is None else asked.alpha,
+                alpha=asked.alpha or items[side].alpha,
                 delta=delta / len(items),
                 threshold=limits[side],
                 predicted_error=items[side].selective_error,
@@ -232,10 +232,8 @@ def _plan_both(
     """Plan both sides; one that has no certificate takes the budget of the other."""
     assert asked.history is not None
     other = next(iter(items.values()))
-    alphas = {side: items.get(side, other).alpha for side in ("reject", "release")}
-    if asked.alpha is not None:
-        alphas = dict.fromkeys(alphas, asked.alpha)
-    delta = min(item.delta for item in items.values()) if asked.delta is None else asked.delta
+    alphas = {side: asked.alpha or items.get(side, other).alpha for side in ("reject", "release")}
+    delta = asked.delta or min(item.delta for item in items.values())
     history = _history(asked.history, asked)
     plan = plan_sides(frozen, alphas=alphas, delta=delta, history=history)
     if not plan.plans:

@@ -197,7 +197,11 @@ def _opened(corpus: Corpus) -> Deployment:
     if record.batch_only:
         why = no_batch_certified(corpus)
         return Deployment(corpus, record, refusal=Refusal("no_certificate", why) if why else None)
-    return Deployment(corpus, record, certificates, deployment_fault(corpus, record, certificates))
+    fault = deployment_fault(corpus, record, certificates)
+    if not certificates:
+        why = f"the deployment of {record.judge} on {corpus} names no certificate; deploy again."
+        fault = Refusal("no_certificate", why)
+    return Deployment(corpus, record, certificates, fault)
 
 
 def no_batch_certified(corpus: Corpus) -> str:
