@@ -29,7 +29,7 @@ $(INSTALLED): setup.cfg constraints.txt pyproject.toml
 	if [ -x $(BIN)/certify ] && [ "$$(cat $(INSTALLED) 2>/dev/null)" = "$$want" ]; then touch $(INSTALLED); exit 0; fi; \
 	echo "Setting up $(VENV) (about three minutes, once) ..."; \
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) && \
-	$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,inspect,miniwob]' && \
+	$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]' && \
 	$(BIN)/python -c '$(COMPILE)' && \
 	echo "$$want" > $(INSTALLED)
 
@@ -74,7 +74,7 @@ smollm2: setup
 
 # what a cluster needs, for the tests that start or check a real one, and what builds the site: Ray from PyPI, PostgreSQL and docker-compose from Debian where they may be installed
 services: setup
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,docs,inspect,miniwob,ray,postgres]' || \
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,docs,ray,postgres]' || \
 	echo "Ray, the PostgreSQL client and MkDocs could not be installed; their tests will skip."
 	@{ ls /usr/lib/postgresql/*/bin/initdb && command -v docker-compose; } >/dev/null 2>&1 || \
 	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \

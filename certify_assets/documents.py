@@ -15,6 +15,7 @@ __all__ = [
     "CLOSED",
     "Count",
     "Document",
+    "JsonObject",
     "OpenShare",
     "Positive",
     "Real",
@@ -26,6 +27,8 @@ __all__ = [
 #: a value is of its type and not only like it, and no key is passed over
 CLOSED: Final = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 _MOST_WHOLE: Final = 2**63 - 1
+
+JsonObject = dict[str, Any]
 
 
 def _with_a_point(value: object) -> object:
@@ -104,7 +107,7 @@ class Document(BaseModel):
         """Return a copy with other values, checked like the document itself."""
         return type(self)(**{**dict(self), **changes})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the document as JSON values, lists and dicts fresh."""
         return dict(json.loads(self.to_json()))
 
@@ -112,11 +115,11 @@ class Document(BaseModel):
         """Return the canonical bytes."""
         return canonical_json(self._values())
 
-    def _values(self) -> dict[str, Any]:
+    def _values(self) -> JsonObject:
         return {"schema": self.SCHEMA, **self.model_dump()}
 
     @classmethod
-    def json_schema(cls) -> dict[str, Any]:
+    def json_schema(cls) -> JsonObject:
         """Return the JSON schema of the document (draft 2020-12)."""
         found = cls.model_json_schema()
         found["properties"]["schema"] = {"const": cls.SCHEMA}
@@ -135,7 +138,7 @@ class Document(BaseModel):
 def parse_json(data: bytes | str, title: str, refusal: type[CertifyError]) -> Any:
     """Decode the JSON text of a document."""
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def once(pairs: list[tuple[str, Any]]) -> JsonObject:
         # of two values under one key one reader takes the first and another the last
         found = dict(pairs)
         if len(found) < len(pairs):

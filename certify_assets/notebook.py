@@ -18,12 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets import certificates as core
 from certify_assets.certificates import Certificate, CertificateSet, Sides
-from certify_assets.errors import InputError, MissingToolError
-from certify_assets.tables.cells import name_of
+from certify_assets.errors import InputError
+from certify_assets.tables.frames import names_of, read_frame
 from certify_assets.tables.settings import TableSettings
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from matplotlib.axes import Axes
 
     from certify_assets.certificates.pool import GivenPool
@@ -357,7 +356,7 @@ def certify(
         keywords = {
             "agents": table.agents,
             "alone": table.alone,
-            "named": table.tells_rows(lambda: {name: frame[name] for name in _names(frame)}),
+            "named": table.tells_rows(lambda: {name: frame[name] for name in names_of(frame)}),
             **keywords,
         }
     elif outcomes is None or tasks is None:
@@ -404,66 +403,15 @@ def _is_frame(value: object) -> bool:
     return hasattr(value, "columns") and hasattr(value, "__getitem__")
 
 
-def _names(frame: Any) -> list[Any]:
-    return list(getattr(frame, "column_names", None) or frame.columns)
-
-
-def _arrow(frame: Any, wanted: set[str]) -> pa.Table:
-    """Return the wanted columns of a frame; others may hold what Arrow has no type for."""
-    from certify_assets.tables.table import first_line, matched, refuse_repeated
-
-    try:
-        import pyarrow as pa
-    except ImportError:
-        raise MissingToolError(
-            "a DataFrame needs the package pyarrow, which is not installed; install it, or give "
-            "scores, outcomes and tasks as arrays."
-        ) from None
-    given = _names(frame)
-    kept = set(matched([name for name in given if isinstance(name, str)], wanted).values())
-    # in the order of the frame, and twice where a name is
-    places = [place for place, name in enumerate(given) if name in kept]
-    refuse_repeated("the table", [given[place] for place in places])
-    try:
-        if hasattr(frame, "iloc"):
-            part = pa.Table.from_pandas(
-                frame.iloc[:, places].apply(_one_type), preserve_index=False
-            )
-        elif hasattr(frame, "select"):
-            part = pa.table(frame.select([given[place] for place in places]))
-        else:
-            part = pa.table(frame)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InputError(
-            f"the table cannot be read ({first_line(error)}); give columns of one type each."
-        ) from None
-    return part
-
-
-def _one_type(column: Any) -> Any:
-    """Write the numbers of a pandas column as text where it holds text as well, as a file would."""
-    if column.dtype != object or not any(isinstance(value, str) for value in column):
-        return column
-    return column.map(
-        lambda value: (
-            name_of(value) or str(value) if isinstance(value, int | float | np.generic) else value
-        ),
-        na_action="ignore",
-    )
-
-
 def _read(frame: Any, reading: _Reading) -> ScoreTable:
     """Read a frame as a score table, in the words of a call."""
     from certify_assets.evaluation.score_reading import COLUMNS
     from certify_assets.evaluation.score_table import frame_table
     from certify_assets.tables.table import TableError
 
-    wanted = {*{**COLUMNS, **reading.columns}.values()}
-    found = [str(name) for name in _names(frame)]
     try:
-        table = frame_table(
-            _arrow(frame, wanted), found, reading.columns, reading.settings, reading.score_scale
-        )
+        rows = read_frame(frame, {*{**COLUMNS, **reading.columns}.values()})
+        table = frame_table(rows, reading.columns, reading.settings, reading.score_scale)
         return table.choose_split("cal").labelled()
     except TableError as problems:
         columns = {name: text for name, text in problems.options.items() if name in COLUMNS}
@@ -492,9 +440,8 @@ def _frame_scores(frame: Any, reading: _Reading, certificates: Sequence[Certific
     )
     column = reading.columns.get("score", "score")
     try:
-        found = [str(name) for name in _names(frame)]
-        rows = _arrow(frame, {column, "score"})
-        table = frame_scores(rows, found, column, reading.score_scale)
+        rows = read_frame(frame, {column, "score"})
+        table = frame_scores(rows, column, reading.score_scale)
     except InputError as error:
         raise InputError(_in_python(str(error))) from None
     table = table.negated() if reading.lower_is_better else table

@@ -15,6 +15,7 @@ from certify_assets.documents import (
     CLOSED,
     Count,
     Document,
+    JsonObject,
     OpenShare,
     Positive,
     Real,
@@ -140,7 +141,7 @@ class Certificate(Document):
             f"<certificate: {100 * self.coverage:.1f} % {decision} at {sign} {self.threshold:.4g}>"
         )
 
-    def _values(self) -> dict[str, Any]:
+    def _values(self) -> JsonObject:
         values = super()._values()
         if self.ledger is None:
             del values["ledger"]

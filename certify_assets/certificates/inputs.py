@@ -134,7 +134,7 @@ class Observations:
 
     def one_a_task(self, seed: int) -> Observations:
         """Return one scored row of each task, drawn by the seed; the hash stays."""
-        tasks = self.tasks[: self.scored]
+        tasks = self._scored[2]
         sizes = np.bincount(tasks, minlength=len(self.labels))
         starts = np.cumsum(sizes) - sizes
         draws = kernels.task_draws(np.uint64(seed), len(self.labels))
@@ -162,15 +162,15 @@ class Observations:
     @cached_property
     def auroc(self) -> float | None:
         """AUROC of the scored rows, ties counted half; None with one class only."""
-        area = auroc(self.scores[: self.scored], self.outcomes[: self.scored])
+        scores, right, _ = self._scored
+        area = auroc(scores, right)
         return None if math.isnan(area) else area
 
     @cached_property
     def clustered_auroc(self) -> tuple[float, float]:
         """AUROC of the scored rows and its standard error over tasks (Obuchowski 1997, eq. 4)."""
-        scores, right = self.scores[: self.scored], self.outcomes[: self.scored].astype(bool)
-        heads = np.flatnonzero(np.concatenate([[True], scores[1:] != scores[:-1]]))
-        number = np.diff(np.append(heads, scores.size))
+        _, right, tasks = self._scored
+        heads, number = self._ties
         group = np.repeat(np.arange(heads.size), number)
         successes = np.add.reduceat(right.astype(np.int64), heads)
         failures = number - successes
@@ -178,11 +178,9 @@ class Observations:
         below = (np.cumsum(failures) - failures / 2) / max(1, failures.sum())
         above = (successes.sum() - np.cumsum(successes) + successes / 2) / max(1, successes.sum())
         area = float((successes * below).sum() / max(1, successes.sum()))
-        weight = np.where(right, 1 / max(1, successes.sum()), 1 / max(1, failures.sum()))
-        influence = weight * (np.where(right, below[group], above[group]) - area)
-        parts = np.bincount(self.tasks[: self.scored], weights=influence)[
-            np.bincount(self.tasks[: self.scored]) > 0
-        ]
+        weight = np.where(right == 1, 1 / max(1, successes.sum()), 1 / max(1, failures.sum()))
+        influence = weight * (np.where(right == 1, below[group], above[group]) - area)
+        parts = np.bincount(tasks, weights=influence)[np.bincount(tasks) > 0]
         freedom = max(1, parts.size - 1)
         return area, float(np.sqrt(np.square(parts).sum() * parts.size / freedom))
 
@@ -194,18 +192,29 @@ class Observations:
         """
         same = self.of_one_task[1:]
         # equal rows are next to each other
-        for column in (self.scores, self.tasks, self.outcomes):
-            same = same & (column[1 : self.scored] == column[: max(0, self.scored - 1)])
+        for column in self._scored:
+            same = same & (column[1:] == column[:-1])
         return int(np.count_nonzero(same))
 
     @cached_property
     def of_one_task(self) -> NDArray[np.bool_]:
         """Whether only rows of one task have the score of a scored row."""
-        scores, tasks = self.scores[: self.scored], self.tasks[: self.scored]
-        heads = np.flatnonzero(np.append(True, scores[1:] != scores[:-1])[: scores.size])
-        ends = np.append(heads, scores.size)[1:]
+        (_, _, tasks), (heads, number) = self._scored, self._ties
         # rows of one score are ordered by task
-        return np.repeat(tasks[heads] == tasks[ends - 1], ends - heads)
+        return np.repeat(tasks[heads] == tasks[heads + number - 1], number)
+
+    @property
+    def _scored(self) -> tuple[NDArray[np.float64], NDArray[np.int8], NDArray[np.int32]]:
+        """Scores, outcomes and tasks of the scored rows."""
+        there = slice(self.scored)
+        return self.scores[there], self.outcomes[there], self.tasks[there]
+
+    @cached_property
+    def _ties(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The first row of each score, and how many rows have it."""
+        scores = self._scored[0]
+        heads = np.flatnonzero(np.append(True, scores[1:] != scores[:-1])[: scores.size])
+        return heads, np.diff(np.append(heads, scores.size))
 
     def at_random(self, seed: int) -> Observations:
         """Return the same rows with scores of other rows: those of a judge that knows nothing."""
@@ -217,14 +226,14 @@ class Observations:
     @cached_property
     def task_sizes(self) -> NDArray[np.int64]:
         """Scored rows of each task that has one, in the order of the labels."""
-        often = np.bincount(self.tasks[: self.scored])
+        often = np.bincount(self._scored[2])
         return often[often > 0]
 
     @cached_property
     def task_successes(self) -> NDArray[np.int64]:
         """Successes among them."""
-        codes, right = self.tasks[: self.scored], self.outcomes[: self.scored]
-        return np.bincount(codes, weights=right).astype(np.int64)[np.bincount(codes) > 0]
+        _, right, tasks = self._scored
+        return np.bincount(tasks, weights=right).astype(np.int64)[np.bincount(tasks) > 0]
 
     @cached_property
     def clusters(self) -> ClusterSummary:
@@ -234,7 +243,7 @@ class Observations:
     @cached_property
     def at_ends(self) -> int:
         """How many scores share the lowest value, or the highest one: the larger number."""
-        scores = self.scores[: self.scored]
+        scores = self._scored[0]
         return max((int((scores == end).sum()) for end in (*scores[:1], *scores[-1:])), default=0)
 
     @cached_property
@@ -248,7 +257,7 @@ class Observations:
         digests = nsmallest(MOST_DIGESTS, map(name_digest, folded_names(self.labels)))
         found: Inputs = {"sha256": self.sha256, "rows": self.rows, "tasks": " ".join(digests)}
         if self.scored:
-            found["scores"] = score_range(self.scores[: self.scored])
+            found["scores"] = score_range(self._scored[0])
         return found
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from certify_assets.certificates.certificate import Certificate
+from certify_assets.documents import JsonObject
 
 _OPEN_SHARE = {"exclusiveMinimum": 0, "exclusiveMaximum": 1}
 
 
-def document_schema() -> dict[str, Any]:
+def document_schema() -> JsonObject:
     """Return the JSON schema of one certificate or several (draft 2020-12)."""
     certificate = Certificate.json_schema()
     parts = certificate.pop("$defs")

@@ -24,6 +24,7 @@ from certify_assets.certificates.inputs import Observations, observe, repeated_r
 from certify_assets.certificates.issuance import confidence_words, issue
 from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import DEFAULT, find_procedure
+from certify_assets.documents import JsonObject
 from certify_assets.errors import quoted
 from certify_assets.files import shortest, significant
 from certify_assets.work import WorkStage, counted, under_way
@@ -181,7 +182,7 @@ class CertificateSet:
         items = [item.replace(provenance={**item.provenance, **more}) for item in self.certificates]
         return replace(self, certificates=tuple(items)) if more else self
 
-    def outline(self) -> dict[str, Any]:
+    def outline(self) -> JsonObject:
         """Return the keys of the document next to its certificates."""
         values = {
             "decided": None if self.sides is None else self.sides.decided,
@@ -191,7 +192,7 @@ class CertificateSet:
         }
         return {name: value for name, value in values.items() if value is not None}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the document as JSON values."""
         return {"certificates": [item.to_dict() for item in self.certificates], **self.outline()}
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -191,9 +193,7 @@ def main(arguments: list[str] | None = None) -> None:
     except ImportError as error:
         if (error.name or "").startswith("certify_assets"):
             raise
-        code = _complain(
-            f"a package that this step needs is not installed ({error}); install it.", 2
-        )
+        code = _complain(f"{error}. {_remedy(error, arguments or sys.argv[1:])}", 2)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -202,6 +202,22 @@ def _run(arguments: list[str] | None) -> Any:
         return cli.main(args=arguments, prog_name="certify", standalone_mode=False)
     except click.exceptions.Exit as end:
         return end.exit_code
+
+
+def _remedy(error: ImportError, arguments: Sequence[str]) -> str:
+    """Name the extra that brings a package which is missing."""
+    from importlib.metadata import requires
+    from importlib.util import find_spec
+
+    if find_spec("dagster") is None and not {*arguments[:1]} & _SECTIONS["Score tables"].keys():
+        return "This command needs the platform: pip install 'certify_assets[platform]'."
+    package = (error.name or "").split(".")[0]
+    distribution = {"sklearn": "scikit-learn"}.get(package, package).replace("_", "-").lower()
+    for line in requires("certify_assets") or []:
+        found = re.match(r"""([\w.-]+).*extra == ['"](\w+)['"]""", line)
+        if found and found[1].lower() == distribution:
+            return f"This step needs it: pip install 'certify_assets[{found[2]}]'."
+    return f"This step needs it: pip install {distribution}."
 
 
 def _complain(sentence: str, code: int) -> int:

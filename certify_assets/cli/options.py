@@ -402,11 +402,11 @@ def read_pilot(path: Path, reading: ReadingOptions) -> Table:
     return chosen.scores, chosen.labels, chosen.tasks
 
 
-def stored_pool(data: bytes, where: str) -> Unlabelled | None:
+def stored_pool(document: object, where: str) -> Unlabelled | None:
     """Return scores and tasks of a pool as the platform stores it."""
     from certify_assets.evaluation.pool import StoredPool
 
-    pool = StoredPool.from_json(data, where).pool
+    pool = StoredPool.from_dict(document, where).pool
     return None if pool is None else (pool.scores, np.array(pool.labels, dtype=object)[pool.tasks])
 
 
@@ -416,7 +416,7 @@ def read_pool(
     """Read scores and tasks of a pool, whose outcomes are not read: its rows of other splits."""
     from certify_assets.evaluation.pool import StoredPool
 
-    if StoredPool.is_file(path) and (found := stored_pool(path.read_bytes(), str(path))):
+    if StoredPool.is_file(path) and (found := stored_pool(read_json(path), str(path))):
         return found
     table = read_scores(path, reading, outcomes=False)
     if table.splits is not None:

@@ -32,7 +32,7 @@ from certify_assets.cli.options import (
 )
 from certify_assets.cli.output import NOTHING, complain, emit_json, json_option, show_line
 from certify_assets.errors import ForgedCertificateError, InputError
-from certify_assets.files import canonical_json
+from certify_assets.files import read_json
 from certify_assets.work import counted
 
 if TYPE_CHECKING:
@@ -170,10 +170,10 @@ def pool_of(
     if given is not None:
         return read_pool(given, reading, certified=certified_splits(document.certificates))
     if document.pool is not None:
-        return stored_pool(canonical_json(document.pool), f"the pool in {certificate}")
+        return stored_pool(document.pool, f"the pool in {certificate}")
     beside = certificate.with_name("pool.json")
     named = any(_names_pool(item) for item in document.certificates)
-    return stored_pool(beside.read_bytes(), str(beside)) if named and beside.is_file() else None
+    return stored_pool(read_json(beside), str(beside)) if named and beside.is_file() else None
 
 
 def _names_pool(document: Any) -> bool:

@@ -2,3 +2,5 @@
 
 #: splits whose labels certify judges that did not learn from them, in the order of score tables
 CERTIFYING = ("rl", "cal")
+#: split in the provenance of a certificate of half B of CAL alone, whose half A opened a harvest
+HALF_B = "cal_half_b"

@@ -93,8 +93,24 @@ def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
     """Read TEST through the ledger and audit every certificate that decides; store the audits."""
     with judge.corpus.writing():
         deciding = deciding_certificates(judge)
-        entry = _recorded(judge, deciding, run_id)
-        table = _with_outcomes(judge, judge.corpus.split("test"))
+        about = deciding[0].provenance
+        entry = record_read(
+            judge.corpus,
+            judge=judge.name,
+            registration=about["registration"],
+            configuration={
+                **{name: about[name] for name in _READ_WITH},
+                "certificates": [item.sha256 for item in deciding],
+            },
+            run_id=run_id,
+            runs=judge.corpus.run_contents("test"),
+        )
+        test = judge.corpus.split("test")[["trajectory_id", "outcome"]]
+        scores = judge.store.read_table(judge.key("scores.parquet"))
+        scored = scores[scores["split"] == "test"].drop(columns="outcome")
+        table = scored.merge(test, on="trajectory_id", how="left", validate="one_to_one")
+        table["outcome"] = table["outcome"].astype("Int8")
+        table = table[table["outcome"].notna()].reset_index(drop=True)
         audits = [CertificateAudit.measure(item, table, entry.number) for item in deciding]
         documents = [asdict(audit) for audit in audits]
         scores_sha256 = judge.store.write_table(judge.key("test_scores.parquet"), table)
@@ -107,22 +123,6 @@ def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
         }
         judge.store.write_json(judge.key("audits.json"), document)
     return AuditResult(audits, table, entry)
-
-
-def _recorded(judge: JudgedCorpus, deciding: Sequence[Certificate], run_id: str) -> LedgerEntry:
-    """Record that TEST is read for these certificates."""
-    hashes = {
-        name: deciding[0].provenance[name]
-        for name in ("adapter_sha256", "scores_sha256", "manifest_sha256", "trajectories_sha256")
-    }
-    return record_read(
-        judge.corpus,
-        judge=judge.name,
-        registration=deciding[0].provenance["registration"],
-        configuration={**hashes, "certificates": [item.sha256 for item in deciding]},
-        run_id=run_id,
-        runs=judge.corpus.run_contents("test"),
-    )
 
 
 @remembered
@@ -146,15 +146,8 @@ def _result_sha256(audits: Sequence[Mapping[str, Any]], scores_sha256: str) -> s
     return sha256_bytes(canonical_json({"audits": audits, "test_scores_sha256": scores_sha256}))
 
 
-def _with_outcomes(judge: JudgedCorpus, test: pd.DataFrame) -> pd.DataFrame:
-    table = judge.store.read_table(judge.key("scores.parquet"))
-    scored = table[table["split"] == "test"].drop(columns="outcome")
-    outcomes = test[["trajectory_id", "outcome"]]
-    joined = scored.merge(outcomes, on="trajectory_id", how="left", validate="one_to_one")
-    joined["outcome"] = joined["outcome"].astype("Int8")
-    return joined[joined["outcome"].notna()].reset_index(drop=True)
-
-
+# hashes that an audit names with its read
+_READ_WITH = ("adapter_sha256", "scores_sha256", "manifest_sha256", "trajectories_sha256")
 _FIGURES = ("trajectories", "tasks", "success_rate", "icc", "deff", "n_eff", "duplicates")
 #: figures of a corpus, or of a judge on it, as they are printed
 Overview = dict[str, Any]

@@ -159,10 +159,8 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
     from certify_assets.certificates import Certificate
 
     cal, hashes, adapter = judge.calibration
-    whose, again = (
-        f"the certificates of {judge} on {judge.corpus}",
-        f"materialize judges/{judge}/certificate again.",
-    )
+    whose = f"the certificates of {judge} on {judge.corpus}"
+    again = f"materialize judges/{judge}/certificate again."
     document = judge.store.read_json(judge.key("certificates.json"))
     certificates = [Certificate.from_dict(item) for item in document["certificates"]]
     rows, split = judge.calibration_name, certificates[0].provenance["split"]
@@ -198,43 +196,32 @@ def require_current(
                 )
 
 
-def require_recomputed(
-    certificates: Sequence[Certificate], table: pd.DataFrame, pool: Pool | None, whose: str
-) -> None:
-    """Refuse certificates that do not recompute from their rows and their pool."""
-    for item in certificates:
-        difference = _recomputed_difference(
-            item, table, pool if takes_pool(item.procedure) else None
-        )
-        if difference is not None:
-            raise ForgedCertificateError(f"one of {whose} does not recompute: {difference}")
-
-
 #: certificates that this process has recomputed, each by its bytes, its rows and its pool
 _RECOMPUTED: set[tuple[str, str, str]] = set()
 _MOST_RECOMPUTED: Final = 10_000
 
 
-def _recomputed_difference(
-    certificate: Certificate, table: pd.DataFrame, pool: Pool | None
-) -> str | None:
-    """Return where a certificate differs from its recomputation; None where it does not."""
+def require_recomputed(
+    certificates: Sequence[Certificate], table: pd.DataFrame, pool: Pool | None, whose: str
+) -> None:
+    """Refuse certificates that do not recompute from their rows and their pool."""
     # once in a process: the same bytes of the same rows and pool recompute alike
     from certify_assets.certificates import verify_certificate
     from certify_assets.certificates.inputs import observe
 
-    rows = columns(table)
-    about = certificate.sha256, observe(*rows).sha256, "" if pool is None else pool.sha256
-    if about in _RECOMPUTED:
-        return None
-    difference = verify_certificate(
-        certificate, *rows, pool=pool, named=True, alone=runs_are_tasks(table)
-    )
-    if difference is None:
+    rows, alone = columns(table), runs_are_tasks(table)
+    digest = observe(*rows).sha256
+    for item in certificates:
+        taken = pool if takes_pool(item.procedure) else None
+        about = item.sha256, digest, "" if taken is None else taken.sha256
+        if about in _RECOMPUTED:
+            continue
+        difference = verify_certificate(item, *rows, pool=taken, named=True, alone=alone)
+        if difference is not None:
+            raise ForgedCertificateError(f"one of {whose} does not recompute: {difference}")
         if len(_RECOMPUTED) >= _MOST_RECOMPUTED:
             _RECOMPUTED.clear()
         _RECOMPUTED.add(about)
-    return difference
 
 
 def _test_sha256(judge: JudgedCorpus, cal: pd.DataFrame, candidates: int, pool: Pool | None) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from certify_assets.certificates.auroc import AurocFigures, Ranking, name_codes, task_resamples
+from certify_assets.corpora import HALF_B
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
@@ -29,7 +30,6 @@ from certify_assets.evaluation.unseen_agents import (
     stored_agent_folds,
 )
 from certify_assets.files import canonical_json, rounded, sha256_bytes
-from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.storage.store import Store
 

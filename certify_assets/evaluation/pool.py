@@ -23,7 +23,7 @@ from certify_assets.certificates.pool import EVERY_TASK, Pool, observe_pool
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.evaluation.ledger import record_pool
-from certify_assets.files import canonical_json, parse_json, sha256_bytes, stored_as
+from certify_assets.files import canonical_json, sha256_bytes, stored_as
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.task_folds import score_unseen, why_no_folds
 from certify_assets.storage.progress import Report, silent
@@ -127,15 +127,6 @@ class StoredPool:
     def to_json(self) -> bytes:
         """Return the document as it is stored."""
         return canonical_json(asdict(self))
-
-    @classmethod
-    def from_json(cls, data: bytes, where: str) -> StoredPool:
-        """Read a stored document; `where` is named if it is none."""
-        try:
-            document = parse_json(data.decode("utf-8"))
-        except ValueError:
-            document = None
-        return cls.from_dict(document, where)
 
     @classmethod
     def from_dict(cls, document: Any, where: str) -> StoredPool:

@@ -21,14 +21,13 @@ from certify_assets.evaluation.score_reading import (
 )
 from certify_assets.tables.cells import shown
 from certify_assets.tables.columns import ColumnReader
-from certify_assets.tables.reading import arrow_table, read_table
+from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.table import Rows, Table, TableError, likely_column, matched
 from certify_assets.work import counted
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
     from certify_assets.certificates.inputs import ScoreRange
 
@@ -248,32 +247,22 @@ def read_score_table(
 
 
 def frame_table(
-    rows: pa.Table,
-    found: list[str],
+    table: Table,
     columns: Mapping[str, str],
     settings: TableSettings,
     score_scale: str | None = None,
 ) -> ScoreTable:
-    """Read and check columns of a frame, `found` being all that it has."""
-    names = {**COLUMNS, **columns}
-    read = _of_frame(rows, found, set(names.values()), settings)
-    return _score_table(read, names, {"task", "score", *columns} - {"outcome"}, score_scale)
+    """Check the columns of a frame, `columns` being their names by field."""
+    needed = {"task", "score", *columns} - {"outcome"}
+    read = ColumnReader(table, settings)
+    return _score_table(read, {**COLUMNS, **columns}, needed, score_scale)
 
 
-def frame_scores(
-    rows: pa.Table, found: list[str], name: str, score_scale: str | None = None
-) -> ScoreTable:
+def frame_scores(table: Table, name: str, score_scale: str | None = None) -> ScoreTable:
     """Return the scores of a frame without tasks, whatever else it has."""
     # as in files, a column that is not there has the name that it has in most tables
-    name = name if matched(rows.column_names, {name}) else COLUMNS["score"]
-    return _score_table(_of_frame(rows, found, {name}), {"score": name}, {"score"}, score_scale)
-
-
-def _of_frame(
-    rows: pa.Table, found: list[str], wanted: set[str], settings: TableSettings | None = None
-) -> ColumnReader:
-    table = arrow_table(Path("the table"), rows, wanted)
-    return ColumnReader(replace(table, names=found), settings)
+    name = name if name in table.columns else COLUMNS["score"]
+    return _score_table(ColumnReader(table), {"score": name}, {"score"}, score_scale)
 
 
 def read_labels(

@@ -48,6 +48,8 @@ from certify_assets.judges.specs import JUDGES
 if TYPE_CHECKING:
     import pandas as pd
 
+    from certify_assets.corpora.rendering import Rendered
+
 FoldsDocument = dict[str, Any]
 #: what the document of folds is of
 _BOUND: Final = ("adapter_sha256", "manifest_sha256", "scores_sha256")
@@ -120,9 +122,8 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
         rendered = render_frame(read, judge.renderer)
         for name, training in zip(names, (known, sft.iloc[np.sort(places)]), strict=False):
             if training["outcome"].nunique() == 2:
-                model = judge.family.retrained(judge, training, f"agent_fold_{number}")
-                scored = score_table(model, read, judge.renderer, rendered=rendered)
-                scores[name][inside] = scored["score"].to_numpy(np.float64)
+                place = f"agent_fold_{number}"
+                scores[name][inside] = _retrained_scores(judge, training, place, read, rendered)
         owner[inside] = number
         unseen, seen = (
             auroc(scores[name][inside], outcomes[inside]) for name in ("disjoint", "trained_on_all")
@@ -233,6 +234,18 @@ def runs_without(sft: pd.DataFrame, agents: Sequence[str]) -> pd.DataFrame | Non
     """Return the training runs of the other agents; None where they lack one of both outcomes."""
     known = sft[~sft["agent"].astype(str).isin(agents)]
     return known if known["outcome"].nunique() == 2 else None
+
+
+def _retrained_scores(
+    judge: JudgedCorpus,
+    training: pd.DataFrame,
+    place: str,
+    runs: pd.DataFrame,
+    rendered: Sequence[Rendered],
+) -> NDArray[np.float64]:
+    model = judge.family.retrained(judge, training, place)
+    scored = score_table(model, runs, judge.renderer, rendered=rendered)
+    return np.asarray(scored["score"], np.float64)
 
 
 def paired_difference(one: Ranking, other: Ranking, resamples: NDArray[np.float64]) -> Interval:
@@ -376,9 +389,7 @@ def _unseen(
         if known is None:
             alone.append(agent)
             continue
-        model = judge.family.retrained(judge, known, "left_out")
-        scored = score_table(model, runs, judge.renderer, rendered=rendered)
-        unseen[agent] = scored["score"].to_numpy(np.float64)
+        unseen[agent] = _retrained_scores(judge, known, "left_out", runs, rendered)
     if not alone:
         return unseen, ""
     return unseen, f"without {', '.join(alone)} the training runs do not have both outcomes"

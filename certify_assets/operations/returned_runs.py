@@ -78,7 +78,7 @@ def returned_runs(
     if not fresh:
         return []
     reviewed = resolve_labels(read_labels(corpus))
-    found = []
+    found: list[ReturnedRuns] = []
     for batch in batch_names(corpus):
         rows = decisions_of(corpus, batch)[["trajectory_id", "task_id", "agent", "asked"]].merge(
             identities_of(corpus, batch)[["trajectory_id", "content_sha256"]], on="trajectory_id"

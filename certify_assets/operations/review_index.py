@@ -81,8 +81,7 @@ queue = sa.Table(
     number_column("attempt"),
     number_column("asked"),
     sa.Column("covered", sa.Boolean, nullable=False),
-    # 0 without a score, 1 with a distance to a threshold, 2 without a threshold
-    number_column("known"),
+    # -1 without a score, infinite without a threshold
     sa.Column("distance", sa.Float, nullable=False),
     text_column("draw"),
     # place in [0, 1) that decides whether two reviewers are wanted
@@ -305,7 +304,6 @@ class _Indexes:
 
     def label(self, said: Sequence[Event]) -> None:
         """Store what was said last."""
-        names = ("run", "reviewer", "gold")
         last: dict[tuple[str, str, bool], tuple[Any, ...]] = {}
         for row in said:
             about = parse_json(row.payload)
@@ -313,12 +311,11 @@ class _Indexes:
             last[key] = (*key, about["outcome"], about["via"], row.sequence)
         if not last:
             return
-        mine = (labels.c[name] == sa.bindparam(f"its_{name}") for name in names)
-        gone = labels.delete().where(labels.c.corpus == self.corpus.name, *mine)
-        keys = [
-            {f"its_{name}": value for name, value in zip(names, key, strict=True)} for key in last
-        ]
-        self.connection.execute(gone, keys)
+        names = ("run", "reviewer", "gold")
+        same = (labels.c[name] == sa.bindparam(f"its_{name}") for name in names)
+        gone = labels.delete().where(labels.c.corpus == self.corpus.name, *same)
+        its = [f"its_{name}" for name in names]
+        self.connection.execute(gone, [dict(zip(its, key, strict=True)) for key in last])
         insert(self.connection, labels, ((self.corpus.name, *row) for row in last.values()))
 
     def queue(self, batches: Collection[str]) -> None:
@@ -436,15 +433,13 @@ def _asked_rows(corpus: Corpus, batch: str, share: float) -> dict[str, Row]:
     draw = draw if draw and closing_of(corpus, draw) is None else ""
     drawn = set(drawn_runs(corpus, draw)) if draw else set()
     frame = frame[frame["asked"].isin(KINDS) | frame["trajectory_id"].isin(drawn)]
-    distance = _nearest_threshold(frame)
     columns = {
         "run": frame["trajectory_id"],
         "task": frame["task_id"],
         "attempt": frame["attempt"].astype(int),
         "asked": frame["asked"].map(lambda kind: KINDS.index(kind) if kind else _UNASKED),
         "covered": ~not_covered(frame),
-        "known": np.select([np.isnan(distance), np.isfinite(distance)], [0, 1], 2),
-        "distance": np.where(np.isfinite(distance), distance, 0.0),
+        "distance": _nearest_threshold(frame),
     }
     found = {}
     for values in zip(*(column.tolist() for column in columns.values()), strict=True):
@@ -468,7 +463,7 @@ def _order_row(row: Row) -> None:
     if row["rank"] is not None:
         row.update(since=row["draw"], near=row["rank"], together=str(row["side"]))
     elif need == _UNDECIDED:
-        row.update(lack=row["known"], near=row["distance"])
+        row["near"] = row["distance"]
     else:
         row.update(since=row["batch"] if need == _SPOT else "", together=row["task"])
 
@@ -505,8 +500,8 @@ def _share_place(run: str) -> float:
 
 
 def _nearest_threshold(frame: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the distance of scores to the nearest threshold; NaN unscored, infinite without."""
+    """Return the distance of scores to the nearest threshold; -1 unscored, infinite without."""
     score = frame["score"].to_numpy(np.float64)
     thresholds = frame[["reject_threshold", "release_threshold"]].to_numpy(np.float64)
     away = np.nan_to_num(np.abs(score[:, None] - thresholds), nan=np.inf)
-    return np.where(np.isnan(score), np.nan, away.min(axis=1, initial=np.inf))
+    return np.where(np.isnan(score), -1.0, away.min(axis=1, initial=np.inf))

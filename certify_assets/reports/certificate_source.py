@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from certify_assets.corpora import HALF_B
 from certify_assets.errors import InputError
-from certify_assets.judges.harvest.gate import HALF_B
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from certify_assets.corpora import HALF_B
 from certify_assets.evaluation.comparison import comparison_key
-from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.specs import SIDES
 from certify_assets.reports.figures import auroc_figure
 from certify_assets.reports.wording import (
@@ -250,7 +250,7 @@ def comparison_markdown(document: Mapping[str, Any]) -> str:
         areas = [_area(row[name]["cal"]) for name in ("auroc", "within_task")]
         rows.append([row["judge"], *areas, *(_share(found.get(budget)) for budget in budgets)])
     columns = ["judge", "AUROC", "in task", *names]
-    return "\n".join(markdown_table(columns, rows, tight=True)) + "\n"
+    return _block(columns, rows)
 
 
 def folds_markdown(evaluations: Sequence[Mapping[str, Any]]) -> str:
@@ -266,7 +266,7 @@ def folds_markdown(evaluations: Sequence[Mapping[str, Any]]) -> str:
         for item in evaluations
     ]
     columns = ("judge", "unseen", "all agents", "difference", "within agent")
-    return "\n".join(markdown_table(columns, rows, tight=True)) + "\n"
+    return _block(columns, rows)
 
 
 def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
@@ -287,12 +287,16 @@ def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
             ]
         )
     columns = ("corpus", "best AUROC", "lexical", "most certified", "coverage")
-    block = "\n".join(markdown_table(columns, rows, tight=True)) + "\n"
+    block = _block(columns, rows)
     return (
         block
         if len(block) < INLINE
         else block[: block.rindex("\n", 0, INLINE - 40)] + "\n\nMore corpora are on the page.\n"
     )
+
+
+def _block(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(markdown_table(columns, rows, tight=True)) + "\n"
 
 
 def comparison_metrics(document: Mapping[str, Any]) -> dict[str, float]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from certify_assets.corpora import HALF_B
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
@@ -13,7 +14,6 @@ from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.certification import deciding_sides, load_certificates
 from certify_assets.evaluation.comparison import comparison_key
 from certify_assets.evaluation.ledger import ledger_entries
-from certify_assets.judges.harvest.gate import HALF_B
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judges
 from certify_assets.operations.alarms import read_alarms

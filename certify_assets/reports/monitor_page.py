@@ -135,33 +135,28 @@ def _facts(entry: MonitorEntry) -> list[tuple[str, str]]:
 
 
 def _detectors(entry: MonitorEntry, name: str) -> list[Panel]:
-    result, trust = entry.result, percent(entry.delta)
-    states = (result.e_process, result.shiryaev_roberts)
-    series = {"loge": entry.path.log_e, "logsr": entry.path.log_sr}
-    captions = (
-        f"Evidence against an error of at most {percent(entry.alpha)}. It reaches "
-        f"{count(result.e_process.threshold)} with probability at most {trust} at any "
-        "time, however often one looks, while the error is within the budget.",
-        "Quicker after a change. While the error is within the budget, it takes "
-        f"{count(result.shiryaev_roberts.threshold)} tasks or more on average to reach its line.",
-    )
-    return [
-        Panel(
-            f"{name}{short}",
-            f"{words[0].upper()}{words[1:]}{', the alarm' if key == result.detector else ''}",
-            detector_path(
-                logs,
-                threshold=state.threshold,
-                first_alarm_at=state.first_alarm_at,
-                words=words,
-                name=f"{name}{short}",
-            ),
-            caption,
+    result = entry.result
+    captions = {
+        "e_process": f"Evidence against an error of at most {percent(entry.alpha)}. It reaches "
+        f"{count(result.e_process.threshold)} with probability at most {percent(entry.delta)} at "
+        "any time, however often one looks, while the error is within the budget.",
+        "shiryaev_roberts": "Quicker after a change. While the error is within the budget, it "
+        f"takes {count(result.shiryaev_roberts.threshold)} tasks or more on average to reach its "
+        "line.",
+    }
+    panels = []
+    for key, logs in (("e_process", entry.path.log_e), ("shiryaev_roberts", entry.path.log_sr)):
+        state, words = getattr(result, key), _DETECTORS[key]
+        drawn = detector_path(
+            logs,
+            threshold=state.threshold,
+            first_alarm_at=state.first_alarm_at,
+            words=words,
+            name=f"{name}{key}",
         )
-        for (key, words), state, (short, logs), caption in zip(
-            _DETECTORS.items(), states, series.items(), captions, strict=True
-        )
-    ]
+        heading = f"{words[0].upper()}{words[1:]}{', the alarm' if key == result.detector else ''}"
+        panels.append(Panel(f"{name}{key}", heading, drawn, captions[key]))
+    return panels
 
 
 def _interval(entry: MonitorEntry, name: str) -> Panel:

@@ -121,43 +121,36 @@ class Snapshot(Store):
 
     def names(self, folder: str) -> list[str]:
         """Return the sorted names directly below a folder."""
-        below = f"{folder}/"
-        if self.pins is not None and self.pins.cover(folder):
-            keys = [*self.pins.files]
-        else:
-            keys = self._keys(folder, below)
-            if self.pins is not None:
-                keys = [key for key in keys if not self.pins.cover(key)] + [*self.pins.files]
-        return sorted(
-            {key[len(below) :].partition("/")[0] for key in keys if key.startswith(below)}
-        )
+        below, pins = f"{folder}/", self.pins
+        keys = self._keys(folder) if pins is None or not pins.cover(folder) else set[str]()
+        if pins is not None:
+            keys |= pins.files.keys()
+        found = [key for key in keys if key.startswith(below) and self.current(key)]
+        return sorted({key[len(below) :].partition("/")[0] for key in found})
 
     def corpora(self) -> list[str]:
         """Return the sorted names of all corpora that have events."""
         with self._reading() as connection:
             return sorted(filter(None, connection.scalars(sa.select(chains))))
 
-    def _keys(self, folder: str, below: str) -> list[str]:
-        """Return the keys below a folder under which something is stored."""
-        found: dict[str, str] = {}
+    def _keys(self, folder: str) -> set[str]:
+        """Return the keys below a folder, also those under which nothing is stored any more."""
+        below, found, drafted = f"{folder}/", dict[str, str](), set[str]()
         with self._reading() as connection:
             for corpus in keys_of(lambda: connection.scalars(sa.select(chains)), folder):
                 question = Question(corpus, Stored.kind, below, below=True)
                 self._ask(question)
-                asked = self._select(connection, corpus, Stored.kind).where(
-                    events.c.subject >= below, events.c.subject < below[:-1] + "0"
+                drafted.update(draft.subject for draft in self._drafted(question))
+                newest = self._select(connection, corpus, Stored.kind).where(
+                    events.c.subject >= below, events.c.subject < f"{folder}0"
                 )
-                newest = asked.with_only_columns(sa.func.max(events.c.sequence))
-                newest = newest.group_by(events.c.subject)
-                rows = connection.execute(asked.where(events.c.sequence.in_(newest)))
-                for row in (*rows, *self._drafted(question)):
+                for row in connection.execute(newest.order_by(events.c.subject, events.c.sequence)):
                     found[row.subject] = _content(row.payload)
-        if self._seen.step is None:
-            # what each names now is known without asking again
-            for key, sha256 in found.items():
-                question = Question(chain_of(key), Stored.kind, key)
-                self._seen.answers["current", key] = (sha256, {question})
-        return [key for key, sha256 in found.items() if sha256]
+        for key in found.keys() - drafted:
+            # what it names now is known without asking again
+            asked = {Question(chain_of(key), Stored.kind, key)}
+            self._seen.answers["current", key] = (found[key], asked)
+        return found.keys() | drafted
 
     def current(self, key: str) -> str:
         """Return the SHA-256 of what is stored under a key; "" where nothing is."""
@@ -447,6 +440,8 @@ class Snapshot(Store):
             return
         if outer is None:
             self.refresh()
+        else:
+            self._forget(outer.changes)
         step = self._seen.step = OpenStep(token or uuid.uuid4().hex, self._asked())
         rows: list[Event] = []
         try:
@@ -457,6 +452,8 @@ class Snapshot(Store):
             self._seen.step = outer
             # what was remembered of it may never come to be
             self._forget(step.changes)
+            if outer is not None:
+                self._forget(outer.changes)
         if outer is not None:
             # what it depends on, the outer step depends on as well
             outer.asked |= step.asked

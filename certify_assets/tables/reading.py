@@ -148,7 +148,7 @@ def _read_lines(path: Path, wanted: AbstractSet[str]) -> Table:
         raise InputError(f"{path} is not UTF-8 text; save it as JSON Lines in UTF-8.") from None
 
 
-def _record(path: Path, number: int, line: str) -> dict[str, Any]:
+def _record(path: Path, number: int, line: str) -> Mapping[str, Any]:
     try:
         record = parse_json(line)
     except ValueError as error:
@@ -172,7 +172,7 @@ def _read_json(path: Path, wanted: AbstractSet[str]) -> Table:
 
 
 def _of_records(
-    path: Path, records: Iterable[tuple[int, dict[str, Any]]], wanted: AbstractSet[str]
+    path: Path, records: Iterable[tuple[int, Mapping[str, Any]]], wanted: AbstractSet[str]
 ) -> Table:
     by_number = dict(records)
     names = list(dict.fromkeys(chain.from_iterable(by_number.values())))
@@ -193,6 +193,3 @@ _READERS: Mapping[str, Callable[[Path, AbstractSet[str]], Table]] = {
     **dict.fromkeys((".arrow", ".feather", ".ipc"), _read_arrow),
     **dict.fromkeys((".xlsx", ".xlsm"), read_sheet),
 }
-
-#: of the files that are read
-TABLE_ENDINGS = frozenset(_READERS)

@@ -9,9 +9,7 @@ from certify_assets.evaluation.ledger import (
     ledger_entries,
     ledger_violations,
     record_read,
-    record_result,
     register,
-    results_of,
 )
 from certify_assets.judges.families.lexical import LexicalSpec
 from certify_assets.judges.specs import JUDGES
@@ -36,26 +34,6 @@ def _read(store: Store, registration: str, **configuration: str) -> str:
     ).kind
 
 
-def test_the_first_read_is_recorded_and_a_repetition_is_a_replay(store: Store) -> None:
-    registration = register(Corpus(store, "c"), PLAN, run_id="r")
-    assert _read(store, registration, scores="s") == "first"
-    assert _read(store, registration, scores="s") == "replay"
-    assert ledger_violations(Corpus(store, "c")) == []
-    assert [entry.kind for entry in ledger_entries(Corpus(store, "c"))] == [
-        "registration",
-        "first",
-        "replay",
-    ]
-
-
-def test_a_changed_configuration_after_a_result_is_a_violation(store: Store) -> None:
-    registration = register(Corpus(store, "c"), PLAN, run_id="r")
-    _read(store, registration, scores="s")
-    assert _read(store, registration, scores="other") == "changed"
-    assert [entry.kind for entry in ledger_violations(Corpus(store, "c"), "j")] == ["changed"]
-    assert ledger_violations(Corpus(store, "c"), "another judge") == []
-
-
 def test_an_unregistered_read_is_refused_and_recorded(store: Store) -> None:
     with pytest.raises(LedgerError, match="register first"):
         _read(store, "0" * 64, scores="s")
@@ -67,16 +45,6 @@ def test_registering_again_adds_nothing_and_another_plan_is_another(store: Store
     assert register(Corpus(store, "c"), dict(reversed(PLAN.items())), run_id="r") == first
     assert register(Corpus(store, "c"), {**PLAN, "seed": 43}, run_id="r") != first
     assert len(ledger_entries(Corpus(store, "c"))) == 2
-
-
-def test_a_result_is_no_read(store: Store) -> None:
-    registration = register(Corpus(store, "c"), PLAN, run_id="r")
-    read = record_read(
-        Corpus(store, "c"), judge="j", registration=registration, configuration={}, run_id="r"
-    )
-    record_result(store, read, "f" * 64)
-    assert results_of(Corpus(store, "c"), "j", read.sequence) == ["f" * 64]
-    assert _read(store, registration) == "replay"
 
 
 @pytest.mark.slow

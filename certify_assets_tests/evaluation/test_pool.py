@@ -95,7 +95,7 @@ def test_the_rule_takes_every_task_that_certifies_nothing(store: Store) -> None:
     again = model.score(texts(mine, judge.renderer)).score
     assert found.parts[0].scores[fold.tasks[0]] == tuple(sorted(again.tolist()))
     assert "out of fold" in found.sentence and f"{len(pool.labels)} tasks" in found.sentence
-    assert found == StoredPool.from_json(found.to_json(), "here")
+    assert found == StoredPool.from_dict(json.loads(found.to_json()), "here")
 
 
 def test_no_outcome_of_the_pool_changes_a_byte(template: Path, tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from certify_assets.certificates import Settings
+from certify_assets.corpora import HALF_B
 from certify_assets.errors import GateClosedError, LeakError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.harvest.gate import (
-    HALF_B,
     HALVES_SEED,
     contamination,
     halves,

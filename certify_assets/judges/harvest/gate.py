@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from certify_assets.corpora.splits import SplitManifest
 
-#: split in the provenance of a certificate of half B alone
-HALF_B = "cal_half_b"
 #: the fewest tasks on which the paper validates its bootstrap
 SMALLEST = 20
 #: of the halves of CAL, the paper's
