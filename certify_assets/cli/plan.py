@@ -88,7 +88,7 @@ def plan(
     out: Path | None,
     as_json: bool,
     reading: ReadingOptions,
-    settings: dict[str, Any],
+    settings: Mapping[str, Any],
     alpha: float,
     side: str,
     procedure: str,

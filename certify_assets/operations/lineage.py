@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
 
 _HASH = re.compile(r"[0-9a-f]{8,64}")
+# a row of the decisions
+_Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ class Found:
     kind: str
     corpus: str
     name: str  # batch, or hash of the certificate
-    row: dict[str, Any] | None = None  # of the decisions
+    row: _Row | None = None  # of the decisions
 
 
 def find(store: Store, name: str, corpus: str | None = None) -> list[Found]:
@@ -174,7 +176,7 @@ def _named(corpus: Corpus, name: str) -> Iterator[Found]:
                 yield Found("certificate", corpus.name, sha256)
 
 
-def _as_it_stands(corpus: Corpus, batch: str, row: dict[str, Any]) -> dict[str, Any]:
+def _as_it_stands(corpus: Corpus, batch: str, row: _Row) -> _Row:
     """Return a decision with what became of it, where it was provisional."""
     if row["decision"] != PROVISIONAL:
         return row
@@ -265,7 +267,7 @@ def batch_link(
     return unhashed("batch", batch, detail.strip(), links)
 
 
-def _decision_link(corpus: Corpus, batch: str, row: dict[str, Any]) -> Link:
+def _decision_link(corpus: Corpus, batch: str, row: _Row) -> Link:
     certificates = [certificate_link(corpus, sha256) for sha256 in _certificate_hashes(row)]
     given = f"{row['decision']} {row['reason']}"
     try:
@@ -308,7 +310,7 @@ def _audit_links(corpus: Corpus, batch: str) -> list[Link]:
     return [unhashed("audit", draw, audit.sentence(), links)]
 
 
-def _settled_again(corpus: Corpus, batch: str, row: dict[str, Any]) -> str:
+def _settled_again(corpus: Corpus, batch: str, row: _Row) -> str:
     """Decide a run of an audit again by the labels that closed it."""
     audit = BatchAudit.load(corpus, draw_of(corpus, batch) or batch)
     if audit is None or audit.closing is None:
@@ -318,11 +320,11 @@ def _settled_again(corpus: Corpus, batch: str, row: dict[str, Any]) -> str:
     return f"{found['decision']} {found['reason']}"
 
 
-def _certificate_hashes(row: dict[str, Any]) -> list[str]:
+def _certificate_hashes(row: _Row) -> list[str]:
     return [sha256 for sha256 in str(row["certificate_sha256"]).split(";") if sha256]
 
 
-def _decided_again(corpus: Corpus, batch: str, row: dict[str, Any]) -> str | None:
+def _decided_again(corpus: Corpus, batch: str, row: _Row) -> str | None:
     """Decide the run again by its stored score; None where no threshold decided it."""
     from certify_assets.certificates import decide
 
