@@ -198,7 +198,7 @@ def _standing(corpus: Corpus, batch: str) -> BatchRecord:
         return record
     audit = BatchAudit.load(corpus, home) if home else None
     promises = [item for item in record.promises if not item.startswith("batch certificate")]
-    promises += [] if audit is None else [audit.record.promise]
+    promises += [] if audit is None else [audit.promise]
     found = tuple(item for item in record.findings if item["code"] != "waits_for_draw")
     return record.model_copy(update={"findings": found, "promises": tuple(promises)})
 

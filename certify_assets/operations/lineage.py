@@ -326,7 +326,7 @@ def _audit_links(corpus: Corpus, batch: str) -> list[Link]:
         made = [
             object_link(corpus.store, "table", f"{draw} closed", audit.closing.objects["closed"])
         ]
-        links.append(unhashed("closing", draw, audit.record.promise, made))
+        links.append(unhashed("closing", draw, audit.promise, made))
     return [unhashed("audit", draw, audit.sentence(), links)]
 
 
