@@ -22,7 +22,7 @@ from certify_assets.judges.canary import (
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.record import texts
 from certify_assets.reports import judge_page
-from certify_assets.reports.comparison_page import ranking_table
+from certify_assets.reports.comparison_page import comparison_tables
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 
@@ -92,7 +92,8 @@ def test_check_page_and_comparison_show_the_lift(corpora: Store, report: CanaryR
     lifts = {row["judge"]: row["lift"] for row in document["rows"]}
     assert report.worst is not None and lifts["lexical"] == pytest.approx(report.worst[1])
     assert lifts["length_only"] is None
-    table = ranking_table([document])
+    table = comparison_tables([document])[0]
+    assert table.name == "ranking"
     assert table.columns[-1] == "lift" and table.rows[0][-1].endswith("%")
     audit_judge(judged(corpora, "one"))
     page = Path(judge_page.write_page(judged(corpora, "one"))).read_text("utf-8")

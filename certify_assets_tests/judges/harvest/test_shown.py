@@ -9,7 +9,7 @@ from certify_assets.errors import StaleCertificateError
 from certify_assets.evaluation.audit import audit_judge, overview
 from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.comparison import compare, other_rows
-from certify_assets.reports.comparison_page import certified_table, ranking_table
+from certify_assets.reports.comparison_page import comparison_tables
 from certify_assets.reports.index_page import write_index
 from certify_assets.reports.judge_page import write_page
 from certify_assets.research.certifiability import gather_points
@@ -64,9 +64,10 @@ def test_page_index_overview_and_comparison_say_half_b_and_pseudo_labels(store: 
     (other,) = other_rows(document)
     scored = counted[FIRST]["rows"] - counted[FIRST]["unscored"]
     assert f"{FIRST} is compared on {scored} of" in other and "half B" in other
-    rows = {row[1]: row for row in certified_table([document]).rows}
+    tables = {table.name: table for table in comparison_tables([document])}
+    rows = {row[1]: row for row in tables["certified"].rows}
     assert (rows["lexical"][-1], rows[FIRST][-1]) == ("80 (RL and CAL)", "32 (half B)")
-    assert {row[1] for row in ranking_table([document]).rows if "(trained on)" in row[6]} == {FIRST}
+    assert {row[1] for row in tables["ranking"].rows if "(trained on)" in row[6]} == {FIRST}
 
 
 def test_a_stale_judge_or_a_gate_that_closed_hides_no_other(store: Store) -> None:
