@@ -146,8 +146,12 @@ def test_a_part_is_kept_whatever_becomes_of_the_step(store: Store) -> None:
     view = store.now()
     with pytest.raises(ZeroDivisionError), view.step("c"):
         assert not view.exists(B)
+        view.write_json(A, 1)
+        assert view.exists(A)
         with view.step("c", apart=True):
+            assert not view.exists(A)
             view.write_json(B, 1)
+        assert view.exists(A)
         assert store.read_json(B) == 1
         raise ZeroDivisionError
     with view.step("c"):
