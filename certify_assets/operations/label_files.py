@@ -85,9 +85,7 @@ def _refuse_labels(path: Path) -> None:
         table = read_table(path, {"outcome"})
     except InputError:
         return
-    if filled := sum(
-        str(value).strip() not in ("", "None", "nan") for value in table.columns.get("outcome", ())
-    ):
+    if filled := sum(bool(_text(value).strip()) for value in table.columns.get("outcome", ())):
         raise InputError(
             f"{path} holds {filled} outcomes, which the export would write over; import it first, "
             "or give another path."
