@@ -227,7 +227,7 @@ def test_objects_that_were_altered_or_removed_are_refused(store: Store) -> None:
     path = store.objects.path(sha256)
     path.write_bytes(b"2\n")
     for read in (lambda: store.read_json(A), lambda: store.as_file(A).__enter__()):
-        with pytest.raises(IntegrityError, match="was altered; restore it from a backup"):
+        with pytest.raises(IntegrityError, match=rf"\({A}\) was altered; restore it from a backup"):
             read()
     path.unlink()
     with pytest.raises(IntegrityError, match="is gone; restore it from a backup"):
