@@ -31,7 +31,6 @@ from certify_assets.cli.output import (
     show_table,
     write_text,
 )
-from certify_assets.cli.progress import steps
 from certify_assets.cli.recertify import accept_relabelled_option, recertify
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
@@ -49,8 +48,6 @@ if TYPE_CHECKING:
     from certify_assets.operations.lineage import Link
     from certify_assets.storage.store import Store
 
-# shares of the time: checks, MLflow, Dagster with the start page
-_DEPLOY_STEPS = (1, 5, 3)
 _STYLES = {"holds": "green", "differs": "bold red", "missing": "bold red", "told": ""}
 _SHOWN_SOURCES = 5
 
@@ -137,20 +134,16 @@ def deploy(
     from certify_assets.operations.rollout import deploy as deploy_judge
 
     given = {name: value for name, value in plan.items() if value is not None}
-    with steps("ops deploy", sum(_DEPLOY_STEPS)) as advance:
-        made = deploy_judge(
-            JudgedCorpus(corpus, judge),
-            alpha=_budgets(alphas),
-            sampling=replace(plan_before(corpus), **given),
-            batch_only=batch_only,
-            accept_resplit=accept_resplit,
-            accept_choice=accept_choice,
-            accept_relabelled=accept_relabelled,
-            checked=lambda: advance(_DEPLOY_STEPS[0]),
-        )
-        advance(_DEPLOY_STEPS[1])
-        report_stored(corpus, "ops deploy", "operations/deployment")
-        advance(_DEPLOY_STEPS[2])
+    made = deploy_judge(
+        JudgedCorpus(corpus, judge),
+        alpha=_budgets(alphas),
+        sampling=replace(plan_before(corpus), **given),
+        batch_only=batch_only,
+        accept_resplit=accept_resplit,
+        accept_choice=accept_choice,
+        accept_relabelled=accept_relabelled,
+    )
+    report_stored(corpus, "ops deploy", "operations/deployment")
     _show_made(corpus, made, as_json=as_json)
 
 

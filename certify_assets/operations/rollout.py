@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, TypedDict
 
@@ -76,7 +76,6 @@ def deploy(
     accept_choice: bool = False,
     accept_relabelled: bool = False,
     track: bool = True,
-    checked: Callable[[], None] = lambda: None,
 ) -> DeploymentRecord:
     """Deploy a judge whose certificates hold, whose audit did not fail and that has no alarm.
 
@@ -146,7 +145,6 @@ def deploy(
         else:
             corpus.store.append(corpus.name, made)
         # MLflow is told what is stored, not what may still be refused
-        corpus.store.once_committed(checked)
         if track:
             corpus.store.once_committed(partial(register, corpus, made.number))
     return read_deployments(corpus)[-1]
