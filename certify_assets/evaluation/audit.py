@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.certificates.audit import Audit
@@ -45,6 +45,12 @@ class CertificateAudit(Audit):
     resampling: Mapping[str, float | str | bool | None] | None = None
     # j where this is the j-th audit that sees some of the same TEST runs
     reading: int = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the audit as it is stored, without what does not apply."""
+        defaults = {"resampling": None, "reading": 1}
+        found = super().to_dict()
+        return {name: found[name] for name in found if found[name] != defaults.get(name, ...)}
 
     @classmethod
     def measure(cls, item: Certificate, table: pd.DataFrame, reading: int = 1) -> CertificateAudit:
@@ -112,7 +118,7 @@ def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
         table["outcome"] = table["outcome"].astype("Int8")
         table = table[table["outcome"].notna()].reset_index(drop=True)
         audits = [CertificateAudit.measure(item, table, entry.number) for item in deciding]
-        documents = [asdict(audit) for audit in audits]
+        documents = [audit.to_dict() for audit in audits]
         scores_sha256 = judge.store.write_table(judge.key("test_scores.parquet"), table)
         record_result(judge.store, entry, _result_sha256(documents, scores_sha256))
         document = {
