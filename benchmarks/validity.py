@@ -8,7 +8,7 @@
 because every threshold has a true error of 1.02 α or more. Second table: the mean certified share where
 the judge is good (the paper's process, mean of ρ .1, .5 and .8) by the law of task sizes, and the
 violations there, worst ρ. A rule is a procedure; `pool` is pseudo_task with scores and sizes of
---pool other, unlabelled tasks. `joint` is --joint on a table whose high scores are successes, wrong
+--pool other, unlabelled tasks. `joint` is --set joint=true on a table whose high scores are successes, wrong
 in the same way. --worst: the designs in which the default is worst. ± is one standard error.
 --quick: three trials of some cells.
 """

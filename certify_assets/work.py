@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
@@ -22,9 +21,6 @@ class WorkStage:
     in_bytes: bool = False
     # what else there is to say of its state
     note: str = ""
-    # when it began, and with what behind it
-    began: float = field(default_factory=time.monotonic)
-    before: int = 0
     # brings total and done up to date, where they cost something: called by the display only
     look: Callable[[WorkStage], None] | None = None
 

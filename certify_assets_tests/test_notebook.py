@@ -4,6 +4,7 @@ import ast
 import copy
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -60,6 +61,17 @@ def test_arrays_give_the_certificate_that_they_gave(runs: pd.DataFrame, plain: C
     assert copied == found and copied.explain() == found.explain()
     with pytest.raises(InputError, match="changed copy, without its table"):
         found.replace(seed=1).decide([0.5])
+
+
+def test_a_pandas_frame_needs_no_pyarrow(
+    runs: pd.DataFrame, plain: Certificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # pandas keeps texts in pyarrow where that is installed
+    texts = runs.astype(object)
+    others = texts.astype({"task_id": "category", "score": "Float64", "outcome": "Int8"})
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for frame in (texts, others):
+        assert certify(frame, alpha=0.2, side="reject") == plain
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "categories", "enumerated", "arrow"])

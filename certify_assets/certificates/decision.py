@@ -12,7 +12,7 @@ from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import covers
 from certify_assets.errors import InputError
 
-#: what happens to a row, and why, by the code of :func:`decision_codes`
+#: what happens to a row, and why, by its code
 DECISIONS = ("human", "reject", "release", "human", "human", "human")
 REASONS = ("middle", "below_threshold", "above_threshold", "overlap", "unscored", "not_certified")
 _REGIONS = {"reject": 1, "release": 2}
@@ -63,16 +63,6 @@ def decide(certificates: Certificate | Sequence[Certificate], scores: ArrayLike)
     InputError
         If there is no certificate, there are two for one side, or a score is text or infinite.
     """
-    codes = decision_codes(certificates, scores)
-    return RowDecisions(
-        np.array(DECISIONS, dtype="<U7")[codes], np.array(REASONS, dtype="<U15")[codes]
-    )
-
-
-def decision_codes(
-    certificates: Certificate | Sequence[Certificate], scores: ArrayLike
-) -> NDArray[np.uint8]:
-    """Decide rows as `decide`; return places in `DECISIONS` and `REASONS`, a byte a row."""
     given = [certificates] if isinstance(certificates, Certificate) else list(certificates)
     sides = [certificate.side for certificate in given]
     if not given or len(set(sides)) != len(sides):
@@ -90,7 +80,9 @@ def decision_codes(
     if not any(certificate.certified for certificate in given):
         codes[:] = _NOT_CERTIFIED
     codes[np.isnan(values)] = _UNSCORED
-    return codes
+    return RowDecisions(
+        np.array(DECISIONS, dtype="<U7")[codes], np.array(REASONS, dtype="<U15")[codes]
+    )
 
 
 def _scores(scores: ArrayLike) -> NDArray[np.float64]:

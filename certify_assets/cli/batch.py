@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
 
+from certify_assets.certificates import BatchCertificate, BatchPlan
 from certify_assets.cli.batch_tables import (
     BOTH,
     COLUMNS,
@@ -46,9 +47,6 @@ from certify_assets.cli.output import (
 )
 from certify_assets.errors import InputError
 from certify_assets.files import write_json_atomic
-
-if TYPE_CHECKING:
-    from certify_assets.certificates import BatchCertificate, BatchPlan
 
 _CLOSED = (
     "certified",
@@ -124,8 +122,8 @@ def plan(
     --history means its threshold and a uniform draw, a document of both sides both of theirs.
     SCORES is the batch, with trajectory_id.
     """
-    given = {"CERTIFICATE": certificate, "SCORES": scores, "--history": asked.history}
-    refuse_overwrite({"--out": out}, {name: path for name, path in given.items() if path})
+    inputs = {"CERTIFICATE": certificate, "SCORES": scores, "--history": asked.history}
+    refuse_overwrite({"--out": out}, inputs)
     made, _ = plan_of(certificate, scores, asked)
     if out is not None:
         write_json_atomic(out, made.to_dict())
@@ -192,8 +190,8 @@ def draw(
     `close` computes it again. SCORES.draw.json keeps seed and plan: another one for the same batch
     is refused, because draws that are repeated until one suits prove nothing.
     """
-    given = {"CERTIFICATE": certificate, "SCORES": scores, "--history": asked.history}
-    refuse_overwrite({"--out": out}, {name: path for name, path in given.items() if path})
+    inputs = {"CERTIFICATE": certificate, "SCORES": scores, "--history": asked.history}
+    refuse_overwrite({"--out": out}, inputs)
     found = draw_of(certificate, scores, seed, asked)
     require_first_draw(scores, found, seed)
     rows = found.rows[:labels]

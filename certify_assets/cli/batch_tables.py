@@ -7,15 +7,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
+from certify_assets.certificates import (
+    EVERY_PROCEDURE,
+    Batch,
+    BatchPlan,
+    Certificate,
+    History,
+    plan_batch,
+)
+from certify_assets.certificates.batch import SCHEMA
+from certify_assets.certificates.batch_sides import SCHEMA as SIDES_SCHEMA
+from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan, plan_sides, side_of
+from certify_assets.certificates.certificate import check_range
+from certify_assets.certificates.inputs import ScoreRange
 from certify_assets.cli.documents import Choice, load_certificates
 from certify_assets.cli.options import ReadingOptions, labelled, read_scores, remedies, say_read_as
 from certify_assets.errors import InputError
 from certify_assets.evaluation.score_reading import IssuedReading, ScoreReading
-from certify_assets.evaluation.score_table import read_labels
+from certify_assets.evaluation.score_table import ScoreTable, read_labels
 from certify_assets.files import (
     canonical_json,
     read_json,
@@ -25,12 +38,6 @@ from certify_assets.files import (
 )
 from certify_assets.names import shared_names
 from certify_assets.tables.reading import read_table
-
-if TYPE_CHECKING:
-    from certify_assets.certificates import Batch, BatchPlan, Certificate, History
-    from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan
-    from certify_assets.certificates.inputs import ScoreRange
-from certify_assets.evaluation.score_table import ScoreTable
 
 COLUMNS: Final = ("order", "trajectory_id", "task_id", "seed", "batch_sha256", "level")
 BOTH: Final = "both"
@@ -73,14 +80,10 @@ class Planned:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan file."""
-        from certify_assets.certificates.batch_sides import SCHEMA
-
-        said = self.reading.provenance()
-        plan = self.sides.plans[0].to_dict()
-        if self.both:
-            plan = {"schema": SCHEMA, **self.sides.to_dict()}
-        plan |= {"score_range": self.scores} if self.scores else {}
-        return {**plan, "scores": said} if said else plan
+        both = {"schema": SIDES_SCHEMA, **self.sides.to_dict()}
+        plan = both if self.both else self.sides.plans[0].to_dict()
+        about = {"score_range": self.scores, "scores": self.reading.provenance()}
+        return plan | {name: value for name, value in about.items() if value}
 
     def issued(self, path: Path) -> IssuedReading:
         """Return how the scores of a table of this plan are read."""
@@ -140,8 +143,6 @@ def plan_of(certificate: Path, scores: Path, asked: BatchOptions) -> tuple[Plann
 def _planned(
     certificate: Path, scores: Path, frozen: Batch, asked: BatchOptions, held: set[str]
 ) -> Planned:
-    from certify_assets.certificates.batch_sides import SidesPlan
-
     if asked.side == BOTH or len(held) > 1:
         if asked.threshold is not None:
             raise InputError("--threshold is of one side; leave it out, or name the side.")
@@ -162,12 +163,6 @@ def _planned(
 
 
 def _read_plan(document: Mapping[str, Any]) -> Planned | None:
-    from certify_assets.certificates import BatchPlan
-    from certify_assets.certificates.batch import SCHEMA
-    from certify_assets.certificates.batch_sides import SCHEMA as SIDES_SCHEMA
-    from certify_assets.certificates.batch_sides import SidesPlan
-    from certify_assets.certificates.certificate import check_range
-
     if document.get("schema") not in (SCHEMA, SIDES_SCHEMA):
         return None
     said = document.get("scores", {})
@@ -185,8 +180,6 @@ def _read_plan(document: Mapping[str, Any]) -> Planned | None:
 
 
 def _plan_one(certificate: Path, frozen: Batch, asked: BatchOptions) -> BatchPlan:
-    from certify_assets.certificates import plan_batch
-
     item = _one(certificate, asked)
     history = None if asked.history is None else _history(asked.history, asked)
     threshold = asked.threshold
@@ -195,8 +188,8 @@ def _plan_one(certificate: Path, frozen: Batch, asked: BatchOptions) -> BatchPla
     return plan_batch(
         frozen,
         side=item.side,
-        alpha=item.alpha if asked.alpha is None else asked.alpha,
-        delta=item.delta if asked.delta is None else asked.delta,
+        alpha=asked.alpha or item.alpha,
+        delta=asked.delta or item.delta,
         threshold=threshold,
         predicted_error=item.selective_error if item.certified else None,
         history=history,
@@ -208,9 +201,6 @@ def _plan_certified(
     items: Mapping[str, Certificate], frozen: Batch, asked: BatchOptions
 ) -> SidesPlan:
     """Plan the certified threshold of each side at half of δ; regions that meet are parted."""
-    from certify_assets.certificates import plan_batch
-    from certify_assets.certificates.batch_sides import SidesPlan, side_of
-
     limits = {side: item.threshold for side, item in items.items()}
     low, high = limits["release"], limits["reject"]
     assert low is not None and high is not None
@@ -218,13 +208,13 @@ def _plan_certified(
     if low <= high:
         cut = (low + high) / 2
         limits = {"reject": cut, "release": float(np.nextafter(cut, np.inf))}
-    delta = min(item.delta for item in items.values()) if asked.delta is None else asked.delta
+    delta = asked.delta or min(item.delta for item in items.values())
     return SidesPlan(
         tuple(
             plan_batch(
                 side_of(frozen, side, cut),
                 side=side,
-                alpha=items[side].alpha if asked.alpha is None else asked.alpha,
+                alpha=asked.alpha or items[side].alpha,
                 delta=delta / len(items),
                 threshold=limits[side],
                 predicted_error=items[side].selective_error,
@@ -240,14 +230,10 @@ def _plan_both(
     items: Mapping[str, Certificate], scores: Path, frozen: Batch, asked: BatchOptions
 ) -> SidesPlan:
     """Plan both sides; one that has no certificate takes the budget of the other."""
-    from certify_assets.certificates.batch_sides import plan_sides
-
     assert asked.history is not None
     other = next(iter(items.values()))
-    alphas = {side: items.get(side, other).alpha for side in ("reject", "release")}
-    if asked.alpha is not None:
-        alphas = dict.fromkeys(alphas, asked.alpha)
-    delta = min(item.delta for item in items.values()) if asked.delta is None else asked.delta
+    alphas = {side: asked.alpha or items.get(side, other).alpha for side in ("reject", "release")}
+    delta = asked.delta or min(item.delta for item in items.values())
     history = _history(asked.history, asked)
     plan = plan_sides(frozen, alphas=alphas, delta=delta, history=history)
     if not plan.plans:
@@ -263,8 +249,6 @@ def _one(certificate: Path, asked: BatchOptions) -> Certificate:
 
     Of several procedures, as in a document of the platform, the deciding one counts.
     """
-    from certify_assets.certificates import EVERY_PROCEDURE
-
     found = load_certificates(certificate, Choice(asked.side))
     for chosen in (
         [item for item in found if item.alpha == asked.alpha],
@@ -279,8 +263,6 @@ def _one(certificate: Path, asked: BatchOptions) -> Certificate:
 
 def draw_of(certificate: Path, scores: Path, seed: int, asked: BatchOptions) -> Drawn:
     """Return the draw that a seed makes of a batch."""
-    from certify_assets.certificates.batch_sides import SidesDraw
-
     plan, frozen = plan_of(certificate, scores, asked)
     reading = asked.reading.under(plan.issued(certificate))
     return Drawn(SidesDraw(plan.sides, frozen, seed), plan.both, reading)
@@ -362,8 +344,6 @@ def _draws(path: Path) -> dict[str, Any]:
 
 
 def _batch(scores: Path, asked: BatchOptions) -> Batch:
-    from certify_assets.certificates import Batch
-
     table = read_scores(scores, asked.reading).choose_split(asked.split, required=True)
     if table.trajectories is None:
         raise InputError(
@@ -378,8 +358,6 @@ def _texts(values: Sequence[Any] | Any) -> list[str]:
 
 
 def _history(path: Path, asked: BatchOptions) -> History:
-    from certify_assets.certificates import History
-
     table: ScoreTable = labelled(read_scores(path, asked.reading))
     keep = np.isfinite(table.scores)
     if not keep.any():

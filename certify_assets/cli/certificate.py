@@ -23,16 +23,12 @@ from certify_assets.cli.options import (
     PATH,
     ReadingOptions,
     alpha_option,
-    column_options,
-    delta_option,
-    grid_option,
-    guard_option,
     labelled,
     out_option,
     read_pilot,
     read_pool,
     read_scores,
-    refuse_inapplicable,
+    reading_options,
     scores_argument,
 )
 from certify_assets.cli.output import (
@@ -65,6 +61,21 @@ _PROCEDURE_HELP = (
     "deff, one_per_task, task_hoeffding or betting (proved at any number of tasks; needs --pilot); "
     "or 'all' for every one side by side."
 )
+_SETTINGS = (
+    "delta",
+    "joint",
+    "guard",
+    "size_ratio",
+    "grid",
+    "engine",
+    "draws",
+    "seed",
+    "candidates",
+)
+_ABOUT_SETTINGS = (
+    "Rare settings of the certificate, such as delta=.05, joint=true (both sides together at "
+    "1−δ), candidates=3 (judges compared on this table); docs/certificates.md lists all. "
+)
 
 
 @click.command()
@@ -77,30 +88,7 @@ _PROCEDURE_HELP = (
     help="Which decision to certify.",
 )
 @alpha_option
-@delta_option
 @click.option("--procedure", default=DEFAULT_PROCEDURE, show_default=True, help=_PROCEDURE_HELP)
-@guard_option
-@click.option(
-    "--size-ratio",
-    type=float,
-    default=1.0,
-    help="Declared limit of how much larger wrong tasks are than others.",
-)
-@grid_option
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "montecarlo"]),
-    default="auto",
-    help="Tail engine; montecarlo is TaskBoot's.",
-)
-@click.option("--draws", type=int, default=2000, help="Draws of the Monte-Carlo engine.")
-@click.option("--seed", type=int, default=42, help="Seed of whatever is drawn.")
-@click.option(
-    "--candidates",
-    type=int,
-    default=1,
-    help="Judges or settings compared on this same table; the level pays for them.",
-)
 @click.option(
     "--pilot",
     type=PATH,
@@ -117,15 +105,9 @@ _PROCEDURE_HELP = (
         "size (its rows without split=cal); outcomes are not read."
     ),
 )
-@click.option(
-    "--joint",
-    is_flag=True,
-    help="Both sides together at 1−δ: δ/2 a side, and what a side's certified thresholds no longer "
-    "need goes to the other.",
-)
 @out_option
 @min_coverage_option
-@column_options
+@reading_options(*_SETTINGS, about=_ABOUT_SETTINGS)
 @verbose_option
 @json_option
 @click.pass_context
@@ -141,7 +123,10 @@ def certificate(
     min_coverage: float | None,
     verbose: bool,
     reading: ReadingOptions,
-    **options: Any,
+    settings: dict[str, Any],
+    side: str,
+    procedure: str,
+    alpha: float,
 ) -> None:
     """Certify what share of trajectories a judge may decide alone, on both sides.
 
@@ -155,20 +140,18 @@ def certificate(
 
     given = {"SCORES": scores, "--pilot": pilot, "--pool": pool}
     refuse_overwrite({"--out": out}, given)
-    if min_coverage is not None and options["procedure"] == "all":
+    if min_coverage is not None and procedure == "all":
         raise click.UsageError("--min-coverage goes with one procedure; name it.")
-    _refuse(pilot, pool, **options)
-    refuse_inapplicable(ctx, options["procedure"])
-    procedures = EVERY_PROCEDURE if options["procedure"] == "all" else (options["procedure"],)
-    unread = _unread(ctx, procedures, options)
-    side, procedure = options.pop("side"), options.pop("procedure")
+    _refuse(side, procedure, settings, pilot=pilot, pool=pool)
+    procedures = EVERY_PROCEDURE if procedure == "all" else (procedure,)
     sides = ("reject", "release") if side == "both" else (side,)
-    found = _certify(scores, reading, sides, procedures, pilot, pool, **options)
+    settings["alpha"] = alpha
+    found = _certify(scores, reading, sides, procedures, pilot, pool, **settings)
     single = procedure != "all" and side != "both"
     document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:
         write_document(out, document)
-    for sentence in unread:
+    for sentence in _unread(procedures, settings):
         complain(sentence)
     if as_json:
         emit_json(document)
@@ -246,48 +229,45 @@ def _certify(
 
 
 def _refuse(
-    pilot: Path | None,
-    pool: Path | None,
-    *,
     side: str,
     procedure: str,
-    joint: bool,
-    **_: Any,
+    settings: Mapping[str, Any],
+    *,
+    pilot: Path | None,
+    pool: Path | None,
 ) -> None:
-    if pilot is not None and procedure not in ("betting", "all"):
-        raise click.UsageError(
-            f"--pilot is for betting, and {procedure} does not read it; leave it out or name "
-            "betting or all."
-        )
-    if pool is not None and procedure not in ("pseudo_task", "all"):
-        raise click.UsageError(
-            f"--pool is for pseudo_task, and {procedure} does not read it; leave it out or name "
-            "pseudo_task or all."
-        )
+    for name, path, reader in (("--pilot", pilot, "betting"), ("--pool", pool, "pseudo_task")):
+        if path is not None and procedure not in (reader, "all"):
+            raise click.UsageError(
+                f"{name} is for {reader}, and {procedure} does not read it; leave it out or name "
+                f"{reader} or all."
+            )
     if procedure == "betting" and pilot is None:
         raise click.UsageError(
             "betting takes thresholds, start and bets from a pilot; give one (--pilot), scores of "
             "other, labelled tasks."
         )
+    joint = settings.get("joint", False)
+    if not isinstance(joint, bool):
+        raise click.UsageError(f"joint is {joint!r}; give true or false.")
     if joint and side != "both":
-        raise click.UsageError("--joint is about both sides; add --side both.")
+        raise click.UsageError("joint is about both sides; add --side both.")
 
 
-def _unread(
-    ctx: click.Context, procedures: Sequence[str], options: Mapping[str, object]
-) -> list[str]:
-    """Say which options change nothing under some of the procedures."""
+def _unread(procedures: Sequence[str], settings: Mapping[str, object]) -> list[str]:
+    """Say which settings change nothing under some of the procedures."""
     from certify_assets.certificates import PROCEDURES
 
-    found = []
     known = [PROCEDURES[name] for name in procedures if name in PROCEDURES]
-    for parameter in ctx.command.params:
-        name = str(parameter.name)
-        given = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        unread = [item.name for item in known if not item.reads(name, options.get(name))]
-        if given and unread:
-            found.append(f"{parameter.opts[0]} changes nothing under {', '.join(unread)}.")
-    return found
+    unread = {
+        name: [item.name for item in known if not item.reads(name, value)]
+        for name, value in settings.items()
+    }
+    return [
+        f"{name} changes nothing under {', '.join(found)}."
+        for name, found in unread.items()
+        if found
+    ]
 
 
 def show_certificates(found: CertificateSet, *, verbose: bool = False) -> None:
@@ -332,7 +312,7 @@ def _show_procedures(certificates: list[Certificate]) -> None:
     )
     show_line(
         "What each promises: --procedure NAME. One that is chosen by its result is one of "
-        f"--candidates {len(rows)}."
+        f"--set candidates={len(rows)}."
     )
     # a procedure that certifies nothing is a row; what is peculiar to the data is said once
     said: dict[str, str] = {}

@@ -50,7 +50,6 @@ from certify_assets.cli.output import (
     write_tables,
     write_text,
 )
-from certify_assets.cli.progress import steps
 from certify_assets.cli.verify import pool_of, verify_documents
 from certify_assets.errors import InputError, StaleCertificateError
 
@@ -62,8 +61,6 @@ if TYPE_CHECKING:
     from certify_assets.evaluation.score_table import ScoreTable
     from certify_assets.storage.traces import VerdictCounts
 
-# what drawing a page takes, in certificates that are recomputed
-_PAGE_STEPS = 8
 _AUDITED = (
     "verdict",
     "realized_error",
@@ -354,11 +351,6 @@ def _harmless(
 @click.option("--out", type=PATH, default=Path("certificate.html"), help="Where the page goes.")
 @click.option("--title", help="Title of the page. [default: SCORES, side and budget]")
 @click.option(
-    "--date",
-    type=click.DateTime(["%Y-%m-%d"]),
-    help="Date on the page, year-month-day. [default: when CERTIFICATE was last written]",
-)
-@click.option(
     "--minutes",
     type=Finite(min=0, min_open=True),
     help="Minutes a reviewer needs for one run: the page then says how many hours are saved.",
@@ -374,7 +366,6 @@ def report(
     choice: Choice,
     out: Path,
     title: str | None,
-    date: datetime | None,
     minutes: float | None,
     as_json: bool,
     reading: ReadingOptions,
@@ -407,31 +398,28 @@ def report(
     table = labelled(whole.choose_split(*certified_splits(documents)))
     unlabelled = pool_of(pool, certificate, given, reading)
     others = None if pilot is None else read_pilot(pilot, reading)
-    # a page takes as long as some certificates
-    with steps("report", len(documents) + _PAGE_STEPS) as advance:
-        difference = verify_documents(given, documents, table, others, unlabelled, advance)
-        if difference is not None:
-            raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
-        test = _audit_table(whole, audit_path, reading)
-        scale = reading.score_scale or recognised_scale(table.scores)
-        if reading.lower_is_better and scale == "probability":
-            # the negative of a probability is none; negated log-odds are log-odds
-            scale = "score"
-        page = render_page(
-            certificates,
-            table.to_frame(),
-            title=title or page_title(scores.name, certificates),
-            date=f"{date or _written(certificate):%Y-%m-%d}",
-            audits=() if test is None else _audits(certificates, test),
-            audit_frame=None if test is None else test.to_frame(),
-            minutes_per_review=minutes,
-            score_scale=scale,
-            certificate_file=certificate.name,
-            scores_file=scores.name,
-            joint_delta=given.outline.get("joint_delta") if choice.side is None else None,
-            given_pool=unlabelled,
-        )
-        advance(_PAGE_STEPS)
+    difference = verify_documents(given, documents, table, others, unlabelled)
+    if difference is not None:
+        raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
+    test = _audit_table(whole, audit_path, reading)
+    scale = reading.score_scale or recognised_scale(table.scores)
+    if reading.lower_is_better and scale == "probability":
+        # the negative of a probability is none; negated log-odds are log-odds
+        scale = "score"
+    page = render_page(
+        certificates,
+        table.to_frame(),
+        title=title or page_title(scores.name, certificates),
+        date=f"{_written(certificate):%Y-%m-%d}",
+        audits=() if test is None else _audits(certificates, test),
+        audit_frame=None if test is None else test.to_frame(),
+        minutes_per_review=minutes,
+        score_scale=scale,
+        certificate_file=certificate.name,
+        scores_file=scores.name,
+        joint_delta=given.outline.get("joint_delta") if choice.side is None else None,
+        given_pool=unlabelled,
+    )
     write_text(out, page)
     document = {
         "page": str(out),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from certify_assets.cli.figures import show_figures
-from certify_assets.cli.options import PATH, store_option
+from certify_assets.cli.options import PATH, parse_literals, store_option
 from certify_assets.cli.output import (
     FIGURES,
     emit_json,
@@ -102,7 +101,7 @@ def import_(
     to be read. Prints what was read, what was left out, by reason, and
     whether CAL and TEST of its split are large enough for a certificate and its audit.
     """
-    from certify_assets.cli.launching import add_partitions, report_stored
+    from certify_assets.cli.launching import change_partition, report_stored
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.embedded import EMBEDDED
     from certify_assets.storage.urls import absolute, is_url
@@ -127,7 +126,7 @@ def import_(
         return
     with Corpus(store, name).writing():
         imported, summary, profile = _imported(store, config, given, add=add, replace=replace)
-    say(add_partitions(store, [name]))
+    say(change_partition(store, name, add=True))
     report_stored(imported, "corpus import", "corpora/trajectories")
     version, overlap = imported.version, imported.task_overlap()
     figures = {
@@ -175,13 +174,13 @@ def _given(
     format_name: str | None, options: tuple[str, ...], settings: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return what the command says of the configuration of a corpus, by its keys."""
-    given = parse_options(settings, "--set", "rl=false")
+    given = parse_literals(settings, "--set")
     if own := sorted({"name", "paths", "format", "options"} & given.keys()):
         raise InputError(f"--set takes no {own[0]}; the command has an argument for it.")
     if format_name is not None:
         given["format"] = format_name
     if format_name is not None or options:
-        given["options"] = parse_options(options)
+        given["options"] = parse_literals(options, "--option")
     return given
 
 
@@ -356,14 +355,14 @@ def remove(name: str, yes: bool, store: Store, as_json: bool) -> None:
     Stay: judges and certificates, the ledger of TEST, and the list of versions. A corpus that a
     component declares comes back when its files or settings change.
     """
-    from certify_assets.cli.launching import remove_partition
+    from certify_assets.cli.launching import change_partition
     from certify_assets.corpora.config import remove_corpus, require_removable
 
     require_removable(store, name)
     if not yes:
         _confirm(f"Remove the trajectories and splits of {name} from {store.root}?")
     # the partition first: killed in between, the command can be called again
-    partition = remove_partition(store, name)
+    partition = change_partition(store, name, add=False)
     gone = remove_corpus(store, name)
     say(partition)
     if as_json:
@@ -456,22 +455,3 @@ def _show_report(report: CorpusReport, page: Path | None) -> None:
         show_table("Notes", ["note", "count"], notes)
     for sentence in (f"{heading}.", *sentences, *([f"Page: {page}"] if page else [])):
         show_line(sentence)
-
-
-def parse_options(
-    options: tuple[str, ...], flag: str = "--option", example: str = "merge_same_instruction=true"
-) -> dict[str, Any]:
-    """Read options of the form KEY=VALUE; values that are JSON are taken as what they are."""
-    parsed = {}
-    for option in options:
-        key, found, value = option.partition("=")
-        if not found or not key:
-            raise click.UsageError(
-                f"{flag} {option!r} is not KEY=VALUE; write for example {flag} {example}."
-            )
-        try:
-            # JSON has no number that begins with its point
-            parsed[key] = json.loads(f"0{value}" if value.startswith(".") else value)
-        except (ValueError, RecursionError):
-            parsed[key] = value
-    return parsed

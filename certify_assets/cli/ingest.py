@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from certify_assets.cli.corpus import parse_options
-from certify_assets.cli.options import PATH, corpus_option
+from certify_assets.cli.options import PATH, corpus_option, parse_literals
 from certify_assets.cli.output import (
     NOTHING,
     emit_json,
@@ -135,7 +134,7 @@ def ingest(
         corpus,
         [absolute(path) for path in paths],
         format=format_name,
-        options=parse_options(options),
+        options=parse_literals(options, "--option"),
         dry_run=dry_run,
         new_tasks=new_tasks,
     )
@@ -198,7 +197,7 @@ def _standing(corpus: Corpus, batch: str) -> BatchRecord:
         return record
     audit = BatchAudit.load(corpus, home) if home else None
     promises = [item for item in record.promises if not item.startswith("batch certificate")]
-    promises += [] if audit is None else [audit.record.promise]
+    promises += [] if audit is None else [audit.promise]
     found = tuple(item for item in record.findings if item["code"] != "waits_for_draw")
     return record.model_copy(update={"findings": found, "promises": tuple(promises)})
 

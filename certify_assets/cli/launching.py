@@ -55,30 +55,17 @@ def dagster_environment(store: Store) -> dict[str, str]:
     return {**os.environ, "DAGSTER_HOME": str(path), "CERTIFY_ROOT": store.root}
 
 
-def add_partitions(store: Store, names: Sequence[str]) -> str:
-    """Add corpora as partitions of the Dagster instance; return a sentence on what happened."""
+def change_partition(store: Store, name: str, *, add: bool) -> str:
+    """Add a corpus to the partitions of the Dagster instance, or remove it; say what happened."""
     try:
         with platform(store) as execution:
-            execution.add_partitions(names)
-    except Exception as error:  # the corpus is stored whatever Dagster's database says
+            (execution.add_partitions if add else execution.remove_partitions)([name])
+    except Exception as error:  # the corpus is stored or gone whatever Dagster's database says
         return (
-            f"The corpus is stored; its partition could not be added ({_reason(error)}). "
-            "Add it in the Dagster UI."
+            f"Partition {name} could not be {'added' if add else 'removed'} ({_reason(error)}). "
+            "Do that in the Dagster UI."
         )
-    return f"Partition {', '.join(names)} is in the Dagster instance."
-
-
-def remove_partition(store: Store, name: str) -> str:
-    """Remove a corpus from the partitions of the Dagster instance; return what happened."""
-    try:
-        with platform(store) as execution:
-            execution.remove_partitions([name])
-    except Exception as error:
-        return (
-            f"The corpus is removed; its partition could not be ({_reason(error)}). "
-            "Remove it in the Dagster UI."
-        )
-    return f"Partition {name} is no longer in the Dagster instance."
+    return f"Partition {name} is {'in' if add else 'no longer in'} the Dagster instance."
 
 
 @contextmanager

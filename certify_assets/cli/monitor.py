@@ -27,8 +27,8 @@ from certify_assets.cli.output import (
     show_line,
     write_text,
 )
-from certify_assets.cli.progress import steps
 from certify_assets.files import sha256_bytes
+from certify_assets.work import counted
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Monitoring
@@ -95,7 +95,7 @@ def monitor(
     by the share of its attempts that is covered.
     """
     from certify_assets.evaluation.score_table import NOT_STATED, require_audit_sample
-    from certify_assets.operations.monitoring import monitor_entry
+    from certify_assets.operations.monitor_record import monitor_entry
 
     refuse_overwrite({"--html": page}, {"CERTIFICATE": certificate, "LABELS": labels})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
@@ -105,17 +105,14 @@ def monitor(
     entries = []
     # one that certifies nothing decides nothing to monitor; alone it is refused
     monitored = [item for item in certificates if item.certified] or certificates[:1]
-    with steps("monitor", len(monitored) + (page is not None)) as advance:
-        for item in monitored:
-            entry = monitor_entry(item, table.scores, table.labels, table.tasks, **options)
-            if not stated:
-                findings = (*entry.result.findings, NOT_STATED)
-                entry = replace(entry, result=replace(entry.result, findings=findings))
-            entries.append(entry)
-            advance(1)
-        if page is not None:
-            _write_page(page, entries, labels)
-            advance(1)
+    for item in counted("monitoring", monitored):
+        entry = monitor_entry(item, table.scores, table.labels, table.tasks, **options)
+        if not stated:
+            findings = (*entry.result.findings, NOT_STATED)
+            entry = replace(entry, result=replace(entry.result, findings=findings))
+        entries.append(entry)
+    if page is not None:
+        _write_page(page, entries, labels)
     alarm = any(entry.result.alarm for entry in entries)
     if as_json and len(certificates) == 1:
         emit_json(entries[0].result.to_dict())

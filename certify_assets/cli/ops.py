@@ -31,7 +31,6 @@ from certify_assets.cli.output import (
     show_table,
     write_text,
 )
-from certify_assets.cli.progress import steps
 from certify_assets.cli.recertify import accept_relabelled_option, recertify
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
@@ -49,8 +48,6 @@ if TYPE_CHECKING:
     from certify_assets.operations.lineage import Link
     from certify_assets.storage.store import Store
 
-# shares of the time: checks, MLflow, Dagster with the start page
-_DEPLOY_STEPS = (1, 5, 3)
 _STYLES = {"holds": "green", "differs": "bold red", "missing": "bold red", "told": ""}
 _SHOWN_SOURCES = 5
 
@@ -137,20 +134,16 @@ def deploy(
     from certify_assets.operations.rollout import deploy as deploy_judge
 
     given = {name: value for name, value in plan.items() if value is not None}
-    with steps("ops deploy", sum(_DEPLOY_STEPS)) as advance:
-        made = deploy_judge(
-            JudgedCorpus(corpus, judge),
-            alpha=_budgets(alphas),
-            sampling=replace(plan_before(corpus), **given),
-            batch_only=batch_only,
-            accept_resplit=accept_resplit,
-            accept_choice=accept_choice,
-            accept_relabelled=accept_relabelled,
-            checked=lambda: advance(_DEPLOY_STEPS[0]),
-        )
-        advance(_DEPLOY_STEPS[1])
-        report_stored(corpus, "ops deploy", "operations/deployment")
-        advance(_DEPLOY_STEPS[2])
+    made = deploy_judge(
+        JudgedCorpus(corpus, judge),
+        alpha=_budgets(alphas),
+        sampling=replace(plan_before(corpus), **given),
+        batch_only=batch_only,
+        accept_resplit=accept_resplit,
+        accept_choice=accept_choice,
+        accept_relabelled=accept_relabelled,
+    )
+    report_stored(corpus, "ops deploy", "operations/deployment")
     _show_made(corpus, made, as_json=as_json)
 
 
@@ -166,7 +159,67 @@ def status(ctx: click.Context, corpus: Corpus, as_json: bool) -> None:
     provisional while labels of their draw are wanted, certified, or to_reviewers. Those that the
     labels so far settle are closed first. An audit that was edited is named (exit 3).
     """
-    ctx.exit(_status(corpus, as_json=as_json))
+    from certify_assets.cli.launching import report_stored
+    from certify_assets.operations.automatic import last_automatic
+    from certify_assets.operations.batch_drawing import waiting_runs
+    from certify_assets.operations.batches import audit_summaries, close_batches
+    from certify_assets.operations.deployment import (
+        Deployment,
+        behind,
+        deployed_spending,
+        load_deployment,
+        read_deployments,
+    )
+
+    before, _ = audit_summaries(corpus)
+    audits, faults = close_batches(corpus)
+    if audits != before:
+        report_stored(corpus, "ops status", "operations/batch_certificates")
+    waiting = waiting_runs(corpus)
+    try:
+        spent = deployed_spending(corpus).total()
+    except CertifyError as error:
+        spent = str(error)
+    automatic = last_automatic(corpus)
+    refusal = Deployment.of(corpus).refusal
+    found = load_deployment(corpus)
+    earlier = read_deployments(corpus)
+    state = {"decides": refusal is None, "refusal": None if refusal is None else asdict(refusal)}
+    if as_json:
+        emit_json(
+            {
+                "corpus": corpus.name,
+                "deployment": None if found is None else found.to_dict(),
+                **state,
+                "deployments": [_summary(item) for item in earlier],
+                "batches": [asdict(item) for item in audits],
+                "waiting": [
+                    {"batches": item.batches, "runs": item.runs, "sentence": item.sentence()}
+                    for item in waiting
+                ],
+                "faults": faults,
+                "delta_spent": spent,
+                "automatic": None if automatic is None else automatic.model_dump(mode="json"),
+            }
+        )
+    else:
+        if found is not None:
+            _table(found)
+        _show_deployments(corpus, earlier)
+        show_line(f"δ spent: {spent}.")
+        if automatic is not None and automatic.reason:
+            show_line(f"auto_deploy is {automatic.policy}: {automatic.reason}")
+        later = "" if found is None else behind(corpus, found)
+        alone = found is not None and found.batch_only
+        what = "Certificates of their batches decide new runs" if alone else "It decides new runs"
+        if refusal is None:
+            show_line(f"{what}; {later}" if later else f"{what}.")
+        else:
+            show_line(f"{refusal.code}: {refusal.sentence}")
+        _show_audits(audits, faults)
+        for item in waiting:
+            show_line(item.sentence())
+    ctx.exit(0 if refusal is None and not faults else NOTHING)
 
 
 @ops.command()
@@ -278,14 +331,14 @@ def _tree(link: Link) -> Tree:
     from rich.tree import Tree
 
     made = Tree(_label(link))
-    hidden = 0
-    for number, child in enumerate(link.links):
-        # a corpus may have thousands of source files; those that do not hold are all shown
-        if number < _SHOWN_SOURCES or child.kind != "source" or child.broken:
-            made.children.append(_tree(child))
-        else:
-            hidden += 1
-    if hidden:
+    # a corpus may have thousands of source files; those that do not hold are all shown
+    shown = [
+        child
+        for number, child in enumerate(link.links)
+        if number < _SHOWN_SOURCES or child.kind != "source" or child.broken
+    ]
+    made.children += map(_tree, shown)
+    if hidden := len(link.links) - len(shown):
         made.add(f"and {hidden} more source files, none of which differs")
     return made
 
@@ -311,16 +364,12 @@ def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
     named: dict[str, float] = {}
     for text in alphas:
         side, found, number = text.rpartition("=")
+        sides = SIDES if found else [""] * (len(alphas) == 1)
         try:
             budget = float(number)
         except ValueError:
             budget = 0.0
-        if (
-            not 0 < budget < 1
-            or (found and side not in SIDES)
-            or side in named
-            or (not found and len(alphas) > 1)
-        ):
+        if not 0 < budget < 1 or side not in sides or side in named:
             raise click.UsageError(
                 f"--alpha {text!r} is no budget; give one such as .1, or one a side such as "
                 "reject=.1 and release=.2."
@@ -329,71 +378,6 @@ def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
             return budget
         named[side] = budget
     return named or None
-
-
-def _status(corpus: Corpus, *, as_json: bool) -> int:
-    from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.automatic import last_automatic
-    from certify_assets.operations.batch_drawing import waiting_runs
-    from certify_assets.operations.batches import audit_summaries, close_batches
-    from certify_assets.operations.deployment import (
-        Deployment,
-        behind,
-        deployed_spending,
-        load_deployment,
-        read_deployments,
-    )
-
-    before, _ = audit_summaries(corpus)
-    audits, faults = close_batches(corpus)
-    if audits != before:
-        report_stored(corpus, "ops status", "operations/batch_certificates")
-    waiting = waiting_runs(corpus)
-    try:
-        spent = deployed_spending(corpus).total()
-    except CertifyError as error:
-        spent = str(error)
-    automatic = last_automatic(corpus)
-    refusal = Deployment.of(corpus).refusal
-    found = load_deployment(corpus)
-    earlier = read_deployments(corpus)
-    state = {"decides": refusal is None, "refusal": None if refusal is None else asdict(refusal)}
-    if as_json:
-        emit_json(
-            {
-                "corpus": corpus.name,
-                "deployment": None if found is None else found.to_dict(),
-                **state,
-                "deployments": [_summary(item) for item in earlier],
-                "batches": [asdict(item) for item in audits],
-                "waiting": [
-                    {"batches": item.batches, "runs": item.runs, "sentence": item.sentence()}
-                    for item in waiting
-                ],
-                "faults": faults,
-                "delta_spent": spent,
-                "automatic": None if automatic is None else automatic.model_dump(mode="json"),
-            }
-        )
-    else:
-        if found is not None:
-            _table(found)
-        _show_deployments(corpus, earlier)
-        show_line(f"δ spent: {spent}.")
-        if automatic is not None and automatic.reason:
-            show_line(f"auto_deploy is {automatic.policy}: {automatic.reason}")
-        later = "" if found is None else behind(corpus, found)
-        alone = found is not None and found.batch_only
-        what = "Certificates of their batches decide new runs" if alone else "It decides new runs"
-        show_line(
-            f"{what}{f'; {later}' if later else '.'}"
-            if refusal is None
-            else f"{refusal.code}: {refusal.sentence}"
-        )
-        _show_audits(audits, faults)
-        for item in waiting:
-            show_line(item.sentence())
-    return 0 if refusal is None and not faults else NOTHING
 
 
 def _summary(deployed: DeploymentRecord) -> dict[str, object]:

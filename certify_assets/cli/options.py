@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -97,20 +98,6 @@ scores_argument = click.argument("scores", type=PATH)
 alpha_option = click.option(
     "--alpha", type=OPEN_SHARE, default=0.1, help="Error budget among auto-decided trajectories."
 )
-delta_option = click.option(
-    "--delta", type=OPEN_SHARE, default=0.05, help="One minus the confidence."
-)
-guard_option = click.option(
-    "--guard",
-    type=click.Choice(["floor", "none"]),
-    default="floor",
-    help="Guard on top of guarded_taskboot.",
-)
-grid_option = click.option(
-    "--grid",
-    type=int,
-    help="Number of candidate thresholds. [default: 160 for pseudo_task, else 40]",
-)
 out_option = click.option("--out", type=PATH, help="Also write the document to this file.")
 split_option = click.option(
     "--split", help="Rows to use, by the table's split column. [default: all]"
@@ -136,40 +123,49 @@ pool_option = click.option(
 )
 
 
-def refuse_inapplicable(ctx: click.Context, procedure: str) -> None:
-    """Refuse --guard with a procedure that is calibrated as a whole."""
-    from certify_assets.certificates.evaluation import inapplicable
-    from certify_assets.certificates.procedures import PROCEDURES
-
-    if procedure not in PROCEDURES or not PROCEDURES[procedure].calibrated:
-        return
-    if ctx.get_parameter_source("guard") is click.core.ParameterSource.COMMANDLINE:
-        raise click.UsageError(inapplicable("--guard", PROCEDURES[procedure]))
-
-
-def _read_columns(_: click.Context, __: click.Parameter, text: str | None) -> dict[str, str]:
-    return parse_columns(text or "")
-
-
-def _read_settings(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> TableSettings:
+def parse_settings(given: Iterable[str], flag: str = "--set") -> dict[str, str]:
+    """Read words of the form NAME=VALUE."""
     values: dict[str, str] = {}
     for pair in given:
-        name, value = pair.partition("=")[::2]
+        name, found, value = pair.partition("=")
+        if not found or not name:
+            raise click.UsageError(
+                f"{flag} {pair!r} is not NAME=VALUE; write for example {flag} seed=7."
+            )
         if name in values:
-            raise InputError(f"--set {name} is given twice. Separate its words by commas.")
+            raise InputError(f"{flag} {name} is given twice. Separate its words by commas.")
         values[name] = value
-    return TableSettings.of(values)
+    return values
 
 
-set_option = click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=_read_settings,
-    help="How tables are read: success=, failure= and no_label= (outcomes, separated by commas), "
-    "threshold= (a success from there on), unlabelled=drop, ids=fold. May be repeated.",
-)
+def parse_literals(given: Iterable[str], flag: str) -> dict[str, Any]:
+    """Read words of the form NAME=VALUE; values that are JSON are taken as what they are."""
+    return {name: literal(text) for name, text in parse_settings(given, flag).items()}
+
+
+def literal(text: str) -> Any:
+    """Return what JSON makes of a value: a number, true, a list; else the text itself."""
+    try:
+        # JSON has no number that begins with its point
+        return json.loads(f"0{text}" if text.startswith(".") else text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _set_option(read: Callable[[dict[str, str]], Any], about: str = "") -> Callable[..., Any]:
+    return click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=lambda _, __, given: read(parse_settings(given)),
+        help=about + "How tables are read: success=, failure= and no_label= (outcomes, separated "
+        "by commas), threshold= (a success from there on), unlabelled=drop, ids=fold. May be "
+        "repeated.",
+    )
+
+
+set_option = _set_option(TableSettings.of)
 
 
 @dataclass(frozen=True)
@@ -227,29 +223,59 @@ def gathered(
     return add
 
 
-column_options = gathered(
-    "reading",
-    ReadingOptions,
-    set_option,
-    click.option(
-        "--score-scale",
-        type=click.Choice(["probability", "log-odds"]),
-        help="What scores are: percentages are divided by 100 where probabilities are said, "
-        "and other scores than those refused. [default: as those of CERTIFICATE were, or as "
-        "they are]",
-    ),
-    click.option(
-        "--lower-is-better",
-        is_flag=True,
-        help="A lower score means a success is likelier: every score is negated as it is read.",
-    ),
-    click.option(
-        "--columns",
-        metavar="FIELD=NAME,…",
-        callback=_read_columns,
-        help="Other names of columns: task=…,score=…,outcome=…,id=…,agent=…,split=….",
-    ),
-)
+def reading_options(
+    *others: str, about: str = ""
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options by which score tables are read.
+
+    They reach the command as one object. `others` are settings of the command itself that --set
+    takes too, and `about` describes them; they reach it as a mapping.
+    """
+    reads = (
+        _set_option(dict, about),
+        click.option(
+            "--score-scale",
+            type=click.Choice(["probability", "log-odds"]),
+            help="What scores are. Percentages are divided by 100 where probabilities are said. "
+            "[default: as those of CERTIFICATE were, or as they are]",
+        ),
+        click.option(
+            "--lower-is-better",
+            is_flag=True,
+            help="A lower score means a success is likelier: every score is negated.",
+        ),
+        click.option(
+            "--columns",
+            metavar="FIELD=NAME,…",
+            callback=lambda _, __, text: parse_columns(text or ""),
+            help="Other names of columns: task=…,score=…,outcome=…,id=…,agent=…,split=….",
+        ),
+    )
+
+    def add(given: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(given)
+        def called(
+            *words: Any,
+            columns: Mapping[str, str],
+            settings: Mapping[str, str],
+            lower_is_better: bool,
+            score_scale: str | None,
+            **values: Any,
+        ) -> Any:
+            own = {name: literal(settings[name]) for name in others if name in settings}
+            table = {name: text for name, text in settings.items() if name not in own}
+            reading = ReadingOptions(columns, TableSettings.of(table), lower_is_better, score_scale)
+            return given(*words, reading=reading, **values, **({"settings": own} if others else {}))
+
+        command: Callable[..., Any] = called
+        for option in reads:
+            command = option(command)
+        return command
+
+    return add
+
+
+column_options = reading_options()
 
 
 def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -> ScoreTable:
@@ -350,7 +376,7 @@ def _with_command(problems: TableError) -> InputError:
         elif param.name == "columns":
             columns = {**value, **columns}
         elif param.name == "settings":
-            settings = {**value.provenance(), **settings}
+            settings = {**value, **settings}
         else:
             words += _given(param, value)
     named = written_columns(columns)

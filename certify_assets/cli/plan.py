@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +17,10 @@ from certify_assets.cli.options import (
     SIDE,
     ReadingOptions,
     alpha_option,
-    column_options,
-    delta_option,
-    grid_option,
-    guard_option,
     labelled,
     out_option,
     read_scores,
-    refuse_inapplicable,
+    reading_options,
 )
 from certify_assets.cli.output import (
     NOTHING,
@@ -41,27 +38,27 @@ if TYPE_CHECKING:
     from certify_assets.certificates import CorpusFacts, SamplePlan
 
 _DEFAULT_ATTEMPTS = 8
+_SETTINGS = ("delta", "guard", "grid", "seed")
+_FACTS = ("within_auroc", "sft_auroc")
+_EFFORT = ("trials", "most_tasks", "alternatives")
+_ABOUT_SETTINGS = (
+    "Rare settings: delta, guard, grid and seed as for certificate; within_auroc= (AUROC among "
+    "attempts at one task), sft_auroc= (of the fine-tuned judge, for the second gate), trials=300 "
+    "(fresh draws that check the size), most_tasks=10000, alternatives=false (no other numbers of "
+    "attempts). "
+)
 _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc"}
 
 
 @click.command()
 @click.argument("scores", type=PATH, required=False)
 @alpha_option
-@delta_option
 @click.option("--success-rate", type=OPEN_SHARE, help="Share of successes π.")
 @click.option("--auroc", type=SHARE, help="AUROC A0 of the judge.")
 @click.option(
     "--icc",
     type=SHARE,
     help="Correlation of the outcomes of two attempts at one task.",
-)
-@click.option(
-    "--within-auroc",
-    type=SHARE,
-    help=(
-        "AUROC among attempts at one task. [default: that of SCORES, else as in the paper's "
-        "process]"
-    ),
 )
 @click.option(
     "--tasks",
@@ -80,29 +77,8 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
     show_default=True,
     help="As for certificate; one that needs no --pilot.",
 )
-@guard_option
-@grid_option
-@click.option("--sft-auroc", type=SHARE, help="AUROC of the fine-tuned judge, for the second gate.")
-@click.option(
-    "--trials",
-    type=click.IntRange(1, 100_000),
-    default=300,
-    help="Fresh draws that check the planned size.",
-)
-@click.option(
-    "--most-tasks",
-    type=click.IntRange(2, 100_000),
-    default=10_000,
-    help="Largest number of tasks considered.",
-)
-@click.option(
-    "--alternatives/--no-alternatives",
-    default=True,
-    help="Compare other numbers of attempts a task.",
-)
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=42, help="Seed of all draws.")
 @out_option
-@column_options
+@reading_options(*_SETTINGS, *_FACTS, *_EFFORT, about=_ABOUT_SETTINGS)
 @json_option
 @click.pass_context
 def plan(
@@ -112,7 +88,11 @@ def plan(
     out: Path | None,
     as_json: bool,
     reading: ReadingOptions,
-    **options: Any,
+    settings: Mapping[str, Any],
+    alpha: float,
+    side: str,
+    procedure: str,
+    **facts: Any,
 ) -> None:
     """How many more tasks until a certificate, what it would cover, and the three gates.
 
@@ -122,25 +102,19 @@ def plan(
 
     Draws are from a model matched to the facts: Gaussian task effects on the logit of success,
     Gaussian score noise. The planned size is where 80 % of the draws certify something, checked on
-    --trials fresh draws. Exit code 3 when no number of tasks does. Progress is on stderr.
+    fresh draws. Exit code 3 when no number of tasks does. Progress is on stderr.
     """
     from certify_assets.certificates import Settings, plan_sample_size
     from certify_assets.certificates.sample_size import OTHER_ATTEMPTS, compare_attempts
 
     refuse_overwrite({"--out": out}, {"SCORES": scores})
-    refuse_inapplicable(ctx, options["procedure"])
-    trials, most = options.pop("trials"), options.pop("most_tasks")
-    settings = Settings(
-        **{
-            name: options.pop(name)
-            for name in ("alpha", "delta", "side", "procedure", "guard", "grid", "seed")
-        }
-    )
-    others = OTHER_ATTEMPTS if options.pop("alternatives") else ()
+    asked = Settings(alpha=alpha, side=side, procedure=procedure, **_of(_SETTINGS, settings))
+    effort = {"trials": 300, "most_tasks": 10_000, "alternatives": True, **_of(_EFFORT, settings)}
+    most = effort["most_tasks"]
     found = plan_sample_size(
-        _facts(scores, reading, **options),
-        settings,
-        trials=trials,
+        _facts(scores, reading, **facts, **_of(_FACTS, settings)),
+        asked,
+        trials=effort["trials"],
         most_tasks=most,
         other_attempts=(),
         progress=say,
@@ -148,8 +122,8 @@ def plan(
     # the answer first: other numbers of attempts take as long again
     if not as_json:
         _show(found)
-    if others:
-        found = compare_attempts(found, others, most_tasks=most, progress=say)
+    if effort["alternatives"]:
+        found = compare_attempts(found, OTHER_ATTEMPTS, most_tasks=most, progress=say)
     if out is not None:
         write_document(out, found.to_dict())
     if as_json:
@@ -157,6 +131,10 @@ def plan(
     else:
         _show_alternatives(found)
     ctx.exit(0 if found.sizing.tasks is not None else NOTHING)
+
+
+def _of(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: settings[name] for name in names if name in settings}
 
 
 def _facts(

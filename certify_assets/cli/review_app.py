@@ -87,7 +87,6 @@ def answer(
     status: HTTPStatus | int,
     page: str = "",
     *,
-    cookie: str = "",
     headers: Mapping[str, str] | None = None,
     script: str = "",
     media_type: str = "text/html",
@@ -98,8 +97,6 @@ def answer(
         f"style-src {style_hash()}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
     made = {**_HEADERS, "Content-Security-Policy": policy, **(headers or {})}
-    if cookie:
-        made["Set-Cookie"] = cookie
     data = page.encode("utf-8", errors="replace")
     return Response(data, int(status), headers=made, media_type=media_type)
 
@@ -238,19 +235,14 @@ class ReviewApp:
                 "The token is not the one that was printed when this server was started.",
             )
         request.state.token = token
-        return self._name_page(request, cookie=self._set_cookie(self.site.cookie, token))
+        return self._kept(self._name_page(request), self.site.cookie, token)
 
     def _ask_name(self, request: Request) -> Response:
         self._entered(request)
         return self._name_page(request)
 
     def _name_page(
-        self,
-        request: Request,
-        status: HTTPStatus = HTTPStatus.OK,
-        *,
-        problem: str = "",
-        cookie: str = "",
+        self, request: Request, status: HTTPStatus = HTTPStatus.OK, *, problem: str = ""
     ) -> Response:
         """Ask who is reviewing, or show whose link this is."""
         # a page, not a redirect: what a link of another site leads to gets no strict cookie
@@ -264,7 +256,7 @@ class ReviewApp:
             owned=bool(owner),
             problem=problem,
         )
-        return answer(status, page, cookie=cookie)
+        return answer(status, page)
 
     def _queue(self, request: Request) -> Response:
         self._entered(request)
@@ -296,7 +288,7 @@ class ReviewApp:
         except InputError as error:
             status = HTTPStatus.UNPROCESSABLE_ENTITY
             return self._name_page(request, status, problem=str(error))
-        return self._redirect("/", cookie=self._set_cookie(_REVIEWER, quote(name, safe="")))
+        return self._kept(self._redirect("/"), _REVIEWER, quote(name, safe=""))
 
     def _label(self, request: Request) -> Response:
         reviewer, form = self._signed(request)
@@ -348,11 +340,18 @@ class ReviewApp:
     def _cookie(self, request: Request, name: str) -> str:
         return unquote(request.cookies.get(name, ""))
 
-    def _set_cookie(self, name: str, value: str) -> str:
-        secure = "; Secure" if self.site.secure else ""
-        # a session's cookie, unless the link outlives the server
-        kept = f"; Max-Age={KEPT_SECONDS}" if self.links.lasting else ""
-        return f"{name}={value}; HttpOnly; SameSite=Strict; Path={self.site.prefix}/{kept}{secure}"
+    def _kept(self, answered: Response, name: str, value: str) -> Response:
+        """Let a browser keep a value: for its session, or as long as the link."""
+        answered.set_cookie(
+            name,
+            value,
+            max_age=KEPT_SECONDS if self.links.lasting else None,
+            path=f"{self.site.prefix}/",
+            secure=self.site.secure,
+            httponly=True,
+            samesite="strict",
+        )
+        return answered
 
     def _form(self, request: Request, reviewer: str) -> dict[str, str]:
         """Return the form, which must be of this site and of this reviewer."""
@@ -385,9 +384,8 @@ class ReviewApp:
             )
         return form
 
-    def _redirect(self, where: str, cookie: str = "") -> Response:
-        headers = {"Location": self.site.prefix + where}
-        return answer(HTTPStatus.SEE_OTHER, cookie=cookie, headers=headers)
+    def _redirect(self, where: str) -> Response:
+        return answer(HTTPStatus.SEE_OTHER, headers={"Location": self.site.prefix + where})
 
     def _message(self, status: int, title: str, sentence: str, *, onward: bool = True) -> Response:
         page = render_message(title, sentence, corpus=self.session.corpus, onward=onward)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -68,7 +68,7 @@ def _groups(found: CertificateSet) -> list[tuple[str, CertificateSet]]:
     ]
 
 
-def _hashes(file: Path, given: CertificateFile, found: CertificateSet) -> dict[str, Any]:
+def _hashes(file: Path, given: CertificateFile, found: CertificateSet) -> dict[str, str]:
     """Return the hashes of the file as it is, and of its canonical bytes."""
     document = found.certificates[0].to_dict()
     if given.several:
@@ -77,10 +77,10 @@ def _hashes(file: Path, given: CertificateFile, found: CertificateSet) -> dict[s
     return {"file": sha256_file(file), "canonical": sha256_bytes(canonical_json(document))}
 
 
-def _table(item: Certificate) -> dict[str, Any]:
+def _table(item: Certificate) -> dict[str, object]:
     """Say what a certificate was issued on."""
     inputs = item.inputs
-    said: dict[str, Any] = {"rows": inputs["rows"], "sha256": inputs["sha256"]}
+    said: dict[str, object] = {"rows": inputs["rows"], "sha256": inputs["sha256"]}
     if (scores := inputs.get("scores")) is not None:
         ends = (scores["low"], scores["quantiles"][2], scores["high"])
         low, middle, high = map(shortest, ends)

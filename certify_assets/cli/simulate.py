@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,6 @@ import click
 
 from certify_assets.cli.options import OPEN_SHARE, SIDE, Finite, out_option
 from certify_assets.cli.output import (
-    console,
     emit_json,
     json_option,
     refuse_overwrite,
@@ -25,40 +22,23 @@ from certify_assets.cli.output import (
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
-    from certify_assets.research.simulation import Cell, Rates, Simulation
-
-_SEVERAL = ("--tasks", "--rho", "--design", "--procedure")
+    from certify_assets.research.simulation import Rates, Simulation
 
 
-class _Several(click.Command):
-    """Lets ``--tasks 20 50`` stand for ``--tasks 20 --tasks 50``: the command has no arguments."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        spread: list[str] = []
-        option: str | None = None
-        for word in args:
-            if word.startswith("-") and not word[1:2].isdigit():
-                option = word if word in _SEVERAL else None
-            elif option is not None and spread[-1] != option:
-                spread.append(option)
-            spread.append(word)
-        return super().parse_args(ctx, spread)
-
-
-@click.command(cls=_Several)
+@click.command()
 @click.option(
     "--tasks",
     multiple=True,
     type=click.IntRange(2, 1_000_000),
-    help="Tasks in a calibration set; several may follow.",
+    help="Tasks in a calibration set; repeat for more.",
 )
 @click.option(
-    "--rho", multiple=True, type=Finite(0, 0.9), help="Nominal label ICCs; several may follow."
+    "--rho", multiple=True, type=Finite(0, 0.9), help="Nominal label ICCs; repeat for more."
 )
 @click.option(
     "--design",
     multiple=True,
-    help="paper, adversarial, fooled, failure, all, or designs by name; several may follow.",
+    help="paper, adversarial, fooled, failure, all, or designs by name; repeat for more.",
 )
 @click.option("--side", type=SIDE, default="reject", help="Which decision to certify.")
 @click.option(
@@ -69,7 +49,7 @@ class _Several(click.Command):
 @click.option(
     "--procedure",
     multiple=True,
-    help="Procedures; several may follow. [default: the paper's five, guarded_taskboot and "
+    help="Procedures; repeat for more. [default: the paper's five, guarded_taskboot and "
     "pseudo_task]",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=42, help="Seed of all draws.")
@@ -133,8 +113,12 @@ def simulate(
         side=settings["side"],
         excess=EXCESSES if "failure" in chosen else EXCESSES[-1:],
     )
-    with _progress(len(cells)) as report:
-        document = run(cells, procedures=procedure or STUDY_PROCEDURES, progress=report, **settings)
+    document = run(
+        cells,
+        procedures=procedure or STUDY_PROCEDURES,
+        progress=lambda cell, done, total: say(f"{done} of {total}: {cell.title}"),
+        **settings,
+    )
     if out is not None:
         write_document(out, document.to_dict())
     if as_json:
@@ -142,22 +126,6 @@ def simulate(
     else:
         _show(document)
     say(f"{len(cells)} designs × {settings['trials']} trials in {time.monotonic() - started:.1f} s")
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[Cell, int, int], None]]:
-    """A bar where stderr is a terminal, a line a cell otherwise."""
-    screen = console(stderr=True)
-    if not screen.is_terminal:
-        yield lambda cell, done, total: say(f"{done} of {total}: {cell.title}")
-        return
-    from rich.progress import Progress
-
-    with Progress(console=screen, transient=True) as bar:
-        task = bar.add_task("designs", total=total)
-        yield lambda cell, done, total: bar.update(
-            task, completed=done, description=f"{done} of {total}: {cell.title}"
-        )
 
 
 def _show(document: Simulation) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -188,7 +187,6 @@ def verify_documents(
     table: ScoreTable,
     pilot: Table | None,
     pool: Unlabelled | None,
-    done: Callable[[int], None] = lambda _: None,
 ) -> str | None:
     """Recompute certificates from their table; return the first difference.
 
@@ -208,7 +206,6 @@ def verify_documents(
             pilot=pilot,
             pool=pool,
         )
-        done(1)
         if found is not None:
             one = len(documents) == 1
             return found if one else f"certificate {place} of {len(documents)}: {found}"

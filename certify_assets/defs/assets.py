@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import isgeneratorfunction
+from inspect import getdoc, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import dagster as dg
@@ -31,6 +31,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.storage.events import head_text
 from certify_assets.storage.objects import MissingObjectError
+from certify_assets.storage.progress import ProgressLines
 from certify_assets.storage.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -47,9 +48,7 @@ Made = dg.MaterializeResult[Any]
 
 
 @contextmanager
-def writing(
-    context: dg.AssetExecutionContext | dg.OpExecutionContext, data_root: DataRoot
-) -> Iterator[None]:
+def writing(context: dg.AssetExecutionContext, data_root: DataRoot) -> Iterator[None]:
     """Commit what a step stores at its end, and repeat it once where its inputs were replaced."""
     corpus = context.partition_key if context.has_partition_key else ""
     # a process that is killed after its commit, before Dagster knows, commits nothing twice
@@ -65,7 +64,7 @@ def writing(
 class AssetStep:
     """What the function of an asset gets: the run, the data root, and the tracker."""
 
-    context: dg.AssetExecutionContext | dg.OpExecutionContext
+    context: dg.AssetExecutionContext
     data_root: DataRoot
     mlflow: MlflowTracker
 
@@ -107,6 +106,22 @@ class AssetStep:
             for dep, version in found.items()
             if version is not None
         }
+
+    @property
+    def report(self) -> ProgressLines:
+        """What turns reports of progress into lines of the run's log."""
+        return ProgressLines(self.context.log.info)
+
+    def skip(self, reason: str) -> None:
+        """Say why the asset, and all that depends on it, is skipped in this run."""
+        self.context.log.warning(reason)
+        self.context.log_event(
+            dg.AssetObservation(
+                self.context.asset_key,
+                partition=self.context.partition_key,
+                metadata={"gate_closed": reason},
+            )
+        )
 
     def read_text(self, key: str) -> str:
         """Return a stored page."""
@@ -170,15 +185,26 @@ def _page_links(
 def asset(
     folder: str, group: str, **about: Any
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Return `dagster.asset` for a function of a step, and of a ``config`` where it has one."""
-    made = dg.asset(**_common(folder, group, about))
-    return lambda function: made(_called_by_dagster(function))
+    """Return `dagster.asset` for a function of a step, and of a ``config`` where it has one.
+
+    Its docstring describes the asset.
+    """
+    common: dict[str, Any] = {
+        "key_prefix": [*setup().prefix, *folder.split("/")],
+        "group_name": group,
+        "owners": list(OWNERS),
+        "partitions_def": corpora_partitions,
+        "code_version": code_version(),
+    }
+    return lambda function: dg.asset(**{"description": getdoc(function), **common, **about})(
+        _called_by_dagster(function)
+    )
 
 
 def judge_asset(
-    spec: JudgeSpec, part: str, *kinds: str, graph: bool = False, **about: Any
+    spec: JudgeSpec, part: str, *kinds: str, **about: Any
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Return the decorator of one asset of a judge, from a function or a graph of ops."""
+    """Return the decorator of one asset of a judge."""
     folder, group = f"judges/{spec.name}", f"judges_{spec.group}"
     about = {
         "name": part,
@@ -187,54 +213,38 @@ def judge_asset(
         "tags": {FAMILY: spec.kind, COST: spec.cost},
         **about,
     }
-    return (
-        dg.graph_asset(**_common(folder, group, about)) if graph else asset(folder, group, **about)
-    )
-
-
-def _common(folder: str, group: str, about: Mapping[str, Any]) -> Any:
-    return {
-        "key_prefix": [*setup().prefix, *folder.split("/")],
-        "group_name": group,
-        "owners": list(OWNERS),
-        "partitions_def": corpora_partitions,
-        "code_version": code_version(),
-        **about,
-    }
+    return asset(folder, group, **about)
 
 
 def _called_by_dagster(function: Callable[..., Any]) -> Callable[..., Any]:
     # Dagster reads context, configuration and resources from names and annotations of parameters
-    hints = get_type_hints(function)
-    types = {
+    configured = get_type_hints(function).get("config")
+    types: dict[str, Any] = {
         "context": dg.AssetExecutionContext,
         "data_root": DataRoot,
         "mlflow": MlflowTracker,
     }
-    if not isgeneratorfunction(function):
-        types["return"] = hints["return"]
 
-    def written(step: AssetStep, *config: dg.Config) -> Any:
-        with writing(step.context, step.data_root):
-            return function(step, *config)
-
-    def written_in_parts(step: AssetStep, *config: dg.Config) -> Iterator[Any]:
-        with writing(step.context, step.data_root):
-            yield from function(step, *config)
-
-    made = written_in_parts if isgeneratorfunction(function) else written
-
-    def call(context: Any, data_root: DataRoot, mlflow: MlflowTracker) -> Any:
-        return made(AssetStep(context, data_root, mlflow))
+    def call(
+        context: Any, data_root: DataRoot, mlflow: MlflowTracker, *config: Any
+    ) -> Iterator[Any]:
+        with writing(context, data_root):
+            found = function(AssetStep(context, data_root, mlflow), *config)
+            made = [*found] if isgeneratorfunction(function) else [found]
+        # Dagster hears of it once it is stored
+        yield from made
 
     def call_configured(
         context: Any, config: dg.Config, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> Any:
-        return made(AssetStep(context, data_root, mlflow), config)
+    ) -> Iterator[Any]:
+        yield from call(context, data_root, mlflow, config)
 
-    called = call_configured if "config" in hints else call
-    called.__annotations__ = types | ({"config": hints["config"]} if "config" in hints else {})
-    called.__name__, called.__doc__ = function.__name__, function.__doc__
+    def call_plain(context: Any, data_root: DataRoot, mlflow: MlflowTracker) -> Iterator[Any]:
+        yield from call(context, data_root, mlflow)
+
+    called: Callable[..., Any] = call_configured if configured else call_plain
+    called.__annotations__ = types | ({"config": configured} if configured else {})
+    called.__name__ = function.__name__
     return called
 
 
@@ -311,8 +321,3 @@ def bill_metrics(bill: Bill | None) -> dict[str, float]:
 def bill_metadata(bill: Bill | None) -> Metadata:
     """Return the bill for the asset's page: figures, and the rest as one document."""
     return {} if bill is None else {**bill_metrics(bill), "bill": dg.MetadataValue.json(dict(bill))}
-
-
-def three_states(status: str) -> dg.AssetCheckSeverity:
-    """Return the severity of a check whose verdict is PASS, WARN or ERROR."""
-    return dg.AssetCheckSeverity.ERROR if status == "ERROR" else dg.AssetCheckSeverity.WARN

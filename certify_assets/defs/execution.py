@@ -22,14 +22,6 @@ from certify_assets.storage.store import Store, default_root
 # by op, as a run configuration has it
 OpsConfig = Mapping[str, Mapping[str, Mapping[str, int]]]
 ONBOARD = "onboard_corpus"
-_JUDGE_JOBS = (
-    "train_lm_judges",
-    "baseline_judges",
-    "transfer_judges",
-    "lexical_harvest",
-    "lm_harvest",
-    "score_endpoint_judges",
-)
 # the second is hidden from the list of runs by its prefix
 _PARTITION, _INPUTS = "dagster/partition", ".dagster/certify_inputs"
 _BLOCKED = 3
@@ -92,7 +84,7 @@ def execute(
     tags = {_PARTITION: corpus} if corpus else {}
     tags[_INPUTS] = _inputs(corpus, selection)
     parent = _unfinished(instance, name, tags) if resume else None
-    steps = _steps(job.graph)
+    steps = len(job.graph.nodes)
     if parent is not None:
         done = instance.get_run_stats(parent.run_id).steps_succeeded
         steps -= done
@@ -201,6 +193,7 @@ def _chains(judges: Sequence[str]) -> dict[str, set[dg.AssetKey] | None]:
     if not judges:
         return {ONBOARD: None}
     from certify_assets.definitions import defs
+    from certify_assets.defs.operations.jobs import JUDGE_JOBS
 
     every = job_named(ONBOARD).asset_layer.executable_asset_keys
     found: dict[str, set[dg.AssetKey] | None] = {
@@ -208,7 +201,7 @@ def _chains(judges: Sequence[str]) -> dict[str, set[dg.AssetKey] | None]:
     }
 
     known = defs.get_repository_def().job_names
-    for name in (name for name in _JUDGE_JOBS if name in known):
+    for name in (name for name in JUDGE_JOBS if name in known):
         keys = job_named(name).asset_layer.executable_asset_keys
         chosen = {item for item in keys if judge_of(item) in judges}
         if chosen:
@@ -245,14 +238,6 @@ def _unfinished(
         )
     again = instance.get_run_by_id(run.run_id)
     return again if run.tags[_INPUTS] == tags[_INPUTS] else None
-
-
-def _steps(graph: dg.GraphDefinition) -> int:
-    """Number of steps of a graph: an asset of several ops has several."""
-    return sum(
-        _steps(node.definition) if isinstance(node.definition, dg.GraphDefinition) else 1
-        for node in graph.nodes
-    )
 
 
 def _report(result: dg.JobExecutionResult) -> int:

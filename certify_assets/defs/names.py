@@ -19,7 +19,10 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import judge_file
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.operations import layout
+from certify_assets.operations.batches import audits_version
+from certify_assets.operations.decisions import decided_version, received_version
 from certify_assets.operations.deployment import load_deployment
+from certify_assets.operations.recertification_record import recertifications
 from certify_assets.research.certifiability import CERTIFIABILITY_KEY
 from certify_assets.research.real_scores import real_scores_key
 from certify_assets.research.simulation_study import SIMULATION_KEY
@@ -138,24 +141,32 @@ def judge_code_version(spec: JudgeSpec, part: str) -> str:
     return code_version(part=part, seed=spec.seed, **about)
 
 
+# of assets whose version is not the hash of the documents that they store; "" where there is none
+_VERSIONS: dict[str, Callable[[Corpus], str]] = {
+    "operations/deployment": lambda corpus: getattr(load_deployment(corpus), "version", ""),
+    "operations/incoming_runs": received_version,
+    "operations/decisions": decided_version,
+    "operations/batch_certificates": audits_version,
+    "operations/recertification": lambda corpus: "".join(
+        item.inputs_sha256 for item in recertifications(corpus)[-1:]
+    ),
+}
+
+
 def stored_version(store: Store, key: dg.AssetKey, corpus: str = "") -> dg.DataVersion | None:
-    """Return the hash of the document that an asset stores now; None if it stores none."""
-    if name_of(key) == "operations/deployment":
-        made = load_deployment(Corpus(store, corpus))
-        return None if made is None else dg.DataVersion(made.version)
+    """Return the version of what an asset stores now; None if it stores nothing."""
+    if of_asset := _VERSIONS.get(name_of(key)):
+        found = of_asset(Corpus(store, corpus))
+        return dg.DataVersion(found) if found else None
     name = _document(key, corpus)
-    if name is None:
+    if name is None or not store.exists(name):
         return None
-    if not store.exists(name):
-        found = None
-    elif name.endswith("audits.json"):
-        # without its read in the ledger: the same audit again is another read
-        document = store.read_json(name)
-        document.pop("ledger", None)
-        found = sha256_bytes(canonical_json(document))
-    else:
-        found = store.sha256(name)
-    return None if found is None else dg.DataVersion(found)
+    if not name.endswith("audits.json"):
+        return dg.DataVersion(store.sha256(name))
+    # without its read in the ledger: the same audit again is another read
+    document = store.read_json(name)
+    document.pop("ledger", None)
+    return dg.DataVersion(sha256_bytes(canonical_json(document)))
 
 
 def _document(key: dg.AssetKey, corpus: str) -> str | None:

@@ -1,13 +1,24 @@
 """All definitions of the platform, for the code location of this package or a project's."""
 
+from typing import Any
+
 import dagster as dg
 
-from certify_assets.defs.corpora.definitions import corpora_definitions
-from certify_assets.defs.judges.definitions import judge_definitions
-from certify_assets.defs.operations.definitions import operation_definitions
-from certify_assets.defs.research.definitions import research_definitions
+from certify_assets.defs.automation import automation_sensor
+from certify_assets.defs.corpora.assets import corpus_assets
+from certify_assets.defs.corpora.checks import corpus_checks
+from certify_assets.defs.judges.assets import judge_assets, monitor_assets
+from certify_assets.defs.judges.checks import judge_checks, monitor_checks
+from certify_assets.defs.judges.models import as_shipped, compact_model, task_disjoint
+from certify_assets.defs.operations import jobs, sensors
+from certify_assets.defs.operations.assets import operation_assets, recertify_assets, review_assets
+from certify_assets.defs.operations.checks import operation_checks, recertify_checks, review_checks
+from certify_assets.defs.operations.schedules import weekly_recertification
+from certify_assets.defs.research.assets import comparison_assets, study_assets
+from certify_assets.defs.research.checks import comparison_checks, research_checks
+from certify_assets.defs.research.jobs import study_job, tables_job
 from certify_assets.defs.resources import resources
-from certify_assets.defs.setup import judges_document
+from certify_assets.defs.setup import judges, judges_document, setup
 
 
 def platform_definitions() -> dg.Definitions:
@@ -15,10 +26,34 @@ def platform_definitions() -> dg.Definitions:
     for problem in judges_document().configured.problems:
         # the other judges load all the same
         dg.get_dagster_logger("certify_assets").warning(f"{problem} It is left out.")
-    return dg.Definitions.merge(
-        corpora_definitions(),
-        judge_definitions(),
-        operation_definitions(),
-        research_definitions(),
-        dg.Definitions(resources=resources()),
+    assets: list[Any] = [
+        *(*corpus_assets(), *judge_assets(), *monitor_assets(), *comparison_assets()),
+        *(*operation_assets(), *review_assets(), *recertify_assets()),
+    ]
+    checks = [
+        *(*corpus_checks(), *judge_checks(), *monitor_checks(), *comparison_checks()),
+        *(*operation_checks(), *review_checks(), *recertify_checks()),
+    ]
+    if any(spec.reads_compact for spec in judges().values()):
+        assets.append(compact_model)
+        checks += [as_shipped, task_disjoint]
+    # the study is of every judge
+    studied = setup().judges is None
+    return dg.Definitions(
+        assets=[*assets, *(study_assets() if studied else [])],
+        asset_checks=[*checks, *(research_checks() if studied else [])],
+        jobs=[
+            *(jobs.onboard_job, jobs.decide_job, jobs.recertify_job, jobs.refresh_job()),
+            *jobs.judge_jobs(),
+            *([study_job, tables_job] if studied else []),
+        ],
+        schedules=[weekly_recertification],
+        sensors=[
+            sensors.new_runs_sensor,
+            sensors.new_versions_sensor,
+            sensors.new_inbox_sensor,
+            sensors.reviewed_labels_sensor,
+            automation_sensor(),
+        ],
+        resources=resources(),
     )

@@ -6,6 +6,7 @@ from typing import TypedDict
 
 from certify_assets.defs.setup import judges
 from certify_assets.judges.lm.models import known_model
+from certify_assets.judges.specs import JudgeSpec
 
 #: one op of it at a time, as dagster.yaml sets: two trainings on one device are slower than one
 #: after the other
@@ -19,15 +20,19 @@ class OnDevice(TypedDict, total=False):
     op_tags: dict[str, dict[str, int]]
 
 
-def machine_tags(model: str) -> dict[str, dict[str, int]]:
-    """Return op tags for Ray: a GPU, except for models that two cores train."""
-    small = known_model(model).small
-    return {"dagster-ray/config": {"num_cpus": 2} if small else {"num_cpus": 4, "num_gpus": 1}}
-
-
 def on_device(model: str) -> OnDevice:
-    """Return what puts an op that uses this model into the pool."""
-    return {"pool": POOL, "op_tags": machine_tags(model)}
+    """Return what puts an op that uses this model into the pool.
+
+    Of Ray it asks for a GPU, except for models that two cores train.
+    """
+    small = known_model(model).small
+    machine = {"num_cpus": 2} if small else {"num_cpus": 4, "num_gpus": 1}
+    return {"pool": POOL, "op_tags": {"dagster-ray/config": machine}}
+
+
+def pool_of(spec: JudgeSpec) -> OnDevice:
+    """Return what puts an op of a judge into the pool, if it uses a language model."""
+    return on_device(spec.model) if spec.uses_language_model else {}
 
 
 def on_device_of_any_judge() -> OnDevice:

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.execution import instance_with
 from certify_assets.defs.names import VERSION, key, stored_version
-from certify_assets.operations.batches import audits_version
-from certify_assets.operations.decisions import decided_version, received_version
 from certify_assets.operations.labels import write_label_table
-from certify_assets.operations.recertification_record import recertifications
-
-
-def _labelled_version(corpus: Corpus) -> str:
-    # a command adds events, and the asset is the table that is resolved from them
-    write_label_table(corpus)
-    version = stored_version(corpus.store, key("operations/reviewed_labels"), corpus.name)
-    return version.value if version else ""
-
-
-# of assets whose version is not the hash of the documents that they store
-_VERSIONS: dict[str, Callable[[Corpus], str]] = {
-    "operations/incoming_runs": received_version,
-    "operations/decisions": decided_version,
-    "operations/batch_certificates": audits_version,
-    "operations/reviewed_labels": _labelled_version,
-    "operations/recertification": lambda corpus: recertifications(corpus)[-1].inputs_sha256,
-}
 
 
 def report(corpus: Corpus, assets: Sequence[str], command: str) -> None:
@@ -41,11 +21,11 @@ def report(corpus: Corpus, assets: Sequence[str], command: str) -> None:
 
 
 def _event(corpus: Corpus, name: str, command: str) -> dg.AssetMaterialization:
-    if name in _VERSIONS:
-        tags = {VERSION: _VERSIONS[name](corpus)}
-    else:
-        version = stored_version(corpus.store, key(name), corpus.name)
-        tags = {VERSION: version.value} if version else {}
+    if name == "operations/reviewed_labels":
+        # a command adds events, and the asset is the table that is resolved from them
+        write_label_table(corpus)
+    version = stored_version(corpus.store, key(name), corpus.name)
+    tags = {VERSION: version.value} if version else {}
     return dg.AssetMaterialization(
         key(name), partition=corpus.name, tags=tags, metadata={"made_by": command}
     )

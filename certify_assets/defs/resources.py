@@ -1,8 +1,7 @@
 """Resources: the data root, the tracker that writes to MLflow, and what runs the steps."""
 
 import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
@@ -16,7 +15,7 @@ from certify_assets.processes import end_with_parent
 from certify_assets.storage.mlflow_server import without_credentials
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store, default_root
-from certify_assets.storage.tracking import Record, Summary, Tracker, write_record
+from certify_assets.storage.tracking import Record, Tracker, write_record
 
 
 class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -56,16 +55,11 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def record(
         self,
-        context: dg.AssetExecutionContext | dg.OpExecutionContext,
+        context: dg.AssetExecutionContext,
         store: Store,
         *,
-        params: Mapping[str, Any] | None = None,
-        metrics: Mapping[str, float | None] | None = None,
-        documents: Mapping[str, str] | None = None,
-        tags: Mapping[str, str] | None = None,
-        curves: Mapping[str, Sequence[tuple[int, float]]] | None = None,
-        files: Mapping[Path, str] | None = None,
-        summary: Summary | None = None,
+        tags: Mapping[str, str],
+        **kept: Any,
     ) -> dict[str, dg.MetadataValue[Any]]:
         """Write one MLflow run and return its address as asset metadata."""
         if not self.enabled:
@@ -81,14 +75,9 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
                 "dagster.run_id": context.run.run_id,
                 "dagster.asset": asset,
                 **partition,
-                **(tags or {}),
+                **tags,
             },
-            params=params or {},
-            metrics=metrics or {},
-            documents=documents or {},
-            curves=curves or {},
-            files=files or {},
-            summary=summary,
+            **kept,
         )
         done = write_record(store, record)
         if done.url is None:
@@ -105,7 +94,7 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def find(
         self,
-        context: dg.AssetExecutionContext | dg.OpExecutionContext,
+        context: dg.AssetExecutionContext,
         store: Store,
         tags: Mapping[str, str],
     ) -> str | None:

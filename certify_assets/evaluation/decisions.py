@@ -29,7 +29,7 @@ class Decisions:
         """Return every column of the file for some rows, and what is decided of them."""
         limits = {item.side: item.threshold for item in self.certificates}
         hashes = ";".join(item.sha256 for item in self.certificates)
-        found: dict[str, Any] = {
+        found: dict[str, npt.NDArray[Any]] = {
             "decision": self.rows.decisions.astype(object),
             "reason": self.rows.reasons.astype(object),
         }

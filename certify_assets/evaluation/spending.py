@@ -190,10 +190,10 @@ class Spending:
     def total(self) -> str:
         """Describe the δ spent in all: that of the first certificate and the schedule's shares."""
         promised = self.promised if self.schedule is not None else self.spent + Schedule().total
+        later = f", {self.spent:.4g} by {self.later} later" if self.later else ""
         return (
             f"{DELTA + self.spent:.4g} of at most {DELTA + promised:.4g} for one side and one "
-            f"budget: {DELTA:g} by the first certificate, {self.spent:.4g} by "
-            f"{self.later} later"
+            f"budget: {DELTA:g} by the first certificate{later}"
         )
 
 

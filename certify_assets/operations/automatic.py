@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from certify_assets.certificates import Certificate, audit_certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import (
     CertifyError,
@@ -36,9 +36,6 @@ from certify_assets.operations.recertification import score_rows
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
 from certify_assets.operations.rollout import accepted_before, deploy, register, require_sound
 from certify_assets.storage.events import Payload
-
-if TYPE_CHECKING:
-    from certify_assets.certificates import Certificate
 
 
 class AutomaticDeployment(Payload):
@@ -78,15 +75,15 @@ def deploy_by_policy(corpus: Corpus) -> AutomaticDeployment | None:
         # a kill came before MLflow was told
         register(corpus, now.number)
     with corpus.writing():
-        policy = corpus.config.auto_deploy
-        asked = AutomaticDeployment(corpus=corpus.name, judge=now.judge, policy=policy)
-        found = []
-        for candidate in _candidates(corpus, now):
-            found.append(_decided(corpus, now, candidate, asked))
-            if found[-1].deployed not in (0, now.number):
-                break
-        # the last one was deployed, else the first one says why it was not
-        made = found[-1] if found[-1].deployed not in (0, now.number) else found[0]
+        asked = AutomaticDeployment(
+            corpus=corpus.name, judge=now.judge, policy=corpus.config.auto_deploy
+        )
+        current = JudgedCorpus(corpus, now.judge)
+        made = _decided(corpus, now, current, asked)
+        if made.deployed in (0, now.number) and _is_other(current, now):
+            # the judge that decides may have newer certificates than the one that is stored
+            again = _decided(corpus, now, now.judge_on(corpus), asked)
+            made = made if again.deployed in (0, now.number) else again
         if made != last_automatic(corpus):
             corpus.store.append(corpus.name, made)
     return made
@@ -94,8 +91,8 @@ def deploy_by_policy(corpus: Corpus) -> AutomaticDeployment | None:
 
 def last_automatic(corpus: Corpus) -> AutomaticDeployment | None:
     """Return what the policy made of certificates the last time; None where it never did."""
-    found = corpus.store.events(corpus.name, AutomaticDeployment)
-    return found[-1].content if found else None
+    found = corpus.store.last(corpus.name, AutomaticDeployment)
+    return found and found.content
 
 
 def _decided(
@@ -146,8 +143,6 @@ def _require_new(corpus: Corpus, now: DeploymentRecord, made: AutomaticDeploymen
 
 def _require_issued_since(now: DeploymentRecord, found: _Candidate) -> None:
     """Refuse certificates that a user passed over for certificates of batches."""
-    from certify_assets.certificates import Certificate
-
     if not now.batch_only:
         return
     if found.record is None:
@@ -164,15 +159,13 @@ def _require_issued_since(now: DeploymentRecord, found: _Candidate) -> None:
         )
 
 
-def _candidates(corpus: Corpus, now: DeploymentRecord) -> list[JudgedCorpus]:
-    """Return the judge as it is stored, and where that is another one, as it was deployed."""
-    current, deployed = JudgedCorpus(corpus, now.judge), now.judge_on(corpus)
+def _is_other(judge: JudgedCorpus, now: DeploymentRecord) -> bool:
+    """Whether a judge as it is stored is another one than was deployed."""
     try:
-        fresh = judge_fingerprint(current) != dict(now.fingerprint)
+        return judge_fingerprint(judge) != dict(now.fingerprint)
     except CertifyError:
-        # its candidate says what is wrong with it
-        fresh = True
-    return [current, deployed] if fresh else [current]
+        # what the policy makes of it says what is wrong with it
+        return True
 
 
 def _candidate(judge: JudgedCorpus, now: DeploymentRecord) -> _Candidate:
@@ -224,8 +217,6 @@ def _require_audit_sample(
     judge: JudgedCorpus, now: DeploymentRecord, certificates: tuple[Certificate, ...]
 ) -> None:
     """Audit a judge that was trained again on the labelled tasks that were drawn before."""
-    from certify_assets.certificates import audit_certificate
-
     if judge.spec.hosted:
         raise GateClosedError(
             f"{judge} was trained or scored again, and to score the audit sample by it costs "

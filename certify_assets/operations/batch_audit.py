@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,59 +40,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-SCHEMA: Final = "certify_assets/batch_audit/1"
 #: states of a batch with provisional runs
 STATES: Final = ("provisional", "certified", "to_reviewers")
 # that a process keeps open: the next label of one does not read its tables again
 _MOST_DRAWS = 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditRecord:
-    """The document of an audit, as it was drawn; never rewritten."""
-
-    schema: str = SCHEMA
-    corpus: str
-    batch: str
-    draws: int  # of these runs or of overlapping ones so far, this one included
-    runs: int  # provisional ones
-    plan: SidesPlan
-    batch_sha256: str
-    seed: int
-    order: tuple[str, ...]  # drawn runs, those of one side after those of the other
-    batches: tuple[str, ...]  # whose runs these are
-
-    @property
-    def delta(self) -> float:
-        """Risk limit of all sides together."""
-        return math.fsum(plan.delta for plan in self.plan.plans)
-
-    @property
-    def promise(self) -> str:
-        """Which of the two promises is made, and of what."""
-        budgets = " and ".join(f"{plan.alpha:g} ({plan.side})" for plan in self.plan.plans)
-        several = len(self.batches) > 1
-        where = f"these {len(self.batches)} batches together" if several else "this batch"
-        return (
-            "batch certificate: with confidence "
-            f"{100 * (1 - self.delta):.4g} % over the draw alone, the judge is wrong on at most "
-            f"{budgets} of the runs of {where} inside a certified threshold, those that were "
-            "labelled and corrected included, whatever their agents and tasks."
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document as a JSON object."""
-        return {**asdict(self), "plan": self.plan.to_dict()}
-
-    @classmethod
-    def from_dict(cls, document: Any) -> AuditRecord:
-        """Read the document; a `KeyError`, `TypeError` or `ValueError` says that it is none."""
-        values = dict(document)
-        if values["schema"] != SCHEMA:
-            raise ValueError(f"it is not {SCHEMA}")
-        plan = SidesPlan.from_dict(values.pop("plan"))
-        order, batches = (tuple(values.pop(name)) for name in ("order", "batches"))
-        return cls(**values, plan=plan, order=order, batches=batches)
+def promise_of(plan: SidesPlan, batches: int) -> str:
+    """Return which of the two promises a draw makes, and of what."""
+    budgets = " and ".join(f"{item.alpha:g} ({item.side})" for item in plan.plans)
+    where = f"these {batches} batches together" if batches > 1 else "this batch"
+    sure = 1 - math.fsum(item.delta for item in plan.plans)
+    return (
+        f"batch certificate: with confidence {100 * sure:.4g} % over the draw alone, the judge is "
+        f"wrong on at most {budgets} of the runs of {where} inside a certified threshold, those "
+        "that were labelled and corrected included, whatever their agents and tasks."
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +63,7 @@ class BatchAudit:
     """The audit of a batch, with the labels that there are."""
 
     corpus: Corpus
-    record: AuditRecord
+    record: DrawnBatch
     draw: SidesDraw
     closing: ClosedBatch | None
     closed: str  # time of the closing; empty while it is open
@@ -124,6 +87,21 @@ class BatchAudit:
         return "provisional" if self.closing is None else self.closing.state
 
     @property
+    def order(self) -> tuple[str, ...]:
+        """Ids of the drawn runs, those of one side after those of the other."""
+        return tuple(name for names in self.draw.orders for name in names)
+
+    @property
+    def delta(self) -> float:
+        """Risk limit of all sides together."""
+        return math.fsum(plan.delta for plan in self.draw.plan.plans)
+
+    @property
+    def promise(self) -> str:
+        """Which of the two promises is made, and of what."""
+        return promise_of(self.draw.plan, len(self.record.batches))
+
+    @property
     def runs(self) -> tuple[str, ...]:
         """Ids of the provisional runs that are drawn from, decided by now or not."""
         return self.draw.batch.trajectories
@@ -139,7 +117,7 @@ class BatchAudit:
 
     def said(self, labels: Sequence[Label]) -> dict[str, int]:
         """Return the outcomes of drawn runs that labels amount to."""
-        drawn = set(self.record.order)
+        drawn = set(self.order)
         return {
             name: found.outcome
             for name, found in resolve_labels(labels).items()
@@ -193,7 +171,7 @@ class BatchAudit:
         whose = "its" if len(self.record.batches) == 1 else "their"
         labels = f"{self.labels_used} label{'' if self.labels_used == 1 else 's'} of {whose} draw"
         if self.closing is None:
-            settled = sum(name in self.outcomes for name in self.record.order)
+            settled = sum(name in self.outcomes for name in self.order)
             asked = f"{settled} of {settled + len(self.wanted)} runs of {whose} draw are settled"
             return (
                 f"{runs} are provisional; {asked}{_third(self.disputed)} "
@@ -215,9 +193,9 @@ class BatchAudit:
             labels_wanted=self.wanted,
             overruled=self.overruled,
             draws=self.record.draws,
-            delta=self.record.delta,
+            delta=self.delta,
             certificates=tuple(item.to_dict() for item in self.certificates),
-            promise=self.record.promise,
+            promise=self.promise,
             sentence=self.sentence(),
         )
 
@@ -270,7 +248,7 @@ def opened_draw(corpus: Corpus, batch: str) -> SidesDraw:
     return _opened_draw(corpus, batch)[1]
 
 
-def _opened_draw(corpus: Corpus, batch: str) -> tuple[AuditRecord, SidesDraw]:
+def _opened_draw(corpus: Corpus, batch: str) -> tuple[DrawnBatch, SidesDraw]:
     drawn = corpus.store.last(corpus.name, DrawnBatch, batch)
     assert drawn is not None
     about = drawn.content
@@ -280,27 +258,29 @@ def _opened_draw(corpus: Corpus, batch: str) -> tuple[AuditRecord, SidesDraw]:
         # one that is gone or was altered is noticed also where the draw is known
         with store.objects.as_file(name):
             pass
-    return _verified(store, about.objects["audit"], about.batch_sha256, decisions)
+    draw = _verified(store, about.objects["audit"], decisions, about.batch_sha256, about.seed)
+    return about, draw
 
 
 @lru_cache(maxsize=_MOST_DRAWS)
 def _verified(
-    store: Store, audit: str, frozen: str, decisions: tuple[str, ...]
-) -> tuple[AuditRecord, SidesDraw]:
+    store: Store, audit: str, decisions: tuple[str, ...], frozen: str, seed: int
+) -> SidesDraw:
     """Return a draw by the hashes of what it is of, which never change."""
     import pandas as pd
 
-    record = AuditRecord.from_dict(store.objects.get_json(audit))
+    document = store.objects.get_json(audit)
+    plan, order = SidesPlan.from_dict(document["plan"]), document["order"]
     rows = pd.concat(map(store.objects.get_table, decisions), ignore_index=True)
-    drawn = (rows["decision"] == PROVISIONAL) & rows["trajectory_id"].isin(record.order)
-    draw = SidesDraw(record.plan, frozen_batch(rows[drawn]), record.seed)
-    order = tuple(name for names in draw.orders for name in names)
-    if (order, sides_sha256(record.plan, draw.batch)) != (record.order, frozen):
+    drawn = (rows["decision"] == PROVISIONAL) & rows["trajectory_id"].isin(order)
+    draw = SidesDraw(plan, frozen_batch(rows[drawn]), seed)
+    again = [name for names in draw.orders for name in names]
+    if (again, sides_sha256(plan, draw.batch)) != (order, frozen):
         raise IntegrityError(
-            f"the draw of batch {record.batch} is not of the runs that were decided; restore the "
-            "data root from a backup."
+            f"the draw of batch {document['batch']} is not of the runs that were decided; restore "
+            "the data root from a backup."
         )
-    return record, draw
+    return draw
 
 
 def close_settled(corpus: Corpus) -> list[BatchAudit]:

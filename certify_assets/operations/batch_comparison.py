@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import sqlalchemy as sa
 
+from certify_assets.certificates import Certificate
 from certify_assets.certificates.shift import (
     LEAST_CAL_TASKS,
     LEAST_NEW_TASKS,
@@ -32,6 +33,7 @@ from certify_assets.certificates.shift import (
 )
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import run_chars
+from certify_assets.documents import Document
 from certify_assets.operations.batch_record import (
     BatchRecord,
     batch_names,
@@ -46,11 +48,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from certify_assets.certificates import Certificate
     from certify_assets.judges.judged import JudgedCorpus
 
 
-SCHEMA: Final = "certify_assets/comparison/1"
 #: tasks up to which earlier batches join a batch
 GROUP_TASKS: Final = (40, 200)
 # earlier batches that are looked at for them
@@ -60,11 +60,11 @@ _COLUMNS = ["trajectory_id", "task_id", "score"]
 _DECIDED: Final = (*_COLUMNS, "reason", "certificate_sha256", "adapter_sha256")
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchComparison:
-    """How a batch was compared with CAL; the fields of its document."""
+class BatchComparison(Document):
+    """How a batch was compared with CAL."""
 
-    schema: str = SCHEMA
+    SCHEMA = "certify_assets/comparison/1"
+
     batch: str
     certificates: tuple[str, ...] = ()  # that decided when it was counted; empty until some did
     tasks: int = 0  # of the covered runs of all batches that these decided one after another
@@ -74,8 +74,8 @@ class BatchComparison:
     @classmethod
     def load(cls, corpus: Corpus, batch: str) -> BatchComparison:
         """Return how a decided batch was compared."""
-        values = corpus.store.objects.get_json(decided(corpus, batch).content.objects["comparison"])
-        return cls(**values | {name: tuple(values[name]) for name in ("certificates", "compared")})
+        stored = decided(corpus, batch).content.objects["comparison"]
+        return cls.from_dict(corpus.store.objects.get_json(stored))
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class _Group:
 
 def carried(corpus: Corpus, batch: str) -> BatchComparison:
     """Return the document of a batch of which nothing is compared."""
-    return replace(_before(corpus, batch), batch=batch, compared=())
+    return _before(corpus, batch).replace(batch=batch, compared=())
 
 
 def compare_batch(
@@ -137,7 +137,7 @@ def compare_batch(
         }
         for group, tests in found
     )
-    document = replace(document, spent=count, compared=compared)
+    document = document.replace(spent=count, compared=compared)
     for group, tests in found:
         unlike = [test for test in tests if test.p_value <= share * test.part]
         if unlike:

@@ -32,7 +32,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.evaluation.spending import Schedule
 from certify_assets.judges.specs import DELTA, SIDES
-from certify_assets.operations.batch_audit import AuditRecord, frozen_batch
+from certify_assets.operations.batch_audit import frozen_batch, promise_of
 from certify_assets.operations.batch_record import (
     DrawnBatch,
     ProvisionalBatch,
@@ -62,7 +62,7 @@ class _Frozen(NamedTuple):
 
 def begin_audit(
     judge: JudgedCorpus, deployed: DeploymentRecord, batch: str, frame: pd.DataFrame
-) -> tuple[pd.DataFrame, AuditRecord | None, str]:
+) -> tuple[pd.DataFrame, str, str]:
     """Plan and draw the provisional runs of a batch that is being decided, with those that wait.
 
     Those that no plan may certify go to review, all of them where no plan is expected to save
@@ -76,7 +76,7 @@ def begin_audit(
     alone = WaitingRuns(corpus, deployed, (), 0, datetime.now(UTC))
     pool = earlier.get(scorer_of(deployed), alone).joined(deployed, batch, len(mine))
     if not pool.is_due:
-        return frame, None, pool.sentence()
+        return frame, "", pool.sentence()
     rows = [provisional_rows(corpus, [name]) for name in pool.batches[:-1]]
     frozen = _frozen(judge, deployed, pool.batches, pd.concat([*rows, mine]))
     waits = frame["trajectory_id"].isin(set(frozen.batch.trajectories))
@@ -87,7 +87,7 @@ def begin_audit(
     if earlier_batches := pool.batches[:-1]:
         # the rows of the batch that is being decided say it themselves
         corpus.store.append(corpus.name, UndrawnBatches(batches=earlier_batches, why=""))
-    return frame, None, ""
+    return frame, "", ""
 
 
 def draw_waiting(corpus: Corpus, *, every: bool = False) -> None:
@@ -179,30 +179,22 @@ def _drawn_from(every: Batch, plan: SidesPlan) -> Batch:
     )
 
 
-def _drawn(corpus: Corpus, frozen: _Frozen) -> AuditRecord:
-    """Draw frozen runs and store their audit."""
-    seed, batches = secrets.randbits(62), frozen.batches
-    draw = SidesDraw(frozen.plan, frozen.batch, seed)
-    record = AuditRecord(
-        corpus=corpus.name,
-        batch=batches[-1],
-        draws=frozen.draws,
-        runs=len(frozen.batch),
-        plan=frozen.plan,
-        batch_sha256=sides_sha256(frozen.plan, frozen.batch),
-        seed=seed,
-        order=tuple(name for names in draw.orders for name in names),
-        batches=batches,
-    )
+def _drawn(corpus: Corpus, frozen: _Frozen) -> str:
+    """Draw frozen runs and store their audit; return what it promises."""
+    seed, plan, put = secrets.randbits(62), frozen.plan, corpus.store.objects.put_json
+    draw = SidesDraw(plan, frozen.batch, seed)
+    order = [name for names in draw.orders for name in names]
     drawn = DrawnBatch(
-        batches=batches,
-        batch_sha256=record.batch_sha256,
-        draws=record.draws,
+        batches=frozen.batches,
+        batch_sha256=sides_sha256(plan, frozen.batch),
+        draws=frozen.draws,
         seed=seed,
-        objects={"audit": corpus.store.objects.put_json(record.to_dict())},
+        objects={
+            "audit": put({"batch": frozen.batches[-1], "plan": plan.to_dict(), "order": order})
+        },
     )
     corpus.store.append(corpus.name, drawn)
-    return record
+    return promise_of(plan, len(frozen.batches))
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from certify_assets.operations.batch_record import (
     waiting_batches,
 )
 from certify_assets.operations.decisions import DecidedBatchError, decide_batch
-from certify_assets.operations.delivery import DeliveredRun, KnownRuns
+from certify_assets.operations.delivery import DeliveredRun, new_runs
 from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.labels import Labelled
 from certify_assets.operations.monitoring import monitor_new_labels
@@ -113,7 +113,8 @@ def receive(
                 facts,
             ):
                 unchanged()
-                _require_same_kind(corpus, own, facts.format)
+                if not _is_same_kind(corpus, own, facts.format):
+                    raise InputError(_other_kind(corpus, own, facts.format))
                 shown = [shown_url(place) for place in places]
                 return _stored(corpus, runs, facts, shown, dry_run=dry_run, new_tasks=new_tasks)
         except InputError as error:
@@ -174,12 +175,6 @@ def _own_format(corpus: Corpus) -> str:
     if declared == "auto" and corpus.has("import.json"):
         return corpus.import_summary.format
     return declared
-
-
-def _require_same_kind(corpus: Corpus, own: str, given: str) -> None:
-    """Refuse runs of another format; a corpus of the package takes those of its domain."""
-    if not _is_same_kind(corpus, own, given):
-        raise InputError(_other_kind(corpus, own, given))
 
 
 def _is_same_kind(corpus: Corpus, own: str, given: str) -> bool:
@@ -338,7 +333,7 @@ def _stored(
     from certify_assets.corpora.formats.gathering import NO_INSTRUCTION
 
     runs = list(_identified(gathered))
-    new = KnownRuns.of(corpus, runs).new(runs)
+    new = new_runs(corpus, runs)
     _require_known_names(corpus, new.kept, new_tasks=new_tasks)
     # ids where the source has them, and contents, whatever the files are called
     ids = sorted(["" if run.numbered else run.id, run.content] for run in runs)

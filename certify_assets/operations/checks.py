@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
@@ -37,6 +37,20 @@ class Verdict(NamedTuple):
 
     status: str
     sentence: str
+    #: of the page of the check
+    metadata: Mapping[str, Any] = {}
+
+    @property
+    def passed(self) -> bool:
+        """Whether it holds."""
+        return self.status == "PASS"
+
+    @classmethod
+    def of(
+        cls, passed: bool, sentence: str, *, otherwise: str = "ERROR", **metadata: Any
+    ) -> Verdict:
+        """Return PASS, or what it is otherwise."""
+        return cls("PASS" if passed else otherwise, sentence, metadata)
 
 
 def _readable(check: Callable[[Corpus], Verdict]) -> Callable[[Corpus], Verdict]:
@@ -53,7 +67,11 @@ def _readable(check: Callable[[Corpus], Verdict]) -> Callable[[Corpus], Verdict]
 
 
 def deployment_stands(corpus: Corpus) -> Verdict:
-    """WARN where no judge is deployed or the deployment has findings; ERROR where it is refused."""
+    """PASS where a judge decides.
+
+    WARN where no judge is deployed, or MLflow has no record of it; ERROR where certificates are
+    stale, the audit failed or an alarm was raised.
+    """
     from certify_assets.certificates import Sides
 
     now = Deployment.of(corpus)
@@ -75,7 +93,10 @@ def deployment_stands(corpus: Corpus) -> Verdict:
 
 @_readable
 def decided_by_deployed(corpus: Corpus) -> Verdict:
-    """WARN where nothing is decided; ERROR where a row was decided by other certificates."""
+    """PASS where deployed certificates decided every row.
+
+    WARN where no row is decided; ERROR where rows depend on a certificate that was never deployed.
+    """
     deployed = {";".join(item.certificates) for item in read_deployments(corpus)} - {""}
     rows = 0
     for batch in batch_names(corpus):
@@ -107,7 +128,10 @@ def decided_by_deployed(corpus: Corpus) -> Verdict:
 
 @_readable
 def drawn_as_planned(corpus: Corpus) -> Verdict:
-    """WARN where nothing could be drawn; ERROR where the drawn tasks are not those of the plan."""
+    """PASS where the drawn tasks are those of the plan, else ERROR.
+
+    WARN where a batch came while no judge was deployed.
+    """
     rows = drawn_decisions(corpus)
     undrawn = sum(Draw.load(corpus, name).plan is None for name in batch_names(corpus))
     if undrawn:
@@ -122,7 +146,10 @@ def drawn_as_planned(corpus: Corpus) -> Verdict:
 
 @_readable
 def batches_certified(corpus: Corpus) -> Verdict:
-    """WARN while a batch is provisional and runs of its draw wait for labels."""
+    """PASS where no batch is provisional.
+
+    WARN while runs of its draw wait for labels; ERROR where an audit is not the one that was drawn.
+    """
     audits, later = batch_audits(corpus), waiting_runs(corpus)
     waiting = [item for item in audits if item.state == "provisional"]
     sentences = [item.sentence() for item in waiting or audits[-1:]]
@@ -133,7 +160,11 @@ def batches_certified(corpus: Corpus) -> Verdict:
 
 
 def no_alarm(corpus: Corpus) -> Verdict:
-    """ERROR where the monitor of the deployed judge raised an alarm, WARN where it lacks labels."""
+    """PASS; ERROR on an alarm.
+
+    WARN where a judge is deployed and nothing is labelled, or too few tasks are covered for silence
+    to mean much.
+    """
     record = load_deployment(corpus)
     if record is None:
         return Verdict("PASS", NOTHING_DEPLOYED)
@@ -144,7 +175,10 @@ def no_alarm(corpus: Corpus) -> Verdict:
 
 @_readable
 def delta_left(corpus: Corpus) -> Verdict:
-    """WARN where the next share of δ is small."""
+    """PASS; WARN where the next share of delta is under a tenth of the first.
+
+    ERROR where what was spent cannot be read.
+    """
     spending = deployed_spending(corpus)
     if spending.schedule is None:
         return Verdict(
@@ -160,7 +194,10 @@ def delta_left(corpus: Corpus) -> Verdict:
 
 @_readable
 def audit_sample_complete(corpus: Corpus) -> Verdict:
-    """WARN where many drawn tasks are open or tied; ERROR from half of them."""
+    """PASS; WARN where more than a twentieth of the drawn tasks that could count are open or tied.
+
+    ERROR from a half.
+    """
     record = load_deployment(corpus)
     if record is None:
         return Verdict("PASS", NOTHING_DEPLOYED)
@@ -180,7 +217,7 @@ def audit_sample_complete(corpus: Corpus) -> Verdict:
 
 @_readable
 def not_expired(corpus: Corpus) -> Verdict:
-    """WARN where the deployed certificates expire soon; ERROR where they are expired."""
+    """PASS; WARN from four fifths of the age at which certificates expire; ERROR beyond it."""
     record, days = load_deployment(corpus), read_notifications(corpus.store).certificate_days
     if record is None:
         return Verdict("PASS", NOTHING_DEPLOYED)

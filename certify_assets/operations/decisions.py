@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from certify_assets.certificates import Certificate, decide
+from certify_assets.certificates.scale import scale_fault
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import run_chars
 from certify_assets.errors import (
@@ -24,7 +26,7 @@ from certify_assets.errors import (
 from certify_assets.files import canonical_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.specs import SIDES
-from certify_assets.operations.batch_audit import AuditRecord, closings_sha256
+from certify_assets.operations.batch_audit import closings_sha256
 from certify_assets.operations.batch_comparison import (
     BatchComparison,
     Compared,
@@ -55,7 +57,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from certify_assets.certificates import Certificate
 
 # runs that are scored before their scores are stored
 _SHARE = 2000
@@ -125,19 +126,19 @@ def _require_undecided(corpus: Corpus, name: str) -> None:
 
 def _decided(deployment: Deployment, scored: _Scored, name: str, batch: _Batch) -> BatchRecord:
     corpus, store = deployment.corpus, deployment.store
-    frame, audit, waits = _decisions(deployment, batch, scored), None, ""
+    frame, promise, waits = _decisions(deployment, batch, scored), "", ""
     made, about = deployment.record, batch.about
     if (frame["decision"] == PROVISIONAL).any():
         assert deployment.judge is not None
         assert made is not None
-        frame, audit, waits = begin_audit(deployment.judge, made, name, frame)
+        frame, promise, waits = begin_audit(deployment.judge, made, name, frame)
     frame = frame.assign(
         asked=_asked(batch, scored.coverage, frame), corpus=corpus.name, batch=name
     )
     objects = {
         "decisions": store.objects.put_table(frame[list(DECISION_COLUMNS)]),
         "scores": store.objects.put_table(scored.table),
-        "comparison": store.objects.put_json(asdict(scored.compared.document)),
+        "comparison": store.objects.put_json(scored.compared.document.to_dict()),
     }
     names = ("runs", "new", "changed", "known", "dropped", "outcomes_left_out")
     record = BatchRecord(
@@ -157,7 +158,7 @@ def _decided(deployment: Deployment, scored: _Scored, name: str, batch: _Batch) 
         findings=tuple(_findings(deployment, batch, scored, frame, waits)),
         bill=scored.bill,
         new_agents=scored.coverage.policy,
-        promises=tuple(_promises(deployment, scored.coverage, audit)),
+        promises=tuple(_promises(deployment, scored.coverage, promise)),
         ledger=store.ledger(corpus.name),
         objects=objects,
     )
@@ -208,8 +209,6 @@ def _scored(
 
 def _require_scale(deployment: Deployment, table: pd.DataFrame) -> None:
     """Refuse scores that cannot be of the judge that was certified: a hosted model may change."""
-    from certify_assets.certificates.scale import scale_fault
-
     scores, tasks = table["score"].to_numpy(np.float64), table["task_id"].nunique()
     for item in deployment.certificates:
         fault = scale_fault(item.inputs["scores"], scores, tasks)
@@ -292,8 +291,6 @@ def _in_shares(
 
 
 def _decisions(deployment: Deployment, batch: _Batch, scored: _Scored) -> pd.DataFrame:
-    from certify_assets.certificates import decide
-
     scores, coverage = scored.table["score"].to_numpy(np.float64), scored.coverage
     used = _deciding(deployment)
     if not used:
@@ -340,9 +337,7 @@ def _asked(batch: _Batch, coverage: Coverage, frame: pd.DataFrame) -> NDArray[np
     return asked_rows(places, frame["decision"].to_numpy(object), excluded)
 
 
-def _promises(
-    deployment: Deployment, coverage: Coverage, audit: AuditRecord | None
-) -> Iterator[str]:
+def _promises(deployment: Deployment, coverage: Coverage, promise: str) -> Iterator[str]:
     """Say which of the two promises is made of the runs of a batch."""
     used = _deciding(deployment)
     if used and coverage.by_corpus.any():
@@ -351,8 +346,8 @@ def _promises(
             f"corpus certificate, of {int(coverage.by_corpus.sum())} runs: at most {sides} of "
             "decided runs are wrong, where runs are like those of CAL, agents included."
         )
-    if audit is not None:
-        yield audit.promise
+    if promise:
+        yield promise
 
 
 def _findings(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -111,84 +111,65 @@ class NewRuns:
         return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 
-@dataclass(frozen=True)
-class KnownRuns:
-    """The runs of all batches, as far as they concern those of a delivery."""
-
-    ids: dict[str, set[str]]  # for every id the hashes of its contents and of its source files
-    contents: Counter[str]  # how often a run came, by its content
-    taken: frozenset[str]  # ids that no run without an id may get
-
-    @classmethod
-    def of(cls, corpus: Corpus, runs: Sequence[DeliveredRun]) -> KnownRuns:
-        """Ask the index of runs."""
-        # two deliveries at once: the second one sees that it asked an older index
-        ready_batches(corpus)
-        named = {run.id: run for run in runs if not run.numbered}
-        tasks = {run.trajectory.task_id for run in runs if run.numbered}
-        contents = {bytes.fromhex(run.content) for run in runs}
-        ids: dict[str, set[str]] = {}
-        changed: set[str] = set()
-        for name, batch, content in _indexed(corpus, known_runs.c.run, named):
-            ids.setdefault(name, set()).add(content)
-            if content != named[name].content:
-                changed.add(batch)
-        # a reader that was mended gives the same file another content
-        for batch in sorted(changed):
-            table = identities_of(corpus, batch)
-            table = table[table["trajectory_id"].isin(list(named))]
-            for name, source in zip(table["trajectory_id"], table["source_sha256"], strict=True):
-                ids[name] |= {source} if source else set()
-        return cls(
-            ids,
-            Counter(content for _, _, content in _indexed(corpus, known_runs.c.content, contents)),
-            frozenset(name for name, _, _ in _indexed(corpus, known_runs.c.task, tasks)),
-        )
-
-    def new(self, runs: Sequence[DeliveredRun]) -> NewRuns:
-        """Return the runs that are in no batch yet."""
-        # A source without ids numbers the attempts of one delivery; a run of a later delivery gets
-        # the next free number.
-        left = self.contents.copy()
-        known = {run.id for run in runs if not run.numbered and self._holds(run)}
-        left.subtract(run.content for run in runs if run.id in known)
-        again: list[str] = []
-        taken = {*self.taken, *(run.id for run in runs if not run.numbered)}
-        kept: list[DeliveredRun] = []
-        changed: set[str] = set()
-        for run in runs:
-            if run.numbered:
-                left[run.content] -= 1
-                if left[run.content] < 0:
-                    kept.append(_numbered(run, taken))
-                    taken.add(kept[-1].id)
-            elif run.id in self.ids:
-                if run.id not in known:
-                    kept.append(run)
-                    changed.add(run.id)
-            elif left[run.content] > 0:
-                left[run.content] -= 1
-                again.append(run.id)
-            else:
+def new_runs(corpus: Corpus, runs: Sequence[DeliveredRun]) -> NewRuns:
+    """Return the runs of a delivery that no batch holds yet, by the index of runs."""
+    # two deliveries at once: the second one sees that it asked an older index
+    ready_batches(corpus)
+    named = {run.id: run for run in runs if not run.numbered}
+    known = _as_they_are(corpus, named)
+    contents = {bytes.fromhex(run.content) for run in runs}
+    # how often a run came, by its content
+    left = Counter(content for _, _, content in _indexed(corpus, known_runs.c.content, contents))
+    left.subtract(run.content for name, run in named.items() if known.get(name))
+    # A source without ids numbers the attempts of one delivery; a run of a later delivery gets
+    # the next free number.
+    tasks = {run.trajectory.task_id for run in runs if run.numbered}
+    taken = {*named, *(name for name, _, _ in _indexed(corpus, known_runs.c.task, tasks))}
+    kept, again, changed = list[DeliveredRun](), list[str](), set[str]()
+    for run in runs:
+        if not run.numbered and run.id in known:
+            if not known[run.id]:
                 kept.append(run)
-        kept.sort(key=lambda run: (run.trajectory.task_id, run.id))
-        sentences = []
-        if changed:
-            sentences.append(
-                f"{len(changed)} runs came before under the same trajectory_id with other content, "
-                f"such as {min(changed)}: reviewers decide them; give a run that was made again an "
-                "id of its own."
-            )
-        if again:
-            sentences.append(
-                f"{len(again)} runs came before under other ids, with the same task, agent and "
-                f"texts, such as {min(again)}: they are not decided again."
-            )
-        return NewRuns(kept, changed, sentences)
+                changed.add(run.id)
+            continue
+        left[run.content] -= 1
+        if left[run.content] < 0:
+            kept.append(_numbered(run, taken) if run.numbered else run)
+            taken.add(kept[-1].id)
+        elif not run.numbered:
+            again.append(run.id)
+    kept.sort(key=lambda run: (run.trajectory.task_id, run.id))
+    sentences = []
+    if changed:
+        sentences.append(
+            f"{len(changed)} runs came before under the same trajectory_id with other content, "
+            f"such as {min(changed)}: reviewers decide them; give a run that was made again an "
+            "id of its own."
+        )
+    if again:
+        sentences.append(
+            f"{len(again)} runs came before under other ids, with the same task, agent and "
+            f"texts, such as {min(again)}: they are not decided again."
+        )
+    return NewRuns(kept, changed, sentences)
 
-    def _holds(self, run: DeliveredRun) -> bool:
-        """Whether a batch has the run under its id as it is."""
-        return bool(self.ids.get(run.id, set()) & {run.content, run.trajectory.source_sha256})
+
+def _as_they_are(corpus: Corpus, named: Mapping[str, DeliveredRun]) -> dict[str, bool]:
+    """Say of the runs whose ids batches hold whether one holds them as they are."""
+    found: dict[str, bool] = {}
+    others: dict[str, set[str]] = {}
+    for name, batch, content in _indexed(corpus, known_runs.c.run, named):
+        same = content == named[name].content
+        found[name] = found.get(name, False) or same
+        if not same:
+            others.setdefault(batch, set()).add(name)
+    # a reader that was mended gives the same file another content
+    for batch, names in others.items():
+        table = identities_of(corpus, batch)
+        table = table[table["trajectory_id"].isin(names)]
+        for name, source in zip(table["trajectory_id"], table["source_sha256"], strict=True):
+            found[name] |= bool(source) and source == named[name].trajectory.source_sha256
+    return found
 
 
 def _indexed(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.deliveries import relabelled
-from certify_assets.errors import CertifyError, InputError, StaleCertificateError
+from certify_assets.errors import CertifyError, StaleCertificateError
 from certify_assets.evaluation.audit import load_audits
 from certify_assets.evaluation.certification import deciding_sides, load_certificates
 from certify_assets.evaluation.ledger import ledger_violations
@@ -27,9 +28,6 @@ from certify_assets.operations.recertification_record import (
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.events import Head, Payload, TypedEvent
 from certify_assets.storage.snapshot import Snapshot, remembered
-
-if TYPE_CHECKING:
-    from certify_assets.certificates import Certificate
 
 SCHEMA: Final = "certify_assets/deployment/1"
 
@@ -182,32 +180,27 @@ class Deployment:
         return self if self.refusal is not None else replace(self, refusal=refusal)
 
 
-def _not_deployed(corpus: Corpus) -> str:
-    return f"no judge is deployed on {corpus}; deploy one with `certify ops deploy {corpus} JUDGE`."
-
-
 @remembered
 def _opened(corpus: Corpus) -> Deployment:
     record = None
     try:
         record = load_deployment(corpus)
         if record is None:
-            return Deployment(corpus, refusal=Refusal("not_deployed", _not_deployed(corpus)))
+            text = (
+                f"no judge is deployed on {corpus}; deploy one with `certify ops deploy {corpus} "
+                "JUDGE`."
+            )
+            return Deployment(corpus, refusal=Refusal("not_deployed", text))
         certificates = tuple(certificates_of(corpus, record))
     except CertifyError as error:
         return Deployment(corpus, record, refusal=Refusal("stale_certificate", str(error)))
     if record.batch_only:
-        refused = no_batch_certified(corpus)
-        return Deployment(
-            corpus, record, refusal=Refusal("no_certificate", refused) if refused else None
-        )
-    if not any(item.certified for item in certificates):
-        text = (
-            f"the deployment of {record.judge} on {corpus} names no certificate that certifies "
-            "anything; deploy again."
-        )
-        return Deployment(corpus, record, certificates, Refusal("no_certificate", text))
+        why = no_batch_certified(corpus)
+        return Deployment(corpus, record, refusal=Refusal("no_certificate", why) if why else None)
     fault = deployment_fault(corpus, record, certificates)
+    if not certificates:
+        why = f"the deployment of {record.judge} on {corpus} names no certificate; deploy again."
+        fault = Refusal("no_certificate", why)
     return Deployment(corpus, record, certificates, fault)
 
 
@@ -266,22 +259,13 @@ def certified_judge(judge: JudgedCorpus) -> JudgedCorpus:
     return judge if record is None or record.judge != judge.name else record.judge_on(judge.corpus)
 
 
-@remembered
-def deployed_certificates(corpus: Corpus) -> list[Certificate]:
-    """Return the certificates that decide, at most one a side, recomputed."""
-    record = load_deployment(corpus)
-    if record is None:
-        raise InputError(_not_deployed(corpus))
-    return certificates_of(corpus, record)
-
-
 def certificates_in_use(judge: JudgedCorpus) -> list[Certificate] | None:
     """Return the certificates of a deployed judge, recomputed; None where they do not decide."""
     record = load_deployment(judge.corpus)
     if record is None or record.judge != judge.name:
         return None
     try:
-        return deployed_certificates(judge.corpus.current)
+        return certificates_of(judge.corpus.current, record)
     except StaleCertificateError:
         # it decides nothing any more, which must not stop the run that certifies the judge again
         return None
@@ -334,8 +318,6 @@ def certificates_of(corpus: Corpus, record: Deployed) -> list[Certificate]:
 
 def kept_certificates(corpus: Corpus, record: Deployed) -> tuple[Certificate, ...]:
     """Return the certificates of a deployment as they were when they were deployed."""
-    from certify_assets.certificates import Certificate
-
     objects = corpus.store.objects
     return tuple(Certificate.from_json(objects.get(sha256)) for sha256 in record.certificates)
 

@@ -34,7 +34,7 @@ from certify_assets.operations.layout import PROVISIONAL, batch_run, decisions_o
 from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
 from certify_assets.tables.cells import name_of
 from certify_assets.tables.outcomes import OutcomeColumn
-from certify_assets.tables.reading import TABLE_ENDINGS, read_table
+from certify_assets.tables.reading import read_table
 from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.table import TableError
 from certify_assets.tables.writing import write_table_file
@@ -81,15 +81,11 @@ def export_queue(path: Path, queue: Queue, *, with_judge: bool = False) -> None:
 
 
 def _refuse_labels(path: Path) -> None:
-    if not path.is_file() or path.suffix.lower() not in TABLE_ENDINGS:
-        return
     try:
         table = read_table(path, {"outcome"})
     except InputError:
         return
-    if filled := sum(
-        str(value).strip() not in ("", "None", "nan") for value in table.columns.get("outcome", ())
-    ):
+    if filled := sum(bool(_text(value).strip()) for value in table.columns.get("outcome", ())):
         raise InputError(
             f"{path} holds {filled} outcomes, which the export would write over; import it first, "
             "or give another path."

@@ -28,10 +28,6 @@ from certify_assets.storage.snapshot import remembered
 if TYPE_CHECKING:
     import pandas as pd
 
-_RECERTIFIED = re.compile(
-    r"operations/(?P<corpus>[^/]+)/recertifications/(?P<number>[0-9]+)/certificates\.json"
-)
-
 #: why a run is in the review queue, the most urgent first; "" where it is not
 ASKED: Final = ("batch_draw", "audit_sample", "spot_check", "undecided", "")
 
@@ -100,8 +96,9 @@ def recertification_key(corpus: str, number: int, name: str) -> str:
 
 def recertification_number(corpus: str, key: str) -> int:
     """Return the recertification whose certificates are stored under a key; 0 for any other."""
-    found = _RECERTIFIED.fullmatch(key)
-    return int(found["number"]) if found and found["corpus"] == corpus else 0
+    folder = operation_key(re.escape(corpus), "recertifications")
+    found = re.fullmatch(rf"{folder}/([0-9]+)/certificates\.json", key)
+    return int(found[1]) if found else 0
 
 
 @remembered
@@ -237,26 +234,13 @@ def batch_run(corpus: Corpus, batch: str, name: str) -> Trajectory:
 
 def stored_runs(path: Path, names: AbstractSet[str]) -> dict[str, Trajectory]:
     """Return those of some runs that are in a table of trajectories."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        table = pq.read_table(
-            path,
-            columns=list(COLUMNS),
-            partitioning=None,
-            filters=[("trajectory_id", "in", list(names))],
-        )
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(
-            f"{path} is not a table of trajectories ({type(error).__name__}); import the batch "
-            "again."
-        ) from None
-    return {row["trajectory_id"]: _trajectory(row) for row in table.to_pylist()}
-
-
-def _trajectory(row: Mapping[str, Any]) -> Trajectory:
-    steps = tuple(
-        Step(step["action"] or "", step["observation"] or "") for step in row["steps"] or ()
-    )
-    return Trajectory(**{name: row[name] for name in COLUMNS if name != "steps"}, steps=steps)
+    wanted = [("trajectory_id", "in", list(names))]
+    table = pq.read_table(path, columns=list(COLUMNS), partitioning=None, filters=wanted)
+    found = {}
+    for row in table.to_pylist():
+        exchanges = row.pop("steps") or ()
+        steps = (Step(step["action"] or "", step["observation"] or "") for step in exchanges)
+        found[row["trajectory_id"]] = Trajectory(**row, steps=tuple(steps))
+    return found

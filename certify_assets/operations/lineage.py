@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
 
 _HASH = re.compile(r"[0-9a-f]{8,64}")
+# a row of the decisions
+_Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -117,30 +119,14 @@ def object_link(
     try:
         with store.objects.as_file(sha256):
             return made
-    except MissingObjectError as error:
-        return replace(made, status="missing", found="", detail=str(error))
     except IntegrityError as error:
-        return replace(made, status="differs", found="", detail=str(error))
+        status = "missing" if isinstance(error, MissingObjectError) else "differs"
+        return replace(made, status=status, found="", detail=str(error))
 
 
 def unhashed(kind: str, name: str, detail: str = "", links: Sequence[Link] = ()) -> Link:
     """Return the link of something that nothing names by a hash."""
     return Link(kind, name, "told", detail=detail, must=False, links=tuple(links))
-
-
-class DecidedRow(TypedDict):
-    """What a lineage reads of a row of the decisions."""
-
-    trajectory_id: str
-    task_id: str
-    agent: str
-    judge: str
-    score: float | None
-    decision: str
-    reason: str
-    asked: str
-    certificate_sha256: str
-    source_file: str
 
 
 @dataclass(frozen=True)
@@ -150,7 +136,7 @@ class Found:
     kind: str
     corpus: str
     name: str  # batch, or hash of the certificate
-    row: DecidedRow | None = None  # of the decisions
+    row: _Row | None = None  # of the decisions
 
 
 def find(store: Store, name: str, corpus: str | None = None) -> list[Found]:
@@ -190,7 +176,7 @@ def _named(corpus: Corpus, name: str) -> Iterator[Found]:
                 yield Found("certificate", corpus.name, sha256)
 
 
-def _as_it_stands(corpus: Corpus, batch: str, row: DecidedRow) -> DecidedRow:
+def _as_it_stands(corpus: Corpus, batch: str, row: _Row) -> _Row:
     """Return a decision with what became of it, where it was provisional."""
     if row["decision"] != PROVISIONAL:
         return row
@@ -208,22 +194,14 @@ def _as_it_stands(corpus: Corpus, batch: str, row: DecidedRow) -> DecidedRow:
 def walk(store: Store, found: Found) -> Link:
     """Trace what was found to its source files, comparing every link with what is stored now."""
     corpus = Corpus(store, found.corpus)
-    try:
-        if found.kind == "certificate":
-            return certificate_link(corpus, found.name)
-        if found.row is not None:
-            return _decision_link(corpus, found.name, found.row)
-        made = corpus.store.last(corpus.name, BatchRecord, found.name)
-        hashes = made.content.certificates if made else ()
-        certificates = [certificate_link(corpus, sha256) for sha256 in hashes]
-        return batch_link(corpus, found.name, extra=certificates)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        return Link(
-            found.kind,
-            found.name,
-            "differs",
-            detail=f"a document that it depends on has a value of another kind ({error}).",
-        )
+    if found.kind == "certificate":
+        return certificate_link(corpus, found.name)
+    if found.row is not None:
+        return _decision_link(corpus, found.name, found.row)
+    made = corpus.store.last(corpus.name, BatchRecord, found.name)
+    hashes = made.content.certificates if made else ()
+    certificates = [certificate_link(corpus, sha256) for sha256 in hashes]
+    return batch_link(corpus, found.name, extra=certificates)
 
 
 def certificate_link(corpus: Corpus, sha256: str) -> Link:
@@ -289,9 +267,13 @@ def batch_link(
     return unhashed("batch", batch, detail.strip(), links)
 
 
-def _decision_link(corpus: Corpus, batch: str, row: DecidedRow) -> Link:
+def _decision_link(corpus: Corpus, batch: str, row: _Row) -> Link:
     certificates = [certificate_link(corpus, sha256) for sha256 in _certificate_hashes(row)]
-    expected, given = _decided_again(corpus, batch, row), f"{row['decision']} {row['reason']}"
+    given = f"{row['decision']} {row['reason']}"
+    try:
+        expected = _decided_again(corpus, batch, row)
+    except CertifyError as error:
+        expected = str(error)
     score = "no score" if row["score"] is None else f"score {row['score']:.6g}"
     detail = (
         f"{row['decision']} ({row['reason']}), {score} of {row['judge'] or 'no judge'}, task "
@@ -313,29 +295,24 @@ def _decision_link(corpus: Corpus, batch: str, row: DecidedRow) -> Link:
 def _audit_links(corpus: Corpus, batch: str) -> list[Link]:
     """Return the audit of the provisional runs of a batch, with what closed it; none without."""
     draw = draw_of(corpus, batch)
-    if not draw:
-        return []
     try:
-        audit = BatchAudit.load(corpus, draw)
+        audit = BatchAudit.load(corpus, draw) if draw else None
     except CertifyError as error:
-        return [Link("audit", draw, "differs", detail=str(error))]
-    if audit is None:
+        return [Link("audit", str(draw), "differs", detail=str(error))]
+    if audit is None or not draw:
         return []
     links = [unhashed("seed", draw, f"{audit.record.seed}")]
     if audit.closing is not None:
         made = [
             object_link(corpus.store, "table", f"{draw} closed", audit.closing.objects["closed"])
         ]
-        links.append(unhashed("closing", draw, audit.record.promise, made))
+        links.append(unhashed("closing", draw, audit.promise, made))
     return [unhashed("audit", draw, audit.sentence(), links)]
 
 
-def _settled_again(corpus: Corpus, batch: str, row: DecidedRow) -> str:
+def _settled_again(corpus: Corpus, batch: str, row: _Row) -> str:
     """Decide a run of an audit again by the labels that closed it."""
-    try:
-        audit = BatchAudit.load(corpus, draw_of(corpus, batch) or batch)
-    except CertifyError as error:
-        return str(error)
+    audit = BatchAudit.load(corpus, draw_of(corpus, batch) or batch)
     if audit is None or audit.closing is None:
         return "no closing"
     rows = settled_rows(audit).set_index("trajectory_id")
@@ -343,11 +320,11 @@ def _settled_again(corpus: Corpus, batch: str, row: DecidedRow) -> str:
     return f"{found['decision']} {found['reason']}"
 
 
-def _certificate_hashes(row: DecidedRow) -> list[str]:
+def _certificate_hashes(row: _Row) -> list[str]:
     return [sha256 for sha256 in str(row["certificate_sha256"]).split(";") if sha256]
 
 
-def _decided_again(corpus: Corpus, batch: str, row: DecidedRow) -> str | None:
+def _decided_again(corpus: Corpus, batch: str, row: _Row) -> str | None:
     """Decide the run again by its stored score; None where no threshold decided it."""
     from certify_assets.certificates import decide
 
@@ -391,7 +368,7 @@ def _issued(corpus: Corpus) -> list[Any]:
         item
         for key in keys
         if corpus.store.exists(key)
-        for item in _read(corpus.store, key).get("certificates", [])
+        for item in corpus.store.read_json(key)["certificates"]
     ]
 
 
@@ -430,8 +407,8 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
         key = judge.key(CERTIFICATES)
         if number := hashes.get("recertification"):
             key = recertification_key(corpus.name, int(number), CERTIFICATES)
-        found_pool = _read(store, key).get("pool")
-        there = _document_hash(found_pool) if found_pool else ""
+        stored_pool = store.read_json(key).get("pool") if store.exists(key) else None
+        there = _document_hash(stored_pool) if stored_pool else ""
         detail = f"{pool['rows']} runs, {pool['origin']}"
         found.append(compared("pool", key, hashes.get(PROVENANCE, ""), there, detail=detail))
     if registration := hashes.get("registration"):
@@ -444,7 +421,7 @@ def certificate_links(store: Store, certificate: Certificate) -> list[Link]:
 
 def model_link(judge: JudgedCorpus, expected: str) -> Link:
     """Return the model of a judge by the hash of its files, and what its training began with."""
-    if not judge.store.exists(judge.key("adapter.json")):
+    if not judge.is_trained:
         return compared("model", judge.key(), expected, "")
     try:
         record = judge.stored_artifact
@@ -452,11 +429,10 @@ def model_link(judge: JudgedCorpus, expected: str) -> Link:
         for name in judge.store.names(judge.key("adapter")):
             with judge.store.as_file(judge.key("adapter", name)):
                 pass  # it is compared with its hash
-        links = _training_links(judge, record.details)
-    except (CertifyError, KeyError, TypeError, AttributeError) as error:
-        detail = f"it cannot be read: {error}"
-        return Link("model", judge.key(), "differs", expected, "", detail)
+    except CertifyError as error:
+        return Link("model", judge.key(), "differs", expected, "", str(error))
     detail = f"SFT: {record.sft_trajectories} runs of {record.sft_tasks} tasks, seed {record.seed}"
+    links = _training_links(judge, record.details)
     return compared("model", judge.key(), expected, found, detail=detail, links=links)
 
 
@@ -499,21 +475,13 @@ def trajectories_link(corpus: Corpus, expected: str) -> Link:
     if not store.exists(imported):
         links = [compared("import", imported, expected, "")]
         return file_link(store, "trajectories", key, expected, links=links)
-    try:
-        about = store.read_json(imported)
-        roots = corpus.config.paths
-        link = compared(
-            "import",
-            imported,
-            expected,
-            str(about["sha256"]),
-            detail=f"read as {about['format']}",
-            links=[
-                source_link(roots, name, sha256) for name, sha256 in sorted(about["files"].items())
-            ],
-        )
-    except (CertifyError, KeyError, TypeError, AttributeError) as error:
-        link = Link("import", imported, "differs", expected, "", f"it cannot be read: {error}")
+    about = store.read_json(imported)
+    sources = [
+        source_link(corpus.config.paths, name, sha256)
+        for name, sha256 in sorted(about["files"].items())
+    ]
+    found, detail = str(about["sha256"]), f"read as {about['format']}"
+    link = compared("import", imported, expected, found, detail=detail, links=sources)
     return file_link(store, "trajectories", key, expected, links=[link])
 
 
@@ -581,19 +549,7 @@ def _document_hash(document: Any) -> str:
 
 
 def _stored_hash(store: Store, key: str) -> str:
-    try:
-        return _document_hash(store.read_json(key)) if store.exists(key) else ""
-    except (CertifyError, ValueError):
-        return "unreadable"
-
-
-def _read(store: Store, key: str) -> dict[str, Any]:
-    """Return a document; empty where it is missing or unreadable, which its link reports."""
-    try:
-        found = store.read_json(key) if store.exists(key) else {}
-    except CertifyError:
-        found = {}
-    return found if isinstance(found, dict) else {}
+    return _document_hash(store.read_json(key)) if store.exists(key) else ""
 
 
 def _decided_rows(corpus: Corpus, batch: str, table: str, trajectory: str) -> pa.Table:

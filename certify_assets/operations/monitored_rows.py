@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.audit_sample import label_kinds, not_covered
@@ -30,7 +32,6 @@ from certify_assets.storage.store import Store
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.certificates import Certificate
     from certify_assets.storage.events import Event
 
 #: runs of drawn tasks and of batch draws, as they are decided now
@@ -83,7 +84,9 @@ def _replace(corpus: Corpus, connection: sa.Connection, batch: str) -> None:
     left = frame[~not_covered(frame)]
     scores = {side: left.loc[left["decision"] != side, "score"] for side in SIDES}
     ends = scores["reject"].min(), scores["release"].max()
-    insert(connection, undecided, [(corpus.name, batch, *map(float, ends))])
+    # PostgreSQL takes nan for the largest number
+    known = (None if math.isnan(end) else float(end) for end in ends)
+    insert(connection, undecided, [(corpus.name, batch, *known)])
 
 
 @remembered

@@ -364,7 +364,7 @@ class _Indexes:
 
     def _count(self, rows: Sequence[Row], tasks: Collection[str] = ()) -> None:
         """Store rows with their labels; tasks that lost a run are ordered again."""
-        votes = self._votes(labels.c.run, [row["run"] for row in rows])
+        votes = self._votes(row["run"] for row in rows)
         for row in rows:
             said, right = votes.get(row["run"], (0, 0))
             row.update(votes=said, tied=int(said > 0 and 2 * right == said))
@@ -372,7 +372,9 @@ class _Indexes:
 
     def _rank(self, draw: str) -> None:
         """Bring the rows of an open draw to its labels."""
-        votes = self._votes(queue.c.draw, [draw])
+        mine = (queue.c.corpus == self.corpus.name, queue.c.draw == draw, IN_DRAW)
+        runs = sa.select(queue.c.run).where(*mine)
+        votes = self._votes(self.connection.scalars(runs.where(queue.c.votes > 0)))
         known = {
             name: int(2 * right > said)
             for name, (said, right) in votes.items()
@@ -383,10 +385,9 @@ class _Indexes:
         except IntegrityError:
             # the label is stored; who asks for the draw gets the sentence
             return
-        mine = (queue.c.corpus == self.corpus.name, queue.c.draw == draw, IN_DRAW)
-        ranked = sa.select(queue.c.run).where(*mine, queue.c.rank.is_not(None))
+        ranked = self.connection.scalars(runs.where(queue.c.rank.is_not(None)))
         changed = []
-        for row in self._rows(queue.c.run, {*wanted, *self.connection.scalars(ranked)}):
+        for row in self._rows(queue.c.run, {*wanted, *ranked}):
             rank, side = wanted.get(row["run"], (None, 0))
             if row["draw"] == draw and (row["rank"], row["side"]) != (rank, side):
                 changed.append(row | {"rank": rank, "side": side})
@@ -410,18 +411,17 @@ class _Indexes:
             mine = (queue.c.corpus == self.corpus.name, queue.c.run.in_(part))
             self.connection.execute(queue.delete().where(*mine))
 
-    def _votes(self, column: sa.Column[Any], values: Iterable[Any]) -> dict[str, tuple[int, int]]:
-        """Return labels and successes of runs that have some."""
+    def _votes(self, names: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Return labels and successes of those of some runs that have labels."""
         found: dict[str, tuple[int, int]] = {}
-        count, successes = sa.func.count(), sa.func.sum(labels.c.outcome)
-        query = sa.select(labels.c.run, count, successes).group_by(labels.c.run)
-        query = query.where(labels.c.corpus == self.corpus.name, labels.c.gold.is_(False))
-        query = query.where(labels.c.outcome.is_not(None))
-        if column.table is queue:
-            same = (queue.c.corpus == labels.c.corpus, queue.c.run == labels.c.run)
-            query = query.join(queue, sa.and_(*same)).where(queue.c.votes > 0, IN_DRAW)
-        for part in parts(list(values)):
-            for name, said, right in self.connection.execute(query.where(column.in_(part))):
+        query = sa.select(labels.c.run, sa.func.count(), sa.func.sum(labels.c.outcome)).where(
+            labels.c.corpus == self.corpus.name,
+            labels.c.gold.is_(False),
+            labels.c.outcome.is_not(None),
+        )
+        for part in parts(list(names)):
+            mine = query.where(labels.c.run.in_(part)).group_by(labels.c.run)
+            for name, said, right in self.connection.execute(mine):
                 found[name] = said, int(right)
         return found
 

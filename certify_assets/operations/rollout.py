@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final, TypedDict
 
+from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, InputError
 from certify_assets.evaluation.certification import certificate_of
@@ -43,9 +44,6 @@ from certify_assets.operations.served_model import MODEL_FOLDER, log_model
 from certify_assets.storage.mlflow_server import without_credentials
 from certify_assets.storage.tracking import Record, Tracker
 
-if TYPE_CHECKING:
-    from certify_assets.certificates import Certificate
-
 #: share of the drawn tasks that may be open or tied in a recertification that decides
 MOST_OPEN: Final = 0.5
 #: alias of the model version that decides
@@ -56,6 +54,14 @@ RESPLIT_ACCEPTED: Final = "resplit_accepted"
 RELABELLING_ACCEPTED: Final = "relabelling_accepted"
 #: finding of a deployment of a judge that unpaid certificates chose
 CHOSEN: Final = "chosen_among_judges"
+
+
+class Accepted(TypedDict):
+    """What a user accepts with a deployment, as `deploy` takes it."""
+
+    accept_resplit: bool
+    accept_choice: bool
+    accept_relabelled: bool
 
 
 def deploy(
@@ -70,7 +76,6 @@ def deploy(
     accept_choice: bool = False,
     accept_relabelled: bool = False,
     track: bool = True,
-    checked: Callable[[], None] = lambda: None,
 ) -> DeploymentRecord:
     """Deploy a judge whose certificates hold, whose audit did not fail and that has no alarm.
 
@@ -140,7 +145,6 @@ def deploy(
         else:
             corpus.store.append(corpus.name, made)
         # MLflow is told what is stored, not what may still be refused
-        corpus.store.once_committed(checked)
         if track:
             corpus.store.once_committed(partial(register, corpus, made.number))
     return read_deployments(corpus)[-1]
@@ -210,9 +214,10 @@ def promote(
     adapter = "" if now is None or not same_judge else now.fingerprint["adapter_sha256"]
     if now is not None and adapter == document.adapter_sha256:
         judge = now.judge_on(corpus)
-    accepted = {} if now is None else accepted_before(now, judge, document.certificates_key)
-    if accept_relabelled:
-        accepted["accept_relabelled"] = True
+    accepted = Accepted(accept_resplit=False, accept_choice=False, accept_relabelled=False)
+    if now is not None:
+        accepted = accepted_before(now, judge, document.certificates_key)
+    accepted["accept_relabelled"] |= accept_relabelled
     return deploy(
         judge,
         alpha=None if budgets is None else {side.side: side.alpha for side in sides},
@@ -221,7 +226,7 @@ def promote(
     )
 
 
-def accepted_before(record: Deployed, judge: JudgedCorpus, key: str) -> dict[str, Any]:
+def accepted_before(record: Deployed, judge: JudgedCorpus, key: str) -> Accepted:
     """Return what a user accepted with a deployment, as `deploy` takes it for certificates."""
     codes = {item["code"] for item in record.findings}
     # a later change of labels is another one

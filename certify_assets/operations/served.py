@@ -50,7 +50,7 @@ class ServedDocument(Document):
     corpus: str
     judge: str
     deployment: int
-    specification: dict[str, Any]
+    specification: Mapping[str, Any]
     adapter_sha256: str
     renderer_sha256: str
     # at most one a side; none of a deployment for batches alone

@@ -20,7 +20,6 @@ from certify_assets.operations.review_session import ReviewPace
 from certify_assets.reports.review_run import (
     STEPS,
     criterion_lines,
-    facts_of,
     share_of_page,
     shown_parts,
     shown_steps,
@@ -110,7 +109,6 @@ def render_review(
         corpus=corpus,
         reviewer=reviewer,
         shown=shown,
-        facts=facts_of(run),
         instruction=shown_parts(run.instruction, share_of_page(run)),
         criterion=criterion_lines(shown.criterion),
         steps=shown_steps(run),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -313,13 +313,3 @@ def criterion_lines(text: str) -> list[CriterionLine]:
             kind = "h" if marked[1].startswith("#") else "li"
             lines.append(CriterionLine(kind, block[marked.end() :].strip()))
     return lines
-
-
-def facts_of(run: Trajectory) -> Mapping[str, str | int]:
-    """Return names of a run that could sway a reviewer, to be folded away."""
-    return {
-        "run": defuse(run.trajectory_id),
-        "task": defuse(run.task_id),
-        "agent": defuse(run.agent),
-        "attempt": run.attempt,
-    }

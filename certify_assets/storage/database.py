@@ -160,20 +160,21 @@ class Database:
     def __init__(self, url: sa.URL, folder: Folder) -> None:
         self.folder = folder
         self.is_sqlite = url.drivername == "sqlite"
-        if "mode" in url.query:
-            # opened each time: what it has read may be old once somebody else writes
-            self.engine = sa.create_engine(url, poolclass=sa.NullPool)
-            sa.event.listen(self.engine, "connect", _prepare_reading)
-        elif self.is_sqlite:
-            self.engine = sa.create_engine(url)
-            sa.event.listen(self.engine, "do_connect", _require_local_disk)
-            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+        if self.is_sqlite:
+            reads = "mode" in url.query
+            # the driver's own transactions begin too late: not before a SELECT
+            late = {"isolation_level": None}
+            # a reader opens it each time: what it has read is old once somebody else writes
+            pool = sa.NullPool if reads else None
+            self.engine = sa.create_engine(url, poolclass=pool, connect_args=late)
+            sa.event.listen(self.engine, "begin", _begin_sqlite)
+            if not reads:
+                sa.event.listen(self.engine, "do_connect", _require_local_disk)
+                sa.event.listen(self.engine, "connect", _prepare_sqlite)
         else:
             # a connection that a server closed is noticed before it is used
             self.engine = sa.create_engine(url, pool_pre_ping=True)
             sa.event.listen(self.engine, "connect", _prepare_postgresql)
-        if self.is_sqlite:
-            sa.event.listen(self.engine, "begin", _begin_sqlite)
         self._whole = False
 
     @classmethod
@@ -382,15 +383,8 @@ def _lock(connection: sa.Connection, name: str, *, shared: bool) -> None:
     connection.execute(statement, {"name": f"certify {name}"})
 
 
-def _prepare_reading(connection: Any, record: object) -> None:
-    del record
-    connection.isolation_level = None
-
-
 def _prepare_sqlite(connection: Any, record: object) -> None:
     del record
-    # the driver's own transactions begin too late: not before a SELECT
-    connection.isolation_level = None
     connection.execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")
     mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
     if mode != "wal" and ANYWHERE not in os.environ:

@@ -23,6 +23,11 @@ def without_credentials(text: str) -> str:
     return _CREDENTIALS.sub("", text)
 
 
+def said_by(error: Exception) -> str:
+    """Return the beginning of what MLflow or the network says, in one line."""
+    return without_credentials(" ".join(str(error).split()))[:200]
+
+
 def mlflow_client(uri: str) -> Any:
     """Return MLflow's client of a server or database, which does not wait long for an answer."""
     # imported here: MLflow costs about two CPU seconds, and only steps that record pay them

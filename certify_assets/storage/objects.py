@@ -92,17 +92,21 @@ class Objects:
         """Return a JSON document."""
         return parse_json(self.get(name).decode("utf-8"))
 
-    def get_arrow(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    def get_arrow(
+        self, name: str, columns: Sequence[str] | None = None, *, key: str = ""
+    ) -> pa.Table:
         """Return a Parquet table, or some of its columns."""
         import pyarrow.parquet as pq
 
-        with self.as_file(name) as path, pq.ParquetFile(path) as file:
+        with self.as_file(name, key) as path, pq.ParquetFile(path) as file:
             # half the time of `pandas.read_parquet`, which opens a file as a dataset
             return file.read(columns=columns, use_threads=False)
 
-    def get_table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    def get_table(
+        self, name: str, columns: Sequence[str] | None = None, *, key: str = ""
+    ) -> pd.DataFrame:
         """Return a Parquet table, or some of its columns, as a frame."""
-        table: pd.DataFrame = self.get_arrow(name, columns).to_pandas()
+        table: pd.DataFrame = self.get_arrow(name, columns, key=key).to_pandas()
         return table
 
     @contextmanager

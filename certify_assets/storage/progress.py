@@ -34,23 +34,12 @@ def counted(report: Report, stage: str) -> Callable[[int, int], None]:
     return lambda done, total: report(Advance(stage, done, total))
 
 
-def time_left(done: int, rest: int, seconds: float, since: float = 0.0) -> str:
-    """Say how long the rest takes, if so much was done in some seconds, which ended `since`."""
-    if done <= 0 or rest <= 0:
-        return ""
-    left = max(0.0, seconds / done * rest - since)
-    return f"{left:.0f} s left" if left < 120 else f"{left / 60:.0f} min left"
-
-
 @dataclass
 class ProgressLines:
     """Turns reports of progress into lines of a log, with the time that is left."""
 
     say: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
-    # seconds in which nothing is said: what ends before needs no lines
-    patience: float = 0.0
-    _began: float = field(default=math.inf, init=False)
     _stage: str = field(default="", init=False)
     _first: tuple[int, float] = field(default=(0, 0.0), init=False)
     _shown: tuple[int, float] = field(default=(-1, -math.inf), init=False)
@@ -64,9 +53,6 @@ class ProgressLines:
                 (advance.done, now),
                 (-1, -math.inf),
             )
-        self._began = min(now, self._began)
-        if now - self._began < self.patience:
-            return
         part = advance.done * _LINES // max(1, advance.total)
         if advance.done < advance.total and (
             part <= self._shown[0] or now - self._shown[1] < _APART_S
@@ -80,6 +66,9 @@ class ProgressLines:
 
     def _left(self, advance: Advance, now: float) -> str:
         # counted from what this run has seen: what an earlier one had done took none of its time
-        done, started = self._first
-        left = time_left(advance.done - done, advance.total - advance.done, now - started)
-        return left and f", {left}"
+        before, started = self._first
+        done, rest = advance.done - before, advance.total - advance.done
+        if done <= 0 or rest <= 0:
+            return ""
+        left = (now - started) / done * rest
+        return f", {left:.0f} s left" if left < 120 else f", {left / 60:.0f} min left"

@@ -440,6 +440,8 @@ class Snapshot(Store):
             return
         if outer is None:
             self.refresh()
+        else:
+            self._forget(outer.changes)
         step = self._seen.step = OpenStep(token or uuid.uuid4().hex, self._asked())
         rows: list[Event] = []
         try:
@@ -450,6 +452,8 @@ class Snapshot(Store):
             self._seen.step = outer
             # what was remembered of it may never come to be
             self._forget(step.changes)
+            if outer is not None:
+                self._forget(outer.changes)
         if outer is not None:
             # what it depends on, the outer step depends on as well
             outer.asked |= step.asked

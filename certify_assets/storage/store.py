@@ -38,7 +38,6 @@ from certify_assets.storage.objects import Objects
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
     from certify_assets.storage.database import Database
     from certify_assets.storage.events import Event, P, Payload, TypedEvent
@@ -230,10 +229,6 @@ class Store:
         self.point(key, sha256)
         return sha256
 
-    def copy(self, key: str, target: str) -> None:
-        """Store what is stored under a key under another one as well."""
-        self.point(target, self.sha256(key))
-
     def delete(self, key: str) -> None:
         """Let nothing be stored under the key any more."""
         self.point(key, "")
@@ -259,15 +254,10 @@ class Store:
 
     def read_table(self, key: str) -> pd.DataFrame:
         """Return the Parquet table under the key."""
-        table: pd.DataFrame = self.read_arrow(key).to_pandas()
-        return table
-
-    def read_arrow(self, key: str) -> pa.Table:
-        """Return the Parquet table under the key as it is stored."""
         import pyarrow as pa
 
         try:
-            return self.objects.get_arrow(self.sha256(key))
+            return self.objects.get_table(self.sha256(key), key=key)
         except (pa.ArrowException, OSError) as error:
             raise InputError(
                 f"{key} of {self.root} is not a readable table ({type(error).__name__}); "

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.storage.mlflow_server import mlflow_client, without_credentials
+from certify_assets.storage.mlflow_server import mlflow_client, said_by, without_credentials
 
 # what follows mlflow+ in a URL; mlflow://NAME asks MLFLOW_TRACKING_URI
 _KINDS = ("", "http", "https", "sqlite")
@@ -102,11 +102,10 @@ def asking(address: str) -> Iterator[None]:
     try:
         yield
     except (MlflowException, OSError) as error:
-        said = without_credentials(" ".join(str(error).split()))[:160]
         raise InputError(
-            f"MLflow at {without_credentials(address)} did not answer as it should ({said}); check "
-            "the address, and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD or "
-            "MLFLOW_TRACKING_TOKEN where it asks for them."
+            f"MLflow at {without_credentials(address)} did not answer as it should "
+            f"({said_by(error)}); check the address, and MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN where it asks for them."
         ) from None
 
 
@@ -182,7 +181,7 @@ def log_verdicts(address: str, verdicts: Iterable[TraceVerdict]) -> VerdictCount
             if any(
                 one.feedback is not None
                 and one.feedback.value == verdict.decision
-                and (one.metadata or {}).get("reason") == verdict.reason
+                and metadata.items() <= one.metadata.items()
                 for one in earlier
             ):
                 unchanged += 1

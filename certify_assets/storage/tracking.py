@@ -19,7 +19,7 @@ from typing import Any
 from certify_assets._version import __version__
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, lock_file, sha256_bytes
-from certify_assets.storage.mlflow_server import mlflow_client, without_credentials
+from certify_assets.storage.mlflow_server import mlflow_client, said_by, without_credentials
 from certify_assets.storage.store import Store
 
 #: experiment of the records where nothing else is asked for
@@ -308,8 +308,6 @@ def write_record(store: Store, record: Record) -> Recorded:
         return Recorded(None, str(error))
     except Exception as error:
         # whatever MLflow's backend raises: no result may depend on the record of it
-        reason = (
-            f"{type(error).__name__}: {without_credentials(' '.join(str(error).split()))[:300]}"
-        )
+        reason = f"{type(error).__name__}: {said_by(error)}"
         _FAILED[place] = (time.monotonic(), reason)
         return Recorded(None, reason)

@@ -193,6 +193,3 @@ _READERS: Mapping[str, Callable[[Path, AbstractSet[str]], Table]] = {
     **dict.fromkeys((".arrow", ".feather", ".ipc"), _read_arrow),
     **dict.fromkeys((".xlsx", ".xlsm"), read_sheet),
 }
-
-#: of the files that are read
-TABLE_ENDINGS = frozenset(_READERS)

@@ -48,7 +48,7 @@ class TableSettings:
             if name in _CHOICES and value != _CHOICES[name]:
                 raise InputError(f"{name}={value} is no setting. Give {name}={_CHOICES[name]}.")
             if name in _WORDS:
-                values[name] = _words(name, value)
+                values[name] = words_of(name, value)
             elif name == "threshold":
                 values[name] = _threshold(value)
             elif name not in _CHOICES:
@@ -88,7 +88,8 @@ class TableSettings:
         return {name: text for name, text in said.items() if text}
 
 
-def _words(name: str, value: Any) -> tuple[str, ...]:
+def words_of(name: str, value: Any) -> tuple[str, ...]:
+    """Return a setting that is a list, or words separated by commas; none of them is empty."""
     items = value if isinstance(value, list | tuple) else str(value).split(",")
     found = tuple(str(item).strip() for item in items)
     if not all(found) or any("," in word for word in found):

@@ -100,15 +100,14 @@ def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        ("--guard floor", "--guard does not apply to pseudo_task"),
-        ("--engine montecarlo", "engine montecarlo does not apply to pseudo_task"),
+        ("--set engine=montecarlo", "engine montecarlo does not apply to pseudo_task"),
         ("--pilot {scores}", "pseudo_task does not read it"),
         ("--procedure all --pilot {scores}", "shares 80 task(s)"),
         ("--procedure betting", "give one (--pilot)"),
         ("--procedure taskboot --pool {scores}", "taskboot does not read it"),
         ("--pool {scores}", "the calibration table itself"),
-        ("--procedure pseudo_task --size-ratio 0.9", "size_ratio is 0.9"),
-        ("--joint --side reject", "--side both"),
+        ("--procedure pseudo_task --set size_ratio=0.9", "size_ratio is 0.9"),
+        ("--set joint=true --side reject", "--side both"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_sentence(
@@ -140,11 +139,13 @@ def test_both_sides_are_the_default_and_promise_together(
 
 
 def test_both_sides_share_delta_where_that_is_asked(call: Call, scores: Path) -> None:
-    joint = call(f"certificate {scores} --alpha 0.2 --joint --json").json
+    joint = call(f"certificate {scores} --alpha 0.2 --set joint=true --json").json
     assert "together with 95 % confidence" in joint["promise"] and joint["joint_delta"] == 0.05
     # calibrated over the grid, a side frees its half when all of it is certified
     assert all(item["delta"] == 0.025 for item in joint["certificates"])
-    guarded = f"certificate {scores} --alpha 0.2 --joint --procedure guarded_taskboot --json"
+    guarded = (
+        f"certificate {scores} --alpha 0.2 --set joint=true --procedure guarded_taskboot --json"
+    )
     assert all(0.025 < item["delta"] < 0.05 for item in call(guarded).json["certificates"])
 
 
@@ -311,17 +312,17 @@ def test_a_pool_is_read_without_its_outcomes_and_asked_for_again(
 def test_what_an_option_does_not_change_is_said(call: Call, scores: Path) -> None:
     asked = f"certificate {scores} --side reject --json"
     for options, engine, unchanged in (
-        ("--guard none", "auto", {"--guard": "pseudo_task"}),
-        ("--engine montecarlo --draws 500", "montecarlo", {"--engine": "pseudo_task"}),
+        ("--set guard=none", "auto", {"guard": "pseudo_task"}),
+        ("--set engine=montecarlo --set draws=500", "montecarlo", {"engine": "pseudo_task"}),
     ):
         answer = call(f"{asked} --procedure all {options}")
         items = {item["procedure"]: item for item in answer.json["certificates"]}
         assert items["taskboot"]["parameters"]["engine"] == engine
         said = {line.split(" ")[1]: line for line in answer.err.splitlines()}
         assert all(name in said[option] for option, name in unchanged.items())
-    one = call(f"{asked} --procedure naive --size-ratio 2")
-    assert one.err == "certify: --size-ratio changes nothing under naive.\n"
-    assert not call(f"{asked} --procedure guarded_taskboot --size-ratio 2 --engine auto").err
+    one = call(f"{asked} --procedure naive --set size_ratio=2")
+    assert one.err == "certify: size_ratio changes nothing under naive.\n"
+    assert not call(f"{asked} --procedure guarded_taskboot --set size_ratio=2").err
 
 
 def test_a_pool_or_pilot_that_no_certificate_reads_is_said(
@@ -361,14 +362,14 @@ def test_what_a_side_no_longer_needs_goes_to_the_other_and_verify_knows(
 ) -> None:
     out, page = tmp_path / "joint.json", tmp_path / "page.html"
     asked = f"certificate {scores} --procedure guarded_taskboot --alpha 0.2 --json"
-    assert call(f"{asked} --joint --out {out}").code == 0
+    assert call(f"{asked} --set joint=true --out {out}").code == 0
     assert call(f"verify {out} {scores}").code == 0 and call(f"decide {out} {scores}").code == 0
     for more in ("", "--side release"):
         assert call(f"report {out} {scores} --out {page} {more}").code == 0
         together = "confidence for both sides together" in page.read_text("utf-8")
         assert together == (not more)
     # by hand: each at half of it, and no share of the other passed on
-    mixed = {**call(f"{asked} --delta 0.025").json, "joint_delta": 0.05}
+    mixed = {**call(f"{asked} --set delta=0.025").json, "joint_delta": 0.05}
     out.write_text(json.dumps(mixed), "utf-8")
     answer = call(f"verify {out} {scores} --json")
     assert answer.code == 3 and "by sharing 0.05" in answer.json["difference"]

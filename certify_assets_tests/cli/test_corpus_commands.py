@@ -23,7 +23,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a data root that is not there yet; partitions are another test's matter."""
     from certify_assets.cli import launching
 
-    monkeypatch.setattr(launching, "add_partitions", lambda store, names: "added")
+    monkeypatch.setattr(launching, "change_partition", lambda *_, **__: "added")
     return tmp_path / "data" / "root"
 
 
@@ -161,7 +161,7 @@ def test_a_failed_import_leaves_nothing_behind(call: Call, root: Path, tmp_path:
         ("format=table", "--set takes no format"),
         ('leak_thresholds={"lenght": 0.8}', "known are length"),
         ('leak_thresholds={"length": 0.3}', "above .5"),
-        ("length", "not KEY=VALUE"),
+        ("length", "not NAME=VALUE"),
     ],
 )
 def test_impossible_settings_are_refused(
@@ -269,7 +269,7 @@ def test_a_removed_corpus_keeps_its_history(
 ) -> None:
     from certify_assets.cli import launching
 
-    monkeypatch.setattr(launching, "remove_partition", lambda store, name: "removed")
+    monkeypatch.setattr(launching, "change_partition", lambda *_, **__: "removed")
     write_runs(tmp_path / "runs.jsonl", tasks=20, attempts=2)
     call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root}")
     certificates = "judges/lexical/c/certificates.json"

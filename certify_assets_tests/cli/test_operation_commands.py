@@ -250,7 +250,7 @@ def test_the_status_names_provisional_batches_and_closes_them(
     append_labels(corpus, [Label(name, 0, "ben", "file", f"{name}b") for name in tied])
     assert "settled, 2 are disputed and need a third reviewer (`" in call(*arguments).out
     append_labels(
-        corpus, [Label(name, known[name], "eve", "file", f"{name}c") for name in audit.record.order]
+        corpus, [Label(name, known[name], "eve", "file", f"{name}c") for name in audit.order]
     )
     (batch,) = call(*arguments, "--json").json["batches"]
     assert batch["state"] == "certified" and batch["labels_wanted"] == []

@@ -14,7 +14,7 @@ _FACTS = "--success-rate 0.5 --auroc 0.85 --icc 0.3"
 
 def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path, tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
-    answer = call(f"plan {scores} --most-tasks 2 --side release --json --out {out}")
+    answer = call(f"plan {scores} --set most_tasks=2 --side release --json --out {out}")
     cal = read_score_table(scores).choose_split("cal")
     seen = observe(cal.scores, cal.labels, cal.tasks)
     found = certify(cal.scores, cal.labels, cal.tasks, side="release")
@@ -31,7 +31,7 @@ def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path, tmp_pat
     assert samples["value"] == pytest.approx(found.n_eff) and "task bootstrap" in learn["reason"]
     # the paper's law is of the reject side at .1
     assert document["coverage"]["law"] is None
-    told = call(f"plan {scores} --most-tasks 2 --auroc 0.55")
+    told = call(f"plan {scores} --set most_tasks=2 --auroc 0.55")
     assert told.code == 3 and told.out.startswith("You have enough tasks (80)")
     for words in (
         "coverage by the paper's law",
@@ -40,7 +40,7 @@ def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path, tmp_pat
     ):
         assert words in told.out
     for other in ("--alpha 0.2", "--side release"):
-        shown = call(f"plan {scores} --most-tasks 2 --no-alternatives {other}").out
+        shown = call(f"plan {scores} --set most_tasks=2 --set alternatives=false {other}").out
         assert "law" not in shown
 
 

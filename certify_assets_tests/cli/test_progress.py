@@ -2,7 +2,6 @@
 
 import os
 import pty
-import re
 import subprocess
 import sys
 import tarfile
@@ -11,11 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.cli import progress as module
-from certify_assets.cli.progress import heartbeat, steps
-from certify_assets.storage.progress import Advance, ProgressLines
+from certify_assets.cli.progress import heartbeat
 from certify_assets_tests.builders import score_rows
-from certify_assets_tests.cli.calling import Call
 
 
 def test_a_silent_command_says_that_it_is_at_work(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,24 +26,6 @@ def test_a_silent_command_says_that_it_is_at_work(capsys: pytest.CaptureFixture[
         pass
     captured = capsys.readouterr()
     assert captured.out == captured.err == ""
-
-
-def test_steps_are_counted_once_somebody_waits(
-    call: Call, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with steps("report", 3) as advance:
-        advance(3)
-    assert capsys.readouterr().err == "", "it was over before anybody waited"
-    scores, later, kept = (tmp_path / name for name in ("s.csv", "l.csv", "c.json"))
-    score_rows(tasks=100, attempts=4).to_csv(scores, index=False)
-    new = score_rows(tasks=100, attempts=4, seed=9)
-    new.assign(task_id="later-" + new["task_id"]).to_csv(later, index=False)
-    assert call(f"certificate {scores} --alpha .2 --out {kept} --json").code == 0
-    monkeypatch.setattr(module, "PATIENCE_S", 0.01)
-    for line in (f"report {kept} {scores} --out", f"monitor {kept} {later} --html"):
-        said = call(f"{line} {tmp_path}/p.html").err
-        counted = re.findall(rf"^{line.split()[0]}: (\d+) of (\d+)", said, re.MULTILINE)
-        assert counted and counted[-1][0] == counted[-1][1], f"it comes to its end: {said}"
 
 
 _AT_ONCE = (
@@ -102,8 +80,8 @@ def test_what_takes_long_shows_the_time_left_in_a_terminal(tmp_path: Path) -> No
         for words in ("reading files", " MB", "left", "writing the runs"):
             assert words in drawn, words
     printed, drawn = _in_a_terminal(
-        "plan --success-rate .5 --auroc .9 --icc .3 --attempts 4 --trials 20 --no-alternatives "
-        "--most-tasks 400 --procedure one_per_task"
+        "plan --success-rate .5 --auroc .9 --icc .3 --attempts 4 --set trials=20 --set alternatives=false "
+        "--set most_tasks=400 --procedure one_per_task"
     )
     assert "tasks needed" in printed and "trying " in drawn and "left" in drawn
 
@@ -112,11 +90,3 @@ def test_short_work_draws_nothing_in_a_terminal(tmp_path: Path) -> None:
     score_rows(tasks=100, attempts=4).to_csv(scores := tmp_path / "s.csv", index=False)
     printed, drawn = _in_a_terminal(f"certificate {scores}", after=60)
     assert "of runs are decided" in printed and drawn == ""
-
-
-def test_lines_wait_and_then_say_what_is_left() -> None:
-    clock, said = iter([0.0, 2.0, 6.0, 12.0]), list[str]()
-    lines = ProgressLines(said.append, clock=lambda: next(clock), patience=5.0)
-    for done in (0, 1, 3, 4):
-        lines(Advance("deploy", done, 4))
-    assert said == ["deploy: 3 of 4, 2 s left", "deploy: 4 of 4"]

@@ -131,7 +131,7 @@ def test_the_token_is_kept_in_a_strict_cookie_and_in_no_page(
     answer = client.ask("GET", f"/?token={server.token}")
     assert (
         answer.headers["Set-Cookie"]
-        == f"certify_review_{server.port}={server.token}; HttpOnly; SameSite=Strict; Path=/"
+        == f"certify_review_{server.port}={server.token}; HttpOnly; Path=/; SameSite=strict"
     )
     client.enter("Ann")
     assert all(
@@ -442,7 +442,9 @@ def test_pages_below_the_prefix_of_a_proxy(store: Store) -> None:
         for base in ("", "/judges/review"):
             first = client.ask("GET", f"{base}/?{link.query}", headers=shown)
             assert first.status == 200
-            assert first.headers["Set-Cookie"].endswith("Path=/judges/review/; Secure")
+            assert first.headers["Set-Cookie"].endswith(
+                "Path=/judges/review/; SameSite=strict; Secure"
+            )
             assert 'action="name"' in first.text, "relative, so that it holds below any prefix"
             named = client.ask("POST", f"{base}/name", {"csrf": first.field("csrf")}, shown)
             assert (named.status, named.headers["Location"]) == (303, "/judges/review/")

@@ -128,9 +128,7 @@ def test_a_batch_is_provisional_until_the_labels_of_its_draw_close_it(
     assert (metadata["provisional"], metadata["labels_wanted"]) == (1, len(audit.wanted))
     assert metadata["promises"][provisional.name].startswith("batch certificate:")
     known = agreeing(audit)
-    append_labels(
-        corpus, [Label(name, known[name], "ann", "file", name) for name in audit.record.order]
-    )
+    append_labels(corpus, [Label(name, known[name], "ann", "file", name) for name in audit.order])
     metadata, (passed, said) = closed()
     assert passed and metadata["certified"] == 1 and metadata["labels_wanted"] == 0
-    assert metadata["labels_used"] == len(audit.record.order)
+    assert metadata["labels_used"] == len(audit.order)

@@ -1,6 +1,5 @@
 """The synthetic study as an asset: document, metadata and checks."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from certify_assets.defs.research.checks import matches_the_paper, validity_with
 from certify_assets.research import simulation_study as study
 from certify_assets.research.designs import EXCESSES, FAILURES, study_designs
 from certify_assets.research.simulation import Simulation, simulate
+from certify_assets.storage.store import Store
 from certify_assets_tests.defs.running import materialize
 
 
@@ -30,7 +30,7 @@ def test_document_metadata_and_checks(tmp_path: Path, monkeypatch: pytest.Monkey
     )
     assert result.success
     metadata = result.asset_materializations_for_node("research__simulation")[0].metadata
-    document = json.loads((tmp_path / study.SIMULATION_KEY).read_text("utf-8"))
+    document = Store(str(tmp_path)).read_json(study.SIMULATION_KEY)
     assert len(document["cells"]) == 2 + 10
     assert isinstance(metadata["worst_violation_fooled_taskboot"].value, float)
     checks = {event.check_name: event for event in result.get_asset_check_evaluations()}

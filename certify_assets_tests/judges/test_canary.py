@@ -82,7 +82,7 @@ def test_check_page_and_comparison_show_the_lift(corpora: Store, report: CanaryR
     judge = judged(corpora, "one")
     certify_judge(judge)
     found = talked_to(judge)
-    assert not found.passed and "known words" in str(found.description)
+    assert not found.passed and "known words" in found.sentence
     above = " The largest is above 0.25, the canary_lift of the corpus."
     assert judge_page.talked_to(judge) == report.sentence() + above
     save_config(corpora, replace(load_config(corpora, "one"), canary_lift=1.0))

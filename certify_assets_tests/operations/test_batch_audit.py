@@ -103,7 +103,7 @@ def test_a_batch_of_a_new_agent_ends_certified(deployed: Store, tmp_path: Path) 
     assert record.promises[0].startswith("batch certificate:") and len(record.promises) == 1
     audit = opened(deployed, record)
     assert audit.state == "provisional" and audit.labels_used == 0 and audit.record.draws == 1
-    assert sorted(audit.runs) == sorted(audit.record.order)
+    assert sorted(audit.runs) == sorted(audit.order)
     queue = load_queue(Corpus(deployed, "c")).frame
     assert set(queue.loc[queue["kind"] == "batch_draw", "trajectory_id"]) == set(audit.wanted)
     assert batches_certified(Corpus(deployed, "c")).status == "WARN"
@@ -226,7 +226,7 @@ def test_drawing_the_same_runs_again_is_counted_and_spends_less(
         audit = opened(deployed, record)
         assert audit.record.draws == number + 1
         seeds.add(audit.record.seed)
-        deltas.append(audit.record.delta)
+        deltas.append(audit.delta)
         undo_batch(Corpus(deployed, "c"), record.batch)
     assert len(seeds) == 2 and deltas[0] == 0.05 and deltas[1] == pytest.approx(0.0075, abs=2e-4)
     # runs that no draw was of are at the whole again

@@ -145,7 +145,7 @@ def test_batches_under_an_alarm_are_not_compared_and_change_no_count(
     second = _decide(deployed, tmp_path / "2.jsonl", tasks=9, seed=42)
     assert not second.decided
     before, after = (_comparison(deployed, item.batch) for item in (first, second))
-    assert after == replace(before, batch=second.batch, compared=())
+    assert after == before.replace(batch=second.batch, compared=())
 
 
 def test_a_certificate_of_its_own_ends_what_a_batch_is_compared_with(

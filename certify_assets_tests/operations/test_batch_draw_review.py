@@ -90,7 +90,7 @@ def test_the_budget_says_what_a_draw_still_wants_and_what_it_saves(batch: Provis
     (before,) = queue_of(batch).budget.draws
     audit = audit_of(batch)
     assert before.batch == batch.name and before.runs == len(audit.runs)
-    assert 0 < before.least < before.most == len(audit.record.order)
+    assert 0 < before.least < before.most == len(audit.order)
     assert 0 < before.saved <= before.runs - before.least
     assert before.sentence().startswith(
         f"Batch {batch.name}: its draw wants {before.least} to {before.most} labels more; "

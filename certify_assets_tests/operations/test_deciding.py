@@ -23,7 +23,7 @@ from certify_assets.operations.checks import (
     drawn_as_planned,
 )
 from certify_assets.operations.decisions import summarize
-from certify_assets.operations.deployment import deployed_certificates, load_deployment
+from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.layout import DECISION_COLUMNS, batch_runs, decisions_of
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
@@ -89,7 +89,7 @@ def test_scores_of_another_scale_decide_nothing(
 def test_every_row_says_what_it_stands_on(deployed: Store, tmp_path: Path) -> None:
     document = decided(deployed, tmp_path, tasks=40)
     frame = decisions_of(Corpus(deployed, "c"), document.batch)
-    certificates = deployed_certificates(Corpus(deployed, "c"))
+    certificates = Deployment.of(Corpus(deployed, "c")).certificates
     assert tuple(frame.columns) == DECISION_COLUMNS and len(frame) == 160 and document.decided
     runs = batch_runs(Corpus(deployed, "c"), document.batch)
     again = judged(deployed).score_runs(runs)[0]

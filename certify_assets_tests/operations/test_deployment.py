@@ -23,7 +23,6 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ALPHAS
 from certify_assets.operations.deployment import (
     Deployment,
-    deployed_certificates,
     kept_certificates,
     load_deployment,
     read_deployments,
@@ -60,7 +59,7 @@ def test_the_strictest_budget_that_certifies_is_deployed_and_its_certificates_ar
     operated: Store,
 ) -> None:
     made = put(operated, sampling=SamplingPlan(0.1, 0.2, 7))
-    certificates = deployed_certificates(Corpus(operated, "c"))
+    certificates = Deployment.of(Corpus(operated, "c")).certificates
     assert load_deployment(Corpus(operated, "c")) == made and made.number == 1 and made.own
     assert (
         made.alpha == {item.side: item.alpha for item in certificates}

@@ -215,7 +215,7 @@ def test_a_batch_of_a_shared_draw_is_taken_back_until_it_is_labelled(
     (audit,) = batch_audits(corpus)
     # a further draw of the same runs is counted
     assert audit.record.batches == (second.batch, third.batch) and audit.record.draws == 2
-    assert audit.record.delta < before.record.delta
+    assert audit.delta < before.delta
     name = audit.wanted[0]
     append_labels(corpus, [Label(name, agreeing(audit)[name], "ann", "cli", name)])
     quiet = next(

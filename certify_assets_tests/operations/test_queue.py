@@ -93,19 +93,6 @@ def test_undecided_runs_come_unscored_first_then_nearest_to_a_threshold_then_tho
     )
 
 
-def test_spot_checks_come_as_the_runs_came_whatever_they_scored(store: Store) -> None:
-    write_batch(store, [decided("z/0", asked="spot_check", score=-2.0)], batch="0001")
-    write_batch(
-        store,
-        [
-            decided("a/0", asked="spot_check", score=2.0),
-            decided("a/1", asked="spot_check", score=-9.0),
-        ],
-        batch="0002",
-    )
-    assert names(queue_of(store)) == ["z/0", "a/0", "a/1"]
-
-
 def test_a_tie_asks_a_third_at_the_top_of_its_kind_and_a_majority_settles_it(store: Store) -> None:
     write_batch(
         store,
@@ -122,14 +109,6 @@ def test_a_tie_asks_a_third_at_the_top_of_its_kind_and_a_majority_settles_it(sto
     assert names(queue_of(store)) == ["a/0"]
     say(store, ("b/0", 1, "dan"))
     assert names(queue_of(store))[0] == "b/0", "two against two is a tie again"
-
-
-def test_what_is_taken_back_waits_again(store: Store) -> None:
-    write_batch(store, [decided("a/0", asked="undecided")])
-    say(store, ("a/0", 1, "ann"))
-    assert names(queue_of(store)) == []
-    say(store, ("a/0", None, "ann"))
-    assert names(queue_of(store)) == ["a/0"]
 
 
 def test_a_share_of_runs_is_asked_of_two_people(store: Store) -> None:

@@ -36,7 +36,7 @@ def ordered(corpus: Corpus, double: float) -> dict[str, dict[str, Any]]:
     """Order the runs that wait as docs/review.md says, from decisions, labels and draws alone."""
     audits = [audit for audit in batch_audits(corpus) if audit.closing is None]
     wanted = [name for audit in audits for name in audit.wanted]
-    drawn = {name for audit in audits for name in audit.record.order}
+    drawn = {name for audit in audits for name in audit.order}
     votes = resolve_labels(read_labels(corpus))
     rows: dict[str, dict[str, Any]] = {}
     for row in load_decisions(corpus).to_dict("records"):
@@ -153,7 +153,7 @@ def test_the_index_follows_an_open_draw(provisional: ProvisionalBatch) -> None:
     for double in (0.0, 0.4):
         store.append("c", TwiceReviewed(share=double))
         for _ in range(4):
-            say(store, chance, list(audit_of(provisional).record.order)[:20], 4)
+            say(store, chance, list(audit_of(provisional).order)[:20], 4)
             require_same(store, double)
     while wanted := audit_of(provisional).wanted:
         said = [

@@ -10,7 +10,7 @@ from certify_assets.corpora.formats.base import Draft, Reading
 from certify_assets.errors import InputError
 from certify_assets.tables.cells import number_of, word_of
 from certify_assets.tables.outcomes import OutcomeColumn
-from certify_assets.tables.settings import TableSettings
+from certify_assets.tables.settings import TableSettings, words_of
 
 #: options of every format
 OUTCOME_OPTIONS: Mapping[str, str] = {
@@ -169,7 +169,9 @@ class Labelling:
         name, attribute = options.get("label"), options.get("label_attribute")
         if name and attribute:
             raise InputError("the options label and label_attribute exclude each other; give one.")
-        chosen = frozenset(word.lower() for word in _option_words(options, "label_sources"))
+        given = options.get("label_sources")
+        named = () if given is None else words_of("label_sources", given)
+        chosen = frozenset(word.lower() for word in named)
         return cls(
             name=str(name) if name else None,
             attribute=str(attribute) if attribute else None,
@@ -244,15 +246,3 @@ class Labelling:
 
 def _no_label(problem: str) -> TraceLabel:
     return TraceLabel(reason="no_label", problem=f"{problem}.")
-
-
-def _option_words(options: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return an option that is a list, or words separated by commas."""
-    value = options.get(name)
-    if value is None:
-        return ()
-    items = value if isinstance(value, list | tuple) else str(value).split(",")
-    found = tuple(str(item).strip() for item in items)
-    if not found or "" in found:
-        raise InputError(f"the option {name} is {value!r}; give values separated by commas.")
-    return found

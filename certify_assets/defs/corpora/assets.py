@@ -49,11 +49,9 @@ source_runs = source(
     deps=[source_runs],
     code_version=code_version(**_SCHEMA),
     kinds={"parquet"},
-    description="Import every attempt of the corpus into one schema, with what was dropped and "
-    "why.",
 )
 def trajectories(step: AssetStep) -> Made:
-    """Import the corpus."""
+    """Import every attempt of the corpus into one schema, with what was dropped and why."""
     from certify_assets.operations.returned_runs import checking_delivery
 
     summary = step.corpus.import_trajectories(check=checking_delivery(step.corpus))
@@ -80,14 +78,15 @@ def trajectories(step: AssetStep) -> Made:
     deps=[trajectories],
     kinds={"json"},
     output_required=False,
-    description="Assign each task to SFT, RL, CAL or TEST, with seed, shares and hash. Every "
-    "downstream step verifies it again. Skipped for a corpus of labels without runs.",
 )
 def split_manifest(step: AssetStep) -> Iterator[Any]:
-    """Assign tasks to splits."""
+    """Assign each task to SFT, RL, CAL or TEST, with seed, shares and hash.
+
+    Every downstream step verifies it again. Skipped for a corpus of labels without runs.
+    """
     corpus = step.corpus
     if step.store.read_json(corpus.key("import.json")).get("label_facts", {}).get("labels_only"):
-        skip(step, "it holds labels without runs, of which nothing can be judged.")
+        step.skip("it holds labels without runs, of which nothing can be judged.")
         return
     manifest = corpus.make_splits()
     counts = {f"{split}_tasks": len(manifest.tasks[split]) for split in SPLITS}
@@ -97,17 +96,6 @@ def split_manifest(step: AssetStep) -> Iterator[Any]:
         params=params,
         metrics=counts,
         tags={"manifest_sha256": manifest.sha256},
-    )
-
-
-def skip(step: AssetStep, reason: str) -> None:
-    """Say why an asset, and all that depends on it, is skipped in this run."""
-    context = step.context
-    context.log.warning(reason)
-    context.log_event(
-        dg.AssetObservation(
-            context.asset_key, partition=context.partition_key, metadata={"gate_closed": reason}
-        )
     )
 
 
@@ -136,11 +124,12 @@ def _split_asset(split: str) -> dg.AssetsDefinition:
     name="profile",
     deps=[trajectories, split_manifest],
     kinds={"json"},
-    description="Measure size, success rate, clustering and duplicates of the corpus and its "
-    "splits, and whether a certificate is arithmetically possible.",
 )
 def corpus_profile(step: AssetStep) -> Made:
-    """Describe the corpus before any judge reads it."""
+    """Measure size, success rate, clustering and duplicates of the corpus and its splits.
+
+    Says whether a certificate is arithmetically possible.
+    """
     corpus = step.corpus
     profile = corpus.measure_profile().to_dict()
     names = ("success_rate", "icc", "deff", "n_eff", "mean_task_size")
@@ -158,11 +147,12 @@ def corpus_profile(step: AssetStep) -> Made:
 @_asset(
     deps=[trajectories, split_manifest],
     kinds={"json"},
-    description="Measure how well length, number of steps or the agent's name alone predict the "
-    "outcome (TEST left out). A judge must beat them.",
 )
 def leak_controls(step: AssetStep) -> Made:
-    """Measure what a judge could get without reading."""
+    """Measure how well length, number of steps or agent name alone predict the outcome.
+
+    TEST is left out. A judge must beat these controls.
+    """
     controls = step.corpus.measure_leaks().to_dict()
     aurocs = {
         name: float(value)
@@ -180,12 +170,13 @@ def leak_controls(step: AssetStep) -> Made:
     kinds={"html"},
     # a command imports trajectories alone: the page waits for the splits that are made of them
     automation_condition=KEPT_CURRENT.ignore(dg.AssetSelection.assets(trajectories)),
-    description="Draw the corpus before any judge reads it: profile, gates, flips, outcomes by "
-    "task and attempt (TEST left out), leak controls with their evidence, labels, texts, and what "
-    "the import left out. One file, without scripts.",
 )
 def corpus_page(step: AssetStep) -> Made:
-    """Draw the corpus."""
+    """Draw the corpus before any judge reads it.
+
+    Shows profile, gates, flips, outcomes by task and attempt, leak controls with their evidence,
+    labels, texts, and what the import left out. TEST is left out. One file, without scripts.
+    """
     report = corpus_report.gather_report(step.corpus)
     flips = {
         f"flip_rate_{name}s": getattr(report.profile.flips, f"{name}_rate")

@@ -1,6 +1,6 @@
 """Data quality: Great Expectations checkpoints behind blocking checks."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -8,9 +8,11 @@ import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
+from certify_assets.defs.checks import as_sentence, check
 from certify_assets.defs.names import corpora_partitions, key
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import IntegrityError
+from certify_assets.operations.checks import Verdict
 from certify_assets.reports.corpus_page import check_table, write_data_docs
 
 if TYPE_CHECKING:
@@ -86,73 +88,50 @@ def split_quality(
             asset_key=key(f"corpora/{split}_split"),
             passed=all(result.passed for result in together),
             severity=dg.AssetCheckSeverity.ERROR,
-            description=_sentences(together),
+            description=" ".join(as_sentence(result.detail) for result in together),
             metadata={"data_docs": dg.MetadataValue.path(docs)},
         )
     yield _check_result(results["n_min_tasks"], key("corpora/cal_split"), docs)
 
 
-@dg.asset_check(
-    asset=key("corpora/leak_controls"),
-    name="no_structural_leak",
-    blocking=True,
-    partitions_def=corpora_partitions,
-    description="Length, steps, agent and verdict phrases alone do not predict the outcome, or the "
-    "owner accepted that with a reason.",
-)
-def no_structural_leak(
-    context: dg.AssetCheckExecutionContext, data_root: DataRoot
-) -> dg.AssetCheckResult:
-    """Compare the controls with their thresholds."""
-    checks = Corpus(data_root.view(), context.partition_key).leak_checks
+@check("corpora/leak_controls", blocking=True)
+def no_structural_leak(corpus: Corpus) -> Verdict:
+    """Length, steps, agent and verdict phrases alone do not predict the outcome.
+
+    WARN where the owner accepted that with a reason.
+    """
+    checks = corpus.leak_checks
     over, accepted = checks.over, checks.accepted
-    text = (
-        f"{checks.leaks} alone tells the outcome"
-        if over
-        else "every control is under its threshold"
-    )
-    if over and not accepted:
-        text += (
-            ", and a judge would certify that, not the work; remove the leak, or say why to go "
-            "on: certify corpus import … --replace "
-            "--set accept_structural_leak=REASON"
+    said = "every control is under its threshold"
+    if over:
+        said = f"{checks.leaks} alone tells the outcome"
+        said += (
+            f"; accepted: {accepted}"
+            if accepted
+            else ", and a judge would certify that, not the work; remove the leak, or say why to "
+            "go on: certify corpus import … --replace --set accept_structural_leak=REASON"
         )
-    return dg.AssetCheckResult(
-        passed=not over,
-        severity=dg.AssetCheckSeverity.WARN if accepted else dg.AssetCheckSeverity.ERROR,
-        description=text + (f"; accepted: {accepted}" if over and accepted else ""),
-        metadata={
-            "controls": dg.MetadataValue.md(check_table(checks)),
-            "evidence": dg.MetadataValue.json(checks.to_dict()["evidence"]),
-        },
+    return Verdict.of(
+        not over,
+        said,
+        otherwise="WARN" if accepted else "ERROR",
+        controls=dg.MetadataValue.md(check_table(checks)),
+        evidence=dg.MetadataValue.json(checks.to_dict()["evidence"]),
     )
 
 
-@dg.asset_check(
-    asset=key("corpora/trajectories"),
-    name="separate_tasks",
-    blocking=True,
-    partitions_def=corpora_partitions,
-    description="No task is there under several ids, by its instruction or by copies of its runs, "
-    "or the owner says why they are separate tasks.",
-)
-def separate_tasks(
-    context: dg.AssetCheckExecutionContext, data_root: DataRoot
-) -> dg.AssetCheckResult:
-    """Compare the tasks of the corpus with one another."""
-    corpus = Corpus(data_root.view(), context.partition_key)
-    overlap = corpus.task_overlap()
+@check("corpora/trajectories", blocking=True)
+def separate_tasks(corpus: Corpus) -> Verdict:
+    """No task is there under several ids, by its instruction or by copies of its runs.
+
+    It holds too where the owner says why they are separate tasks.
+    """
+    about = asdict(corpus.task_overlap())
     try:
-        text = corpus.require_separate_tasks()
-        passed = True
+        said = corpus.require_separate_tasks() or "every task has its own instruction and runs"
     except IntegrityError as error:
-        text, passed = str(error), False
-    return dg.AssetCheckResult(
-        passed=passed,
-        severity=dg.AssetCheckSeverity.ERROR,
-        description=text or "every task has its own instruction and runs",
-        metadata=asdict(overlap),
-    )
+        return Verdict("ERROR", str(error), about)
+    return Verdict("PASS", said, about)
 
 
 def corpus_checks() -> list[dg.AssetChecksDefinition]:
@@ -179,10 +158,6 @@ def _check_result(result: "QualityResult", asset: dg.AssetKey, docs: str) -> dg.
         asset_key=asset,
         passed=result.passed,
         severity=severity,
-        description=result.detail,
-        metadata={"expectations": result.expectations, "data_docs": dg.MetadataValue.path(docs)},
+        description=as_sentence(result.detail),
+        metadata={"data_docs": dg.MetadataValue.path(docs)},
     )
-
-
-def _sentences(results: Iterable["QualityResult"]) -> str:
-    return " ".join(result.detail for result in results)

@@ -11,9 +11,10 @@ from certify_assets.defs.assets import (
     score_metadata,
 )
 from certify_assets.defs.automation import EXPIRES, KEPT_CURRENT
-from certify_assets.defs.judges.models import judge_model, language_scores
-from certify_assets.defs.judges.training import progress_lines
+from certify_assets.defs.judges.models import judge_model
+from certify_assets.defs.judges.training import attempted
 from certify_assets.defs.names import CORPORA_GROUP, corpora_partitions, judge_key, key, source
+from certify_assets.defs.pool import pool_of
 from certify_assets.defs.setup import judges
 from certify_assets.evaluation import certification
 from certify_assets.evaluation.audit import audit_judge
@@ -61,17 +62,23 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
         judge_key(spec.name, "model"),
         *_corpora("split_manifest", "rl_split", "cal_split", "test_split"),
     ]
-    promise = (
-        "Score every RL, CAL and TEST trajectory: log-odds of success, and the two "
-        "log-probabilities. TEST rows carry no outcome."
-    )
-    if spec.uses_language_model:
-        return language_scores(spec, deps, promise)
 
-    @judge_asset(spec, "scores", "parquet", deps=deps, description=promise)
+    @judge_asset(
+        spec,
+        "scores",
+        "parquet",
+        deps=deps,
+        **pool_of(spec),
+    )
     def scores(step: AssetStep) -> Made:
+        """Score every RL, CAL and TEST trajectory.
+
+        The score is the log-odds of success, with both log-probabilities. TEST rows carry no
+        outcome.
+        """
         judge = step.judge(spec.name)
-        table = judge.score(report=progress_lines(step.context))
+        with attempted(step.context):
+            table = judge.score(report=step.report)
         metadata, counts = score_metadata(table)
         metrics = {**counts, **bill_metrics(judge.bill)}
         metadata |= bill_metadata(judge.bill)
@@ -114,7 +121,8 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
             **coverage,
             "decided": sides.decided,
             "largest_agent_error": judge_page.largest_agents(judge),
-            "agent_shift": [item["message"] for item in left_out_agents(judge).findings],
+            "agent_shift": " ".join(item["message"] for item in left_out_agents(judge).findings)
+            or "no agent is above the budget beyond chance",
             "cal_tasks": headline.tasks,
             "cal_trajectories": headline.trajectories,
             "sha256": headline.sha256,
@@ -157,10 +165,12 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
             judge_key(spec.name, "scores"),
             key("corpora/test_split"),
         ],
-        description="Read the thresholds of CAL once on TEST through the ledger: realised error "
-        "with its bounds, coverage, task resampling.",
     )
     def audit(step: AssetStep) -> Made:
+        """Read the thresholds of CAL once on TEST through the ledger.
+
+        Realised error with its bounds, coverage, task resampling.
+        """
         judge = step.judge(spec.name)
         result = audit_judge(judge, run_id=step.run_id)
         metrics = result.metrics()
@@ -191,10 +201,12 @@ def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
             *(judge_key(spec.name, name) for name in ("certificate", "audit", "scores")),
             *_corpora("profile", "leak_controls"),
         ],
-        description="Draw the certificate as a page: verdict, promise, curves, histograms, "
-        "heatmap, lineage, limits. Opens from disk, needs no script.",
     )
     def report(step: AssetStep) -> Made:
+        """Draw the certificate as a page that opens from disk and needs no script.
+
+        Shows verdict, promise, curves, histograms, heatmap, lineage and limits.
+        """
         judge = step.judge(spec.name)
         location = judge_page.write_page(judge)
         documents = {"certificate.html": step.read_text(judge.key("page.html"))}
@@ -216,11 +228,13 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
             audit_sample,
             key("corpora/split_manifest"),
         ],
-        description="Test the thresholds in use on newly labelled tasks: an alarm for an error "
-        "above the budget that is false with probability at most delta over all time, an interval "
-        "for the error, and a page. Says so where there are no labels yet.",
     )
     def monitor(step: AssetStep) -> Made:
+        """Test the thresholds in use on newly labelled tasks.
+
+        An alarm for an error above the budget is false with probability at most delta over all
+        time. The page shows an interval for the error. Says so where there are no labels yet.
+        """
         judge = step.judge(spec.name)
         document = monitoring.monitor_judge(judge)
         metrics = monitor_page.monitor_metrics(document)

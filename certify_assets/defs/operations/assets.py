@@ -12,7 +12,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, table_metadata
 from certify_assets.defs.automation import EXPIRES, KEPT_CURRENT
-from certify_assets.defs.judges.training import progress_lines
 from certify_assets.defs.names import (
     CERTIFYING,
     OPERATIONS_GROUP,
@@ -34,7 +33,7 @@ from certify_assets.operations.automatic import deploy_by_policy
 from certify_assets.operations.batch_audit import STATES
 from certify_assets.operations.batch_drawing import waiting_runs
 from certify_assets.operations.batch_record import BatchRecord, batch_names
-from certify_assets.operations.decisions import decided_version, received_version, summarize
+from certify_assets.operations.decisions import summarize
 from certify_assets.operations.deployment import (
     deployed_spending,
     load_deployment,
@@ -64,6 +63,17 @@ inbox = source(
 )
 
 
+deployment = source(
+    "operations/deployment",
+    OPERATIONS_GROUP,
+    partitions_def=corpora_partitions,
+    kinds={"json"},
+    deps=[judge_key(name, step) for name in judges() for step in ("certificate", "audit")],
+    description="The judge that decides, its certificates and the plan of the draw: written by "
+    "`certify ops deploy`, past the checks.",
+)
+
+
 class ReviewConfig(dg.Config):
     """How often two reviewers are asked."""
 
@@ -83,7 +93,7 @@ class RecertifyConfig(dg.Config):
 
 def operation_assets() -> list[Any]:
     """Return the assets from the inbox to the decisions."""
-    return [inbox, _deployment(), incoming_runs, decisions, batch_certificates]
+    return [inbox, deployment, incoming_runs, decisions, batch_certificates]
 
 
 def review_assets() -> list[dg.AssetsDefinition]:
@@ -93,30 +103,19 @@ def review_assets() -> list[dg.AssetsDefinition]:
 
 def recertify_assets() -> list[dg.AssetsDefinition]:
     """Return monitor and recertification of the deployed judge, what follows, and the history."""
-    return [operation_monitor, recertification, automatic_deployment(), operation_history]
-
-
-def _deployment() -> dg.AssetSpec:
-    return source(
-        "operations/deployment",
-        OPERATIONS_GROUP,
-        partitions_def=corpora_partitions,
-        kinds={"json"},
-        deps=[judge_key(name, step) for name in judges() for step in ("certificate", "audit")],
-        description="The judge that decides, its certificates and the plan of the draw: written "
-        "by `certify ops deploy`, past the checks.",
-    )
+    return [operation_monitor, recertification, automatic_deployment, operation_history]
 
 
 @_asset(
     deps=[INBOX, DEPLOYMENT],
     kinds={"parquet"},
-    description="Import new runs as a batch, without their outcomes, separated from those that "
-    "came before, and draw their tasks before anything is scored. The same files twice are one "
-    "batch.",
 )
 def incoming_runs(step: AssetStep) -> Made:
-    """Import the inbox."""
+    """Import new runs as a batch, without their outcomes.
+
+    Runs that came before are separated, and tasks are drawn before anything is scored. The same
+    files twice are one batch.
+    """
     corpus = step.corpus
     received = batches.receive(corpus)
     names = ("runs", "new", "changed", "known", "files")
@@ -130,7 +129,6 @@ def incoming_runs(step: AssetStep) -> Made:
     }
     return step.made(
         metadata,
-        version=received_version(corpus),
         params={"batch": received.batch},
         metrics=counts,
     )
@@ -140,14 +138,15 @@ def incoming_runs(step: AssetStep) -> Made:
     deps=[incoming_runs, DEPLOYMENT, key("corpora/split_manifest")],
     kinds={"parquet"},
     **on_device_of_any_judge(),
-    description="Decide every new run: auto-reject, auto-accept or human review, with reason, "
-    "score, thresholds and certificate. Where judge, certificate, audit or monitor are not valid, "
-    "everything goes to human review and this page says why.",
 )
 def decisions(step: AssetStep) -> Made:
-    """Decide the batches that wait."""
+    """Decide every new run: auto-reject, auto-accept or human review.
+
+    Each row has reason, score, thresholds and certificate. Where judge, certificate, audit or
+    monitor are not valid, everything goes to human review, and this page says why.
+    """
     corpus = step.corpus
-    records = batches.decide_ready(corpus, report=progress_lines(step.context))
+    records = batches.decide_ready(corpus, report=step.report)
     counts, said = summarize(records)
     names = batch_names(corpus)
     decided = [BatchRecord.load(corpus, name) for name in names]
@@ -163,7 +162,6 @@ def decisions(step: AssetStep) -> Made:
     }
     return step.made(
         metadata,
-        version=decided_version(corpus),
         metrics=counts,
         params={"said": said},
         # the record is found from a certificate or a batch
@@ -207,12 +205,13 @@ def _sources(corpus: Corpus) -> dict[str, list[tuple[dg.AssetKey, str]]]:
 @_asset(
     deps=[decisions],
     kinds={"json"},
-    description="Close the batches with runs that the corpus certificate does not cover, of new "
-    "agents or known tasks, as soon as the labels of their draw settle them: certified, or to "
-    "reviewers. Until then such a batch is provisional and reviewers are asked about its draw.",
 )
 def batch_certificates(step: AssetStep) -> Made:
-    """Close what the labels settle, and show where every audit stands."""
+    """Close batches with runs that the corpus certificate does not cover.
+
+    These are runs of new agents or known tasks. Once the labels of their draw settle it, such a
+    batch is certified or goes to reviewers. Until then it is provisional.
+    """
     audits, faults = batches.close_batches(step.corpus)
     if faults:
         raise IntegrityError(" ".join(faults))
@@ -231,20 +230,20 @@ def batch_certificates(step: AssetStep) -> Made:
         "promises": dg.MetadataValue.json({item.batch: item.promise for item in audits}),
         "batches": dg.MetadataValue.json([asdict(item) for item in audits]),
     }
-    version = batches.audits_version(step.corpus)
-    return step.made(metadata, version=version, metrics=figures)
+    return step.made(metadata, metrics=figures)
 
 
 @_asset(
     deps=[decisions, batch_certificates],
     kinds={"parquet", "html"},
-    description="List the runs that need human review and have no label, the most needed first: "
-    "draws of provisional batches, the audit sample by whole tasks, spot checks, then what the "
-    "judge left undecided; a table, and a page with the budget. `certify review serve` serves the "
-    "page for labelling.",
 )
 def review_queue(step: AssetStep, config: ReviewConfig) -> Made:
-    """Write table and page of the queue."""
+    """List the runs that need human review and have no label, the most needed first.
+
+    Draws of provisional batches come first, then the audit sample by whole tasks, spot checks, and
+    what the judge left undecided. Writes a table, and a page with the budget. `certify review
+    serve` serves the page for labelling.
+    """
     corpus = step.corpus
     made = load_queue(corpus, double=config.double)
     budget = made.budget
@@ -273,12 +272,13 @@ def review_queue(step: AssetStep, config: ReviewConfig) -> Made:
 @_asset(
     deps=[review_queue, decisions],
     kinds={"parquet"},
-    description="Resolve the labels that the page and label files add: one row a "
-    "run with the majority's outcome, every vote, and why the run was asked about. Only rows of "
-    "the audit sample and of spot checks measure how often the judge errs.",
 )
 def reviewed_labels(step: AssetStep) -> Made:
-    """Write the table of resolved labels."""
+    """Resolve the labels of the page and of label files.
+
+    Each run has one row with the majority's outcome, every vote, and why it was asked about. Only
+    rows of the audit sample and of spot checks measure how often the judge errs.
+    """
     made = write_label_table(step.corpus)
     figures = {name: value for name, value in made.figures().items() if value is not None}
     by_kind = {f"labelled_{kind}": int((made.frame["asked"] == kind).sum()) for kind in KINDS}
@@ -297,12 +297,13 @@ def reviewed_labels(step: AssetStep) -> Made:
     kinds={"html", "json"},
     automation_condition=KEPT_CURRENT,
     freshness_policy=EXPIRES,
-    description="Test the deployed judge's thresholds on labelled tasks of the draw: an alarm "
-    "that is false with probability at most delta over all time, an interval for the error, a "
-    "page. An alarm is recorded with its time, and notifications are sent.",
 )
 def operation_monitor(step: AssetStep) -> Made:
-    """Monitor the judge that is deployed, whichever it is."""
+    """Test the deployed judge's thresholds on labelled tasks of the draw.
+
+    An alarm is false with probability at most delta over all time. It is recorded with its time,
+    and notifications are sent. The page shows an interval for the error.
+    """
     corpus = step.corpus
     document = monitor_deployed(corpus)
     if document is None:
@@ -330,12 +331,14 @@ def operation_monitor(step: AssetStep) -> Made:
     deps=[reviewed_labels, operation_monitor],
     kinds={"json"},
     **on_device_of_any_judge(),
-    description="Certify the deployed judge on CAL and the audit sample together, at a delta of "
-    "its own by the declared schedule: once for each set of labels, when enough tasks are new. "
-    "The rows are stored with the certificates, so that every reader can recompute them.",
 )
 def recertification(step: AssetStep, config: RecertifyConfig) -> Made:
-    """Recertify where it is due; deploy where that is asked for."""
+    """Certify the deployed judge on CAL and the audit sample together.
+
+    Each has a delta of its own by the declared schedule. It is made once for each set of labels,
+    when enough tasks are new. The rows are stored with the certificates, so that every reader can
+    recompute them.
+    """
     corpus = step.corpus
     record, said = recertify_deployed(corpus, deploy=config.deploy)
     if record is None:
@@ -352,7 +355,6 @@ def recertification(step: AssetStep, config: RecertifyConfig) -> Made:
     }
     return step.made(
         metadata,
-        version=record.inputs_sha256,
         params={
             "number": record.number,
             "schedule": record.schedule,
@@ -363,46 +365,42 @@ def recertification(step: AssetStep, config: RecertifyConfig) -> Made:
     )
 
 
-def automatic_deployment() -> dg.AssetsDefinition:
-    """Return the asset that deploys by the policy of the corpus."""
+@_asset(
+    deps=[recertification, *(judge_key(name, "audit") for name in judges())],
+    kinds={"json"},
+    **on_device_of_any_judge(),
+)
+def automatic_deployment(step: AssetStep) -> Made:
+    """Deploy new certificates of the deployed judge, on CAL or of a recertification.
 
-    @_asset(
-        name="automatic_deployment",
-        deps=[recertification, *(judge_key(name, "audit") for name in judges())],
-        kinds={"json"},
-        **on_device_of_any_judge(),
-        description="Let new certificates of the deployed judge decide, on CAL or of a "
-        "recertification, where `auto_deploy` of the corpus and every guard rail let it; notify, "
-        "and say why where not. `certify ops rollback CORPUS` takes it back.",
-    )
-    def deployed_by_policy(step: AssetStep) -> Made:
-        corpus = step.corpus
-        earlier = len(read_deployments(corpus))
-        made = deploy_by_policy(corpus)
-        if made is None:
-            return _unchanged({"reason": NOTHING_DEPLOYED})
-        if len(read_deployments(corpus)) > earlier:
-            stored = stored_version(step.store, DEPLOYMENT, corpus.name)
-            tags = {VERSION: stored.value} if stored else {}
-            step.context.log_event(
-                dg.AssetMaterialization(DEPLOYMENT, partition=step.context.partition_key, tags=tags)
-            )
-        known = {"deployment": float(made.deployed)} if made.deployed else {}
-        metadata = {
-            "policy": made.policy,
-            "reason": made.reason or f"deployment {made.deployed} decides under them.",
-            "delta_spent": deployed_spending(corpus).total(),
-            "not_told": dg.MetadataValue.json(notify(corpus)),
-            **known,
-        }
-        return step.made(
-            metadata,
-            version=sha256_bytes(canonical_json([made.policy, made.deployed, made.reason])),
-            params={"policy": made.policy, "reason": made.reason},
-            metrics=known,
+    It does so where `auto_deploy` of the corpus and every guard rail allow it, and else says
+    why not. `certify ops rollback CORPUS` takes it back.
+    """
+    corpus = step.corpus
+    earlier = len(read_deployments(corpus))
+    made = deploy_by_policy(corpus)
+    if made is None:
+        return _unchanged({"reason": NOTHING_DEPLOYED})
+    if len(read_deployments(corpus)) > earlier:
+        stored = stored_version(step.store, DEPLOYMENT, corpus.name)
+        tags = {VERSION: stored.value} if stored else {}
+        step.context.log_event(
+            dg.AssetMaterialization(DEPLOYMENT, partition=step.context.partition_key, tags=tags)
         )
-
-    return deployed_by_policy
+    known = {"deployment": float(made.deployed)} if made.deployed else {}
+    metadata = {
+        "policy": made.policy,
+        "reason": made.reason or f"deployment {made.deployed} decides under them.",
+        "delta_spent": deployed_spending(corpus).total(),
+        "not_told": dg.MetadataValue.json(notify(corpus)),
+        **known,
+    }
+    return step.made(
+        metadata,
+        version=sha256_bytes(canonical_json([made.policy, made.deployed, made.reason])),
+        params={"policy": made.policy, "reason": made.reason},
+        metrics=known,
+    )
 
 
 @_asset(
@@ -410,11 +408,12 @@ def automatic_deployment() -> dg.AssetsDefinition:
     deps=[recertification, operation_monitor],
     kinds={"html", "json"},
     automation_condition=KEPT_CURRENT,
-    description="Draw certified coverage, realised error with its interval, alarms and confidence "
-    "spent, over deployments and recertifications, as a page.",
 )
 def operation_history(step: AssetStep) -> Made:
-    """Gather and draw what became of the certificates."""
+    """Draw what became of the certificates, over deployments and recertifications.
+
+    Shows certified coverage, realised error with its interval, alarms and confidence spent.
+    """
     corpus = step.corpus
     document = history.write_history(corpus)
     metrics = history_page.history_metrics(document)

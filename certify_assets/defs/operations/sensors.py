@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import getdoc
+from typing import Any
 
 import dagster as dg
 
@@ -29,8 +31,10 @@ from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import CertifyError
 from certify_assets.operations.labels import labels_head
 from certify_assets.operations.layout import own_key
-from certify_assets.storage.store import Store
+from certify_assets.storage.snapshot import Snapshot
 
+# gives the key of the run that is requested for what arrived, and what was observed
+_Accept = Callable[[Arrival], tuple[str, dg.AssetObservation]]
 # not a run for every label of the page
 _PATIENCE = 300
 _ENDED = {
@@ -40,41 +44,51 @@ _ENDED = {
 }
 
 
-@dg.sensor(
-    name="new_runs",
-    job=onboard_job,
-    minimum_interval_seconds=60,
-    default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Watch incoming/<corpus>/ of the data root; files that are complete and new add "
-    "the partition and start the whole pipeline.",
-)
+def _sensor(job: Any, seconds: int = 60) -> Callable[[Callable[..., Any]], dg.SensorDefinition]:
+    """Return `dagster.sensor` for a function whose docstring describes it."""
+    return lambda function: dg.sensor(
+        name=function.__name__.removesuffix("_sensor"),
+        job=job,
+        minimum_interval_seconds=seconds,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description=getdoc(function),
+    )(function)
+
+
+def _seen(context: dg.SensorEvaluationContext) -> dict[str, str]:
+    found: dict[str, str] = json.loads(context.cursor or "{}")
+    return found
+
+
+def _cursor(seen: Mapping[str, str]) -> str:
+    return json.dumps(seen, sort_keys=True)
+
+
+@_sensor(onboard_job)
 def new_runs_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request one run a corpus whose files changed; the cursor keeps what was seen."""
+    """Watch incoming/<corpus>/ of the data root.
+
+    Files that are complete and new add the partition and start the whole pipeline.
+    """
     store = data_root.view()
     folder = place_of(store, "incoming")
     arrivals, waiting = scan_incoming(store, folder)
     return _request_runs(
-        context, store, arrivals, waiting, lambda corpus: adopt(store, folder, corpus)
+        context, arrivals, waiting, _registers(store, lambda corpus: adopt(store, folder, corpus))
     )
 
 
-@dg.sensor(
-    name="new_versions",
-    job=onboard_job,
-    minimum_interval_seconds=60,
-    default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Watch the versions of corpora that have certificates; one that `certify corpus "
-    "import --add` or --replace delivered starts the whole pipeline.",
-)
+@_sensor(onboard_job)
 def new_versions_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request one run a corpus whose certificates are of another version than the stored runs."""
-    store = data_root.view()
-    seen: dict[str, str] = json.loads(context.cursor or "{}")
-    new: dict[str, str] = {}
+    """Watch the versions of corpora that have certificates.
+
+    One that `certify corpus import --add` or `--replace` delivered starts the whole pipeline.
+    """
+    store, seen = data_root.view(), _seen(context)
     requests = []
     for name in sorted(context.instance.get_dynamic_partitions(CORPORA)):
         corpus = Corpus(store, name)
@@ -85,14 +99,13 @@ def new_versions_sensor(
             # that run may be what delivered it, or certify it
             context.log.info(f"{_name(name)} waits: a run of it is not finished")
             continue
-        new[name] = versions[-1].trajectories_sha256
-        if corpus.obstacle or not _certified_earlier(corpus, new[name]):
-            continue
-        requests.append(dg.RunRequest(run_key=f"version:{name}:{new[name]}", partition_key=name))
+        new = seen[name] = versions[-1].trajectories_sha256
+        if not corpus.obstacle and _certified_earlier(corpus, new):
+            requests.append(dg.RunRequest(run_key=f"version:{name}:{new}", partition_key=name))
     if not requests:
-        context.update_cursor(json.dumps(seen | new, sort_keys=True))
+        context.update_cursor(_cursor(seen))
         return dg.SkipReason("no version that certificates wait for")
-    return dg.SensorResult(run_requests=requests, cursor=json.dumps(seen | new, sort_keys=True))
+    return dg.SensorResult(run_requests=requests, cursor=_cursor(seen))
 
 
 def _is_running(instance: dg.DagsterInstance, corpus: str) -> bool:
@@ -130,95 +143,74 @@ def declared_corpora_sensor(name: str, configs: Sequence[CorpusConfig]) -> dg.Se
     ) -> dg.SensorResult | dg.SkipReason:
         store = data_root.view()
         arrivals, waiting = scan_declared(store, declared.values())
-        return _request_runs(
-            context, store, arrivals, waiting, lambda corpus: declare(store, declared[corpus])
-        )
+        accept = _registers(store, lambda corpus: declare(store, declared[corpus]))
+        return _request_runs(context, arrivals, waiting, accept)
 
     return sense
 
 
-@dg.sensor(
-    name="new_inbox",
-    job=decide_job,
-    minimum_interval_seconds=60,
-    default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Watch inbox/<corpus>/ of the data root; files that are complete and new are "
-    "imported as a batch and decided.",
-)
+@_sensor(decide_job)
 def new_inbox_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request one run a corpus whose inbox changed since the last tick."""
-    store = data_root.view()
-    seen: dict[str, str] = json.loads(context.cursor or "{}")
-    arrivals, waiting = scan_inbox(store)
-    new = [arrival for arrival in arrivals if seen.get(arrival.corpus) != arrival.version]
-    for corpus, reason in waiting.items():
-        context.log.info(f"{_name(corpus)} waits: {reason}")
-    if not new:
-        return dg.SkipReason(
-            "nothing new in an inbox"
-            + "".join(f"; {_name(corpus)}: {reason}" for corpus, reason in waiting.items())
-        )
-    return dg.SensorResult(
+    """Watch inbox/<corpus>/ of the data root.
+
+    Files that are complete and new are imported as a batch and decided.
+    """
+
+    def accept(arrival: Arrival) -> tuple[str, dg.AssetObservation]:
         # runs that a batch holds are known, so content that comes back needs no run of its own
-        run_requests=[
-            dg.RunRequest(run_key=f"inbox:{item.corpus}:{item.version}", partition_key=item.corpus)
-            for item in new
-        ],
-        dynamic_partitions_requests=[
-            corpora_partitions.build_add_request([item.corpus for item in new])
-        ],
-        asset_events=[observation(INBOX, item.corpus, item.version) for item in new],
-        cursor=json.dumps(seen | {item.corpus: item.version for item in new}, sort_keys=True),
-    )
+        key = f"inbox:{arrival.corpus}:{arrival.version}"
+        return key, observation(INBOX, arrival.corpus, arrival.version)
+
+    return _request_runs(context, *scan_inbox(data_root.view()), accept, "nothing new in an inbox")
+
+
+def _registers(store: Snapshot, register: Callable[[str], CorpusConfig]) -> _Accept:
+    """Return what registers a corpus and its files, in one step."""
+
+    def accept(arrival: Arrival) -> tuple[str, dg.AssetObservation]:
+        corpus = arrival.corpus
+        with store.now().step(corpus):
+            register(corpus)
+            number = record_version(store, arrival)
+            version = source_version(Corpus(store, corpus))
+        return f"{corpus}:{number}:{arrival.version}", observation(SOURCE, corpus, version)
+
+    return accept
 
 
 def _request_runs(
     context: dg.SensorEvaluationContext,
-    store: Store,
     arrivals: Iterable[Arrival],
     waiting: dict[str, str],
-    register: Callable[[str], CorpusConfig],
+    accept: _Accept,
+    nothing: str = "no new runs",
 ) -> dg.SensorResult | dg.SkipReason:
-    """Register what arrived and request its runs; a corpus that cannot be registered waits."""
-    seen: dict[str, str] = json.loads(context.cursor or "{}")
-    requests, observed = [], []
+    """Accept what arrived and request its runs; a corpus that cannot be accepted waits."""
+    seen, requests, observed = _seen(context), [], []
     for arrival in arrivals:
         if seen.get(arrival.corpus) == arrival.version:
             continue
         try:
-            corpus = arrival.corpus
-            with store.now().step(corpus):
-                register(arrival.corpus)
-                number = record_version(store, arrival)
-                version = source_version(Corpus(store, corpus))
+            key, event = accept(arrival)
         except (CertifyError, OSError, ValueError) as error:
             waiting[arrival.corpus] = str(error)
             continue
         seen[arrival.corpus] = arrival.version
-        observed.append(observation(SOURCE, corpus, version))
-        requests.append(
-            dg.RunRequest(
-                run_key=f"{arrival.corpus}:{number}:{arrival.version}", partition_key=arrival.corpus
-            )
-        )
-    for corpus, reason in waiting.items():
-        context.log.info(f"{_name(corpus)} waits: {reason}")
+        observed.append(event)
+        requests.append(dg.RunRequest(run_key=key, partition_key=arrival.corpus))
+    reasons = [f"{_name(corpus)}: {reason}" for corpus, reason in waiting.items()]
+    for reason in reasons:
+        context.log.info(reason)
     if not requests:
-        return dg.SkipReason(
-            "no new runs"
-            + "".join(f"; {_name(corpus)}: {reason}" for corpus, reason in waiting.items())
-        )
+        return dg.SkipReason("; ".join([nothing, *reasons]))
+    names = [str(request.partition_key) for request in requests]
     return dg.SensorResult(
         run_requests=requests,
-        dynamic_partitions_requests=[
-            corpora_partitions.build_add_request(
-                [str(request.partition_key) for request in requests]
-            )
-        ],
+        dynamic_partitions_requests=[corpora_partitions.build_add_request(names)],
         asset_events=observed,
-        cursor=json.dumps(seen, sort_keys=True),
+        cursor=_cursor(seen),
     )
 
 
@@ -227,48 +219,37 @@ def _name(entry: str) -> str:
     return entry if entry.isprintable() else ascii(entry)
 
 
-@dg.sensor(
-    name="reviewed_labels",
-    job=recertify_job,
-    minimum_interval_seconds=_PATIENCE,
-    default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Watch the labels of every corpus; new ones go to monitor and recertification, "
-    "each set of labels once.",
-)
+@_sensor(recertify_job, _PATIENCE)
 def reviewed_labels_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request one run for each corpus that has new labels.
+    """Watch the labels of every corpus.
 
-    The audit samples, which nobody reviews here, are observed: what depends on them is kept
-    current.
+    New ones go to monitor and recertification, each set of labels once. The audit samples, which
+    nobody reviews here, are observed: what depends on them is kept current.
     """
-    store = data_root.view()
-    seen: dict[str, str] = json.loads(context.cursor or "{}")
+    store, seen = data_root.view(), _seen(context)
     corpora = sorted(context.instance.get_dynamic_partitions(CORPORA))
-    new, events = dict[str, str](), list[dg.AssetObservation]()
+    labelled = any(corpus in seen for corpus in corpora)
+    requests, events = list[dg.RunRequest](), list[dg.AssetObservation]()
     for corpus in corpora:
         opened = Corpus(store, corpus)
         (_, labels), sample = labels_head(opened), sample_version(opened)
         if labels and seen.get(corpus) != labels:
-            new[corpus] = labels
+            seen[corpus] = labels
+            requests.append(
+                dg.RunRequest(run_key=f"labels:{corpus}:{labels}", partition_key=corpus)
+            )
         # no corpus has a name with a slash
         if sample and seen.get(f"{SAMPLE}/{corpus}") != sample:
             events.append(observation(SAMPLE, corpus, sample))
             seen[f"{SAMPLE}/{corpus}"] = sample
-    if not new:
-        labelled = any(corpus in seen for corpus in corpora)
-        skipped = "no new label since the last tick" if labelled else "no label yet"
-        cursor = json.dumps(seen, sort_keys=True)
-        if not events:
-            context.update_cursor(cursor)
-            return dg.SkipReason(skipped)
-        return dg.SensorResult(skip_reason=skipped, asset_events=events, cursor=cursor)
-    return dg.SensorResult(
-        asset_events=events,
-        run_requests=[
-            dg.RunRequest(run_key=f"labels:{corpus}:{sha256}", partition_key=corpus)
-            for corpus, sha256 in new.items()
-        ],
-        cursor=json.dumps(seen | new, sort_keys=True),
-    )
+    if requests or events:
+        return dg.SensorResult(
+            run_requests=requests,
+            skip_reason=None if requests else "no new label",
+            asset_events=events,
+            cursor=_cursor(seen),
+        )
+    context.update_cursor(_cursor(seen))
+    return dg.SkipReason("no new label since the last tick" if labelled else "no label yet")

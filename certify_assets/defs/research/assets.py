@@ -64,12 +64,13 @@ def _by_judge(figures: Mapping[str, float | None]) -> dict[str, str]:
     + [key("corpora/sft_split"), key("corpora/cal_split")],
     kinds={"json"},
     **on_device_of_any_judge(),
-    description="Evaluate judges on runs of agents they have never seen: trained on the SFT runs "
-    "of some agents, read on CAL runs of the others, next to the judge trained on all, on the "
-    "same rows.",
 )
 def agent_disjoint(step: AssetStep, config: AgentFoldsConfig) -> Made:
-    """Evaluate the judges that are there; what is missing is listed."""
+    """Evaluate judges on runs of agents they have never seen.
+
+    Trained on the SFT runs of some agents, read on CAL runs of the others, next to the judge
+    trained on all, on the same rows.
+    """
     found, left_out = unseen_agents.evaluate_scored(
         step.corpus, config.judges, folds=config.folds, seed=config.seed
     )
@@ -94,12 +95,14 @@ def agent_disjoint(step: AssetStep, config: AgentFoldsConfig) -> Made:
     + [agent_disjoint, key("corpora/leak_controls")],
     kinds={"json", "html"},
     automation_condition=KEPT_CURRENT,
-    description="Compare every judge that scored the corpus with the leak controls: AUROC and its "
-    "interval, within tasks too, certified coverage, audit, cost; which is best at what, and what "
-    "does not help. Judges that are not there are named, not waited for.",
 )
 def comparison_of_judges(step: AssetStep) -> Made:
-    """Compare what is stored in the data root."""
+    """Compare every judge that scored the corpus with the leak controls.
+
+    Shows AUROC and its interval, within tasks too, certified coverage, audit and cost. Says which
+    judge is best at what, and what does not help. Judges that are missing are named, not waited
+    for.
+    """
     store, corpus = step.store, step.corpus.name
     document = comparison.write_comparison(Corpus(store, corpus))
     page, location = comparison_page.write_comparison_page(store, [document], corpus=corpus)
@@ -120,11 +123,12 @@ def comparison_of_judges(step: AssetStep) -> Made:
     deps=[comparison_of_judges],
     kinds={"json", "html"},
     automation_condition=KEPT_CURRENT,
-    description="Compare every judge on every corpus of the data root: AUROC, certified coverage "
-    "at both budgets, audit, cost; as page and CSV.",
 )
 def main_table_of_judges(step: AssetStep) -> Made:
-    """Compare every corpus again, so that the table is of what is stored now."""
+    """Compare every judge on every corpus of the data root.
+
+    AUROC, certified coverage at both budgets, audit, cost; as page and CSV.
+    """
     document = comparison.write_main_table(step.store)
     page, location = comparison_page.write_comparison_page(
         step.store, document["corpora"], document["left_out"]
@@ -144,12 +148,13 @@ def main_table_of_judges(step: AssetStep) -> Made:
     name="real_scores",
     deps=[judge_key(name, "audit") for name in JUDGES],
     kinds={"json"},
-    description="Run every procedure on the scores of every audited judge, on CAL and on TEST's "
-    "own, with the task-resampling audit of the naive one and the three gates. Judges that are "
-    "not there are passed over.",
 )
 def real_scores_of_judges(step: AssetStep) -> Made:
-    """Run every procedure on real scores."""
+    """Run every procedure on the scores of every audited judge.
+
+    On CAL and on TEST's own, with the task-resampling audit of the naive one and the three gates.
+    Judges that are missing are passed over.
+    """
     found = real_scores.write_real_scores(step.corpus, run_id=step.run_id)
     by_judge = {
         f"auroc_test_{item.judge}": item.auroc_test
@@ -167,12 +172,13 @@ def real_scores_of_judges(step: AssetStep) -> Made:
     # every partition of each: the model is over all corpora
     deps=[judge_key(judge, "certificate") for judge in judges()],
     kinds={"json"},
-    description="Fit certified coverage against (1−π)(2A₀−1) over every corpus with "
-    "certificates: leave-one-corpus-out, other forms, the influence of each corpus, and how far "
-    "the fit can be trusted. With fewer than three corpora it stores the points and says so.",
 )
 def certifiability_model(step: AssetStep) -> Made:
-    """Fit the certifiability law to the data root."""
+    """Fit certified coverage against (1−π)(2A₀−1) over every corpus with certificates.
+
+    Leaves each corpus out in turn, compares other forms, and says how far the fit can be trusted.
+    With fewer than three corpora it stores the points and says so.
+    """
     found = certifiability.write_certifiability(step.store)
     metrics = certifiability.law_metrics(found)
     metadata = {
@@ -187,12 +193,13 @@ def certifiability_model(step: AssetStep) -> Made:
 @_table(
     name="simulation",
     kinds={"json"},
-    description="Measure violation and coverage of every procedure on the paper's process, three "
-    "adversarial designs, and designs in which the score cannot see the errors; the truth by "
-    "quadrature. About ten CPU minutes.",
 )
 def simulation_study(step: AssetStep, config: SimulationConfig) -> Made:
-    """Run the study and store the document."""
+    """Measure violation and coverage of every procedure where the truth is known.
+
+    On the paper's process, three adversarial designs, and designs in which the score cannot see the
+    errors. The truth is by quadrature. About ten CPU minutes.
+    """
     simulation = simulations.run_study(
         step.store,
         **config.model_dump(),
@@ -209,11 +216,12 @@ def simulation_study(step: AssetStep, config: SimulationConfig) -> Made:
     # every partition of what has one: the report is over all corpora
     deps=[key("corpora/profile"), real_scores_of_judges, simulation_study],
     kinds={"html"},
-    description="Draw the tables of the paper next to ours, as one page and as CSV; what was not "
-    "run says so.",
 )
 def study_report(step: AssetStep) -> Made:
-    """Draw the page from the stored documents."""
+    """Draw the tables of the paper next to ours, as one page and as CSV.
+
+    What was not run says so.
+    """
     location = study.write_study(step.store)
     documents = {"study.html": step.read_text(study.STUDY_PAGE)}
     return step.made({}, documents=documents, page=location)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from certify_assets.errors import InputError
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import judge_spec
 
@@ -14,27 +12,6 @@ from certify_assets.judges.specs import judge_spec
 START_RUN = "certify.start_run"
 
 _FILES = ("adapter_model.safetensors", "adapter_config.json", "judge.json", "provenance.json")
-
-
-def check_prepared(judge: JudgedCorpus) -> dict[str, str | int | None]:
-    """Return what a training will read; refuse here what it would refuse on the device."""
-    spec = judge.spec
-    facts: dict[str, str | int | None] = {"model": spec.model, "revision": spec.revision}
-    if spec.reads_compact:
-        from certify_assets.judges.lm.compact.shipped import require_shipped
-
-        facts["revision"] = require_shipped().revision
-    if spec.start:
-        facts["start_sha256"] = judge.sibling(spec.start).artifact.adapter_sha256
-    for split in spec.training_splits or ("sft",):
-        frame = judge.corpus.split(split)
-        facts[f"{split}_trajectories"] = int(frame["outcome"].notna().sum())
-        if not facts[f"{split}_trajectories"] and spec.training_splits:
-            raise InputError(
-                f"{judge.corpus} has no labelled trajectory in its {split.upper()} split; {judge} "
-                "cannot be trained on it."
-            )
-    return facts
 
 
 def adapter_tags(record: JudgeRecord) -> dict[str, str]:
