@@ -48,9 +48,11 @@ class CertificateAudit(Audit):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the audit as it is stored, without what does not apply."""
-        defaults = {"resampling": None, "reading": 1}
         found = super().to_dict()
-        return {name: found[name] for name in found if found[name] != defaults.get(name, ...)}
+        for name, default in (("resampling", None), ("reading", 1)):
+            if found[name] == default:
+                del found[name]
+        return found
 
     @classmethod
     def measure(cls, item: Certificate, table: pd.DataFrame, reading: int = 1) -> CertificateAudit:
