@@ -239,8 +239,10 @@ def label_alarm(
     """Return the alarm that the present labels raise against certificates stored under a key."""
     # An alarm of the certificate in use is no evidence on one with a wider budget or of another
     # day; these labels are, and the false alarms of each are bounded by its own δ.
-    after = labels_before(judge, key)
     sample = None if recertification_number(judge.corpus.name, key) else read_audit_sample(judge)
+    if sample is None and not labels_head(judge.corpus)[0]:
+        return None
+    after = labels_before(judge, key)
     for item in certificates:
         rows: list[_LabelledRows] = [] if sample is None else [sample]
         stream = operation_stream(judge.corpus, item, after=after)
