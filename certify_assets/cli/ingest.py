@@ -144,7 +144,9 @@ def ingest(
     new = ["operations/incoming_runs"] if came and not dry_run else []
     if stored := new + (["operations/decisions"] if records else []):
         report_stored(corpus, "ops ingest", *stored)
-    records += _decided_before(corpus, received, records)
+    made = {record.batch for record in records}
+    # how the batches that these very files made earlier stand by now
+    records += [_standing(corpus, name) for name in received.batches if name not in made]
     refused = any(not item.decided for item in records)
     if dry_run and (received.new + received.changed or waiting_batches(corpus)):
         # what the call itself would find
@@ -177,14 +179,6 @@ def ingest(
         for sentence in draws:
             show_line(sentence)
     ctx.exit(NOTHING if refused else 0)
-
-
-def _decided_before(
-    corpus: Corpus, received: Received, records: list[BatchRecord]
-) -> list[BatchRecord]:
-    """Return the batches that these very files made earlier, as they stand by now."""
-    made = {record.batch for record in records}
-    return [_standing(corpus, name) for name in received.batches if name not in made]
 
 
 def _standing(corpus: Corpus, batch: str) -> BatchRecord:

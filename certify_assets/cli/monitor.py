@@ -95,7 +95,7 @@ def monitor(
     by the share of its attempts that is covered.
     """
     from certify_assets.evaluation.score_table import NOT_STATED, require_audit_sample
-    from certify_assets.operations.monitoring import monitor_entry
+    from certify_assets.operations.monitor_record import monitor_entry
 
     refuse_overwrite({"--html": page}, {"CERTIFICATE": certificate, "LABELS": labels})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.certificates.audit import Audit
@@ -45,6 +45,14 @@ class CertificateAudit(Audit):
     resampling: Mapping[str, float | str | bool | None] | None = None
     # j where this is the j-th audit that sees some of the same TEST runs
     reading: int = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the audit as it is stored, without what does not apply."""
+        found = super().to_dict()
+        for name, default in (("resampling", None), ("reading", 1)):
+            if found[name] == default:
+                del found[name]
+        return found
 
     @classmethod
     def measure(cls, item: Certificate, table: pd.DataFrame, reading: int = 1) -> CertificateAudit:
@@ -112,7 +120,7 @@ def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
         table["outcome"] = table["outcome"].astype("Int8")
         table = table[table["outcome"].notna()].reset_index(drop=True)
         audits = [CertificateAudit.measure(item, table, entry.number) for item in deciding]
-        documents = [asdict(audit) for audit in audits]
+        documents = [audit.to_dict() for audit in audits]
         scores_sha256 = judge.store.write_table(judge.key("test_scores.parquet"), table)
         record_result(judge.store, entry, _result_sha256(documents, scores_sha256))
         document = {

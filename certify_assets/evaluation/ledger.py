@@ -307,6 +307,7 @@ class Registration(NamedTuple):
     plan: dict[str, Any]
 
 
+@remembered
 def registrations(corpus: Corpus) -> list[Registration]:
     """Return what was registered, oldest first."""
     read_plan = corpus.store.objects.get_json

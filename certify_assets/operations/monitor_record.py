@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from certify_assets.certificates.monitor import Monitoring, MonitorPath
+from numpy.typing import NDArray
+
+from certify_assets.certificates import Certificate, monitor_certificate, n_min
+from certify_assets.certificates.monitor import Monitoring, MonitorPath, monitor_path
 from certify_assets.files import stored_as
-from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    from certify_assets.storage.store import Store
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,30 @@ class MonitorEntry:
     result: Monitoring
     path: MonitorPath
     source: str = ""  # files or operation
+
+
+def monitor_entry(
+    certificate: Certificate,
+    scores: NDArray[Any],
+    outcomes: NDArray[Any],
+    tasks: NDArray[Any],
+    *,
+    source: str = "",
+    **options: Any,
+) -> MonitorEntry:
+    """Monitor one certificate, with all that its page draws; options as `monitor_certificate`."""
+    result = monitor_certificate(certificate, scores, outcomes, tasks, **options)
+    return MonitorEntry(
+        side=certificate.side,
+        alpha=certificate.alpha,
+        delta=certificate.delta,
+        promise=certificate.promise,
+        certificate_sha256=certificate.sha256,
+        needed=n_min(certificate.alpha, certificate.delta),
+        result=result,
+        path=monitor_path(certificate, scores, outcomes, tasks),
+        source=source,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -59,6 +59,7 @@ from certify_assets.operations.monitor_record import (
     SampleFile,
     StreamFigures,
     describe_monitors,
+    monitor_entry,
 )
 from certify_assets.operations.monitored_rows import monitored_rows, narrow_batches
 
@@ -238,8 +239,10 @@ def label_alarm(
     """Return the alarm that the present labels raise against certificates stored under a key."""
     # An alarm of the certificate in use is no evidence on one with a wider budget or of another
     # day; these labels are, and the false alarms of each are bounded by its own δ.
-    after = labels_before(judge, key)
     sample = None if recertification_number(judge.corpus.name, key) else read_audit_sample(judge)
+    if sample is None and not labels_head(judge.corpus)[0]:
+        return None
+    after = labels_before(judge, key)
     for item in certificates:
         rows: list[_LabelledRows] = [] if sample is None else [sample]
         stream = operation_stream(judge.corpus, item, after=after)
@@ -275,33 +278,6 @@ def _is_deployed(judge: JudgedCorpus) -> bool:
 
 def _folder(judge: JudgedCorpus) -> str:
     return f"monitoring/{judge.corpus}/{judge}"
-
-
-def monitor_entry(
-    certificate: Certificate,
-    scores: NDArray[Any],
-    outcomes: NDArray[Any],
-    tasks: NDArray[Any],
-    *,
-    source: str = "",
-    **options: Any,
-) -> MonitorEntry:
-    """Monitor one certificate, with all that its page draws; options as `monitor_certificate`."""
-    from certify_assets.certificates import monitor_certificate, n_min
-    from certify_assets.certificates.monitor import monitor_path
-
-    result = monitor_certificate(certificate, scores, outcomes, tasks, **options)
-    return MonitorEntry(
-        side=certificate.side,
-        alpha=certificate.alpha,
-        delta=certificate.delta,
-        promise=certificate.promise,
-        certificate_sha256=certificate.sha256,
-        needed=n_min(certificate.alpha, certificate.delta),
-        result=result,
-        path=monitor_path(certificate, scores, outcomes, tasks),
-        source=source,
-    )
 
 
 def read_audit_sample(judge: JudgedCorpus) -> AuditSample | None:

@@ -40,7 +40,7 @@ from certify_assets.operations.recertification_record import (
     load_recertification,
 )
 from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.operations.served_model import MODEL_FOLDER, log_model
+from certify_assets.operations.served import MODEL_FOLDER, log_model
 from certify_assets.storage.mlflow_server import without_credentials
 from certify_assets.storage.tracking import Record, Tracker
 

@@ -9,8 +9,7 @@ import pandas as pd
 from mlflow.models import set_model
 from mlflow.pyfunc.model import PythonModel
 
-from certify_assets.operations.served import ServedJudge
-from certify_assets.operations.served_model import JUDGE_FILES, JUDGE_HASH
+from certify_assets.operations.served import JUDGE_FILES, JUDGE_HASH, ServedJudge
 
 
 class CertifiedJudge(PythonModel):

@@ -103,9 +103,9 @@ def asking(address: str) -> Iterator[None]:
         yield
     except (MlflowException, OSError) as error:
         raise InputError(
-            f"MLflow at {without_credentials(address)} did not answer as it should ({said_by(error)}); check "
-            "the address, and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD or "
-            "MLFLOW_TRACKING_TOKEN where it asks for them."
+            f"MLflow at {without_credentials(address)} did not answer as it should "
+            f"({said_by(error)}); check the address, and MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN where it asks for them."
         ) from None
 
 

@@ -71,10 +71,15 @@ def make_database(path: Path) -> None:
     part = path.with_name(".certify.mlflow.part")
     with path.with_name(".certify.mlflow.lock").open("a") as lock:
         lock_file(lock.fileno())
-        if not path.exists():
-            part.unlink(missing_ok=True)
+        if path.exists():
+            return
+        part.unlink(missing_ok=True)
+        try:
             mlflow_client(f"sqlite:///{part}").search_experiments(max_results=1)
             part.replace(path)
+        finally:
+            # one that a full disk cut off takes room
+            part.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import certify
-from certify_assets.operations.monitor_record import MonitorRecord, SampleFile, describe_monitors
-from certify_assets.operations.monitoring import monitor_entry
+from certify_assets.operations.monitor_record import (
+    MonitorRecord,
+    SampleFile,
+    describe_monitors,
+    monitor_entry,
+)
 from certify_assets.reports.figures import detector_path, interval_band
 from certify_assets.reports.monitor_page import (
     monitor_markdown,
