@@ -185,7 +185,8 @@ def import_(
     opened = _open(store, corpus)
     with opened.writing(), remedies():
         done = import_labels(opened, path, reviewer=reviewer, settings=settings)
-        if done.added:
+        # the call before this one may have been killed once it had added them
+        if done.added or done.stood_already:
             report_stored(opened, "review import", "operations/reviewed_labels")
     say_read_as(path, done.read_as)
     if as_json:
