@@ -141,8 +141,10 @@ def test_the_core_works_alone(statistics: Path, ending: str) -> None:
     # a header, and a line a row
     rows = len((statistics / queue).read_text("utf-8").splitlines()) - (ending == "csv")
     assert rows == decided["human"]
-    outcome(statistics, "batch", "plan", kept, later, "--history", cal, "--out", plan)
-    outcome(statistics, "batch", "draw", plan, later, "--seed", "1", "--out", drawn)
+    # a batch is known by its runs: another file of them allows no second draw
+    if ending == "csv":
+        outcome(statistics, "batch", "plan", kept, later, "--history", cal, "--out", plan)
+        outcome(statistics, "batch", "draw", plan, later, "--seed", "1", "--out", drawn)
     for command in (("plan", cal), ("show", kept)):
         assert certify(statistics, *command).returncode == 0
 
@@ -162,9 +164,9 @@ def test_what_is_missing_is_named_by_its_extra(statistics: Path) -> None:
         ("report shown.json cal.csv", "matplotlib", "report"),
     ):
         done = certify(statistics, *arguments.split())
-        assert done.returncode == 2 and done.stderr.count("\n") == 1
-        assert f"No module named '{package}'" in done.stderr
-        assert f"pip install 'certify_assets[{extra}]'" in done.stderr
+        said = done.stderr.splitlines()[-1]
+        assert done.returncode == 2 and f"No module named '{package}'" in said
+        assert f"pip install 'certify_assets[{extra}]'" in said
 
 
 @pytest.mark.slow

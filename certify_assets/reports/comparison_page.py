@@ -32,7 +32,7 @@ _FLOATS = 12
 
 
 @dataclass(frozen=True)
-class Table:
+class ComparedTable:
     """A name for files, a title, columns, and rows of text."""
 
     name: str
@@ -41,7 +41,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[Table]:
+def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[ComparedTable]:
     """Return ranking, certified coverage, cost, and unseen agents: those that have rows."""
     judged = [
         ({"corpus": document["corpus"], "judge": row["judge"]}, row, document["alphas"])
@@ -70,7 +70,7 @@ def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[Table]:
         ],
     }
     return [
-        Table(*about, tuple(lines[0]), tuple(tuple(line.values()) for line in lines))
+        ComparedTable(*about, tuple(lines[0]), tuple(tuple(line.values()) for line in lines))
         for about, lines in tables.items()
         if lines
     ]
@@ -187,7 +187,7 @@ def _memory(stage: Mapping[str, Any] | None) -> str:
     return DASH if stage is None else f"{stage['peak_mib']:.0f}"
 
 
-def table_csv(table: Table) -> str:
+def table_csv(table: ComparedTable) -> str:
     """Return a table as CSV in which no spreadsheet runs a name as a formula."""
     # nothing joins these tables, and one agent's name must not keep a stored page from being made
     rows = [[defused(cell) for cell in row] for row in table.rows]
@@ -320,5 +320,5 @@ def _share(value: float | None) -> str:
     return percent(value) if value else "–"
 
 
-def _is_number(table: Table, place: int) -> bool:
+def _is_number(table: ComparedTable, place: int) -> bool:
     return place >= (3 if table.columns[2].startswith("held") else 2)

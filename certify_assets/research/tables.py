@@ -11,7 +11,7 @@ from certify_assets.certificates.gates import GateResult
 from certify_assets.certificates.procedures import DEFAULT
 from certify_assets.corpora.config import corpus_file, registered_corpora
 from certify_assets.corpora.profile import CorpusProfile
-from certify_assets.reports.comparison_page import Table
+from certify_assets.reports.comparison_page import ComparedTable
 from certify_assets.reports.wording import DASH, count, rate
 from certify_assets.research import paper
 from certify_assets.research.real_scores import JudgeScores, RealScores, ScoreCell, real_scores_key
@@ -32,7 +32,7 @@ _OWN_PROCEDURES = ("pseudo_task", "guarded_taskboot", "betting")
 class StudyTable:
     """A table with what is said of it, its documents with their SHA-256, and what was not run."""
 
-    table: Table
+    table: ComparedTable
     about: str
     sources: tuple[tuple[str, str], ...]
     missing: tuple[str, ...]
@@ -83,7 +83,7 @@ class _Reader:
         self, name: str, title: str, columns: Sequence[str], about: str, rows: _Rows
     ) -> StudyTable:
         """Return a table with everything that was read for it."""
-        table = Table(name, title, tuple(columns), tuple(rows))
+        table = ComparedTable(name, title, tuple(columns), tuple(rows))
         return StudyTable(table, about, tuple(sorted(self.sources.items())), tuple(self.missing))
 
 
