@@ -1,7 +1,7 @@
 """The sensors that import new files, on a real instance with the daemon's own evaluation."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -19,6 +19,7 @@ from certify_assets.defs.resources import DataRoot
 from certify_assets.storage.database import VARIABLE
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
+from certify_assets_tests.services import postgres_server
 
 
 @pytest.fixture
@@ -117,11 +118,19 @@ def test_what_lies_in_the_wrong_place_is_told(store: Store) -> None:
     assert "\u202e" not in reason and "'a\\u202eb': " in reason
 
 
+@pytest.fixture
+def named_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The database that a remote data root needs."""
+    with postgres_server("certify") as databases:
+        monkeypatch.setenv(VARIABLE, databases["certify"])
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("named_database")
 def test_incoming_folder_and_inbox_of_an_object_store_are_watched(
-    s3_root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3_root: str, tmp_path: Path
 ) -> None:
-    # a remote data root needs a database that is named
-    monkeypatch.setenv(VARIABLE, f"sqlite:///{tmp_path}/certify.db")
     store = Store(s3_root)
     assert "no new runs" in _tick(store, new_runs_sensor)[2]
     runs = write_runs(tmp_path / "runs.jsonl", tasks=2).read_bytes()

@@ -21,7 +21,7 @@ from certify_assets.judges.endpoint.scoring import AnswerJournal
 from certify_assets.judges.endpoint.settings import Asking, Server
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
-from certify_assets.reports.comparison_page import cost_table
+from certify_assets.reports.comparison_page import comparison_tables
 from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
@@ -216,7 +216,8 @@ def test_a_judge_of_the_users_document_is_compared_with_its_bill(
     assert cost["tokens_per_decision"] == pytest.approx(tokens) and tokens > 0
     assert cost["parse_rate"] == pytest.approx(bill["parse_rate"])
     assert cost["money_per_decision"] == pytest.approx(bill["cost"] / bill["decisions"])
-    (shown,) = (line for line in cost_table(table["corpora"]).rows if line[1] == "served")
+    (costs,) = (item for item in comparison_tables(table["corpora"]) if item.name == "cost")
+    (shown,) = (line for line in costs.rows if line[1] == "served")
     assert shown[-3] == f"{tokens:.0f}" and shown[-2].endswith(" USD") and shown[-1].endswith("%")
     missing = {item["judge"] for item in document["missing"] if item["what"] == "scores"}
     assert missing == set(JUDGES)
