@@ -29,7 +29,8 @@ _RESUMABLE_DAYS = 30
     "--discard",
     "reason",
     metavar="REASON",
-    help="Also give up earlier versions of documents and tables that nothing else names.",
+    help="Also give up earlier versions of documents and tables that nothing else names, and all "
+    "of corpora that were removed.",
 )
 @click.option(
     "--discard-older",
@@ -43,20 +44,24 @@ _RESUMABLE_DAYS = 30
 def gc(older: float, reason: str | None, discard_older: float, store: Store, as_json: bool) -> None:
     """Remove objects that nothing in the ledger names, such as those of killed steps.
 
-    With --discard the ledger notes which earlier versions go and why. Its events stay, and what a
-    deployment, a batch or a claim names is kept.
+    With --discard the ledger notes which objects go and why. Its events stay. What a deployment, a
+    batch or a claim names is kept unless its corpus was removed.
     """
+    from certify_assets.corpora.config import removed_corpora
     from certify_assets.reports.wording import counted
     from certify_assets.storage.cleaning import collect, discard
 
-    gone = 0 if reason is None else discard(store, reason=reason, older_days=discard_older)
+    gone = 0
+    if reason is not None:
+        removed = removed_corpora(store)
+        gone = discard(store, reason=reason, older_days=discard_older, removed=removed)
     freed = collect(store, older_days=older)
     store.forget_work(_RESUMABLE_DAYS)
     if as_json:
         emit_json({"discarded": gone, "removed": freed.objects, "bytes": freed.bytes})
     else:
         if reason is not None:
-            show_line(f"Given up: {counted(gone, 'earlier version')}")
+            show_line(f"Given up: {counted(gone, 'object')}")
         show_line(f"Removed: {counted(freed.objects, 'object')}, {freed.bytes:,} bytes")
 
 

@@ -20,6 +20,7 @@ from certify_assets.corpora.splits import (
     task_universe,
 )
 from certify_assets.errors import InputError
+from certify_assets.storage.events import Stored
 from certify_assets.storage.store import Store
 from certify_assets.storage.urls import shown_url
 
@@ -343,6 +344,13 @@ def registered_corpora(store: Store) -> list[str]:
     """Return the names of the embedded corpora and of those in the data root, sorted."""
     imported = [name for name in store.names("corpora") if is_registered(store, name)]
     return sorted({*EMBEDDED, *imported})
+
+
+def removed_corpora(store: Store) -> list[str]:
+    """Return the names of the corpora that were taken out of the data root."""
+    view = store.now()
+    found = {name: view.last(name, Stored, corpus_file(name, _CONFIG)) for name in view.corpora()}
+    return [name for name, stored in found.items() if stored and not stored.content.objects]
 
 
 def require_removable(store: Store, name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import sqlalchemy as sa
@@ -98,11 +98,14 @@ def _ahead(store: Store, loose: Iterable[FoundFile]) -> Iterator[str]:
             yield found.name
 
 
-def discard(store: Store, *, reason: str, older_days: float = 30.0) -> int:
+def discard(
+    store: Store, *, reason: str, older_days: float = 30.0, removed: Collection[str] = ()
+) -> int:
     """Give up what was stored under keys before what is there now; return how many objects go.
 
-    The events stay. What another event names, such as a deployment or a batch, is kept. `collect`
-    removes the objects afterwards.
+    The events stay. What another event names, such as a deployment or a batch, is kept, but for
+    the corpora that were `removed`: of those everything goes. `collect` removes the objects
+    afterwards.
     """
     if not reason.strip():
         raise InputError("objects are discarded for a reason; give one.")
@@ -111,17 +114,24 @@ def discard(store: Store, *, reason: str, older_days: float = 30.0) -> int:
         return count
     with store.database.writing((), sole=True) as connection:
         for corpus in list(connection.scalars(sa.select(chains))):
-            if gone := _superseded(connection, corpus, older_days):
+            if gone := _unneeded(connection, corpus, older_days, removed=corpus in removed):
                 payload = Discarded(discarded=tuple(gone), reason=reason)
                 append(store, connection, [EventDraft.of(corpus, payload, uuid.uuid4().hex)])
                 count += len(gone)
     return count
 
 
-def _superseded(connection: sa.Connection, corpus: str, older_days: float) -> list[str]:
+def _unneeded(
+    connection: sa.Connection, corpus: str, older_days: float, *, removed: bool
+) -> list[str]:
     from datetime import UTC, datetime, timedelta
 
     before = (datetime.now(UTC) - timedelta(days=older_days)).isoformat(timespec="milliseconds")
+    if removed:
+        place = (events.c.corpus == uses.c.corpus) & (events.c.sequence == uses.c.sequence)
+        theirs = sa.select(uses.c.object).join(events, place).where(uses.c.corpus == corpus)
+        query = theirs.where(events.c.time < before).distinct().order_by(uses.c.object)
+        return list(connection.scalars(query))
     after = sa.func.lead(events.c.time).over(
         partition_by=events.c.subject, order_by=events.c.sequence
     )

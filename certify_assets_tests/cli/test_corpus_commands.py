@@ -288,6 +288,10 @@ def test_a_removed_corpus_keeps_its_history(
     assert not kept.exists("corpora/c")
     again = call(f"corpus rm c --root {root} --yes --json")
     assert (again.code, again.json["removed"]) == (0, [])
+    # what it stored goes when it is given up, and the ledger still holds
+    gone = call(f"gc --discard space --discard-older 0 --older 0 --root {root} --json").json
+    assert gone["discarded"] == gone["removed"] > 0
+    assert call(f"ledger verify c --root {root}").code == 0
     assert call(f"corpus rm never --root {root} --yes").code == 2
     call(f"corpus import {tmp_path}/runs.jsonl --name d --root {root}")
     assert call(f"corpus rm d --root {root} --yes").code == 0
