@@ -181,11 +181,16 @@ def import_(
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.label_files import import_labels
+    from certify_assets.operations.labels import write_label_table
+    from certify_assets.operations.layout import reviewed_key
 
     opened = _open(store, corpus)
     with opened.writing(), remedies():
         done = import_labels(opened, path, reviewer=reviewer, settings=settings)
-        if done.added:
+        # also where nothing is added: the call before this one may have been killed
+        before = opened.store.current(reviewed_key(corpus))
+        write_label_table(opened)
+        if done.added or opened.store.current(reviewed_key(corpus)) != before:
             report_stored(opened, "review import", "operations/reviewed_labels")
     say_read_as(path, done.read_as)
     if as_json:
