@@ -41,6 +41,7 @@ from certify_assets.operations.recertification_record import (
 )
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.served import MODEL_FOLDER, log_model
+from certify_assets.storage.events import Stored
 from certify_assets.storage.mlflow_server import without_credentials
 from certify_assets.storage.tracking import Record, Tracker
 
@@ -296,11 +297,10 @@ def _unpaid_choice(judge: JudgedCorpus) -> str:
     """Say which judges a judge may have been chosen among unpaid; empty where it was not."""
     corpus = judge.corpus
     certified = certified_judges(corpus)
-    stored = [
-        name
-        for name in judge.store.names("judges")
-        if judge.store.exists(own_key(corpus.name, name))
-    ]
+    # of this corpus alone: a judge that is stored on another one meanwhile says nothing here
+    keys = judge.store.subjects(corpus.name, Stored)
+    known = {key.split("/")[1] for key in keys if key.startswith("judges/")}
+    stored = {name for name in known if judge.store.exists(own_key(corpus.name, name))}
     rivals = {*certified.judges, *stored}
     paid = corpus.config.judges_compared
     if judge.name == certified.named or len(rivals) <= paid:
