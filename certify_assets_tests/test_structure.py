@@ -103,6 +103,8 @@ def _declared(*, extras: bool = True) -> dict[str, str]:
     if extras:
         lists += config["options.extras_require"].values()
     lines = [line for text in lists for line in text.split("\n") if line.strip()]
+    # an extra may bring others of this project
+    lines = [line for line in lines if not line.startswith("certify_assets")]
     return {canonicalize_name(Requirement(line).name): line for line in lines}
 
 

@@ -196,10 +196,11 @@ def _chains(judges: Sequence[str]) -> dict[str, set[dg.AssetKey] | None]:
     from certify_assets.defs.operations.jobs import JUDGE_JOBS
 
     every = job_named(ONBOARD).asset_layer.executable_asset_keys
-    found: dict[str, set[dg.AssetKey] | None] = {
-        ONBOARD: {item for item in every if judge_of(item) in ("", *judges)}
-    }
-
+    onboarded = {item for item in every if judge_of(item) in ("", *judges)}
+    if not any(map(judge_of, onboarded)):
+        # there is nothing to compare before the jobs of the named judges, which compare them
+        onboarded = {item for item in onboarded if name_of(item) not in _SHARED}
+    found: dict[str, set[dg.AssetKey] | None] = {ONBOARD: onboarded}
     known = defs.get_repository_def().job_names
     for name in (name for name in JUDGE_JOBS if name in known):
         keys = job_named(name).asset_layer.executable_asset_keys

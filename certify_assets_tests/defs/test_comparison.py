@@ -27,7 +27,7 @@ def test_a_corpus_with_one_judge_is_compared_and_the_others_are_named(corpora: S
     assert event.metadata["left_out"].value == []
     checks = {item.check_name: item for item in result.get_asset_check_evaluations()}
     assert checks["same_rows"].passed and checks["beats_controls"].passed
-    assert "no judge of a language model or of structure" in str(
+    assert "No judge of a language model or of structure" in str(
         checks["beats_controls"].description
     )
     (event,) = over_all.asset_materializations_for_node("research__main_table")
