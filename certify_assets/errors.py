@@ -46,6 +46,10 @@ class ChangedInputError(IntegrityError):
     """A stored file was replaced while an operation used it."""
 
 
+class LostDatabaseError(CertifyError):
+    """The database does not answer now: whether the last commit arrived is not known."""
+
+
 class ManifestError(IntegrityError):
     """A split manifest does not hold for the data at hand."""
 

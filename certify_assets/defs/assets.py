@@ -24,7 +24,7 @@ from certify_assets.defs.names import (
 )
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.defs.setup import OWNERS, setup
-from certify_assets.errors import ChangedInputError
+from certify_assets.errors import ChangedInputError, LostDatabaseError
 from certify_assets.evaluation.judge_results import Figures, judge_summary
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.judged import JudgedCorpus
@@ -49,7 +49,10 @@ Made = dg.MaterializeResult[Any]
 
 @contextmanager
 def writing(context: dg.AssetExecutionContext, data_root: DataRoot) -> Iterator[None]:
-    """Commit what a step stores at its end, and repeat it once where its inputs were replaced."""
+    """Commit what a step stores at its end.
+
+    It is repeated once where its inputs were replaced or the database was lost.
+    """
     corpus = context.partition_key if context.has_partition_key else ""
     # a process that is killed after its commit, before Dagster knows, commits nothing twice
     token = f"{context.run.run_id} {context.op_def.name} {corpus}"
@@ -58,6 +61,9 @@ def writing(context: dg.AssetExecutionContext, data_root: DataRoot) -> Iterator[
             yield
     except (ChangedInputError, MissingObjectError) as error:
         raise dg.RetryRequested(max_retries=1, seconds_to_wait=0) from error
+    except LostDatabaseError as error:
+        # the token says whether the lost commit arrived; a server takes seconds to start
+        raise dg.RetryRequested(max_retries=1, seconds_to_wait=5) from error
 
 
 @dataclass(frozen=True)

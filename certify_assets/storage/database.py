@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from certify_assets.errors import CertifyError, InputError, IntegrityError
+from certify_assets.errors import InputError, IntegrityError, LostDatabaseError
 from certify_assets.files import canonical_json, parse_json
 from certify_assets.storage.folder import Folder
 
@@ -316,7 +316,7 @@ class Database:
                 raise IntegrityError(
                     f"the database of {self.folder.root} is damaged ({said}); restore a backup."
                 ) from error
-            raise CertifyError(
+            raise LostDatabaseError(
                 f"the database of {self.folder.root} cannot be used ({said}); see that it runs "
                 "and has space, then call again."
             ) from error

@@ -5,8 +5,10 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 
 from certify_assets.defs.assets import AssetStep, Made, asset
+from certify_assets.storage import snapshot
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.running import materialize
 
@@ -41,6 +43,24 @@ def test_a_step_is_repeated_once_and_says_what_it_read(tmp_path: Path, times: in
     assert tags["dagster/input_data_version/corpora/profile"] == store.sha256(INPUT)
     corpus, sequence, sha256 = str(metadata["ledger"].value).split(":")
     assert store.now().holds(corpus, int(sequence), sha256)
+
+
+def test_a_step_whose_commit_was_lost_is_repeated_and_stores_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(str(tmp_path))
+    store.write_json(INPUT, 0)
+    commits, real = [], snapshot.append
+
+    def lost(*arguments: Any) -> Any:
+        commits.append(real(*arguments))
+        if len(commits) == 1:
+            raise sa.exc.OperationalError("COMMIT", {}, Exception("server closed the connection"))
+        return commits[-1]
+
+    monkeypatch.setattr(snapshot, "append", lost)
+    result, attempts = _trial(store, 0)
+    assert result.success and attempts == [0, 0] and store.read_json(OUTPUT) == 0
 
 
 def test_a_step_that_is_disturbed_twice_fails_with_the_sentence(tmp_path: Path) -> None:
