@@ -153,14 +153,10 @@ def test_no_text_steers_a_terminal(operation: Operated, call: Call) -> None:  # 
     rows = load_decisions(Corpus(store, "c")).drop_duplicates("agent")
     assert len(rows) > 5
     for run in rows["trajectory_id"]:
-        answer = call(f"ops lineage --corpus c --root {store.root} -- {run}")
+        asked = ("ops", "lineage", "--corpus", "c", "--root", store.root)
+        answer = call(*asked, "--", run)
         assert answer.code == 0 and not _ESCAPES & set(answer.out + answer.err), run
-        assert (
-            json.loads(call(f"ops lineage --corpus c --root {store.root} --json -- {run}").out)[
-                "id"
-            ]
-            == run
-        )
+        assert json.loads(call(*asked, "--json", "--", run).out)["id"] == run
     for command in (
         ("review", "queue", "c"),
         ("ops", "ingest", "c"),
