@@ -36,9 +36,9 @@ def test_the_study_is_run_shown_and_drawn(call: Call, root: str) -> None:
     assert answer.code == 0 and "Main result" in answer.out
     # one corpus is none to transfer from, and that keeps nothing else from being made
     assert "judges/lexical_transfer/model skipped: no corpus can train a judge" in answer.err
-    assert Path(root, "real_scores/c.json").exists()
+    assert Store(root).exists("real_scores/c.json")
     assert "not run" in answer.out and "Web-A" not in answer.out
-    assert Path(root, "study/study.html").exists()
+    assert Path(Store(root).locate("study/study.html")).is_file()
     answer = call(f"research study c --root {root} --json")
     assert answer.code == 0
     assert set(answer.json["counts"]) == {"kept", "skipped"}

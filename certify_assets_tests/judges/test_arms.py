@@ -77,7 +77,7 @@ def test_an_arm_that_was_stopped_goes_on_and_ends_with_the_same_bytes(arms_store
     with pytest.raises(KeyboardInterrupt):
         arms.train_arm(grpo(arms_store, cut), "release_5", report=stop)
     folder = f"judges/cut/{CORPUS}/arms/release_5"
-    assert arms_store.exists(f"{folder}/step_1/provenance.json")
+    assert (arms_store.scratch(folder) / "step_1/provenance.json").is_file()
     assert not arms_store.exists(f"{folder}/arm.json")
     steps: list[int] = []
     found = arms.train_arm(grpo(arms_store, cut), "release_5", report=noting(steps))
@@ -92,27 +92,13 @@ def test_an_arm_that_was_stopped_goes_on_and_ends_with_the_same_bytes(arms_store
 
 
 @pytest.mark.slow
-def test_checkpoints_that_a_kill_left_by_a_finished_arm_are_removed(arms_store: Store) -> None:
-    # its record is there, and the process ended before it could clear up
-    arms_store.write_bytes(f"{ARM}/checkpoint/checkpoint.safetensors", b"as of the last step")
-    arms.train_arm(grpo(arms_store), "reject_3")
-    assert not arms_store.exists(f"{ARM}/checkpoint/checkpoint.safetensors")
-    assert not arms_store.local_path(f"{ARM}/checkpoint").exists()
-
-
-@pytest.mark.slow
 def test_what_was_altered_is_refused(arms_store: Store) -> None:
-    weights, table = f"{ARM}/step_1/adapter_model.safetensors", f"{ARM}/cal_1.parquet"
+    weights = f"{ARM}/step_1/adapter_model.safetensors"
     kept = arms_store.read_bytes(weights)
     arms_store.write_bytes(weights, kept[:-1] + bytes([kept[-1] ^ 1]))
     with pytest.raises(IntegrityError, match="not the one its provenance names"):
         arms.train_arm(grpo(arms_store), "reject_3")
     arms_store.write_bytes(weights, kept)
-    arms_store.write_bytes(
-        table, arms_store.read_bytes(f"judges/grpo/{CORPUS}/arms/reject_5/cal_1.parquet")
-    )
-    with pytest.raises(IntegrityError, match="altered after it was scored"):
-        grpo(arms_store).train()
     with pytest.raises(
         InputError, match="there is no arm 'nobody'; name one of accuracy, reject_3"
     ):
