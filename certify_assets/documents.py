@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from certify_assets.errors import CertifyError, InputError, quoted
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, parse_json, sha256_bytes
 
 __all__ = [
     "CLOSED",
@@ -21,7 +20,7 @@ __all__ = [
     "Real",
     "Sha256",
     "Share",
-    "parse_json",
+    "read_json_text",
 ]
 
 #: a value is of its type and not only like it, and no key is passed over
@@ -101,7 +100,7 @@ class Document(BaseModel):
     @classmethod
     def from_json(cls, data: bytes | str) -> Self:
         """Build the document from JSON text; text that readers take differently is refused."""
-        return cls.from_dict(parse_json(data, cls.TITLE, cls.REFUSAL))
+        return cls.from_dict(read_json_text(data, cls.TITLE, cls.REFUSAL))
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with other values, checked like the document itself."""
@@ -135,19 +134,9 @@ class Document(BaseModel):
         return sha256_bytes(self.to_json())
 
 
-def parse_json(data: bytes | str, title: str, refusal: type[CertifyError]) -> Any:
+def read_json_text(data: bytes | str, title: str, refusal: type[CertifyError]) -> Any:
     """Decode the JSON text of a document."""
-
-    def once(pairs: list[tuple[str, Any]]) -> JsonObject:
-        # of two values under one key one reader takes the first and another the last
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            times = Counter(key for key, _ in pairs)
-            twice = next(key for key in times if times[key] > 1)
-            raise refusal(f"The {title} gives {quoted(twice)} twice; give it as it was written.")
-        return found
-
     try:
-        return json.loads(data, object_pairs_hook=once)
-    except (ValueError, RecursionError):
-        raise refusal(f"The {title} is not JSON; give it as it was written.") from None
+        return parse_json(data if isinstance(data, str) else data.decode("utf-8"))
+    except ValueError as error:
+        raise refusal(f"The {title} is not JSON ({error}); give it as it was written.") from None

@@ -22,7 +22,7 @@ from certify_assets.certificates.inputs import (
 from certify_assets.certificates.issuance import issue
 from certify_assets.certificates.pool import EVERY_TASK, GIVEN, GivenPool, Pool, as_pool
 from certify_assets.certificates.sides import CertificateSet, joint_deltas
-from certify_assets.documents import parse_json
+from certify_assets.documents import read_json_text
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
 
 #: what a successful verification leaves open
@@ -250,7 +250,7 @@ def _read(document: Any) -> tuple[Certificate, Any]:
     if isinstance(document, Certificate):
         return document, document.digest
     if isinstance(document, bytes | str):
-        document = parse_json(document, Certificate.TITLE, Certificate.REFUSAL)
+        document = read_json_text(document, Certificate.TITLE, Certificate.REFUSAL)
     return Certificate.parse(document)
 
 
