@@ -102,19 +102,15 @@ class SpanTree:
                 orphans += 1
                 span = replace(span, parent_id=foster)
             self._below.setdefault(span.parent_id, []).append(span)
-        self.spans = list(self._reached(""))
-        reached = {span.span_id for span in self.spans}
+        reached = {span.span_id for span, _ in self._visits("")}
         cycles = 0
         for span in known.values():
             if span.span_id not in reached:
                 cycles += 1
                 self._below[span.parent_id].remove(span)
                 self._below.setdefault("", []).append(replace(span, parent_id=""))
-                reached.update(found.span_id for found in self._reached(span.span_id))
-        judging = [span for span in self._reached("") if span.kind == JUDGING]
-        for span in judging:
-            self._below[span.parent_id].remove(span)
-        self.spans = list(self._reached(""))
+                reached.update(found.span_id for found, _ in self._visits(span.span_id))
+        self.spans = [span for span, entering in self.visits() if entering]
         for number, note in (
             (orphans, "spans whose parent is not in the trace"),
             (cycles, "spans among their own parents"),
@@ -124,15 +120,17 @@ class SpanTree:
             if number:
                 reading.notes[note] += number
 
-    def _reached(self, parent_id: str) -> Iterator[Span]:
-        return (span for span, entering in self.visits(parent_id) if entering)
-
-    def visits(self, parent_id: str = "") -> Iterator[tuple[Span, bool]]:
+    def visits(self) -> Iterator[tuple[Span, bool]]:
         """Go through the spans depth first, each once when it begins (True) and when it ends."""
+        return self._visits("", JUDGING)
+
+    def _visits(self, parent_id: str, left_out: str = "") -> Iterator[tuple[Span, bool]]:
         # no recursion: traces may be nested deeper than Python allows
         waiting = [(span, True) for span in reversed(self._below.get(parent_id, ()))]
         while waiting:
             span, entering = waiting.pop()
+            if left_out and span.kind == left_out:
+                continue
             yield span, entering
             if entering:
                 waiting.append((span, False))
@@ -142,7 +140,7 @@ class SpanTree:
     @property
     def roots(self) -> Sequence[Span]:
         """The spans that have no parent in the trace."""
-        return self._below.get("", ())
+        return [span for span in self._below.get("", ()) if span.kind != JUDGING]
 
     def attribute(self, *names: str, of_whole: bool = False) -> Any:
         """Return the first attribute of one of the names: of a root, the trace, or any span.
