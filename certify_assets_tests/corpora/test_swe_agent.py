@@ -45,7 +45,7 @@ def test_a_chat_of_mini_swe_agent_becomes_steps(tmp_path: Path) -> None:
     write_json(tmp_path / "mini" / "report.json", report(["org__name-1"]))
     assert detect_format([tmp_path]) == "swe_agent"
     (run,) = from_frame(read(tmp_path).frame)
-    assert (run.task_id, run.outcome, run.instruction) == ("org__name-1", 1, ISSUE)
+    assert (run.task_id, run.agent, run.instruction) == ("org__name-1", "mini", ISSUE)
     assert run.steps == (Step("ls", "user: sums.py"),)
 
 

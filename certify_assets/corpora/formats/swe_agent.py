@@ -81,7 +81,9 @@ def swe_agent(files: FileSet, reading: Reading) -> Drafts:
                 # what the predictions next to the runs call it, or else the folder of the runs;
                 # folders of one agent are its attempts
                 called = (models.get(folder) for folder in parents(file.name))
-                agent = next(filter(None, called), None) or run_name(file.plain_name)
+                agent = next(filter(None, called), None) or run_name(
+                    file.plain_name.removesuffix(".json")
+                )
                 origin = reading.origin(file)
                 yield Draft(_task(file), agent, instruction, steps, outcome, origin)
 
