@@ -40,7 +40,10 @@ _NOTIFIED = b"""targets:
 DOCUMENTS: dict[str, tuple[bytes, Callable[[Path, Path], object]]] = {
     "scores.csv": (_TABLE, lambda root, path: read_score_table(path)),
     "labels.csv": (_TABLE, lambda root, path: read_labels(path)),
-    "criteria.json": (b'{"a": "b"}', lambda root, path: read_criteria(path)),
+    "criteria.json": (
+        b'[{"task_id": "a", "criterion": "b"}]',
+        lambda root, path: read_criteria(path),
+    ),
     "certificate.json": (_certificate(), lambda root, path: load_certificates(path)),
     "corpora/c/corpus.json": (
         json.dumps({"name": "c", "alphas": [0.1, 0.2]}).encode(),
