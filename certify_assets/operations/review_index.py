@@ -121,7 +121,7 @@ class TwiceReviewed(Payload):
 
 def is_tied(row: Row) -> bool:
     """Whether as many reviewers of a run say success as failure."""
-    return row["votes"] > 0 and 2 * row["successes"] == row["votes"]
+    return bool(row["votes"] > 0 and 2 * row["successes"] == row["votes"])
 
 
 @dataclass(frozen=True)

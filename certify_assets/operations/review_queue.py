@@ -19,13 +19,7 @@ from certify_assets.operations.batch_record import batch_names
 from certify_assets.operations.labels import read_gold_labels, read_labels
 from certify_assets.operations.layout import load_decisions
 from certify_assets.operations.review_gold import gold_pairs
-from certify_assets.operations.review_index import (
-    KINDS,
-    ReviewState,
-    Row,
-    TwiceReviewed,
-    is_tied,
-)
+from certify_assets.operations.review_index import KINDS, ReviewState, Row, TwiceReviewed, is_tied
 
 if TYPE_CHECKING:
     import pandas as pd
