@@ -33,7 +33,7 @@ _JUDGES = b"""judges:
   - {name: own, family: lexical, reading: {chars: whole}}
 """
 _NOTIFIED = b"""targets:
-  - {name: team, webhook: 'https://example.org/hook', events: [alarm]}
+  - {name: team, apprise: TEAM, events: [alarm]}
   - {name: chat, apprise: ON_CALL}
 """
 #: by file of a data root, what it says and who reads it

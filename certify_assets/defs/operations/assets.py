@@ -307,7 +307,7 @@ def operation_monitor(step: AssetStep) -> Made:
     }
     return step.made(
         metadata,
-        version=sha256_bytes(canonical_json(asdict(document))),
+        version=document.sha256,
         params={"status": document.status, "judge": document.judge},
         metrics=metrics,
         page=monitor_page.write_monitor_page(judge),
