@@ -10,8 +10,8 @@ import pytest
 from certify_assets.certificates.evaluation import Settings, evaluate
 from certify_assets.certificates.inputs import observe
 from certify_assets.certificates.monitor import TaskStream, alarm_process
-from certify_assets.evaluation.spending import Schedule
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
+from certify_assets.operations.spending import Schedule
 
 DELTA = 0.05
 
