@@ -8,8 +8,8 @@ import pytest
 
 from certify_assets.certificates import findings, monitor
 from certify_assets.certificates.procedures import PROCEDURES
-from certify_assets.evaluation import score_table, unseen_agents
-from certify_assets.operations import monitoring
+from certify_assets.evaluation import score_table
+from certify_assets.operations import monitoring, unseen_agents
 from certify_assets_tests.paths import REPOSITORY, benchmark
 
 PAGE = (REPOSITORY / "docs/certificates.md").read_text("utf-8")

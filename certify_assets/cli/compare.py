@@ -77,7 +77,7 @@ def compare(
     nothing here reads TEST. Exit 3 where no corpus has scores.
     """
     from certify_assets.corpora.config import load_config
-    from certify_assets.evaluation.comparison import gather_table
+    from certify_assets.operations.comparison import gather_table
 
     refuse_overwrite({"--html": html, "--csv": csv}, {})
     for name in corpora:
@@ -98,7 +98,7 @@ def _evaluate(
 ) -> None:
     from certify_assets.cli.launching import report_stored
     from certify_assets.corpora.config import registered_corpora
-    from certify_assets.evaluation.unseen_agents import evaluate_agent_folds
+    from certify_assets.operations.unseen_agents import evaluate_agent_folds
 
     for corpus in corpora or registered_corpora(store):
         for judge in judges:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora import HALF_B
-from certify_assets.evaluation.comparison import comparison_key
 from certify_assets.judges.specs import SIDES
+from certify_assets.operations.comparison import comparison_key
 from certify_assets.reports.figures import auroc_figure
 from certify_assets.reports.wording import (
     DASH,

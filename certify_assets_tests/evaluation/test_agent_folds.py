@@ -8,9 +8,9 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.evaluation.comparison import compare
-from certify_assets.evaluation.judge_results import labelled_rows
-from certify_assets.evaluation.unseen_agents import (
+from certify_assets.operations.comparison import compare
+from certify_assets.operations.judge_results import labelled_rows
+from certify_assets.operations.unseen_agents import (
     agent_groups,
     evaluate_agent_folds,
     evaluate_scored,

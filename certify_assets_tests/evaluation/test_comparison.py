@@ -10,9 +10,10 @@ from sklearn.metrics import roc_auc_score
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.audit import audit_judge
-from certify_assets.evaluation.comparison import (
+from certify_assets.judges.specs import JUDGES
+from certify_assets.operations import certifier
+from certify_assets.operations.audit import audit_judge
+from certify_assets.operations.comparison import (
     MAIN_TABLE_KEY,
     beaten_by_controls,
     compare,
@@ -22,9 +23,8 @@ from certify_assets.evaluation.comparison import (
     write_comparison,
     write_main_table,
 )
-from certify_assets.evaluation.judge_results import CONTROLS, labelled_rows
-from certify_assets.evaluation.ledger import ledger_entries
-from certify_assets.judges.specs import JUDGES
+from certify_assets.operations.judge_results import CONTROLS, labelled_rows
+from certify_assets.operations.ledger import ledger_entries
 from certify_assets.research.certifiability import measure
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, score_as_base, write_runs
@@ -184,7 +184,7 @@ def test_calibration_rows_of_one_outcome_have_no_auroc(tmp_path: Path) -> None:
     Corpus(store, "c").prepare()
     judged(store).train()
     judged(store).score()
-    certification.certify_judge(judged(store))
+    certifier.certify_judge(judged(store))
     document = compare(Corpus(store, "c"))
     assert all(row["auroc"]["cal"]["value"] is None for row in document["rows"])
     assert document["cal"]["success_rate"] == 0
@@ -204,7 +204,7 @@ def test_what_does_not_help_is_said(corpora: Store) -> None:
         "lexical_weighted",
         lambda table: table.assign(score=rng.normal(size=len(table))),
     )
-    certification.certify_judge(judged(corpora, "one", "lexical_weighted"))
+    certifier.certify_judge(judged(corpora, "one", "lexical_weighted"))
     said = {item["code"]: item["message"] for item in compare(Corpus(corpora, "one"))["findings"]}
     assert "lexical_weighted ranks worse than lexical on CAL" in said["not_above_floor"]
     assert "less than the lexical floor" in said["coverage_not_above_floor"]
@@ -250,7 +250,7 @@ def test_a_judge_behind_a_server_is_compared_like_the_others(corpora: Store) -> 
         )
         judged(corpora, "three", "mine").train()
         judged(corpora, "three", "mine").score()
-    certification.certify_judge(judged(corpora, "three", "mine"))
+    certifier.certify_judge(judged(corpora, "three", "mine"))
     document = compare(Corpus(corpora, "three"))
     row = row_of(document, "mine")
     assert row["family"] == "endpoint"

@@ -13,9 +13,9 @@ from certify_assets.defs.automation import KEPT_CURRENT
 from certify_assets.defs.names import RESEARCH_GROUP, RESULTS_GROUP, code_version, judge_key, key
 from certify_assets.defs.pool import on_device_of_any_judge
 from certify_assets.defs.setup import judges
-from certify_assets.evaluation import comparison, unseen_agents
 from certify_assets.files import canonical_json
 from certify_assets.judges.specs import JUDGES
+from certify_assets.operations import comparison, unseen_agents
 from certify_assets.reports import comparison_page
 from certify_assets.research import certifiability, real_scores, study
 from certify_assets.research import simulation_study as simulations

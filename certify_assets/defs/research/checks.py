@@ -4,8 +4,8 @@ import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.checks import check
-from certify_assets.evaluation import comparison
 from certify_assets.judges.specs import PROCEDURES
+from certify_assets.operations import comparison
 from certify_assets.operations.checks import Verdict
 from certify_assets.research import certifiability
 from certify_assets.research import simulation_study as study

@@ -6,9 +6,9 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import StaleCertificateError
-from certify_assets.evaluation.audit import audit_judge, overview
-from certify_assets.evaluation.certification import load_certificates
-from certify_assets.evaluation.comparison import compare, other_rows
+from certify_assets.operations.audit import audit_judge, overview
+from certify_assets.operations.certifier import load_certificates
+from certify_assets.operations.comparison import compare, other_rows
 from certify_assets.reports.comparison_page import comparison_tables
 from certify_assets.reports.index_page import write_index
 from certify_assets.reports.judge_page import write_page

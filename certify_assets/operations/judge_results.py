@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from certify_assets.certificates.auroc import auroc
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.evaluation.audit import CertificateAudit, audited_cell, load_audits
-from certify_assets.evaluation.certification import deciding_certificates, deciding_sides
 from certify_assets.judges.base import judge_auroc, scores_from_log_odds
 from certify_assets.judges.judged import JudgedCorpus, StageFigures
 from certify_assets.judges.specs import SIDES, JudgeSpec, judges
+from certify_assets.operations.audit import CertificateAudit, audited_cell, load_audits
+from certify_assets.operations.certifier import deciding_certificates, deciding_sides
 from certify_assets.storage.tracking import DatasetRead, Summary
 
 if TYPE_CHECKING:

@@ -38,12 +38,12 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.evaluation.certification import deciding_certificates
 from certify_assets.files import rounded, stored_as
 from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import JUDGES
+from certify_assets.operations.certifier import deciding_certificates
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,20 +17,20 @@ from certify_assets.corpora import HALF_B
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.evaluation.judge_results import (
+from certify_assets.files import canonical_json, rounded, sha256_bytes
+from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
+from certify_assets.operations.judge_results import (
     CONTROLS,
     JudgeResults,
     LabelledScores,
     gather_judges,
 )
-from certify_assets.evaluation.unseen_agents import (
+from certify_assets.operations.unseen_agents import (
     FoldsDocument,
     paired_difference,
     pretraining_caveat,
     stored_agent_folds,
 )
-from certify_assets.files import canonical_json, rounded, sha256_bytes
-from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.storage.store import Store
 
 MAIN_TABLE_KEY = "study/main_table.json"
