@@ -8,7 +8,7 @@ what is stored now. Its δ is the share that its rows claimed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -321,7 +321,7 @@ def why_nothing(judge: JudgedCorpus) -> list[str]:
     pool, tasks = rows_of(load_pool(judge, deciding)), judge.corpus.profile.tasks
 
     def reason(item: Certificate) -> str:
-        found = diagnose(*columns(cal), pool=pool, **asdict(settings_of(item)))
+        found = diagnose(*columns(cal), pool=pool, **dict(settings_of(item)))
         words = replace(found, corpus_tasks=tasks).sentence
         return f"{item.side.capitalize()} at {item.alpha:g}: {words}"
 
