@@ -1,4 +1,4 @@
-"""Lineage of a decision, batch or certificate: the hashes by which each names what it is made of."""
+"""Lineage of a decision, batch or certificate: what each is made of, named by hashes."""
 
 # decision → certificate → scores → model → harvest → splits → import → source files
 

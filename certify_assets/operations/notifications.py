@@ -54,7 +54,7 @@ class Target(BaseModel):
     )
     apprise: str = Field(
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        description="Environment variable with the Apprise URL of a webhook, Slack, mail and others.",
+        description="Environment variable with the Apprise URL of a webhook, chat or mail.",
     )
 
 
