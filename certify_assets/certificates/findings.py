@@ -22,17 +22,11 @@ from certify_assets.certificates.charge import POOL_TASKS
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.diagnosis import diagnose_evaluation
-from certify_assets.certificates.evaluation import (
-    BONFERRONI,
-    Evaluation,
-    Settings,
-    coverage_under,
-    evaluate,
-    pseudo_task,
-)
+from certify_assets.certificates.evaluation import Evaluation, coverage_under, evaluate, pseudo_task
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.pool import GIVEN, Pool
+from certify_assets.certificates.settings import BONFERRONI, Settings
 from certify_assets.errors import quoted
 from certify_assets.files import shortest
 from certify_assets.names import spelled
@@ -314,8 +308,8 @@ def _of_the_ranking(case: _Case) -> _Found:
     # the curve through the grid says cheaply where the AUROC is worth its sum over all rows
     wrong = right if case.settings.side == "reject" else rows - right
     found = (counts.covered_trajectories - counts.error_totals) / (rows - wrong)
-    curve = [[0.0, *part, 1.0] for part in (found, counts.error_totals / wrong)]
-    if np.trapezoid(*curve) > 0.5:
+    kept, missed = ([0.0, *part, 1.0] for part in (found, counts.error_totals / wrong))
+    if np.trapezoid(kept, missed) > 0.5:
         return
     from scipy.special import stdtrit
 

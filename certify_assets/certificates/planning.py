@@ -7,7 +7,7 @@ number is the smallest at which four draws of five certify something.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +16,7 @@ from certify_assets._version import __version__
 from certify_assets.certificates.auroc import Ranking
 from certify_assets.certificates.clustering import design_effect, n_min
 from certify_assets.certificates.diagnosis import smallest
-from certify_assets.certificates.evaluation import Settings, evaluate
+from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.findings import FEW_TASKS
 from certify_assets.certificates.gates import (
     GateResult,
@@ -28,6 +28,7 @@ from certify_assets.certificates.gates import (
 from certify_assets.certificates.guard import FLOOR_SHARE
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.populations import Population, match_population
+from certify_assets.certificates.settings import Settings
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import rounded
 from certify_assets.work import counted
@@ -351,7 +352,7 @@ def _coverage(
     """Return the certified coverage in one draw; 0 where nothing is certified."""
     drawn = observe(*population.draw(tasks, (settings.seed, stream, trial)))
     # a draw of one trajectory a task must differ between trials
-    return evaluate(drawn, replace(settings, seed=trial)).chosen_coverage
+    return evaluate(drawn, settings.replace(seed=trial)).chosen_coverage
 
 
 def _unreachable(population: Population, settings: Settings) -> str:
