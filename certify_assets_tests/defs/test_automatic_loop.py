@@ -18,13 +18,12 @@ from certify_assets.definitions import defs
 from certify_assets.defs.execution import execute, failures, instance_with, run_corpus
 from certify_assets.defs.names import CORPORA
 from certify_assets.defs.resources import DataRoot
-from certify_assets.evaluation.audit import load_audits
-from certify_assets.evaluation.certification import load_certificates
-from certify_assets.evaluation.spending import Schedule, read_spending
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import DELTA
 from certify_assets.operations import notifications
+from certify_assets.operations.audit import load_audits
 from certify_assets.operations.automatic import last_automatic
+from certify_assets.operations.certifier import load_certificates
 from certify_assets.operations.deployment import Deployment, load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import batch_names, load_decisions
@@ -32,6 +31,7 @@ from certify_assets.operations.notifications import read_deliveries
 from certify_assets.operations.recertification_record import recertifications
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.operations.spending import Schedule, read_spending
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.operations_builders import deliver
@@ -115,7 +115,7 @@ def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loop:
         monkeypatch.delenv(name)
     monkeypatch.setenv("CERTIFY_ROOT", str(root))
     monkeypatch.setenv("DAGSTER_HOME", str(root / "dagster"))
-    target = {"name": "team", "webhook": "https://hooks.example.org/certify"}
+    target = {"name": "team", "apprise": "ON_CALL"}
     (root / "notifications.yaml").write_text(json.dumps({"targets": [target]}), "utf-8")
     return Loop(root)
 
@@ -130,7 +130,7 @@ def test_deliveries_labels_and_the_week_lead_to_deployments_with_nobody_typing(
 ) -> None:
     messages: list[str] = []
     monkeypatch.setattr(
-        notifications, "_post", lambda _, event: messages.append(event.message) or ""
+        notifications, "_send", lambda _, event: messages.append(event.message) or ""
     )
     runs = write_runs(tmp_path / "runs.jsonl", tasks=100, attempts=4)
     name = ["--name", "c", "--format", "table", "--root", loop.store.root]

@@ -103,7 +103,7 @@ def test_an_alarm_is_an_error_and_the_work_goes_on(store: Store) -> None:
     label_rows(store, "c", rows)
     store.folder.write(
         "notifications.yaml",
-        b"targets: [{name: gone, webhook: 'http://127.0.0.1:9/'}]",
+        b"targets: [{name: gone, apprise: NO_SUCH_VARIABLE}]",
     )
     with partitions("c") as instance:
         result = run(store, instance)
@@ -126,8 +126,8 @@ def test_without_a_deployment_it_says_so(corpora: Store) -> None:
 
 @pytest.mark.slow
 def test_checks_have_three_states(store: Store) -> None:
-    from certify_assets.evaluation.spending import Schedule, claim, declare
     from certify_assets.operations import checks
+    from certify_assets.operations.spending import Schedule, claim, declare
 
     assert checks.audit_sample_complete(Corpus(store, "c")).status == "PASS"
     write_batch(store, "c", "0002-b", PLAN, tasks=drawn_tasks(PLAN, "c", "audit", 5, prefix="open"))
