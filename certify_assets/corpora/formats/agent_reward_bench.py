@@ -282,6 +282,7 @@ def _verdict(row: Record, where: str) -> int | None:
     verdict = row["trajectory_success"].strip()
     if verdict not in _VERDICTS:
         raise InputError(
-            f"{where}: trajectory_success is {verdict[:40]!r}. Write {', '.join(_VERDICTS)} instead."
+            f"{where}: trajectory_success is {verdict[:40]!r}. "
+            f"Write {', '.join(_VERDICTS)} instead."
         )
     return _VERDICTS[verdict]

@@ -77,7 +77,7 @@ def _is_trace(record: Record) -> bool:
 
 
 def _trace(record: Record) -> tuple[Record, list[Record]]:
-    """Return what is said of a trace and its spans: of a trace, a row of a table, or spans alone."""
+    """Return what is said of a trace, and its spans: of a trace, a row, or spans alone."""
     whole = mapping(parsed(record.get("trace"))) or record
     if "info" in whole:
         return mapping(whole["info"]), objects(mapping(whole.get("data")).get("spans"))

@@ -141,7 +141,7 @@ def _inside(value: Record) -> Any:
 
 
 def _conversation(value: Any) -> Any:
-    """Return a list of messages; LangChain records a list of conversations, of which there is one."""
+    """Return a list of messages; LangChain records it as the only one of a list."""
     several = isinstance(value, list) and len(value) == 1 and isinstance(value[0], list)
     return value[0] if several else value
 

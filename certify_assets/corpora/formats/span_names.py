@@ -1,7 +1,7 @@
 """What attributes and events of a span are called: one table of names for all tracing tools.
 
-OpenTelemetry's GenAI conventions, OpenLLMetry, OpenInference, MLflow and Langfuse each name the same
-things differently. A new convention is a name in the table.
+OpenTelemetry's GenAI conventions, OpenLLMetry, OpenInference, MLflow and Langfuse have names of
+their own for the same things. A new convention is a name in the table.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ class _Trials:
         return True
 
     def agent(self, folder: str) -> str:
-        """Name the agent by its submission, <date>_<agent>_<model>, or by the metadata of its run."""
+        """Name the agent by its submission, <date>_<agent>_<model>, or by run_metadata.json."""
         for parent in PurePosixPath(folder).parents:
             if match := _SUBMISSION.fullmatch(parent.name):
                 return match[1]
