@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from certify_assets.certificates import Audit, Certificate
+    from certify_assets.corpora.formats.mlflow_server import VerdictCounts
     from certify_assets.evaluation.decisions import Decisions
     from certify_assets.evaluation.score_table import ScoreTable
-    from certify_assets.storage.traces import VerdictCounts
 
 _AUDITED = (
     "verdict",
@@ -283,7 +283,7 @@ def decide(
 
 def _assess(address: str, scores: Path, result: Decisions) -> VerdictCounts:
     """Log decisions as assessments of the traces that the rows name."""
-    from certify_assets.storage.traces import TraceVerdict, log_verdicts
+    from certify_assets.corpora.formats.mlflow_server import TraceVerdict, log_verdicts
 
     ids = result.table.trajectories
     if ids is None:
