@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -257,7 +256,7 @@ def decide(
                 **counts,
                 "reasons": reasons,
                 "certificate_sha256": hashes[0] if len(hashes) == 1 else hashes,
-                **({"mlflow": asdict(assessed)} if assessed else {}),
+                **({"mlflow": assessed._asdict()} if assessed else {}),
             }
         )
     else:

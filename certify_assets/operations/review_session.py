@@ -117,7 +117,7 @@ class ReviewSession:
         now = self._now()
         if now.share != double:
             now.corpus.store.append(corpus, TwiceReviewed(share=double))
-        self._started = now.corpus.store.head(corpus)[0]
+        self._started = now.corpus.store.ledger(corpus)["sequence"]
 
     def _now(self) -> ReviewState:
         # every look is at what is stored then

@@ -18,7 +18,6 @@ from certify_assets.storage.steps import append
 from certify_assets.storage.store import Store
 
 _DAY: Final = 86_400.0
-# a part of an object may be what another process writes now
 _LEAST_SECONDS = 3600.0
 # removed under one lock, for which every writer waits
 _AT_ONCE = 200
@@ -45,12 +44,12 @@ def collect(store: Store, *, older_days: float = 1.0) -> Freed:
     with store.database.reading() as connection:
         named = set(connection.scalars(sa.select(uses.c.object)))
     least = older_days * _DAY
-    loose = [
-        found
-        for found in store.objects.found()
-        if found.name not in named
-        and found.seconds >= (max(least, _LEAST_SECONDS) if found.is_part else least)
-    ]
+    loose = []
+    for found in store.objects.found():
+        # a part may be what another process writes now
+        wanted = max(least, _LEAST_SECONDS) if found.is_part else least
+        if found.name not in named and store.folder.age(found.key) >= wanted:
+            loose.append(found)
     for found in loose:
         if not found.is_part and _is_ahead(store, found.name):
             raise IntegrityError(

@@ -229,17 +229,14 @@ class Snapshot(Store):
         seen, _ = self._last(connection, question.corpus)
         return sa.select(events).where(*question.conditions(), events.c.sequence <= seen)
 
-    def head(self, corpus: str) -> tuple[int, str]:
-        """Return number and hash of the last event that is seen; no step fails when others follow.
+    def ledger(self, corpus: str) -> Head:
+        """Return the head of a corpus as documents name it under ``ledger``.
 
-        Every document that leaves the house carries it, so that an older database is noticed.
+        Every document that leaves the house carries it, so that an older database is noticed. No
+        step fails when other events follow.
         """
         with self._reading() as connection:
-            return self._last(connection, corpus)
-
-    def ledger(self, corpus: str) -> Head:
-        """Return the head of a corpus as documents name it under ``ledger``."""
-        sequence, sha256 = self.head(corpus)
+            sequence, sha256 = self._last(connection, corpus)
         return {"corpus": corpus, "sequence": sequence, "sha256": sha256}
 
     def holds(self, corpus: str, sequence: int, sha256: str) -> bool:

@@ -34,7 +34,7 @@ class Question(NamedTuple):
     @property
     def _is_folder(self) -> bool:
         # other subjects are names that users choose
-        return self.kind == Stored.kind and bool(self.subject) and self.subject[-1:] == "/"
+        return self.kind == Stored.kind and (self.subject or "").endswith("/")
 
     def concerns(self, changes: Changes) -> str | None:
         """Return the subject of an event that may change the answer; None where none does."""

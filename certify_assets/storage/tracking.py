@@ -7,13 +7,11 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
 import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -229,17 +227,13 @@ class Tracker:
         return mlflow_client(self.uri)
 
 
-def _source() -> dict[str, str]:
+def _source() -> Mapping[str, str]:
     """Return columns of MLflow's table of runs, which its client leaves empty."""
-    found = {
-        "mlflow.source.name": "certify_assets",
-        "mlflow.source.type": "JOB",
-        "certify.version": __version__,
-    }
-    # an account without a name, as in a container, is none
-    with suppress(KeyError, OSError):
-        found["mlflow.user"] = os.environ.get("MLFLOW_TRACKING_USERNAME") or getpass.getuser()
-    return found
+    from mlflow.tracking.context.default_context import DefaultRunContext
+
+    own = {"mlflow.source.name": "certify_assets", "mlflow.source.type": "JOB"}
+    default: Any = DefaultRunContext()
+    return {**default.tags(), **own, "certify.version": __version__}
 
 
 def _find(client: Any, experiment: str, tags: Mapping[str, str]) -> str | None:
