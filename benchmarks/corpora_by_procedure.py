@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,7 +69,7 @@ def halving(
     found = []
     for rule in rules:
         given = pool if rule == "pseudo_task" else None
-        made = evaluate(table, replace(settings, procedure=rule), pool=given)
+        made = evaluate(table, settings.replace(procedure=rule), pool=given)
         if made.chosen is None:
             found.append((0.0, False))
             continue

@@ -30,7 +30,6 @@ import argparse
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,17 +70,17 @@ def trial(seed: Sequence[int], tries: int, settings: Settings) -> dict[str, tupl
     half = halves[0]
     one = world.coverage(half, settings) > 0
     judges = [world.coverage(half, settings, judge) > 0 for judge in range(tries)]
-    counted = replace(settings, candidates=tries)
+    counted = settings.replace(candidates=tries)
     paid = any(
         # what passes at the level of all passes at that of one
         alone and world.coverage(half, counted, judge) > 0
         for judge, alone in enumerate(judges)
     )
     looks = [half[: len(half) * (n + 1) // tries] for n in range(tries)]
-    spent = [replace(settings, delta=settings.delta * 6 / (math.pi * n) ** 2) for n in range(1, 99)]
+    spent = [settings.replace(delta=settings.delta * 6 / (math.pi * n) ** 2) for n in range(1, 99)]
     successes = np.bincount(world.tasks, world.outcomes)[half]
     fewer = half[np.argsort(successes, kind="stable")[:-LEFT_OUT]]
-    budgets = [world.coverage(half, replace(settings, alpha=alpha)) > 0 for alpha in BUDGETS]
+    budgets = [world.coverage(half, settings.replace(alpha=alpha)) > 0 for alpha in BUDGETS]
     return {
         "one, named beforehand": (one, one),
         "seeds": (any(world.coverage(tasks, settings) > 0 for tasks in halves), one),

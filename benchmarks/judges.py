@@ -30,11 +30,11 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.formats.base import excerpt
 from certify_assets.errors import CertifyError
-from certify_assets.evaluation.audit import CertificateAudit, audit_judge
-from certify_assets.evaluation.certification import certificate_of, certify_judge
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ALPHAS
+from certify_assets.operations.audit import CertificateAudit, audit_judge
+from certify_assets.operations.certifier import certificate_of, certify_judge
 from certify_assets.research.certifiability import Measured, fit_measured, measure
 from certify_assets.storage.store import Store
 

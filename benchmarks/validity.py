@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,7 +167,7 @@ def joint_coverage(reject: Sample, release: Sample, settings: Settings) -> float
         np.r_[reject.tasks, release.tasks],
     )
     sides = joint_deltas(table, settings).items()
-    made = [evaluate(table, replace(settings, side=side, delta=delta)) for side, delta in sides]
+    made = [evaluate(table, settings.replace(side=side, delta=delta)) for side, delta in sides]
     return max(side.chosen_coverage for side in made)
 
 

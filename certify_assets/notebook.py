@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -63,7 +63,7 @@ class _Evidence:
         from certify_assets.certificates import diagnose, settings_of, threshold_curve
         from certify_assets.reports.card import Explained
 
-        table, settings = (self.scores, self.outcomes, self.tasks), asdict(settings_of(certificate))
+        table, settings = (self.scores, self.outcomes, self.tasks), dict(settings_of(certificate))
         pool = self.pool if "pool" in certificate.inputs else None
         return Explained(
             certificate,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.corpus import DeliveryCheck, ImportSummary
-    from certify_assets.evaluation.audit import AuditResult
+    from certify_assets.operations.audit import AuditResult
     from certify_assets.operations.batch_record import BatchRecord
     from certify_assets.operations.batches import Received
     from certify_assets.operations.deployment import Deployment, DeploymentRecord
@@ -158,7 +158,7 @@ class WorkspaceJudge(JudgedCorpus):
     @_alone
     def certify(self) -> list[Certificate]:
         """Certify both sides at every budget with every procedure on CAL, and store the result."""
-        from certify_assets.evaluation.certification import certify_judge
+        from certify_assets.operations.certifier import certify_judge
 
         return certify_judge(self)
 
@@ -171,14 +171,14 @@ class WorkspaceJudge(JudgedCorpus):
         StaleCertificateError, ForgedCertificateError
             If they belong to other data than is stored now, or do not recompute.
         """
-        from certify_assets.evaluation.certification import load_certificates
+        from certify_assets.operations.certifier import load_certificates
 
         return load_certificates(self)
 
     @_alone
     def audit(self) -> AuditResult:
         """Read TEST through the ledger and audit every certificate that decides."""
-        from certify_assets.evaluation.audit import audit_judge
+        from certify_assets.operations.audit import audit_judge
 
         return audit_judge(self)
 

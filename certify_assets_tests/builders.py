@@ -106,7 +106,7 @@ def register_runs(store: Store, name: str, path: Path, **config: object) -> Corp
 
 def certify_small_corpora(root: Path) -> None:
     """Fill a data root with three corpora, one, two and three, that the lexical judge has certificates on."""
-    from certify_assets.evaluation import certification
+    from certify_assets.operations import certifier
 
     store = Store(str(root))
     for seed, (name, tasks) in enumerate({"one": 200, "two": 60, "three": 40}.items()):
@@ -119,7 +119,7 @@ def certify_small_corpora(root: Path) -> None:
         Corpus(store, name).prepare()
         JudgedCorpus(Corpus(store, name), "lexical").train()
         JudgedCorpus(Corpus(store, name), "lexical").score()
-        certification.certify_judge(JudgedCorpus(Corpus(store, name), "lexical"))
+        certifier.certify_judge(JudgedCorpus(Corpus(store, name), "lexical"))
 
 
 def score_as_base(store: Store, corpus: str) -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.audit import audit_judge
-from certify_assets.evaluation.ledger import ledger_entries, record_result
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.operations import certifier
+from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batches import close_batches, decide_ready, receive
 from certify_assets.operations.deployment import Deployed, read_deployments, strictest_certificates
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import first_decisions_of
+from certify_assets.operations.ledger import ledger_entries, record_result
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
@@ -52,7 +52,7 @@ def certified_corpus(root: Path) -> Store:
     Corpus(store, "c").measure_leaks()
     judged(store).train()
     judged(store).score()
-    certification.certify_judge(judged(store))
+    certifier.certify_judge(judged(store))
     audit_judge(judged(store))
     return store
 
@@ -176,7 +176,7 @@ def fail_audit(store: Store) -> None:
 
 def place_wrong_labels(store: Store) -> None:
     """Place an audit sample whose labels are all wrong for the monitor of `c`."""
-    threshold = strictest_certificates(certification.load_certificates(judged(store)))[0].threshold
+    threshold = strictest_certificates(certifier.load_certificates(judged(store)))[0].threshold
     rows = [f"fresh-{row // 4},{threshold!r},1,True" for row in range(240)]
     store.folder.write(
         "monitoring/c/lexical/1.csv",

@@ -22,7 +22,7 @@ from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_tasks
 from certify_assets.certificates.decision import decide
 from certify_assets.certificates.diagnosis import Diagnosis, diagnose
-from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
+from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.gates import GateResult, table_gates
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.issuance import certify, confidence_words, issue
@@ -34,6 +34,7 @@ from certify_assets.certificates.sample_size import (
     corpus_facts,
     plan_sample_size,
 )
+from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import (
     CertificateSet,
     Sides,

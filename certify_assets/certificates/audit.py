@@ -17,10 +17,11 @@ from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.charge import charged_tails_at
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_at
-from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate, guard_of
+from certify_assets.certificates.evaluation import Evaluation, evaluate, guard_of
 from certify_assets.certificates.inputs import Observations, known_tasks, observe
 from certify_assets.certificates.pool import GivenPool, as_pool
 from certify_assets.certificates.procedures import clopper_pearson_upper
+from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.taskboot import (
     draws_needed,
     exceedance_shares,

@@ -9,8 +9,8 @@ from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic reads those of `typing` from 3.12 on
 
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.evaluation import level_shares
 from certify_assets.certificates.inputs import LEVELS, Inputs, ScoreRange
+from certify_assets.certificates.settings import level_shares
 from certify_assets.documents import (
     CLOSED,
     Count,

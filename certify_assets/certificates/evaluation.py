@@ -1,4 +1,4 @@
-"""Settings of a certificate, the payment for a grid of thresholds, and each threshold's answer.
+"""Every threshold's answer: counts, tail and guard under the settings of a certificate.
 
 References
 ----------
@@ -9,40 +9,27 @@ control.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.betting import BettingPlan, check_pilot, make_plan
-from certify_assets.certificates.bootstrap import as_fraction
 from certify_assets.certificates.charge import POOL_TASKS, size_charges
-from certify_assets.certificates.counts import SIDES, TaskCounts, count_at, count_tasks
-from certify_assets.certificates.guard import GUARDS, GuardTest, apply_guard, no_guard
+from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
+from certify_assets.certificates.guard import GuardTest, apply_guard, no_guard
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.pool import Pool, check_pool
-from certify_assets.certificates.procedures import DEFAULT, ENGINES, Procedure, Test, find_procedure
+from certify_assets.certificates.procedures import Test
 from certify_assets.certificates.pseudo_task import (
-    WHOLE_SHARE,
     PseudoTask,
     SizedScores,
     covered_ratios,
     error_icc,
     observed_ratio,
 )
-from certify_assets.certificates.taskboot import draws_needed
-from certify_assets.errors import InputError, quoted
-
-#: how a certificate names the payment of a procedure that is calibrated over its whole grid
-CALIBRATED = "calibrated"
-BONFERRONI, FIXED = "bonferroni", "fixed"
-
-
-def level_shares(multiplicity: str, grid: int) -> int:
-    """Number of equal shares into which δ is cut: one a threshold, or those of the calibration."""
-    return {BONFERRONI: grid, CALIBRATED: WHOLE_SHARE}.get(multiplicity, 1)
+from certify_assets.certificates.settings import Settings
+from certify_assets.errors import InputError
 
 
 def in_sequence(passed: NDArray[np.bool_], start: int) -> NDArray[np.bool_]:
@@ -50,85 +37,6 @@ def in_sequence(passed: NDArray[np.bool_], start: int) -> NDArray[np.bool_]:
     found = np.zeros_like(passed)
     found[start:] = np.logical_and.accumulate(passed[start:])
     return found
-
-
-_MOST_THRESHOLDS, _MOST_DRAWS = 1_000, 10_000_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """All that a certificate depends on next to the table; the keywords of `certify`, validated."""
-
-    alpha: float = 0.1
-    delta: float = 0.05
-    side: str = "reject"
-    procedure: str = DEFAULT
-    guard: str = "floor"
-    size_ratio: float = 1.0
-    grid: int | None = None
-    engine: str = "auto"
-    draws: int = 2000
-    seed: int = 42
-    candidates: int = 1
-
-    def __post_init__(self) -> None:
-        as_fraction(self.alpha)
-        _between("delta", self.delta, 0.0, 1.0)
-        _one_of("side", self.side, SIDES)
-        _one_of("guard", self.guard, GUARDS)
-        _one_of("engine", self.engine, ENGINES)
-        _check_calibrated(self)
-        for name, value, most in (
-            ("grid", self.applied_grid, _MOST_THRESHOLDS),
-            ("draws", self.draws, _MOST_DRAWS),
-            ("candidates", self.candidates, 10**9),
-        ):
-            _whole(name, value, 1, most)
-        _whole("seed", self.seed, 0, 2**63 - 1)
-        _between("size_ratio", self.size_ratio, 1.0, 1e6, closed=True)
-
-    @property
-    def applied_grid(self) -> int:
-        """The number of thresholds asked for, by default the procedure's own."""
-        return self.method.grid if self.grid is None else self.grid
-
-    @property
-    def multiplicity(self) -> str:
-        """How the grid is paid for: a procedure with a pilot has a fixed sequence of its own."""
-        if self.method.calibrated:
-            return CALIBRATED
-        return FIXED if self.method.pilot else BONFERRONI
-
-    @property
-    def budget(self) -> Fraction:
-        """α as the exact decimal that was given."""
-        return as_fraction(self.alpha)
-
-    @property
-    def level(self) -> float:
-        """δ / (shares · candidates): a share a threshold, those of a calibration, or one."""
-        return self.delta / (level_shares(self.multiplicity, self.applied_grid) * self.candidates)
-
-    @property
-    def applied_guard(self) -> str:
-        """The guard in force: none on procedures that take none."""
-        return self.guard if self.method.guarded else "none"
-
-    @property
-    def method(self) -> Procedure:
-        """The procedure itself."""
-        return find_procedure(self.procedure)
-
-    @property
-    def coarse_draws(self) -> bool:
-        """Whether the bootstrap is drawn so few times that no threshold can pass."""
-        drawn = self.method.resamples and self.engine == "montecarlo"
-        return drawn and self.draws < draws_needed(self.level)
-
-    @property
-    def test(self) -> Test:
-        """What the procedure is asked."""
-        return Test(self.budget, self.level, self.engine, self.draws, self.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,35 +179,3 @@ def coverage_under(pseudo: PseudoTask, evaluation: Evaluation, settings: Setting
     passed = settings.method.tails(counts, test, counts.tasks) <= settings.level
     places = np.flatnonzero(passed)
     return float(counts.coverage[places[-1]]) if places.size else 0.0
-
-
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InputError(f"{name} is {quoted(value)}; give one of {', '.join(allowed)}.")
-
-
-def _check_calibrated(settings: Settings) -> None:
-    """Refuse an engine that does not apply to a procedure that is calibrated as a whole."""
-    if settings.method.calibrated and settings.engine not in settings.method.engines:
-        raise InputError(inapplicable(f"engine {settings.engine}", settings.method))
-
-
-def inapplicable(what: str, method: Procedure) -> str:
-    """Say that a setting is of other procedures, and of which."""
-    return (
-        f"{what} does not apply to {method.name}, which is calibrated as a whole; leave it out, or "
-        "name another procedure (--procedure guarded_taskboot)."
-    )
-
-
-def _whole(name: str, value: object, least: int, most: int) -> None:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or not least <= value <= most:  # type: ignore[operator]
-        raise InputError(f"{name} is {quoted(value)}; give a whole number from {least} to {most}.")
-
-
-def _between(name: str, value: object, low: float, high: float, *, closed: bool = False) -> None:
-    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    if not (low <= number <= high if closed else low < number < high):
-        words = f"from {low:g} to {high:g}" if closed else f"strictly between {low:g} and {high:g}"
-        raise InputError(f"{name} is {quoted(value)}; give a number {words}.")

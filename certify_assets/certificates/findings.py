@@ -14,17 +14,11 @@ from certify_assets.certificates.charge import POOL_TASKS
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.diagnosis import LACKS_PILOT, diagnose_evaluation
-from certify_assets.certificates.evaluation import (
-    BONFERRONI,
-    Evaluation,
-    Settings,
-    coverage_under,
-    evaluate,
-    pseudo_task,
-)
+from certify_assets.certificates.evaluation import Evaluation, coverage_under, evaluate, pseudo_task
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.pool import GIVEN, Pool
+from certify_assets.certificates.settings import BONFERRONI, Settings
 from certify_assets.certificates.taskboot import draws_needed
 from certify_assets.errors import quoted
 from certify_assets.files import shortest

@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets._version import __version__
 from certify_assets.certificates.certificate import Certificate, Parameters
 from certify_assets.certificates.clustering import kish_effective_tasks, summarise_clusters
-from certify_assets.certificates.evaluation import Evaluation, Settings, evaluate
+from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.findings import certificate_findings, stated_findings
 from certify_assets.certificates.inputs import Inputs, Observations, observe, repeated_rows
 from certify_assets.certificates.pool import GivenPool, Pool, as_pool
-from certify_assets.certificates.procedures import DEFAULT, RARE
+from certify_assets.certificates.procedures import RARE
+from certify_assets.certificates.settings import Settings
 from certify_assets.errors import InputError
 from certify_assets.files import shortest, significant
 
@@ -36,17 +37,6 @@ def certify(
     outcomes: ArrayLike,
     tasks: Sequence[Any] | NDArray[Any],
     *,
-    alpha: float = 0.1,
-    delta: float = 0.05,
-    side: str = "reject",
-    procedure: str = DEFAULT,
-    guard: str = "floor",
-    size_ratio: float = 1.0,
-    grid: int | None = None,
-    engine: str = "auto",
-    draws: int = 2000,
-    seed: int = 42,
-    candidates: int = 1,
     pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
     pool: GivenPool | None = None,
     selection: str | None = None,
@@ -54,6 +44,7 @@ def certify(
     provenance: Mapping[str, str] | None = None,
     named: bool = False,
     alone: bool = False,
+    **settings: Any,
 ) -> Certificate:
     """Certify the largest share of the trajectories that a judge may decide alone at an error
     budget.
@@ -67,25 +58,6 @@ def certify(
         1 success, 0 failure.
     tasks : sequence of hashables
         Task of each trajectory; attempts at one task stay together.
-    alpha : float
-        Error budget, at most four decimals.
-    delta : float
-        One minus the confidence.
-    side : {"reject", "release"}
-    procedure : str
-        A name of ``PROCEDURES``; by default the first of them, pseudo_task.
-    guard : {"floor", "none"}
-        On guarded_taskboot: what must hold in addition to the bootstrap.
-    size_ratio : float
-        Declared limit of how much larger wrong tasks are than others, at least 1.
-    grid : int, optional
-        Number of thresholds |Θ|; by default 160 for pseudo_task, else 40.
-    engine : {"auto", "montecarlo"}
-    draws, seed : int
-        Of the Monte-Carlo engine.
-    candidates : int
-        Number of judges, arms or settings among which this one was chosen on the same table; δ is
-        divided by it.
     pilot : tuple of scores, outcomes and tasks, optional
         Other tasks, from which betting takes thresholds, start and bets; without them it certifies
         nothing. No other procedure reads it.
@@ -103,6 +75,8 @@ def certify(
         rows that repeat an earlier one are counted in a finding.
     alone : bool
         Whether the task of every row is the id of its run, which a finding says.
+    **settings
+        Fields of :class:`Settings`: alpha, delta, side, procedure, seed and the rest.
 
     Returns
     -------
@@ -118,23 +92,10 @@ def certify(
     A threshold is certified when its tail is at most its level, δ/(|Θ|·candidates) by default, and
     the guard passes; the widest one is taken.
     """
-    settings = Settings(
-        alpha=alpha,
-        delta=delta,
-        side=side,
-        procedure=procedure,
-        guard=guard,
-        size_ratio=size_ratio,
-        grid=grid,
-        engine=engine,
-        draws=draws,
-        seed=seed,
-        candidates=candidates,
-    )
-    observations = observe(scores, outcomes, tasks)
+    asked, observations = Settings(**settings), observe(scores, outcomes, tasks)
     return issue(
         observations,
-        settings,
+        asked,
         pilot=None if pilot is None else observe(*pilot),
         pool=as_pool(pool),
         provenance=provenance,

@@ -11,7 +11,7 @@ import numpy as np
 from certify_assets._version import __version__
 from certify_assets.certificates.auroc import Ranking
 from certify_assets.certificates.clustering import design_effect, n_min
-from certify_assets.certificates.evaluation import Settings, evaluate
+from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.findings import FEW_TASKS
 from certify_assets.certificates.gates import (
     GateResult,
@@ -29,6 +29,7 @@ from certify_assets.certificates.populations import (
     Population,
     match_population,
 )
+from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sizing import Progress, Sizing, bracket_tasks, size_tasks
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import rounded, significant

@@ -19,11 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.evaluation import BONFERRONI, Settings, evaluate
+from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.inputs import Observations, observe, repeated_rows
 from certify_assets.certificates.issuance import confidence_words, issue
 from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import DEFAULT, find_procedure
+from certify_assets.certificates.settings import BONFERRONI, Settings
 from certify_assets.documents import JsonObject
 from certify_assets.errors import quoted
 from certify_assets.files import shortest, significant
@@ -299,7 +300,7 @@ def _each_side(
     deltas = dict.fromkeys(sides, settings.delta)
     if joint:
         deltas = joint_deltas(table, settings, pilot=pilot, pool=pool)
-    asked = [replace(settings, side=side, delta=deltas[side]) for side in sides]
+    asked = [settings.replace(side=side, delta=deltas[side]) for side in sides]
     return [
         issue(
             table,
@@ -370,7 +371,7 @@ def joint_deltas(
     """
     freed = {}
     for side in SIDES:
-        half = replace(settings, side=side, delta=settings.delta / 2)
+        half = settings.replace(side=side, delta=settings.delta / 2)
         evaluation = evaluate(observations, half, pilot, pool)
         passed = evaluation.passed[0 if evaluation.plan is None else evaluation.plan.start :]
         shared = half.multiplicity == BONFERRONI

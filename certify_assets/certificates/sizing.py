@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates.evaluation import Settings, evaluate
+from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.inputs import observe
 from certify_assets.certificates.populations import Population
+from certify_assets.certificates.settings import Settings
 from certify_assets.work import counted
 
 TARGET, WINDOW = 0.80, 0.05
@@ -73,7 +74,7 @@ class _Draws:
         """Certified coverage in one draw; 0 where nothing is certified."""
         key = (self.settings.seed, stream, *trial)
         # a draw of one trajectory a task must differ between trials
-        settings = replace(self.settings, seed=trial[-1])
+        settings = self.settings.replace(seed=trial[-1])
         return evaluate(observe(*self.population.draw(tasks, key)), settings).chosen_coverage
 
     def share(self, tasks: int) -> float:

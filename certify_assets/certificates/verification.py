@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets._version import __version__
 from certify_assets.certificates.certificate import Certificate
-from certify_assets.certificates.evaluation import Settings
 from certify_assets.certificates.inputs import (
     Inputs,
     Observations,
@@ -21,6 +20,7 @@ from certify_assets.certificates.inputs import (
 )
 from certify_assets.certificates.issuance import issue
 from certify_assets.certificates.pool import EVERY_TASK, GIVEN, GivenPool, Pool, as_pool
+from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet, joint_deltas
 from certify_assets.documents import read_json_text
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
@@ -235,7 +235,7 @@ def verify_set(
     others, unlabelled = None if pilot is None else observe(*pilot), as_pool(pool)
     observations = observe(scores, outcomes, tasks)
     for item in given.certificates:
-        settings = replace(settings_of(item), delta=given.joint_delta)
+        settings = settings_of(item).replace(delta=given.joint_delta)
         taken = unlabelled if settings.method.calibrated else None
         deltas = joint_deltas(observations, settings, pilot=others, pool=taken)
         if item.delta != deltas[item.side]:

@@ -36,7 +36,7 @@ def ledger_status(ctx: click.Context, corpus: str | None, store: Store, as_json:
     results: reads whose result was stored. --json lists every read with its version. Exit 3 where a
     rule of the current registration was broken.
     """
-    from certify_assets.evaluation.ledger import ledger_states
+    from certify_assets.operations.ledger import ledger_states
 
     states = ledger_states(store, () if corpus is None else (corpus,))
     if as_json:

@@ -404,7 +404,7 @@ def read_pilot(path: Path, reading: ReadingOptions) -> Table:
 
 def stored_pool(document: object, where: str) -> Unlabelled | None:
     """Return scores and tasks of a pool as the platform stores it."""
-    from certify_assets.evaluation.pool import StoredPool
+    from certify_assets.operations.pool import StoredPool
 
     pool = StoredPool.from_dict(document, where).pool
     return None if pool is None else (pool.scores, np.array(pool.labels, dtype=object)[pool.tasks])
@@ -414,7 +414,7 @@ def read_pool(
     path: Path, reading: ReadingOptions, *, certified: Sequence[str] = ("cal",)
 ) -> Unlabelled:
     """Read scores and tasks of a pool, whose outcomes are not read: its rows of other splits."""
-    from certify_assets.evaluation.pool import StoredPool
+    from certify_assets.operations.pool import StoredPool
 
     if StoredPool.is_file(path) and (found := stored_pool(read_json(path), str(path))):
         return found

@@ -34,7 +34,7 @@ from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     from certify_assets.cli.gate import State
-    from certify_assets.evaluation.audit import Overview
+    from certify_assets.operations.audit import Overview
 
 _QUICK, _LANGUAGE = ("lexical", "combined"), ("base", "sft")
 
@@ -154,8 +154,8 @@ def _run(
     shown: Sequence[str] = (),
 ) -> list[Overview]:
     from certify_assets.cli.launching import run_corpus
-    from certify_assets.evaluation.audit import overview
     from certify_assets.judges.specs import judge_spec
+    from certify_assets.operations.audit import overview
 
     for judge in judges:
         judge_spec(judge, store.root)

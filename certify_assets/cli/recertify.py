@@ -24,8 +24,8 @@ from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 
 if TYPE_CHECKING:
-    from certify_assets.evaluation.spending import Schedule
     from certify_assets.operations.recertification_record import RecertificationRecord
+    from certify_assets.operations.spending import Schedule
 
 
 _SHOWN = (
@@ -106,11 +106,11 @@ def recertify(
     the deployment is refused.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.evaluation.spending import Schedule
     from certify_assets.operations.deployment import certified_judge
     from certify_assets.operations.notifications import notify
     from certify_assets.operations.recertification import recertify as make
     from certify_assets.operations.rollout import promote
+    from certify_assets.operations.spending import Schedule
 
     for name in ("total", "count", "every"):
         if not schedule and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
@@ -160,8 +160,8 @@ def _deployed(corpus: Corpus) -> str:
 
 def _preview(judge: JudgedCorpus, declared: Schedule | None, *, as_json: bool) -> None:
     """Show what a recertification would count and spend."""
-    from certify_assets.evaluation.spending import Schedule, read_spending
     from certify_assets.operations.recertification import plan_recertification
+    from certify_assets.operations.spending import Schedule, read_spending
 
     spending, plan = read_spending(judge.corpus), plan_recertification(judge)
     mine, counted, known = spending.of(judge.name), plan.counted, plan.known(spending)

@@ -25,10 +25,10 @@ from certify_assets.defs.names import (
 from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.defs.setup import OWNERS, setup
 from certify_assets.errors import ChangedInputError, LostDatabaseError
-from certify_assets.evaluation.judge_results import Figures, judge_summary
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JudgeSpec
+from certify_assets.operations.judge_figures import Figures, judge_summary
 from certify_assets.storage.events import head_text
 from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.snapshot import Snapshot

@@ -1,1 +1,1 @@
-"""Evaluation: score tables, the TEST ledger, certification, audits, comparison."""
+"""Score tables, and how their scores were read."""

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,7 +57,7 @@ def select(
     """Choose one of several judges by certified coverage on CAL; the baseline on a tie."""
     labels, right = list(tasks), np.asarray(outcomes)
     given = {name: np.asarray(scores, dtype=np.float64) for name, scores in candidates.items()}
-    counted = replace(settings, candidates=len(given))
+    counted = settings.replace(candidates=len(given))
     rows = []
     for name, scores in given.items():
         observed = observe(scores, right, labels)

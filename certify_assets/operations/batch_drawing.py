@@ -30,7 +30,6 @@ from certify_assets.certificates.batch_sides import (
 )
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.evaluation.spending import Schedule
 from certify_assets.judges.specs import DELTA, SIDES
 from certify_assets.operations.batch_audit import frozen_batch, promise_of
 from certify_assets.operations.batch_record import (
@@ -44,6 +43,7 @@ from certify_assets.operations.batch_record import (
 )
 from certify_assets.operations.deployment import DeploymentRecord, read_deployments
 from certify_assets.operations.layout import PROVISIONAL, provisional_rows
+from certify_assets.operations.spending import Schedule
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,21 +11,21 @@ from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.deliveries import relabelled
 from certify_assets.errors import CertifyError, StaleCertificateError
-from certify_assets.evaluation.audit import load_audits
-from certify_assets.evaluation.certification import deciding_sides, load_certificates
-from certify_assets.evaluation.ledger import ledger_violations
-from certify_assets.evaluation.spending import Spending, read_spending
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.alarms import open_alarm
+from certify_assets.operations.audit import load_audits
 from certify_assets.operations.batch_record import Refusal
+from certify_assets.operations.certifier import deciding_sides, load_certificates
 from certify_assets.operations.layout import recertification_number
+from certify_assets.operations.ledger import ledger_violations
 from certify_assets.operations.recertification_record import (
     load_recertification,
     recertification_certificates,
 )
 from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.operations.spending import Spending, read_spending
 from certify_assets.storage.events import Head, Payload, TypedEvent
 from certify_assets.storage.snapshot import Snapshot, remembered
 

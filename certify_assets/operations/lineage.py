@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError
-from certify_assets.evaluation.pool import PROVENANCE
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file, shortest
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.batch_audit import BatchAudit, settled_rows
@@ -37,6 +36,7 @@ from certify_assets.operations.layout import (
     own_key,
     recertification_key,
 )
+from certify_assets.operations.pool import PROVENANCE
 from certify_assets.operations.recertification_record import CERTIFICATES
 from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.store import Store

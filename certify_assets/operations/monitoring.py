@@ -23,7 +23,6 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
-from certify_assets.evaluation.certification import load_certificates
 from certify_assets.evaluation.score_table import (
     NOT_STATED,
     ScoreTable,
@@ -42,6 +41,7 @@ from certify_assets.operations.audit_sample import (
     with_labels,
 )
 from certify_assets.operations.batch_record import REFUSALS, BatchRecord, Refusal, UndoneBatch
+from certify_assets.operations.certifier import load_certificates
 from certify_assets.operations.deployment import (
     certificates_in_use,
     certified_judge,

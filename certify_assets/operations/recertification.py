@@ -18,25 +18,6 @@ import numpy as np
 from certify_assets.certificates.counts import covers
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, GateClosedError, InputError
-from certify_assets.evaluation.certification import issue, paid_candidates
-from certify_assets.evaluation.pool import (
-    JUDGE,
-    StoredPool,
-    document_of,
-    gather_pool,
-    pool_part,
-    takes_pool,
-)
-from certify_assets.evaluation.relabelling import relabelling_finding
-from certify_assets.evaluation.spending import (
-    Claim,
-    Schedule,
-    Spending,
-    claim,
-    declare,
-    finish,
-    read_spending,
-)
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
@@ -48,6 +29,7 @@ from certify_assets.operations.audit_sample import (
     count_audit_tasks,
 )
 from certify_assets.operations.batch_record import batch_names, decisions_sha256
+from certify_assets.operations.certifier import issue, paid_candidates
 from certify_assets.operations.deployment import corrected_labels, load_deployment
 from certify_assets.operations.labels import labels_head, overruled, read_labels
 from certify_assets.operations.layout import (
@@ -57,6 +39,14 @@ from certify_assets.operations.layout import (
     recertification_key,
 )
 from certify_assets.operations.monitor_record import LabelPrefix
+from certify_assets.operations.pool import (
+    JUDGE,
+    StoredPool,
+    document_of,
+    gather_pool,
+    pool_part,
+    takes_pool,
+)
 from certify_assets.operations.recertification_record import (
     CERTIFICATES,
     DOCUMENT,
@@ -67,7 +57,17 @@ from certify_assets.operations.recertification_record import (
     load_recertification,
     recertifications,
 )
+from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.rollout import promote
+from certify_assets.operations.spending import (
+    Claim,
+    Schedule,
+    Spending,
+    claim,
+    declare,
+    finish,
+    read_spending,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import ForgedCertificateError, IntegrityError
-from certify_assets.evaluation.certification import require_current, require_recomputed
-from certify_assets.evaluation.pool import pool_in, rows_of
-from certify_assets.evaluation.spending import read_spending
 from certify_assets.files import stored_as
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.certifier import require_current, require_recomputed
 from certify_assets.operations.layout import recertification_key
 from certify_assets.operations.monitor_record import LabelPrefix
+from certify_assets.operations.pool import pool_in, rows_of
+from certify_assets.operations.spending import read_spending
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:

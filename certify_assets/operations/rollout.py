@@ -9,13 +9,10 @@ from typing import Final, TypedDict
 from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, InputError
-from certify_assets.evaluation.certification import certificate_of
-from certify_assets.evaluation.judge_results import judge_summary
-from certify_assets.evaluation.ledger import CertifiedSplits, certified_judges, certified_splits
-from certify_assets.evaluation.relabelling import relabelling_finding
 from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES, SIDES
+from certify_assets.operations.certifier import certificate_of
 from certify_assets.operations.deployment import (
     Deployed,
     DeploymentRecord,
@@ -31,7 +28,9 @@ from certify_assets.operations.deployment import (
     read_deployments,
     strictest_certificates,
 )
+from certify_assets.operations.judge_figures import judge_summary
 from certify_assets.operations.layout import own_key, recertification_number
+from certify_assets.operations.ledger import CertifiedSplits, certified_judges, certified_splits
 from certify_assets.operations.monitoring import label_alarm
 from certify_assets.operations.recertification_record import (
     OVERRULED,
@@ -39,6 +38,7 @@ from certify_assets.operations.recertification_record import (
     RecertificationRecord,
     load_recertification,
 )
+from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.served import MODEL_FOLDER, log_model
 from certify_assets.storage.events import Stored

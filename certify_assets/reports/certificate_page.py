@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from certify_assets.certificates.counts import covers
-from certify_assets.certificates.evaluation import CALIBRATED
+from certify_assets.certificates.settings import CALIBRATED
 from certify_assets.reports.certificate_source import PageScores, PageSource
 from certify_assets.reports.certificate_text import (
     AUDIT_WORDS,
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Certificate, ThresholdCurve
     from certify_assets.certificates.pool import GivenPool
     from certify_assets.corpora.profile import CorpusProfile
-    from certify_assets.evaluation.pool import StoredPool
-    from certify_assets.evaluation.unseen_agents import LeftOutAgents
     from certify_assets.judges.record import CandidateScore
+    from certify_assets.operations.left_out_agents import LeftOutAgents
+    from certify_assets.operations.pool import StoredPool
 
 #: what resampling by the pseudo-task adds
 _WORST = ", together with one more task that is wrong in every run"
@@ -197,7 +197,7 @@ def _curve_of(certificate: Certificate, source: PageSource) -> ThresholdCurve:
     """Recompute the grid behind a certificate from its score table."""
     from certify_assets.certificates import settings_of, threshold_curve
 
-    settings, table = asdict(settings_of(certificate)), source.cal
+    settings, table = dict(settings_of(certificate)), source.cal
     pool = source.pool_of(certificate)
     return threshold_curve(table.scores, table.outcomes, table.tasks, pool=pool, **settings)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -351,7 +351,7 @@ def _diagnose(certificate: Certificate, source: PageSource) -> Diagnosis:
     table = source.cal
     asked = settings_of(certificate)
     pool = source.pool_of(certificate)
-    found = diagnose(table.scores, table.outcomes, table.tasks, pool=pool, **asdict(asked))
+    found = diagnose(table.scores, table.outcomes, table.tasks, pool=pool, **dict(asked))
     tasks = None if source.profile is None else source.profile.tasks
     return replace(found, corpus_tasks=tasks)
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from certify_assets.corpora.profile import CorpusProfile
-from certify_assets.evaluation.audit import CertificateAudit, load_audits
-from certify_assets.evaluation.certification import deciding_certificates, load_certificates
-from certify_assets.evaluation.pool import load_pool
-from certify_assets.evaluation.spending import read_spending
-from certify_assets.evaluation.unseen_agents import left_out_agents
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.prompt import AuditorPrompt
+from certify_assets.operations.audit import CertificateAudit, load_audits
+from certify_assets.operations.certifier import deciding_certificates, load_certificates
+from certify_assets.operations.left_out_agents import left_out_agents
+from certify_assets.operations.pool import load_pool
+from certify_assets.operations.spending import read_spending
 from certify_assets.reports.wording import home_of, markdown_table, percent, store_page
 
 if TYPE_CHECKING:

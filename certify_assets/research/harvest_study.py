@@ -18,7 +18,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.splits import select
 from certify_assets.errors import InputError
-from certify_assets.evaluation.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.harvest.gate import (
     HALF_A,
@@ -55,6 +54,7 @@ from certify_assets.judges.harvest.rows import (
 from certify_assets.judges.lm import smollm2
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES
 from certify_assets.judges.transfer import gather_pool
+from certify_assets.operations.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets._version import __version__
-from certify_assets.certificates.evaluation import Settings, evaluate
+from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.procedures import DEFAULT, clopper_pearson_upper
+from certify_assets.certificates.settings import Settings
 from certify_assets.errors import InputError, quoted
 from certify_assets.processes import in_processes
 from certify_assets.research import paper
@@ -249,7 +250,7 @@ def _run(job: _Job) -> NDArray[np.float64]:
         thresholds = np.full(len(job.procedures), np.nan)
         for place, settings in enumerate(job.procedures):
             pilot = _pilot(job, cell, trial) if settings.method.pilot else None
-            evaluation = evaluate(observations, replace(settings, seed=pick), pilot)
+            evaluation = evaluate(observations, settings.replace(seed=pick), pilot)
             chosen = evaluation.chosen
             if chosen is not None:
                 thresholds[place] = evaluation.counts.thresholds[chosen]

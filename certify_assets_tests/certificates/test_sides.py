@@ -73,14 +73,14 @@ def halves(rng: np.random.Generator, rows: int = 400) -> Sample:
 
 def wrong(observations: Observations, settings: Settings, delta: float) -> bool:
     """Whether a side is certified beyond the half that its error allows."""
-    chosen = evaluate(observations, replace(settings, delta=delta)).chosen
+    chosen = evaluate(observations, settings.replace(delta=delta)).chosen
     return chosen is not None and chosen >= (2 if settings.side == "reject" else 1)
 
 
 def test_the_joint_error_of_both_sides_is_at_most_delta() -> None:
     rng = np.random.default_rng(SEED)
     asked = Settings(procedure="naive", alpha=0.4, delta=DELTA, grid=3)
-    each = {side: replace(asked, side=side) for side in ("reject", "release")}
+    each = {side: asked.replace(side=side) for side in ("reject", "release")}
     shared = 0
     for _ in range(TRIALS):
         observations = observe(*halves(rng))
@@ -96,7 +96,7 @@ def test_a_side_hands_on_what_its_certified_thresholds_paid() -> None:
     observations = observe(scores, outcomes, np.arange(400))
     # eight rows prove nothing at a fortieth of it, and what they would have cost is not free
     asked = Settings(procedure="naive", alpha=0.2, delta=DELTA)
-    passed = evaluate(observations, replace(asked, delta=DELTA / 2)).passed
+    passed = evaluate(observations, asked.replace(delta=DELTA / 2)).passed
     assert not passed[0] and passed[-1]
     assert joint_deltas(observations, asked)["release"] == DELTA / 2 * (1 + passed.mean())
 

@@ -18,13 +18,12 @@ from certify_assets.definitions import defs
 from certify_assets.defs.execution import execute, failures, instance_with, run_corpus
 from certify_assets.defs.names import CORPORA
 from certify_assets.defs.resources import DataRoot
-from certify_assets.evaluation.audit import load_audits
-from certify_assets.evaluation.certification import load_certificates
-from certify_assets.evaluation.spending import Schedule, read_spending
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import DELTA
 from certify_assets.operations import notifications
+from certify_assets.operations.audit import load_audits
 from certify_assets.operations.automatic import last_automatic
+from certify_assets.operations.certifier import load_certificates
 from certify_assets.operations.deployment import Deployment, load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.layout import batch_names, load_decisions
@@ -32,6 +31,7 @@ from certify_assets.operations.notifications import read_deliveries
 from certify_assets.operations.recertification_record import recertifications
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.operations.spending import Schedule, read_spending
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.operations_builders import deliver

@@ -9,7 +9,7 @@ import pytest
 
 from certify_assets.defs.judges.assets import monitor_assets
 from certify_assets.defs.judges.checks import monitor_checks
-from certify_assets.evaluation import certification
+from certify_assets.operations import certifier
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
@@ -29,7 +29,7 @@ def run(store: Store, **options: bool) -> dg.ExecuteInProcessResult:
 
 
 def put(store: Store, name: str, error: float, first: int) -> None:
-    threshold = strictest_certificates(certification.load_certificates(judged(store)))[0].threshold
+    threshold = strictest_certificates(certifier.load_certificates(judged(store)))[0].threshold
     rng = np.random.default_rng(0)
     tasks = [f"new-{first + row // 4}" for row in range(240)]
     frame = pd.DataFrame(

@@ -126,8 +126,8 @@ def test_without_a_deployment_it_says_so(corpora: Store) -> None:
 
 @pytest.mark.slow
 def test_checks_have_three_states(store: Store) -> None:
-    from certify_assets.evaluation.spending import Schedule, claim, declare
     from certify_assets.operations import checks
+    from certify_assets.operations.spending import Schedule, claim, declare
 
     assert checks.audit_sample_complete(Corpus(store, "c")).status == "PASS"
     write_batch(store, "c", "0002-b", PLAN, tasks=drawn_tasks(PLAN, "c", "audit", 5, prefix="open"))

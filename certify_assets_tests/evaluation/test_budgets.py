@@ -6,7 +6,7 @@ import pytest
 
 from certify_assets import InputError, Workspace
 from certify_assets.corpora.config import CorpusConfig
-from certify_assets.evaluation.certification import deciding_sides
+from certify_assets.operations.certifier import deciding_sides
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 

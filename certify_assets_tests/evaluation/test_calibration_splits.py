@@ -9,11 +9,11 @@ import pytest
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError, StaleCertificateError
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.audit import audit_judge
-from certify_assets.evaluation.ledger import registrations
 from certify_assets.judges.specs import JUDGES
+from certify_assets.operations import certifier
+from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.deployment import Deployment
+from certify_assets.operations.ledger import registrations
 from certify_assets.operations.recertification import plan_recertification
 from certify_assets.operations.rollout import deploy
 from certify_assets.reports.judge_page import write_page
@@ -33,7 +33,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Corpus(store, "c").prepare()
     judged(store).train()
     judged(store).score()
-    certification.certify_judge(judged(store))
+    certifier.certify_judge(judged(store))
     audit_judge(judged(store))
     return folder / "root"
 
@@ -77,10 +77,10 @@ def test_labels_of_rl_certify_a_judge_trained_on_sft(certified: Store) -> None:
     judge = judged(certified)
     rows, _, _ = judge.calibration
     assert set(rows["task_id"]) == tasks(certified, "rl", "cal") and tasks(certified, "rl")
-    (first, *_) = certificates = certification.load_certificates(judge)
+    (first, *_) = certificates = certifier.load_certificates(judge)
     assert {item.provenance["split"] for item in certificates} == {"rl and cal"}
     assert (first.tasks, first.trajectories) == (rows["task_id"].nunique(), len(rows))
-    assert certification.verify_stored(judge) == []
+    assert certifier.verify_stored(judge) == []
     (plan, *_) = [item.plan for item in registrations(judge.corpus)]
     assert plan["certified_on"] == ["rl", "cal"]
     assert verified_by_command(certified)
@@ -98,7 +98,7 @@ def test_the_command_certifies_the_score_table_of_a_judge_as_the_platform_does(
     # a run without an outcome certifies nothing, and the command does not stumble over it
     own.loc[own.index[own["split"] == "rl"][0], "outcome"] = None
     assert judge._named(own, ("rl", "cal"))[own.index[own["split"] == "rl"][0]] == "rl_unlabelled"
-    for item in certification.load_certificates(judge):
+    for item in certifier.load_certificates(judge):
         if item.procedure == "guarded_taskboot":
             asked: dict[str, object] = {name: getattr(item, name) for name in ("side", "alpha")}
             asked |= {"procedure": item.procedure, "set": f"grid={item.parameters['grid']}"}
@@ -117,16 +117,16 @@ def configure(store: Store, **changed: object) -> None:
 def test_labels_of_rl_that_choose_a_judge_do_not_certify_it(certified: Store) -> None:
     configure(certified, rl_labels="choose")
     # scores of before let RL certify, and are not scored again by themselves
-    for use in (certification.load_certificates, certification.certify_judge):
+    for use in (certifier.load_certificates, certifier.certify_judge):
         with pytest.raises(StaleCertificateError, match="labels of RL choose the judge"):
             use(judged(certified))
     judged(certified).score()
     judge = judged(certified)
     assert judge.calibration_splits == ("cal",)
     with pytest.raises(StaleCertificateError, match="are of rl and cal, and cal certifies it now"):
-        certification.load_certificates(judge)
-    certification.certify_judge(judge)
-    assert {item.provenance["split"] for item in certification.load_certificates(judge)} == {"cal"}
+        certifier.load_certificates(judge)
+    certifier.certify_judge(judge)
+    assert {item.provenance["split"] for item in certifier.load_certificates(judge)} == {"cal"}
     # back again under the same splits they stay out: they have chosen
     configure(certified, rl_labels="certify")
     judged(certified).score()
@@ -155,13 +155,13 @@ def test_scores_that_name_other_splits_are_refused(certified: Store, splits: lis
     document = certified.read_json(f"{SCORES}.json")
     certified.write_json(f"{SCORES}.json", document | {"calibration_splits": splits})
     with pytest.raises(IntegrityError, match="which may be rl and cal alone"):
-        certification.load_certificates(judged(certified))
+        certifier.load_certificates(judged(certified))
 
 
 def test_a_deployment_on_cal_alone_still_decides(certified: Store) -> None:
     configure(certified, rl_labels="choose")
     judged(certified).score()
-    certification.certify_judge(judged(certified))
+    certifier.certify_judge(judged(certified))
     audit_judge(judged(certified))
     deploy(judged(certified), track=False)
     deployment = Deployment.of(Corpus(certified, "c"))

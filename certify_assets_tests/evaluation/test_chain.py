@@ -20,9 +20,9 @@ from certify_assets.errors import (
     ManifestError,
     StaleCertificateError,
 )
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.audit import audit_judge, overview
-from certify_assets.evaluation.ledger import ledger_entries
+from certify_assets.operations import certifier
+from certify_assets.operations.audit import audit_judge, overview
+from certify_assets.operations.ledger import ledger_entries
 from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, stored, write_runs
@@ -39,7 +39,7 @@ def _prepare(store: Store, source: Path, **config: object) -> None:
 def _run(store: Store, judge: str = JUDGE) -> None:
     judged(store, "c", judge).train()
     judged(store, "c", judge).score()
-    certification.certify_judge(judged(store, "c", judge))
+    certifier.certify_judge(judged(store, "c", judge))
 
 
 @pytest.fixture(scope="module")
@@ -89,14 +89,14 @@ def test_the_chain_runs_and_running_it_again_gives_the_same_bytes(finished: Stor
         "replay",
         "result",
     ]
-    assert certification.verify_stored(judged(finished)) == []
+    assert certifier.verify_stored(judged(finished)) == []
 
 
 def test_a_good_judge_certifies_and_the_audit_sees_test_only_through_the_ledger(
     finished: Store,
 ) -> None:
-    certificate = certification.certificate_of(
-        certification.load_certificates(judged(finished)), side="reject", alpha=0.2
+    certificate = certifier.certificate_of(
+        certifier.load_certificates(judged(finished)), side="reject", alpha=0.2
     )
     assert certificate.certified and certificate.coverage > 0.2
     table = finished.read_table("judges/lexical/c/scores.parquet")
@@ -112,7 +112,7 @@ def test_the_weighted_judge_pays_for_its_candidates(store: Store) -> None:
     adapter = store.read_json("judges/lexical_weighted/c/adapter.json")
     assert adapter["candidates"] == 4
     assert [row["success_weight"] for row in adapter["selection"]] == [1.0, 3.0, 10.0, 30.0]
-    for certificate in certification.load_certificates(judged(store, "c", "lexical_weighted")):
+    for certificate in certifier.load_certificates(judged(store, "c", "lexical_weighted")):
         assert certificate.candidates == 4
         shares = 3 if certificate.procedure == "pseudo_task" else 40
         assert certificate.level == pytest.approx(0.05 / (4 * shares))
@@ -139,8 +139,8 @@ def test_an_altered_manifest_stops_every_step_in_any_run(finished: Store, rehash
         lambda: Corpus(finished, "c").measure_profile(),
         lambda: judged(finished).train(),
         lambda: judged(finished).score(),
-        lambda: certification.certify_judge(judged(finished)),
-        lambda: certification.load_certificates(judged(finished)),
+        lambda: certifier.certify_judge(judged(finished)),
+        lambda: certifier.load_certificates(judged(finished)),
         lambda: audit_judge(judged(finished)),
     )
     for step in steps:
@@ -182,7 +182,7 @@ def test_other_scores_than_the_adapters_are_stale(finished: Store) -> None:
     table.loc[table.index[table["split"] == "cal"][0], "score"] += 1.0
     finished.write_table(key, table)
     with pytest.raises(StaleCertificateError, match="another scores"):
-        certification.certify_judge(judged(finished))
+        certifier.certify_judge(judged(finished))
     with pytest.raises(StaleCertificateError, match="another scores"):
         audit_judge(judged(finished))
 
@@ -196,14 +196,14 @@ def test_scores_altered_together_with_their_hash_do_not_recompute(finished: Stor
     finished.write_json(
         "judges/lexical/c/scores.json", {**meta, "scores_sha256": finished.write_table(key, table)}
     )
-    certification.certify_judge(judged(finished))
-    assert "other scores" in certification.verify_stored(judged(finished))[0]
+    certifier.certify_judge(judged(finished))
+    assert "other scores" in certifier.verify_stored(judged(finished))[0]
     table.loc[place, "outcome"] = 1 - table.loc[place, "outcome"]
     finished.write_json(
         "judges/lexical/c/scores.json", {**meta, "scores_sha256": finished.write_table(key, table)}
     )
     with pytest.raises(StaleCertificateError, match=r"labels of (RL|CAL)"):
-        certification.certify_judge(judged(finished))
+        certifier.certify_judge(judged(finished))
 
 
 def _forge(document: dict[str, object]) -> dict[str, object]:
@@ -248,7 +248,7 @@ def test_new_runs_make_the_old_certificate_stale(finished: Store, tmp_path: Path
     register_runs(finished, "c", write_runs(tmp_path / "runs.jsonl", tasks=60, seed=1))
     Corpus(finished, "c").import_trajectories()
     with pytest.raises(StaleCertificateError, match="another trajectories"):
-        certification.load_certificates(judged(finished))
+        certifier.load_certificates(judged(finished))
 
 
 def _leaking(path: Path) -> Path:
@@ -271,12 +271,12 @@ def test_a_structural_leak_stops_the_certificate_until_it_is_accepted_with_a_rea
     judged(store).train()
     judged(store).score()
     with pytest.raises(LeakError, match="length"):
-        certification.certify_judge(judged(store))
+        certifier.certify_judge(judged(store))
     _prepare(store, source, accept_structural_leak="episodes stop at success; known")
     _run(store)
     carried = {
         item.provenance["accepted_structural_leak"]
-        for item in certification.load_certificates(judged(store))
+        for item in certifier.load_certificates(judged(store))
     }
     measured = "length (AUROC 1.000, threshold 0.85), steps (AUROC 1.000, threshold 0.85)"
     assert carried == {f"{measured}; accepted: episodes stop at success; known"}
@@ -292,7 +292,7 @@ def test_a_reason_without_a_leak_stands_on_no_certificate(tmp_path: Path) -> Non
     _run(store)
     assert all(
         "accepted_structural_leak" not in item.provenance
-        for item in certification.load_certificates(judged(store))
+        for item in certifier.load_certificates(judged(store))
     )
 
 
@@ -306,7 +306,7 @@ def test_controls_measured_under_another_configuration_stop_the_certificate(
     judged(store).score()
     save_config(store, replace(load_config(store, "c"), **changed))  # type: ignore[arg-type]
     with pytest.raises(LeakError, match="materialize corpora/leak_controls"):
-        certification.certify_judge(judged(store))
+        certifier.certify_judge(judged(store))
 
 
 def test_a_threshold_of_the_corpus_decides(store: Store) -> None:
@@ -337,4 +337,4 @@ def test_a_document_that_counts_fewer_candidates_than_there_were_certifies_nothi
     assert document["candidates"] == 4
     finished.write_json(key, {**document, "candidates": 1})
     with pytest.raises(IntegrityError, match="counts 1 candidates, and the judge has 4"):
-        certification.certify_judge(judged(finished, "c", "lexical_weighted"))
+        certifier.certify_judge(judged(finished, "c", "lexical_weighted"))

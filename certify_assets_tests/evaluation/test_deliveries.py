@@ -14,18 +14,18 @@ from certify_assets.corpora.config import CorpusConfig, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.errors import InputError
-from certify_assets.evaluation.audit import audit_judge, load_audits
-from certify_assets.evaluation.certification import certify_judge, load_certificates
-from certify_assets.evaluation.ledger import (
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.specs import DELTA
+from certify_assets.operations.audit import audit_judge, load_audits
+from certify_assets.operations.certifier import certify_judge, load_certificates
+from certify_assets.operations.ledger import (
     ledger_entries,
     ledger_violations,
     reading_delta,
     record_read,
     register,
 )
-from certify_assets.evaluation.spending import Schedule, read_spending
-from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import DELTA
+from certify_assets.operations.spending import Schedule, read_spending
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
 from certify_assets_tests.corpora.builders import tau_record, write_json

@@ -4,15 +4,15 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import LedgerError
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.ledger import (
+from certify_assets.judges.families.lexical import LexicalSpec
+from certify_assets.judges.specs import JUDGES
+from certify_assets.operations import certifier
+from certify_assets.operations.ledger import (
     ledger_entries,
     ledger_violations,
     record_read,
     register,
 )
-from certify_assets.judges.families.lexical import LexicalSpec
-from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 
@@ -51,16 +51,13 @@ def test_registering_again_adds_nothing_and_another_plan_is_another(store: Store
 def test_another_judge_of_the_platform_leaves_a_registration_as_it_is(
     corpora: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = certification.certify_judge(judged(corpora, "three"))[0].provenance["registration"]
+    before = certifier.certify_judge(judged(corpora, "three"))[0].provenance["registration"]
     monkeypatch.setitem(
         JUDGES,
         "another",
         LexicalSpec(name="another", success_weights=(1.0, 5.0), summary="A later one."),
     )
-    assert (
-        certification.certify_judge(judged(corpora, "three"))[0].provenance["registration"]
-        == before
-    )
+    assert certifier.certify_judge(judged(corpora, "three"))[0].provenance["registration"] == before
     monkeypatch.setitem(
         JUDGES,
         "lexical",
@@ -68,7 +65,4 @@ def test_another_judge_of_the_platform_leaves_a_registration_as_it_is(
     )
     judged(corpora, "three").train()
     judged(corpora, "three").score()
-    assert (
-        certification.certify_judge(judged(corpora, "three"))[0].provenance["registration"]
-        != before
-    )
+    assert certifier.certify_judge(judged(corpora, "three"))[0].provenance["registration"] != before

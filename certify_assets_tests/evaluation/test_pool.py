@@ -11,19 +11,19 @@ from certify_assets.certificates import Certificate, certify
 from certify_assets.cli.main import main
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import ForgedCertificateError, IntegrityError, StaleCertificateError
-from certify_assets.evaluation.audit import audit_judge
-from certify_assets.evaluation.certification import (
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.record import columns, texts
+from certify_assets.judges.task_folds import train_task_folds
+from certify_assets.operations.audit import audit_judge
+from certify_assets.operations.certifier import (
     certify_judge,
     load_certificates,
     verify_stored,
     why_nothing,
 )
-from certify_assets.evaluation.ledger import ledger_entries, ledger_status
-from certify_assets.evaluation.pool import StoredPool, gather_pool, load_pool
-from certify_assets.evaluation.spending import read_spending
-from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import columns, texts
-from certify_assets.judges.task_folds import train_task_folds
+from certify_assets.operations.ledger import ledger_entries, ledger_status
+from certify_assets.operations.pool import StoredPool, gather_pool, load_pool
+from certify_assets.operations.spending import read_spending
 from certify_assets.reports import judge_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
@@ -51,7 +51,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _few_procedures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("certify_assets.evaluation.certification.PROCEDURES", PROCEDURES)
+    monkeypatch.setattr("certify_assets.operations.certifier.PROCEDURES", PROCEDURES)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.evaluation.ledger import (
+from certify_assets.operations.ledger import (
     ledger_entries,
     ledger_violations,
     record_read,

@@ -10,9 +10,9 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.audit import audit_judge
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations import certifier
+from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.labels import Label, append_labels, read_labels
 from certify_assets.operations.layout import load_decisions
@@ -44,7 +44,7 @@ def work(root: str, folder: Path) -> None:
     judge = JudgedCorpus(corpus, "lexical")
     judge.train()
     judge.score()
-    certification.certify_judge(judge)
+    certifier.certify_judge(judge)
     audit_judge(judge)
     deploy(judge, track=False)
     receive(corpus, [str(folder / "new.jsonl")])

@@ -8,9 +8,6 @@ import pytest
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.defs.judges.checks import talked_to
-from certify_assets.evaluation.audit import audit_judge
-from certify_assets.evaluation.certification import certify_judge
-from certify_assets.evaluation.comparison import compare
 from certify_assets.judges.canary import (
     KNOWN_WORDS,
     RUNS,
@@ -21,6 +18,9 @@ from certify_assets.judges.canary import (
 )
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.record import texts
+from certify_assets.operations.audit import audit_judge
+from certify_assets.operations.certifier import certify_judge
+from certify_assets.operations.comparison import compare
 from certify_assets.reports import judge_page
 from certify_assets.reports.comparison_page import comparison_tables
 from certify_assets.storage.store import Store

@@ -11,16 +11,16 @@ import yaml
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.audit import audit_judge
-from certify_assets.evaluation.comparison import compare, gather_table
-from certify_assets.evaluation.ledger import ledger_entries
 from certify_assets.judges.endpoint.judge import EndpointJudge, answers_of
 from certify_assets.judges.endpoint.questions import ChatPrompt, auditor_prompt
 from certify_assets.judges.endpoint.scoring import AnswerJournal
 from certify_assets.judges.endpoint.settings import Asking, Server
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
+from certify_assets.operations import certifier
+from certify_assets.operations.audit import audit_judge
+from certify_assets.operations.comparison import compare, compare_corpora
+from certify_assets.operations.ledger import ledger_entries
 from certify_assets.reports.comparison_page import comparison_tables
 from certify_assets.reports.judge_page import write_page
 from certify_assets.storage.store import Store
@@ -130,11 +130,11 @@ def test_a_served_model_certifies_as_the_same_model_here(store: Store, local: Lo
     assert bill["scored"] == bill["completion_tokens"] == len(table) and bill["parse_rate"] == 1.0
     assert bill["cost"] == pytest.approx((2 * bill["prompt_tokens"] + 10 * len(table)) / 1e6)
     found, expected = (
-        [(item.certified, item.coverage) for item in certification.certify_judge(judge)]
+        [(item.certified, item.coverage) for item in certifier.certify_judge(judge)]
         for judge in (served, here)
     )
     assert found == expected
-    assert certification.verify_stored(judged(store, NAME, "served")) == []
+    assert certifier.verify_stored(judged(store, NAME, "served")) == []
     kinds = [entry.kind for entry in ledger_entries(Corpus(store, NAME))]
     assert [kind for kind in kinds if kind != "pool"] == ["registration", "registration"]
 
@@ -150,9 +150,9 @@ def test_a_second_scoring_asks_nothing_and_gives_the_same_bytes(store: Store, lo
         assert store.read_bytes(f"judges/served/{NAME}/scores.parquet") == first
     for name in store.names(f"judges/served/{NAME}/answers"):
         store.delete(f"judges/served/{NAME}/answers/{name}")
-    certification.certify_judge(judged(store, NAME, "served"))
+    certifier.certify_judge(judged(store, NAME, "served"))
     with pytest.raises(InputError, match="the answer was not kept"):
-        certification.verify_stored(judged(store, NAME, "served"))
+        certifier.verify_stored(judged(store, NAME, "served"))
 
 
 def test_answers_of_two_machines_are_all_kept(
@@ -175,7 +175,7 @@ def test_answers_of_two_machines_are_all_kept(
 
 @pytest.mark.slow
 def test_a_changed_setting_makes_scores_and_certificates_stale(store: Store, local: Local) -> None:
-    load, certify = certification.load_certificates, certification.certify_judge
+    load, certify = certifier.load_certificates, certifier.certify_judge
     with scored(store, local) as server:
         certify(judged(store, NAME, "served"))
         configure(store, server, prices={"prompt": 7.0}, concurrency=1)
@@ -205,10 +205,10 @@ def test_a_judge_of_the_users_document_is_compared_with_its_bill(
     scores, bill = store.read_table(judge.key("scores.parquet"))["score"], judge.bill
     assert bill is not None
     assert 0 < bill["unscored"]["unparsed"] == int(scores.isna().sum()) < len(scores)
-    first, *_ = certification.certify_judge(judge)
+    first, *_ = certifier.certify_judge(judge)
     assert "unscored_rows" in {finding["code"] for finding in first.findings}
     audit_judge(judged(store, NAME, "served"))
-    (document,) = (table := gather_table(store, [NAME]))["corpora"]
+    (document,) = (table := compare_corpora(store, [NAME]))["corpora"]
     row = next(row for row in document["rows"] if row["judge"] == "served")
     assert row["family"] == "endpoint" and row["auroc"]["test"] is not None
     tokens = (bill["prompt_tokens"] + bill["completion_tokens"]) / bill["decisions"]
@@ -229,8 +229,8 @@ def test_a_judge_that_gave_no_verdict_is_audited_compared_and_shown(store: Store
     with scored(store, lambda payload, times: mute, form=None, tokenizer=None, asking="cot"):
         pass
     judge = judged(store, NAME, "served")
-    assert not any(item.certified for item in certification.certify_judge(judge))
-    (reason,) = certification.why_nothing(judge)
+    assert not any(item.certified for item in certifier.certify_judge(judge))
+    (reason,) = certifier.why_nothing(judge)
     assert reason.startswith("0 of ") and reason.endswith("the first: 'I cannot tell.'.")
     for audit in audit_judge(judged(store, NAME, "served")).audits:
         assert audit.verdict == "WARN" and "No TEST row has a score" in audit.reason

@@ -14,8 +14,6 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.assets import judge_assets
 from certify_assets.errors import IntegrityError
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.audit import audit_judge
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges import specs
 from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
@@ -23,6 +21,8 @@ from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
 from certify_assets.judges.reading import JudgeInput
 from certify_assets.judges.record import JudgeRecord, save_files, texts
 from certify_assets.judges.specs import JudgeSpec, families, judge_spec, platform_judges
+from certify_assets.operations import certifier
+from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.recertification import to_recertify
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
@@ -110,9 +110,9 @@ def test_a_new_family_goes_from_training_to_deployment(corpora: Store, bayes: Ba
     assert record == judge.artifact and judge.family.describe(record).endswith("SFT tasks")
     table = judge.score()
     assert np.isfinite(table["score"]).all()
-    certificates = certification.certify_judge(judge)
-    assert certification.load_certificates(judge) == certificates
-    assert certification.verify_stored(judge) == []
+    certificates = certifier.certify_judge(judge)
+    assert certifier.load_certificates(judge) == certificates
+    assert certifier.verify_stored(judge) == []
     assert {item.candidates for item in certificates} == {1}
     assert judge.calibration[0]["score"].tolist() == judge.rescored().tolist()
     assert audit_judge(judge).entry.kind == "first"

@@ -9,8 +9,8 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
-from certify_assets.evaluation import certification
 from certify_assets.judges.specs import JUDGES
+from certify_assets.operations import certifier
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
 from certify_assets_tests.conftest import copy_world
@@ -32,7 +32,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def made(store: Store, judge: str) -> dict[str, object]:
     document = judged(store, NAME, judge).train().to_dict()
     judged(store, NAME, judge).score()
-    certification.certify_judge(judged(store, NAME, judge))
+    certifier.certify_judge(judged(store, NAME, judge))
     return document
 
 
@@ -47,10 +47,10 @@ def test_fine_tuning_and_reinforcement_go_from_adapter_to_certificate(
     assert grpo["candidates"] == 9 and grpo["start_sha256"] == sft["adapter_sha256"]
     names = [row["name"] for row in grpo["selection"]]  # type: ignore[attr-defined]
     assert names[0] == "start" and len(set(names)) == 9 and grpo["chosen"] in names
-    for certificate in certification.load_certificates(judged(store, NAME, "grpo")):
+    for certificate in certifier.load_certificates(judged(store, NAME, "grpo")):
         assert certificate.candidates == 9 and "candidates" in str(certificate.selection)
     for name in ("sft", "grpo"):
-        assert certification.verify_stored(judged(store, NAME, name)) == []
+        assert certifier.verify_stored(judged(store, NAME, name)) == []
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ import yaml
 
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.errors import InputError, StaleCertificateError
-from certify_assets.evaluation.certification import certify_judge, verify_stored
 from certify_assets.judges.canary import LANGUAGE_RUNS
 from certify_assets.judges.families.endpoint import EndpointSpec
 from certify_assets.judges.judged import JudgedCorpus
@@ -22,6 +21,7 @@ from certify_assets.judges.lm.models import load_model
 from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.reading import WHOLE, JudgeInput
 from certify_assets.judges.specs import judge_problems, judge_spec
+from certify_assets.operations.certifier import certify_judge, verify_stored
 from certify_assets.reports.judge_page import reading_facts
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged

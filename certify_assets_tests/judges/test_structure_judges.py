@@ -17,9 +17,6 @@ from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, to_frame
 from certify_assets.corpora.splits import make_manifest, select
 from certify_assets.errors import IntegrityError
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.audit import audit_judge
-from certify_assets.evaluation.unseen_agents import left_out_agents
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.combined import CombinedJudge
 from certify_assets.judges.explanation import reasons_of
@@ -27,8 +24,11 @@ from certify_assets.judges.features import FEATURES, structure_features
 from certify_assets.judges.model_files import Scale
 from certify_assets.judges.structure import StructureJudge
 from certify_assets.judges.trees import BoostedTrees
+from certify_assets.operations import certifier
+from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.layout import first_decisions_of
+from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.operations.rollout import deploy
 from certify_assets.reports.review_page import Reviewer, render_message
@@ -190,7 +190,7 @@ def _finished(
         judge = judged(Store(str(shutil.copytree(_operated, root))), "c", request.param)
         judge.train()
         judge.score()
-        certification.certify_judge(judge)
+        certifier.certify_judge(judge)
         audit_judge(judge)
 
     return prepared_world(tmp_path_factory, f"finished_{request.param}", prepare), request.param
@@ -208,7 +208,7 @@ def test_a_judge_goes_from_training_to_decisions(
 ) -> None:
     store, name = finished
     judge = judged(store, "c", name)
-    assert certification.verify_stored(judge) == []
+    assert certifier.verify_stored(judge) == []
     assert judge.calibration[0]["score"].tolist() == judge.rescored().tolist()
     assert judge.family.fingerprint(judge, judge.artifact) == judge.artifact.adapter_sha256
     assert left_out_agents(judge).seen == "", "it is trained again without each agent"

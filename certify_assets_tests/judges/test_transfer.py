@@ -13,12 +13,12 @@ import yaml
 from certify_assets.corpora.config import format_domain, load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
-from certify_assets.evaluation import certification
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.specs import JUDGES, judge_spec
 from certify_assets.judges.transfer import TRANSFER_ROWS, gather_pool
+from certify_assets.operations import certifier
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 from certify_assets_tests.conftest import copy_world
@@ -163,10 +163,10 @@ def test_a_transfer_judge_goes_from_adapter_to_certificate_with_its_sources(stor
     sources = document["transfer"]["sources"]
     assert {item["corpus"] for item in sources} == {"near", "far"}
     assert judge.score()["score"].notna().all()
-    for certificate in certification.certify_judge(judge):
+    for certificate in certifier.certify_judge(judge):
         named = certificate.provenance["training_sources"]
         assert all(item["manifest_sha256"][:12] in named for item in sources)
-    assert certification.verify_stored(home(store, "lexical_transfer")) == []
+    assert certifier.verify_stored(home(store, "lexical_transfer")) == []
     sft = Corpus(store, "home").split("sft")
     assert not set(sft["trajectory_id"]) & set(pool.frame["trajectory_id"])
 

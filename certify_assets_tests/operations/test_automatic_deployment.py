@@ -11,9 +11,9 @@ import pytest
 
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.evaluation.audit import audit_judge
-from certify_assets.evaluation.certification import certify_judge
+from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.automatic import deploy_by_policy, last_automatic
+from certify_assets.operations.certifier import certify_judge
 from certify_assets.operations.deployment import Deployment, load_deployment, read_deployments
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.notifications import gather_events

@@ -16,17 +16,17 @@ from certify_assets.errors import (
     InputError,
     StaleCertificateError,
 )
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.ledger import record_read
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import ALPHAS
+from certify_assets.operations import certifier
 from certify_assets.operations.deployment import (
     Deployment,
     kept_certificates,
     load_deployment,
     read_deployments,
 )
+from certify_assets.operations.ledger import record_read
 from certify_assets.operations.rollout import ALIAS, deploy, model_name, redeploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
@@ -52,7 +52,7 @@ def reissue(store: Store) -> None:
     """Certify again as if two judges had been tried: other certificates of the same scores."""
     key = "judges/lexical/c/adapter.json"
     store.write_json(key, store.read_json(key) | {"candidates": 2, "selection_rule": "by hand"})
-    certification.certify_judge(judge_of(store))
+    certifier.certify_judge(judge_of(store))
 
 
 def test_the_strictest_budget_that_certifies_is_deployed_and_its_certificates_are_kept(
@@ -152,7 +152,7 @@ def altered_audit(store: Store) -> None:
 
 
 def changed_read(store: Store) -> None:
-    registration = certification.load_certificates(judge_of(store))[0].provenance["registration"]
+    registration = certifier.load_certificates(judge_of(store))[0].provenance["registration"]
     record_read(
         Corpus(store, "c"),
         judge="lexical",

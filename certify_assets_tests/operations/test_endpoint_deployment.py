@@ -11,9 +11,9 @@ import yaml
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.audit import audit_judge
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations import certifier
+from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.layout import load_decisions
@@ -73,7 +73,7 @@ def test_a_server_decides_as_long_as_it_is_the_registered_one(
     configure(operated, server, prices={"prompt": 2.0, "completion": 10.0})
     judge_of(operated).train()
     judge_of(operated).score()
-    certification.certify_judge(judge_of(operated))
+    certifier.certify_judge(judge_of(operated))
     audit_judge(judge_of(operated))
     made = deploy(judge_of(operated), accept_choice=True, track=False)
     assert made.fingerprint["prompt_sha256"] and "chosen_among_judges" in {
@@ -98,7 +98,7 @@ def test_a_server_that_is_down_leaves_the_batch_waiting(operated: Store, tmp_pat
         configure(operated, server)
         judge_of(operated).train()
         judge_of(operated).score()
-        certification.certify_judge(judge_of(operated))
+        certifier.certify_judge(judge_of(operated))
         audit_judge(judge_of(operated))
         deploy(judge_of(operated), accept_choice=True, track=False)
     receive(Corpus(operated, "c"), [str(deliver(tmp_path / "a.jsonl", tasks=5))])

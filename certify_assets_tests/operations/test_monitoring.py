@@ -12,8 +12,8 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
-from certify_assets.evaluation import certification
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations import certifier
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.monitoring import load_monitor, monitor_judge, read_audit_sample
 from certify_assets.reports.monitor_page import (
@@ -43,7 +43,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Corpus(store, "c").measure_leaks()
     judge_of(store).train()
     judge_of(store).score()
-    certification.certify_judge(judge_of(store))
+    certifier.certify_judge(judge_of(store))
     return folder / "root"
 
 
@@ -57,9 +57,7 @@ def sample(
     store: Store, *, tasks: int, error: float, start: int = 0, seed: int = 5
 ) -> pd.DataFrame:
     """Tasks that the reject certificate decides, wrong with a probability of `error` a run."""
-    threshold = strictest_certificates(certification.load_certificates(judge_of(store)))[
-        0
-    ].threshold
+    threshold = strictest_certificates(certifier.load_certificates(judge_of(store)))[0].threshold
     assert threshold is not None
     rng = np.random.default_rng(seed)
     rows = tasks * 4

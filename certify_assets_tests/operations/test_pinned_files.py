@@ -13,12 +13,11 @@ import pytest
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError
-from certify_assets.evaluation.audit import audit_judge
-from certify_assets.evaluation.certification import certify_judge
-from certify_assets.evaluation.spending import read_spending
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.certifier import certify_judge
 from certify_assets.operations.checks import decided_by_deployed, deployment_stands
 from certify_assets.operations.deployment import Deployment, DeploymentRecord, behind
 from certify_assets.operations.history import operation_history
@@ -27,6 +26,7 @@ from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.recertification import recertify_deployed
 from certify_assets.operations.rollout import deploy, redeploy
 from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.operations.spending import read_spending
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, write_runs
 from certify_assets_tests.operations_builders import deliver

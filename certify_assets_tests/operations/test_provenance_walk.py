@@ -10,12 +10,12 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.ledger import registrations
+from certify_assets.operations import certifier
 from certify_assets.operations.batch_record import ready_batches
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.deployment import read_deployments
 from certify_assets.operations.layout import decisions_of, first_decisions_of
+from certify_assets.operations.ledger import registrations
 from certify_assets.operations.lineage import Link, find, model_link, walk
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
@@ -106,7 +106,7 @@ def test_certificates_and_batches_are_followed_as_well(decided: Store) -> None:
     link = followed(decided, batch_of(decided))
     kinds = {"runs", "draw", "table", "certificate", "comparison"}
     assert {part.kind for part in link.links} == kinds and not broken(link)
-    issued = certification.load_certificates(judged(decided))
+    issued = certifier.load_certificates(judged(decided))
     deployed = read_deployments(Corpus(decided, "c"))[0].certificates
     other = next(item.sha256 for item in issued if item.sha256 not in deployed)
     assert followed(decided, other).status == "holds", "one that no deployment named"

@@ -11,20 +11,19 @@ from click.testing import CliRunner
 from certify_assets.cli.verify import verify
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, ForgedCertificateError, IntegrityError
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.pool import StoredPool
-from certify_assets.evaluation.spending import Schedule, read_spending
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations import recertification
+from certify_assets.operations import certifier, recertification
 from certify_assets.operations.audit_sample import count_audit_tasks
 from certify_assets.operations.labels import Label, append_label, labels_head
 from certify_assets.operations.layout import first_decisions_of, load_decisions, recertification_key
+from certify_assets.operations.pool import StoredPool
 from certify_assets.operations.recertification import plan_recertification, recertify
 from certify_assets.operations.recertification_record import (
     recertification_certificates,
     recertifications,
 )
 from certify_assets.operations.sampling import SamplingPlan
+from certify_assets.operations.spending import Schedule, read_spending
 from certify_assets.storage.store import Store
 from certify_assets_tests.recertification_builders import (
     JUDGE,
@@ -68,7 +67,7 @@ def key(number: int, name: str = NAMES[0]) -> str:
 def test_it_certifies_on_cal_and_the_audit_sample_and_says_what_it_is_made_of(store: Store) -> None:
     document, said = recertify(judge_of(store))
     assert document is not None and "2 of 4" in said
-    first = certification.load_certificates(judge_of(store))[0]
+    first = certifier.load_certificates(judge_of(store))[0]
     assert document.tasks == {
         "cal": first.tasks,
         "audit_sample": 30,

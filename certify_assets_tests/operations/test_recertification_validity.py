@@ -7,11 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from certify_assets.certificates.evaluation import Settings, evaluate
+from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.inputs import observe
 from certify_assets.certificates.monitor import TaskStream, alarm_process
-from certify_assets.evaluation.spending import Schedule
+from certify_assets.certificates.settings import Settings
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
+from certify_assets.operations.spending import Schedule
 
 DELTA = 0.05
 

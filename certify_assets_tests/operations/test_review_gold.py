@@ -11,8 +11,8 @@ from scipy.stats import binomtest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory
 from certify_assets.errors import InputError
-from certify_assets.evaluation.certification import load_certificates
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.certifier import load_certificates
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.labels import label_table, read_gold_labels
 from certify_assets.operations.layout import load_decisions

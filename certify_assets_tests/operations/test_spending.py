@@ -9,8 +9,8 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.evaluation.spending import Claim, Schedule, claim, declare, read_spending
 from certify_assets.judges.specs import DELTA
+from certify_assets.operations.spending import Claim, Schedule, claim, declare, read_spending
 from certify_assets.storage.store import Store
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.evaluation.audit import audit_judge
-from certify_assets.evaluation.comparison import compare
+from certify_assets.operations.audit import audit_judge
+from certify_assets.operations.comparison import compare
 from certify_assets.reports.comparison_page import (
     comparison_markdown,
     comparison_metrics,

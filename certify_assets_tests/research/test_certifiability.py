@@ -7,9 +7,9 @@ from sklearn.metrics import roc_auc_score
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.ledger import ledger_entries
 from certify_assets.judges.specs import JUDGES, PROCEDURES
+from certify_assets.operations import certifier
+from certify_assets.operations.ledger import ledger_entries
 from certify_assets.research.certifiability import (
     CERTIFIABILITY_KEY,
     doubts,
@@ -65,7 +65,7 @@ def cal_auroc(store: Store, judge: str) -> float:
 
 def test_a_certified_base_is_read_without_a_lexical_judge(corpora: Store) -> None:
     score_as_base(corpora, "one")
-    certification.certify_judge(judged(corpora, "one", "base"))
+    certifier.certify_judge(judged(corpora, "one", "base"))
     corpora.delete("judges/lexical/one/certificates.json")
     found = measure(Corpus(corpora, "one"))
     assert "lexical" in found.without and "base" not in found.without

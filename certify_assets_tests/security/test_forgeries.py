@@ -8,9 +8,9 @@ import sqlalchemy as sa
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, IntegrityError
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.audit import audit_judge, load_audits
-from certify_assets.evaluation.ledger import record_read, register
+from certify_assets.operations import certifier
+from certify_assets.operations.audit import audit_judge, load_audits
+from certify_assets.operations.ledger import record_read, register
 from certify_assets.storage.care import verify
 from certify_assets.storage.database import events
 from certify_assets.storage.store import Store
@@ -30,8 +30,8 @@ DESCRIPTIONS: dict[str, set[str]] = {
 
 def _use(store: Store) -> None:
     """What stands between a stored certificate and a page that shows it."""
-    certification.load_certificates(judged(store, "one"))
-    problems = certification.verify_stored(judged(store, "one"))
+    certifier.load_certificates(judged(store, "one"))
+    problems = certifier.verify_stored(judged(store, "one"))
     if problems:
         raise CertifyError(problems[0])
     load_audits(judged(store, "one"))

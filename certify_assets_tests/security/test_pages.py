@@ -56,14 +56,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _certify(store: Store) -> None:
-    from certify_assets.evaluation import certification
-    from certify_assets.evaluation.audit import audit_judge
+    from certify_assets.operations import certifier
+    from certify_assets.operations.audit import audit_judge
     from certify_assets.operations.monitoring import monitor_judge
 
     Corpus(store, CORPUS).prepare()
     judged(store, CORPUS).train()
     judged(store, CORPUS).score()
-    certification.certify_judge(judged(store, CORPUS))
+    certifier.certify_judge(judged(store, CORPUS))
     audit_judge(judged(store, CORPUS))
     score_as_base(store, CORPUS)
     rows = [
@@ -83,8 +83,8 @@ def _certify(store: Store) -> None:
 
 def _draw(store: Store) -> None:
     from certify_assets.corpora import report as corpus_report
-    from certify_assets.evaluation import comparison
-    from certify_assets.evaluation.comparison import write_main_table
+    from certify_assets.operations import comparison
+    from certify_assets.operations.comparison import write_main_table
     from certify_assets.reports import (
         comparison_page,
         corpus_page,

@@ -16,18 +16,17 @@ from certify_assets.defs.judges.training import attempted
 from certify_assets.defs.names import CORPORA_GROUP, corpora_partitions, judge_key, key, source
 from certify_assets.defs.pool import pool_of
 from certify_assets.defs.setup import judges
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.audit import audit_judge
-from certify_assets.evaluation.judge_results import (
+from certify_assets.judges.specs import PROCEDURES, JudgeSpec
+from certify_assets.operations import certifier, monitoring
+from certify_assets.operations.audit import audit_judge
+from certify_assets.operations.judge_figures import (
     audited_figures,
     certified_figures,
     scoring_figures,
 )
-from certify_assets.evaluation.pool import load_pool
-from certify_assets.evaluation.spending import read_spending
-from certify_assets.evaluation.unseen_agents import left_out_agents
-from certify_assets.judges.specs import PROCEDURES, JudgeSpec
-from certify_assets.operations import monitoring
+from certify_assets.operations.left_out_agents import left_out_agents
+from certify_assets.operations.pool import load_pool
+from certify_assets.operations.spending import read_spending
 from certify_assets.reports import judge_page, monitor_page
 
 audit_sample = source(
@@ -106,13 +105,13 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
     )
     def certificate(step: AssetStep) -> Made:
         judge = step.judge(spec.name)
-        certificates = certification.certify_judge(judge, run_id=step.run_id)
+        certificates = certifier.certify_judge(judge, run_id=step.run_id)
         coverage = {
             f"{item.side}_coverage_at_{item.alpha:g}": float(item.coverage)
             for item in certificates
             if item.procedure == PROCEDURES[0]
         }
-        sides = certification.deciding_sides(certificates)
+        sides = certifier.deciding_sides(certificates)
         pool = load_pool(judge, certificates)
         headline = sides.lead
         metadata = {
@@ -136,7 +135,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
                 name: getattr(headline, name)
                 for name in ("procedure", "delta", "tasks", "candidates")
             },
-            figures=certified_figures(certification.deciding(certificates)),
+            figures=certified_figures(certifier.deciding(certificates)),
             reads=judge.calibration_splits,
             documents={
                 **{

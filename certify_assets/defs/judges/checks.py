@@ -6,13 +6,12 @@ import dagster as dg
 
 from certify_assets.defs.checks import check
 from certify_assets.defs.setup import judges
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.audit import load_audits
-from certify_assets.evaluation.unseen_agents import left_out_agents
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import HARVEST_JUDGES
-from certify_assets.operations import monitoring
+from certify_assets.operations import certifier, monitoring
+from certify_assets.operations.audit import load_audits
 from certify_assets.operations.checks import Verdict
+from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.reports import judge_page
 
 Ask = Callable[[JudgedCorpus], Verdict]
@@ -53,7 +52,7 @@ def reproducible(judge: JudgedCorpus) -> Verdict:
 
     It depends on what is stored now.
     """
-    found = certification.verify_stored(judge)
+    found = certifier.verify_stored(judge)
     said = found[0] if found else "every certificate was recomputed, byte for byte."
     return Verdict.of(not found, said)
 
@@ -64,8 +63,8 @@ def certified(judge: JudgedCorpus) -> Verdict:
     Says of each side and budget without a certificate which of tasks, success rate, ranking or
     guard stopped it. WARN where no answer can be read.
     """
-    sides = certification.deciding_sides(certification.load_certificates(judge))
-    reasons = certification.why_nothing(judge)
+    sides = certifier.deciding_sides(certifier.load_certificates(judge))
+    reasons = certifier.why_nothing(judge)
     return Verdict.of(
         judge.unread not in reasons,
         " ".join([sides.sentence, *reasons]),
@@ -126,7 +125,7 @@ def audit_verdict(judge: JudgedCorpus) -> Verdict:
 
 def test_ledger(judge: JudgedCorpus) -> Verdict:
     """TEST was read under a registration, and no configuration changed after a result was seen."""
-    from certify_assets.evaluation.ledger import (
+    from certify_assets.operations.ledger import (
         POOL_KIND,
         READ_KINDS,
         ledger_entries,

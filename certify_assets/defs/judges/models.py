@@ -14,7 +14,6 @@ from certify_assets.defs.judges.training import attempted
 from certify_assets.defs.names import LM_GROUP, corpora_partitions, judge_key, key
 from certify_assets.defs.pool import on_device, pool_of
 from certify_assets.errors import GateClosedError
-from certify_assets.evaluation.judge_results import training_figures
 from certify_assets.judges.families.transfer import no_sources
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm import lineage
@@ -23,6 +22,7 @@ from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.transfer import PoolRecord
 from certify_assets.operations.checks import Verdict
+from certify_assets.operations.judge_figures import training_figures
 from certify_assets.storage.snapshot import Snapshot
 
 _SHOWN = ("success_weight", "candidates", "sft_trajectories", "sft_tasks", "seed")

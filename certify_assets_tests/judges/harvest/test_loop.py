@@ -10,15 +10,15 @@ import pytest
 from certify_assets.certificates import verify_certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, IntegrityError, LeakError, StaleCertificateError
-from certify_assets.evaluation import certification
-from certify_assets.evaluation.audit import audit_judge
-from certify_assets.evaluation.ledger import ledger_entries, ledger_violations
-from certify_assets.evaluation.pool import load_pool
 from certify_assets.evaluation.score_table import read_score_table
 from certify_assets.files import read_json
 from certify_assets.judges.families.harvest import harvest_violations
 from certify_assets.judges.harvest.gate import Splits
 from certify_assets.judges.lm.judge import CausalJudge
+from certify_assets.operations import certifier
+from certify_assets.operations.audit import audit_judge
+from certify_assets.operations.ledger import ledger_entries, ledger_violations
+from certify_assets.operations.pool import load_pool
 from certify_assets.reports.harvest_table import control_rows, loop_rows
 from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
 from certify_assets.storage.store import Store
@@ -38,7 +38,7 @@ def prepared(folder: Path, *, tasks: int) -> Store:
 def made(store: Store, judge: str) -> None:
     judged(store, "c", judge).train()
     judged(store, "c", judge).score()
-    certification.certify_judge(judged(store, "c", judge))
+    certifier.certify_judge(judged(store, "c", judge))
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +60,13 @@ def test_a_round_trains_on_source_and_harvest_and_is_certified_on_half_b(store: 
     document = store.read_json(f"judges/{FIRST}/c/harvest.json")
     adapter = store.read_json(f"judges/{FIRST}/c/adapter.json")
     assert document["open"] and adapter["harvest"]["size"] == document["size"] > 0
-    certificates = certification.load_certificates(judged(store, "c", FIRST))
-    whole = certification.load_certificates(judged(store))
+    certificates = certifier.load_certificates(judged(store, "c", FIRST))
+    whole = certifier.load_certificates(judged(store))
     assert {item.provenance["split"] for item in certificates} == {"cal_half_b"}
     assert {item.provenance["split"] for item in whole} == {"rl and cal"}
     cal = len(judged(store).corpus.manifest.tasks["cal"])
     assert certificates[0].tasks == cal - cal // 2 < whole[0].tasks
-    assert certification.verify_stored(judged(store, "c", FIRST)) == []
+    assert certifier.verify_stored(judged(store, "c", FIRST)) == []
     assert audit_judge(judged(store, "c", FIRST)).entry.kind == "first"
     assert harvest_violations(judged(store, "c", FIRST)) == []
 
@@ -75,7 +75,7 @@ def test_the_stored_scores_verify_the_certificates_as_the_page_says(store: Store
     judge = judged(store, "c", FIRST)
     path = Path(store.locate(judge.key("scores.parquet")))
     table = read_score_table(path).choose_split("cal")
-    certificates = certification.load_certificates(judge)
+    certificates = certifier.load_certificates(judge)
     stored = load_pool(judge, certificates)
     assert stored is not None
     for item in certificates:
@@ -112,7 +112,7 @@ def test_another_start_makes_the_round_stale(store: Store) -> None:
     adapter = store.read_json("judges/lexical/c/adapter.json")
     store.write_json("judges/lexical/c/adapter.json", {**adapter, "adapter_sha256": "0" * 64})
     with pytest.raises(StaleCertificateError, match="let through by another lexical judge"):
-        certification.load_certificates(judged(store, "c", FIRST))
+        certifier.load_certificates(judged(store, "c", FIRST))
     with pytest.raises(IntegrityError):
         judged(store, "c", FIRST).train()
 

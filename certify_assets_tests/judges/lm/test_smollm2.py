@@ -9,9 +9,9 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.evaluation.certification import certify_judge, verify_stored
 from certify_assets.judges.lm import smollm2
 from certify_assets.judges.lm.models import SMOLLM2, known_model
+from certify_assets.operations.certifier import certify_judge, verify_stored
 from certify_assets.reports.judge_page import reading_facts
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs

@@ -10,23 +10,19 @@ from certify_assets.certificates.audit import Audit
 from certify_assets.certificates.findings import RELABELLED, SHARED_TASKS
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, LedgerError, StaleCertificateError
-from certify_assets.evaluation.certification import (
-    deciding_certificates,
-    deciding_sides,
-    why_nothing,
-)
-from certify_assets.evaluation.ledger import (
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.record import columns
+from certify_assets.judges.specs import judges
+from certify_assets.operations.certifier import deciding_certificates, deciding_sides, why_nothing
+from certify_assets.operations.ledger import (
     LedgerEntry,
     reading_delta,
     record_read,
     record_result,
     results_of,
 )
-from certify_assets.evaluation.unseen_agents import stored_left_out_agents
-from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import columns
-from certify_assets.judges.specs import judges
+from certify_assets.operations.left_out_agents import stored_left_out_agents
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ what is stored now. Its δ is the share that its rows claimed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,8 +22,12 @@ from certify_assets.errors import (
     IntegrityError,
     StaleCertificateError,
 )
-from certify_assets.evaluation.ledger import register
-from certify_assets.evaluation.pool import (
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.record import JudgeRecord, columns, runs_are_tasks
+from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
+from certify_assets.operations.ledger import register
+from certify_assets.operations.pool import (
     StoredPool,
     document_of,
     gather_pool,
@@ -31,12 +35,8 @@ from certify_assets.evaluation.pool import (
     rows_of,
     takes_pool,
 )
-from certify_assets.evaluation.relabelling import relabelling_finding
-from certify_assets.evaluation.spending import Claim, claim, read_spending
-from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.record import JudgeRecord, columns, runs_are_tasks
-from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
+from certify_assets.operations.relabelling import relabelling_finding
+from certify_assets.operations.spending import Claim, claim, read_spending
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ def why_nothing(judge: JudgedCorpus) -> list[str]:
     pool, tasks = rows_of(load_pool(judge, deciding)), judge.corpus.profile.tasks
 
     def reason(item: Certificate) -> str:
-        found = diagnose(*columns(cal), pool=pool, **asdict(settings_of(item)))
+        found = diagnose(*columns(cal), pool=pool, **dict(settings_of(item)))
         words = replace(found, corpus_tasks=tasks).sentence
         return f"{item.side.capitalize()} at {item.alpha:g}: {words}"
 

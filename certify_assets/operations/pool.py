@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from certify_assets.certificates.pool import EVERY_TASK, Pool, observe_pool
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.evaluation.ledger import record_pool
 from certify_assets.files import canonical_json, sha256_bytes, stored_as
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.task_folds import score_unseen, why_no_folds
+from certify_assets.operations.ledger import record_pool
 from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:

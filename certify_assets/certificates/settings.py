@@ -1,0 +1,187 @@
+"""Settings of a certificate: one model, from which options, keywords, files and schema are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Final, Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from certify_assets.certificates.bootstrap import as_fraction
+from certify_assets.certificates.procedures import (
+    DEFAULT,
+    EVERY_PROCEDURE,
+    Procedure,
+    Test,
+    find_procedure,
+)
+from certify_assets.certificates.pseudo_task import WHOLE_SHARE
+from certify_assets.certificates.taskboot import draws_needed
+from certify_assets.documents import CLOSED
+from certify_assets.errors import InputError, quoted
+
+#: how a certificate names the payment of a procedure that is calibrated over its whole grid
+CALIBRATED: Final = "calibrated"
+BONFERRONI, FIXED = "bonferroni", "fixed"
+
+
+def level_shares(multiplicity: str, grid: int) -> int:
+    """Number of equal shares into which δ is cut: one a threshold, or those of the calibration."""
+    return {BONFERRONI: grid, CALIBRATED: WHOLE_SHARE}.get(multiplicity, 1)
+
+
+class Settings(BaseModel):
+    """All that a certificate depends on next to the table.
+
+    The fields are the keywords of `certify`, the names that ``--set`` and ``--settings`` take, and
+    what a certificate stores.
+
+    Raises
+    ------
+    InputError
+        At construction, where a value is of another type or range than its field says.
+    """
+
+    model_config = ConfigDict(**CLOSED, frozen=True)
+
+    alpha: Annotated[
+        float, Field(gt=0, lt=1, description="error budget among decided runs, four decimals")
+    ] = 0.1
+    delta: Annotated[float, Field(gt=0, lt=1, description="one minus the confidence")] = 0.05
+    side: Annotated[
+        Literal["reject", "release"],
+        Field(description="decision that is certified: auto-fail or auto-pass"),
+    ] = "reject"
+    procedure: Annotated[
+        str,
+        Field(
+            description="test that certifies a threshold",
+            json_schema_extra={"enum": list(EVERY_PROCEDURE)},
+        ),
+    ] = DEFAULT
+    guard: Annotated[
+        Literal["floor", "none"],
+        Field(description="what guarded_taskboot asks in addition to its bootstrap"),
+    ] = "floor"
+    size_ratio: Annotated[
+        float,
+        Field(
+            ge=1, le=1_000_000, description="how much larger wrong tasks are than others, at most"
+        ),
+    ] = 1.0
+    grid: Annotated[
+        int | None,
+        Field(ge=1, le=1_000, description="number of thresholds; by default the procedure's own"),
+    ] = None
+    engine: Annotated[
+        Literal["auto", "montecarlo"],
+        Field(description="how a bootstrap tail is computed: without draws, or by Algorithm 1"),
+    ] = "auto"
+    draws: Annotated[
+        int, Field(ge=1, le=10_000_000, description="resamples of the engine montecarlo")
+    ] = 2000
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1, description="seed of what is drawn")] = 42
+    candidates: Annotated[
+        int,
+        Field(ge=1, le=10**9, description="judges or settings compared on this table; divides δ"),
+    ] = 1
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise InputError(_sentence(error)) from None
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _plain(cls, value: object) -> object:
+        """Return the Python number of a numpy scalar."""
+        return value.item() if isinstance(value, np.generic) else value
+
+    def model_post_init(self, _: Any) -> None:
+        """Refuse an unknown procedure, an engine that it lacks, and an α of many decimals."""
+        as_fraction(self.alpha)
+        if self.method.calibrated and self.engine not in self.method.engines:
+            raise InputError(
+                f"engine {self.engine} does not apply to {self.procedure}, which is calibrated as "
+                "a whole; leave it out, or name another procedure (--procedure guarded_taskboot)."
+            )
+
+    def replace(self, **changes: Any) -> Self:
+        """Return settings with other values, checked like these."""
+        return type(self)(**{**dict(self), **changes})
+
+    @property
+    def applied_grid(self) -> int:
+        """The number of thresholds asked for, by default the procedure's own."""
+        return self.method.grid if self.grid is None else self.grid
+
+    @property
+    def multiplicity(self) -> str:
+        """How the grid is paid for: a procedure with a pilot has a fixed sequence of its own."""
+        if self.method.calibrated:
+            return CALIBRATED
+        return FIXED if self.method.pilot else BONFERRONI
+
+    @property
+    def budget(self) -> Fraction:
+        """α as the exact decimal that was given."""
+        return as_fraction(self.alpha)
+
+    @property
+    def level(self) -> float:
+        """δ / (shares · candidates): a share a threshold, those of a calibration, or one."""
+        return self.delta / (level_shares(self.multiplicity, self.applied_grid) * self.candidates)
+
+    @property
+    def applied_guard(self) -> str:
+        """The guard in force: none on procedures that take none."""
+        return self.guard if self.method.guarded else "none"
+
+    @property
+    def method(self) -> Procedure:
+        """The procedure itself."""
+        return find_procedure(self.procedure)
+
+    @property
+    def coarse_draws(self) -> bool:
+        """Whether the bootstrap is drawn so few times that no threshold can pass."""
+        drawn = self.method.resamples and self.engine == "montecarlo"
+        return drawn and self.draws < draws_needed(self.level)
+
+    @property
+    def test(self) -> Test:
+        """What the procedure is asked."""
+        return Test(self.budget, self.level, self.engine, self.draws, self.seed)
+
+
+def setting_schema(name: str) -> dict[str, Any]:
+    """Return the JSON schema of one setting: type, range, default and description."""
+    return dict(Settings.model_json_schema()["properties"][name])
+
+
+def expected(name: str) -> str:
+    """Say which values a setting takes: 'a whole number from 1 to 1000'."""
+    schema = setting_schema(name)
+    # a setting that may be left out has the schema of its value first
+    schema |= schema.get("anyOf", [{}])[0]
+    if "enum" in schema:
+        return f"one of {', '.join(schema['enum'])}"
+    kind = "a whole number" if schema["type"] == "integer" else "a number"
+    if "minimum" in schema:
+        return f"{kind} from {schema['minimum']} to {schema['maximum']}"
+    low, high = schema["exclusiveMinimum"], schema["exclusiveMaximum"]
+    return f"{kind} strictly between {low:g} and {high:g}"
+
+
+def _sentence(error: ValidationError) -> str:
+    first: Mapping[str, Any] = error.errors(include_url=False)[0]
+    name = str(first["loc"][0])
+    if first["type"] == "extra_forbidden":
+        return (
+            f"{quoted(name)} is not a setting of a certificate; choose one of "
+            f"{', '.join(Settings.model_fields)}."
+        )
+    return f"{name} is {quoted(first['input'])}; give {expected(name)}."
