@@ -217,15 +217,20 @@ class Store:
         self.point(key, sha256)
         return sha256
 
+    def delete(self, key: str) -> None:
+        """Let nothing be stored under the key any more."""
+        self.point(key, "")
+
     def remove_tree(self, key: str) -> None:
         """Let nothing be stored under the key, nor below it."""
         for name in self.names(key):
             self.remove_tree(f"{key}/{name}")
-        self.point(key, "")
+        self.delete(key)
 
     def read_json(self, key: str) -> Any:
         """Return the JSON document under the key."""
-        return parse_json(self.read_bytes(key).decode("utf-8"))
+        with self._reading(key):
+            return parse_json(self.read_bytes(key).decode("utf-8"))
 
     def write_json(self, key: str, value: Any) -> str:
         """Store a JSON document, indented for readers; return its SHA-256."""
@@ -233,7 +238,18 @@ class Store:
 
     def read_table(self, key: str) -> pd.DataFrame:
         """Return the Parquet table under the key."""
-        return self.objects.get_table(self.sha256(key), key=key)
+        with self._reading(key):
+            return self.objects.get_table(self.sha256(key), key=key)
+
+    @contextmanager
+    def _reading(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, OSError) as error:
+            raise InputError(
+                f"{key} of {self.root} cannot be read ({type(error).__name__}); {_remedy(key)} "
+                "again."
+            ) from None
 
     def write_table(self, key: str, frame: pd.DataFrame) -> str:
         """Store a table as Parquet (zstd), without its index; return its SHA-256."""

@@ -151,9 +151,9 @@ def test_a_batch_is_taken_back_and_its_runs_may_come_again(store: Store, tmp_pat
     assert first is not None
     undo_batch(Corpus(store, "c"), first)
     assert ready_batches(Corpus(store, "c")) == []
-    before = store.now().head("c")
+    before = store.now().ledger("c")
     undo_batch(Corpus(store, "c"), first)
-    assert store.now().head("c") == before
+    assert store.now().ledger("c") == before
     with pytest.raises(InputError, match="has no batch"):
         undo_batch(Corpus(store, "c"), "000009-never")
     again = receive(Corpus(store, "c"), [path])

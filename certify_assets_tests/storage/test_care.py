@@ -42,7 +42,7 @@ def test_earlier_versions_go_with_a_reason_and_the_ledger_still_holds(store: Sto
     assert discard(store, reason="space", older_days=-1) == 1
     # another corpus has the first one still
     assert collect(store, older_days=-1).objects == 0
-    store.point("corpora/other/a.json", "")
+    store.delete("corpora/other/a.json")
     assert discard(store, reason="space", older_days=-1) == 1
     assert collect(store, older_days=-1).objects == 1
     assert [store.objects.has(name) for name in (first, named, last)] == [False, True, True]

@@ -207,7 +207,7 @@ def test_pages_are_copies_of_what_is_stored(store: Store) -> None:
     for writer in writers:
         writer.join()
     assert Path(store.locate(PAGE)).read_bytes() == store.read_bytes(PAGE)
-    store.point(PAGE, "")
+    store.delete(PAGE)
     assert not Path(store.locate(PAGE)).exists()
 
 

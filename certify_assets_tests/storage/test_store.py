@@ -19,7 +19,7 @@ def test_documents_and_tables_come_back(store: Store) -> None:
     assert store.names("corpora/c") == ["b.json", "t.parquet"] and store.names("nothing") == []
     with store.as_folder("corpora/c") as folder:
         assert sorted(path.name for path in folder.iterdir()) == ["b.json", "t.parquet"]
-    store.point("corpora/c/b.json", "")
+    store.delete("corpora/c/b.json")
     assert not store.exists("corpora/c/b.json")
     store.remove_tree("corpora/c")
     assert store.names("corpora") == []

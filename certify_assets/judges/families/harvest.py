@@ -104,7 +104,7 @@ class HarvestFamily(DerivedFamily):
         store.write_json(judge.key("contamination.json"), wrong)
         if not len(harvested):
             # a judge of an earlier opening depends on a gate that is closed now
-            store.point(judge.key("adapter.json"), "")
+            store.delete(judge.key("adapter.json"))
             raise GateClosedError(
                 f"{judge} harvests nothing from {judge.corpus}: {document['reason']}"
             )
