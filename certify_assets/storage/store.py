@@ -229,7 +229,7 @@ class Store:
 
     def read_json(self, key: str) -> Any:
         """Return the JSON document under the key."""
-        with self._reading(key):
+        with self._parsing(key):
             return parse_json(self.read_bytes(key).decode("utf-8"))
 
     def write_json(self, key: str, value: Any) -> str:
@@ -238,11 +238,11 @@ class Store:
 
     def read_table(self, key: str) -> pd.DataFrame:
         """Return the Parquet table under the key."""
-        with self._reading(key):
+        with self._parsing(key):
             return self.objects.get_table(self.sha256(key), key=key)
 
     @contextmanager
-    def _reading(self, key: str) -> Iterator[None]:
+    def _parsing(self, key: str) -> Iterator[None]:
         try:
             yield
         except (ValueError, OSError) as error:

@@ -33,14 +33,17 @@ _JUDGES = b"""judges:
   - {name: own, family: lexical, reading: {chars: whole}}
 """
 _NOTIFIED = b"""targets:
-  - {name: team, webhook: 'https://example.org/hook', events: [alarm]}
+  - {name: team, apprise: TEAM, events: [alarm]}
   - {name: chat, apprise: ON_CALL}
 """
 #: by file of a data root, what it says and who reads it
 DOCUMENTS: dict[str, tuple[bytes, Callable[[Path, Path], object]]] = {
     "scores.csv": (_TABLE, lambda root, path: read_score_table(path)),
     "labels.csv": (_TABLE, lambda root, path: read_labels(path)),
-    "criteria.json": (b'{"a": "b"}', lambda root, path: read_criteria(path)),
+    "criteria.json": (
+        b'[{"task_id": "a", "criterion": "b"}]',
+        lambda root, path: read_criteria(path),
+    ),
     "certificate.json": (_certificate(), lambda root, path: load_certificates(path)),
     "corpora/c/corpus.json": (
         json.dumps({"name": "c", "alphas": [0.1, 0.2]}).encode(),
