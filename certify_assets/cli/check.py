@@ -26,7 +26,6 @@ from certify_assets.cli.options import (
     PATH,
     SIDE,
     Finite,
-    ReadingOptions,
     certificate_argument,
     column_options,
     labelled,
@@ -51,6 +50,7 @@ from certify_assets.cli.output import (
 )
 from certify_assets.cli.verify import pool_of, verify_documents
 from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.tables.score_reading import ReadingOptions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Certificate
     from certify_assets.corpora.formats.mlflow_server import VerdictCounts
     from certify_assets.evaluation.decisions import Decisions
-    from certify_assets.evaluation.score_table import ScoreTable
+    from certify_assets.tables.score_table import ScoreTable
 
 _AUDITED = (
     "verdict",
