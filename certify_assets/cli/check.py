@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,8 +56,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from certify_assets.certificates import Audit, Certificate
+    from certify_assets.corpora.formats.mlflow_server import VerdictCounts
     from certify_assets.evaluation.decisions import Decisions
-    from certify_assets.storage.traces import VerdictCounts
     from certify_assets.tables.score_table import ScoreTable
 
 _AUDITED = (
@@ -257,7 +256,7 @@ def decide(
                 **counts,
                 "reasons": reasons,
                 "certificate_sha256": hashes[0] if len(hashes) == 1 else hashes,
-                **({"mlflow": asdict(assessed)} if assessed else {}),
+                **({"mlflow": assessed._asdict()} if assessed else {}),
             }
         )
     else:
@@ -283,7 +282,7 @@ def decide(
 
 def _assess(address: str, scores: Path, result: Decisions) -> VerdictCounts:
     """Log decisions as assessments of the traces that the rows name."""
-    from certify_assets.storage.traces import TraceVerdict, log_verdicts
+    from certify_assets.corpora.formats.mlflow_server import TraceVerdict, log_verdicts
 
     ids = result.table.trajectories
     if ids is None:

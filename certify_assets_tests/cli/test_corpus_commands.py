@@ -87,11 +87,11 @@ def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: 
     write_runs(tmp_path / "two.jsonl", tasks=30, attempts=2)
     imported = f"corpus import --name c --root {root}"
     assert call(f"{imported} {tmp_path}/one.jsonl").code == 0
-    before = Store(str(root)).now().head("c")
+    before = Store(str(root)).now().ledger("c")
     # a call that was killed is made again in the same words
     repeated = call(f"{imported} {tmp_path}/one.jsonl")
     assert repeated.code == 0 and "No run changes" in repeated.err
-    assert Store(str(root)).now().head("c") == before
+    assert Store(str(root)).now().ledger("c") == before
     again = call(f"{imported} {tmp_path}/two.jsonl")
     assert again.code == 2
     assert "registered already (40 trajectories)" in again.err
@@ -100,7 +100,7 @@ def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: 
     assert call(f"{imported} {tmp_path}/bad.csv --replace").code == 2
     shutil.copy(tmp_path / "two.jsonl", tmp_path / "one.jsonl")
     assert call(f"{imported} {tmp_path}/one.jsonl").code == 2
-    assert Store(str(root)).now().head("c") == before
+    assert Store(str(root)).now().ledger("c") == before
     replaced = call(f"{imported} {tmp_path}/two.jsonl --replace --json")
     assert replaced.code == 0
     assert replaced.json["trajectories"] == 60
