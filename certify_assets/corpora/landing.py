@@ -98,6 +98,9 @@ class Look:
                 raise WaitingError("the folder has no file yet; links and pipes in it are not read")
             for name, entry in seen.items():
                 self._require_settled(name, entry["stamp"], before.get(name, {}).get("stamp"))
+            gone = (before[name].get("stamp") for name in before if name not in seen)
+            if any(isinstance(stamp, str) for stamp in gone):
+                raise _UnsettledError("files are gone since the last look")
             self._hash(seen)
         except OSError as error:
             raise WaitingError(
