@@ -15,12 +15,8 @@ from certify_assets.cli.options import (
     PATH,
     SHARE,
     SIDE,
-    ReadingOptions,
     alpha_option,
-    labelled,
     out_option,
-    read_scores,
-    reading_options,
 )
 from certify_assets.cli.output import (
     NOTHING,
@@ -33,6 +29,7 @@ from certify_assets.cli.output import (
     show_table,
     write_document,
 )
+from certify_assets.cli.reading import ReadingOptions, labelled, read_scores, reading_options
 
 if TYPE_CHECKING:
     from certify_assets.certificates import CorpusFacts, SamplePlan
