@@ -32,16 +32,10 @@ from certify_assets.cli.output import (
     wants_all,
     write_document,
 )
-from certify_assets.cli.reading import (
-    ReadingOptions,
-    labelled,
-    read_pilot,
-    read_pool,
-    read_scores,
-    reading_options,
-)
+from certify_assets.cli.reading import labelled, read_pilot, read_pool, read_scores, reading_options
 from certify_assets.cli.settings import setting_option, settings_help
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
+from certify_assets.tables.score_reading import ReadingOptions
 
 _BAR = 60
 _MARKS = {"reject": "█", "human": "░", "release": "▒"}

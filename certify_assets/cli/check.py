@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,15 +57,10 @@ from certify_assets.cli.output import (
     write_tables,
     write_text,
 )
-from certify_assets.cli.reading import (
-    ReadingOptions,
-    column_options,
-    labelled,
-    read_pilot,
-    read_scores,
-)
+from certify_assets.cli.reading import column_options, labelled, read_pilot, read_scores
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
+from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.work import counted
 
 if TYPE_CHECKING:
@@ -74,8 +69,8 @@ if TYPE_CHECKING:
     from certify_assets.cli.reading import Table as Columns
     from certify_assets.cli.reading import Unlabelled
     from certify_assets.evaluation.decisions import Decisions
-    from certify_assets.evaluation.score_table import ScoreTable
     from certify_assets.storage.traces import VerdictCounts
+    from certify_assets.tables.score_table import ScoreTable
 
 _AUDITED = (
     "verdict",

@@ -10,17 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from certify_assets.cli.options import OPEN_SHARE, SIDE, gathered
-from certify_assets.cli.reading import (
-    ReadingOptions,
-    Unlabelled,
-    argument_order,
-    read_pool,
-    stored_pool,
-)
+from certify_assets.cli.reading import Unlabelled, argument_order, read_pool, stored_pool
 from certify_assets.corpora import CERTIFYING
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, quoted
 from certify_assets.files import read_json
+from certify_assets.tables.score_reading import ReadingOptions
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, CertificateSet

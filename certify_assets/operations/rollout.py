@@ -28,7 +28,7 @@ from certify_assets.operations.deployment import (
     read_deployments,
     strictest_certificates,
 )
-from certify_assets.operations.judge_results import judge_summary
+from certify_assets.operations.judge_figures import judge_summary
 from certify_assets.operations.layout import own_key, recertification_number
 from certify_assets.operations.ledger import CertifiedSplits, certified_judges, certified_splits
 from certify_assets.operations.monitoring import label_alarm

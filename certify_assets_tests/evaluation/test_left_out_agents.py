@@ -11,7 +11,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.record import columns, texts
 from certify_assets.operations.audit import audit_judge, judge_overview
 from certify_assets.operations.certifier import certify_judge, deciding_certificates
-from certify_assets.operations.unseen_agents import left_out_agents
+from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.reports import judge_page
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs
