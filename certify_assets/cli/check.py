@@ -68,8 +68,8 @@ if TYPE_CHECKING:
 
     from certify_assets.cli.reading import Table as Columns
     from certify_assets.cli.reading import Unlabelled
+    from certify_assets.corpora.formats.mlflow_server import VerdictCounts
     from certify_assets.evaluation.decisions import Decisions
-    from certify_assets.storage.traces import VerdictCounts
     from certify_assets.tables.score_table import ScoreTable
 
 _AUDITED = (
@@ -351,7 +351,7 @@ def decide(
         **counts,
         "reasons": reasons,
         "certificate_sha256": hashes[0] if len(hashes) == 1 else hashes,
-        **({"mlflow": asdict(assessed)} if assessed else {}),
+        **({"mlflow": assessed._asdict()} if assessed else {}),
     }
     rows = [
         [WORDS[name], f"{number:,}", percent(number / max(1, len(table)))]
@@ -361,14 +361,14 @@ def decide(
         document,
         Table("Decisions", ["decision", "runs", "share"], rows),
         *(f"  {reason}: {number}" for reason, number in reasons.items()),
-        *(figures("MLflow", asdict(assessed)) if assessed else ()),
+        *(figures("MLflow", assessed._asdict()) if assessed else ()),
         code=0 if any(item.certified for item in certificates) else NOTHING,
     )
 
 
 def _assess(address: str, scores: Path, result: Decisions) -> VerdictCounts:
     """Log decisions as assessments of the traces that the rows name."""
-    from certify_assets.storage.traces import TraceVerdict, log_verdicts
+    from certify_assets.corpora.formats.mlflow_server import TraceVerdict, log_verdicts
 
     ids = result.table.trajectories
     if ids is None:
