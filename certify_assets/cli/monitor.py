@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from certify_assets.cli.documents import Choice, choice_options, load_certificates, one_a_side
-from certify_assets.cli.options import (
-    PATH,
-    certificate_argument,
-    column_options,
-    labelled,
-    read_scores,
-    split_option,
-)
+from certify_assets.cli.options import PATH, certificate_argument, split_option
 from certify_assets.cli.output import NOTHING, emit_json, json_option, percent, show_line
+from certify_assets.cli.reading import column_options, labelled, read_scores
 from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.work import counted
 
