@@ -374,15 +374,14 @@ def certify(
     scores = reading.higher(scores)
     evidence = _Evidence(scores, outcomes, tasks, reading, keywords.get("pool"), read_as)
     said = replace(read, lower_is_better=lower_is_better).provenance()
-    said |= keywords.pop("provenance", None) or {}
+    keywords["provenance"] = said | (keywords.get("provenance") or {})
     if side != "both":
-        keywords["provenance"] = said
         return TableCertificate.of(
             core.certify(scores, outcomes, tasks, side=side, **keywords), evidence
         )
     if "procedure" in keywords:
         keywords["procedures"] = (keywords.pop("procedure"),)
-    found = core.certify_sides(scores, outcomes, tasks, **keywords).with_provenance(said)
+    found = core.certify_sides(scores, outcomes, tasks, **keywords)
     return CertificatePair(found.certificates, found.joint_delta, evidence)
 
 

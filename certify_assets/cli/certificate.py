@@ -212,7 +212,7 @@ def _certify(
 
     whole = read_scores(scores, reading)
     table, reading = labelled(whole.choose_split("cal")), reading.as_read(whole)
-    found = certify_sides(
+    return certify_sides(
         table.scores,
         table.labels,
         table.tasks,
@@ -223,9 +223,9 @@ def _certify(
         agents=table.agents,
         named=table.named,
         alone=table.alone,
+        provenance=table.reading.provenance(),
         **options,
     )
-    return found.with_provenance(table.reading.provenance())
 
 
 def _refuse(

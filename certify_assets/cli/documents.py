@@ -11,7 +11,7 @@ import click
 
 from certify_assets.cli.options import OPEN_SHARE, SIDE, argument_order, gathered
 from certify_assets.corpora import CERTIFYING
-from certify_assets.errors import ForgedCertificateError, InputError, quoted
+from certify_assets.errors import ForgedCertificateError, InputError
 from certify_assets.files import read_json
 
 if TYPE_CHECKING:
@@ -45,16 +45,7 @@ class CertificateFile(NamedTuple):
         """Return its certificates as one set, once they are checked; its outline must be theirs."""
         from certify_assets.certificates import CertificateSet
 
-        joint = self.outline.get("joint_delta")
-        if joint is not None and not (type(joint) is float and 0 < joint < 1):
-            raise ForgedCertificateError(
-                f"joint_delta is {quoted(joint)}, not a number between 0 and 1; give the file as "
-                "it was written."
-            )
-        found = CertificateSet(tuple(certificates), joint)
-        if difference := found.difference(self.outline):
-            raise ForgedCertificateError(difference)
-        return found
+        return CertificateSet.of(certificates, self.outline)
 
 
 def read_certificate_file(path: Path) -> CertificateFile:

@@ -33,7 +33,6 @@ from certify_assets.cli.options import (
 from certify_assets.cli.output import NOTHING, complain, emit_json, json_option, show_line
 from certify_assets.errors import ForgedCertificateError, InputError
 from certify_assets.files import read_json
-from certify_assets.work import counted
 
 if TYPE_CHECKING:
     from certify_assets.cli.options import Table, Unlabelled
@@ -190,29 +189,20 @@ def verify_documents(
 ) -> str | None:
     """Recompute certificates from their table; return the first difference.
 
-    What a document says of its certificates together is recomputed last.
+    What a document says of its certificates together is recomputed where all of them are.
     """
-    from certify_assets.certificates import Certificate, verify_certificate, verify_set
+    from certify_assets.certificates import verify as recompute
 
     table = labelled(table)
-    data = (table.scores, table.labels, table.tasks)
-    for place, document in enumerate(counted("verifying", documents), 1):
-        found = verify_certificate(
-            document,
-            *data,
-            agents=table.agents,
-            named=table.named,
-            alone=table.alone,
-            pilot=pilot,
-            pool=pool,
-        )
-        if found is not None:
-            one = len(documents) == 1
-            return found if one else f"certificate {place} of {len(documents)}: {found}"
-    if not given.outline:
-        return None
-    try:
-        items = [Certificate.from_dict(item) for item in given.certificates]
-        return verify_set(given.certificate_set(items), *data, pilot=pilot, pool=pool)
-    except ForgedCertificateError as error:
-        return str(error)
+    every = len(documents) == len(given.certificates)
+    return recompute(
+        {"certificates": documents, **(given.outline if every else {})},
+        table.scores,
+        table.labels,
+        table.tasks,
+        agents=table.agents,
+        named=table.named,
+        alone=table.alone,
+        pilot=pilot,
+        pool=pool,
+    )

@@ -206,7 +206,7 @@ def require_recomputed(
 ) -> None:
     """Refuse certificates that do not recompute from their rows and their pool."""
     # once in a process: the same bytes of the same rows and pool recompute alike
-    from certify_assets.certificates import verify_certificate
+    from certify_assets.certificates import verify
     from certify_assets.certificates.inputs import observe
 
     rows, alone = columns(table), runs_are_tasks(table)
@@ -216,7 +216,7 @@ def require_recomputed(
         about = item.sha256, digest, "" if taken is None else taken.sha256
         if about in _RECOMPUTED:
             continue
-        difference = verify_certificate(item, *rows, pool=taken, named=True, alone=alone)
+        difference = verify(item, *rows, pool=taken, named=True, alone=alone)
         if difference is not None:
             raise ForgedCertificateError(f"one of {whose} does not recompute: {difference}")
         if len(_RECOMPUTED) >= _MOST_RECOMPUTED:
