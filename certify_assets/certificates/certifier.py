@@ -29,7 +29,7 @@ GivenTable: TypeAlias = tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]
 _OF_TABLE: Final = ("pilot", "pool", "agents", "named", "alone", "selection", "provenance")
 
 
-class Claimed(Protocol):
+class DeltaClaim(Protocol):
     """A share of δ that was claimed before anything was computed."""
 
     @property
@@ -60,7 +60,7 @@ class Certifier:
         The rule by which this judge was chosen among candidates, for the reader.
     provenance : mapping of str to str, optional
         Names and hashes of what produced the scores; carried as they are.
-    claim : Claimed, optional
+    claim : DeltaClaim, optional
         The δ of certificates whose data root keeps an account of it, and the event that claimed it;
         without one, δ is that of the settings.
     """
@@ -72,7 +72,7 @@ class Certifier:
     alone: bool = False
     selection: str | None = None
     provenance: Mapping[str, str] | None = None
-    claim: Claimed | None = None
+    claim: DeltaClaim | None = None
 
     @classmethod
     def of(
@@ -239,9 +239,7 @@ def _parted(keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     return about, {name: of for name, of in keywords.items() if name not in _OF_TABLE}
 
 
-def procedure_settings(
-    procedures: Sequence[str], settings: Mapping[str, Any]
-) -> list[Settings]:
+def procedure_settings(procedures: Sequence[str], settings: Mapping[str, Any]) -> list[Settings]:
     """Return the settings of each procedure; of several, without an engine that it lacks."""
     found = []
     for name in procedures:

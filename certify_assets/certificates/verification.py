@@ -26,7 +26,7 @@ NOT_VOUCHED: Final = (
 _REMEDIES: Final = {
     "software": "verify with the version that issued it, or issue it again",
     "inputs": "give the table, and the pool, that it was issued on",
-    "parameters": "give the pilot table that it was issued with (--pilot)",
+    "parameters": "with a pilot it cannot be recomputed without it; give that table (--pilot)",
     "findings": "where rows that repeat others are runs of their own, give their trajectory_id "
     "(from Python named=True) or agent",
 }
@@ -165,7 +165,9 @@ def _difference_of(certificate: Certificate, digest: Any, certifier: Certifier) 
             return f"{found.removesuffix('.')}; {remedy}."
     # the digest last: where it is all that differs, the settings, the provenance or the selection
     # were changed
-    return _difference({**given, "digest": ""}, {**again, "digest": ""}) or _difference(given, again)
+    return _difference({**given, "digest": ""}, {**again, "digest": ""}) or _difference(
+        given, again
+    )
 
 
 def _sharing_difference(given: CertificateSet, certifier: Certifier) -> str | None:

@@ -246,7 +246,7 @@ def test_rows_that_are_there_twice_are_counted() -> None:
     assert "findings" in str(verify(found, *twice, named=True))
     # stripped of the finding, and with the digest of what is left
     said = verify(found.replace(findings=()).to_json(), *twice)
-    assert "lacks the finding duplicate_rows" in str(said)
+    assert "duplicate_rows" in str(said)
     # another agent is another run
     agents = np.repeat(["one", "two"], [len(data.scores), 11])
     assert codes(certify(*twice, agents=agents)) == []

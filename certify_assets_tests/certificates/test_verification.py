@@ -193,10 +193,7 @@ def test_what_is_no_certificate_is_refused(data: Sample, document: Any) -> None:
 def test_what_is_carried_is_typed_and_in_the_digest(certificate: Certificate, data: Sample) -> None:
     document = certificate.to_dict()
     assert "digest is" in verify({**document, "provenance": {"judge": "other"}}, *data)
-    assert (
-        verify(certificate.replace(provenance={"judge": "other"}).to_json(), *data)
-        is None
-    )
+    assert verify(certificate.replace(provenance={"judge": "other"}).to_json(), *data) is None
     assert "provenance" in verify({**document, "provenance": {"judge": 3}}, *data)
     assert verify({**document, "selection": 4}, *data) is not None
 
@@ -285,16 +282,17 @@ def test_a_doubled_key_is_refused_though_the_last_value_is_honest(
 def test_the_promise_of_a_document_is_checked(data: Sample) -> None:
     pair = [certify(*data, side=side, alpha=0.2) for side in ("reject", "release")]
     both, one = CertificateSet(tuple(pair)), CertificateSet(tuple(pair[:1]))
-    promise = both.promise
-    assert promise is not None and "90 % confidence by simulation" in promise
-    said = both.outline()
-    assert set(said) == {"promise", "decided", "human"} and both.difference(said) is None
-    assert "promise is" in both.difference({**said, "promise": promise.replace("90 %", "95 %")})
-    for name in said:
-        rest = {other: value for other, value in said.items() if other != name}
-        assert both.difference(rest) == f"The document lacks {name}; give it as it was written."
-    assert "promise is" in one.difference({"promise": "Anything."})
-    assert one.difference({}) is None and one.outline() == {}
+    document = both.to_dict()
+    promise = document["promise"]
+    assert "90 % confidence by simulation" in promise
+    assert set(both.outline()) == {"promise", "decided", "human"} and one.outline() == {}
+    assert verify(document, *data) is None and verify(one, *data) is None
+    other = {**document, "promise": promise.replace("90 %", "95 %")}
+    assert "promise is" in str(verify(other, *data))
+    for name in both.outline():
+        rest = {key: value for key, value in document.items() if key != name}
+        assert verify(rest, *data) == f"The document lacks {name}; give it as it was written."
+    assert "promise is" in str(verify({**one.to_dict(), "promise": "Anything."}, *data))
 
 
 def test_canonical_bytes_are_sorted_and_compact(certificate: Certificate) -> None:

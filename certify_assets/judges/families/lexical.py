@@ -131,8 +131,6 @@ def _selection(judge: JudgedCorpus, trained: Mapping[float, LexicalJudge]) -> li
     cal = judge.corpus.split("cal")
     cal = cal[cal["outcome"].notna()]
     using = judge.spec.reading.renderer
-    tables = {
-        f"w{weight:g}": score_table(model, cal, using) for weight, model in trained.items()
-    }
+    tables = {f"w{weight:g}": score_table(model, cal, using) for weight, model in trained.items()}
     rows = certify_candidates(tables, judge.corpus.config)
     return [{**row, "success_weight": weight} for row, weight in zip(rows, trained, strict=True)]

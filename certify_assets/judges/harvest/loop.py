@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates import (
-    Settings,
-    evaluate,
-    measure_threshold,
-    observe,
-)
+from certify_assets.certificates import Settings, evaluate, measure_threshold, observe
 from certify_assets.files import canonical_json, sha256_bytes, significant
 from certify_assets.judges.base import JUDGED_COLUMNS, SCORE_COLUMNS, judge_auroc, score_table
 from certify_assets.judges.families.combined import train_combined
