@@ -21,7 +21,6 @@ from certify_assets.cli.gate import (
 from certify_assets.cli.options import (
     DEFAULT_PROCEDURE,
     PATH,
-    ReadingOptions,
     alpha_option,
     labelled,
     out_option,
@@ -43,6 +42,7 @@ from certify_assets.cli.output import (
     write_document,
 )
 from certify_assets.files import shortest
+from certify_assets.tables.score_reading import ReadingOptions
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, CertificateSet, Sides

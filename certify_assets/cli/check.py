@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,6 @@ from certify_assets.cli.options import (
     PATH,
     SIDE,
     Finite,
-    ReadingOptions,
     certificate_argument,
     column_options,
     labelled,
@@ -52,14 +50,15 @@ from certify_assets.cli.output import (
 )
 from certify_assets.cli.verify import pool_of, verify_documents
 from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.tables.score_reading import ReadingOptions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from certify_assets.certificates import Audit, Certificate
+    from certify_assets.corpora.formats.mlflow_server import VerdictCounts
     from certify_assets.evaluation.decisions import Decisions
-    from certify_assets.evaluation.score_table import ScoreTable
-    from certify_assets.storage.traces import VerdictCounts
+    from certify_assets.tables.score_table import ScoreTable
 
 _AUDITED = (
     "verdict",
@@ -257,7 +256,7 @@ def decide(
                 **counts,
                 "reasons": reasons,
                 "certificate_sha256": hashes[0] if len(hashes) == 1 else hashes,
-                **({"mlflow": asdict(assessed)} if assessed else {}),
+                **({"mlflow": assessed._asdict()} if assessed else {}),
             }
         )
     else:
@@ -283,7 +282,7 @@ def decide(
 
 def _assess(address: str, scores: Path, result: Decisions) -> VerdictCounts:
     """Log decisions as assessments of the traces that the rows name."""
-    from certify_assets.storage.traces import TraceVerdict, log_verdicts
+    from certify_assets.corpora.formats.mlflow_server import TraceVerdict, log_verdicts
 
     ids = result.table.trajectories
     if ids is None:

@@ -12,7 +12,6 @@ from certify_assets.cli.documents import Choice, choice_options, load_certificat
 from certify_assets.cli.figures import show_figures, verbose_option
 from certify_assets.cli.options import (
     PATH,
-    ReadingOptions,
     certificate_argument,
     column_options,
     labelled,
@@ -28,6 +27,7 @@ from certify_assets.cli.output import (
     write_text,
 )
 from certify_assets.files import sha256_bytes
+from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.work import counted
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ def monitor(
     The alarm (exit 3) is false with probability at most δ, however often one looks. A task weighs
     by the share of its attempts that is covered.
     """
-    from certify_assets.evaluation.score_table import NOT_STATED, require_audit_sample
     from certify_assets.operations.monitor_record import monitor_entry
+    from certify_assets.tables.score_table import NOT_STATED, require_audit_sample
 
     refuse_overwrite({"--html": page}, {"CERTIFICATE": certificate, "LABELS": labels})
     certificates = one_a_side(certificate, load_certificates(certificate, choice))

@@ -7,7 +7,7 @@ import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from decimal import Decimal
 from functools import wraps
 from pathlib import Path
@@ -20,19 +20,13 @@ from numpy.typing import NDArray
 
 from certify_assets.cli.output import say
 from certify_assets.errors import InputError
-from certify_assets.evaluation.score_reading import (
-    COLUMNS,
-    IssuedReading,
-    parse_columns,
-    written_columns,
-)
-from certify_assets.evaluation.score_table import ScoreTable, read_score_table
 from certify_assets.files import read_json
-from certify_assets.tables.settings import TableSettings
+from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.tables.score_table import ScoreTable, read_score_table
+from certify_assets.tables.settings import COLUMNS, TableSettings, parse_columns, written_columns
 from certify_assets.tables.table import TableError
 
 if TYPE_CHECKING:
-    from certify_assets.certificates import Certificate
     from certify_assets.corpora.corpus import Corpus
     from certify_assets.storage.store import Store
 
@@ -168,41 +162,6 @@ def _set_option(read: Callable[[dict[str, str]], Any], about: str = "") -> Calla
 set_option = _set_option(TableSettings.of)
 
 
-@dataclass(frozen=True)
-class ReadingOptions:
-    """How the score tables of a command are read."""
-
-    columns: Mapping[str, str]
-    settings: TableSettings
-    lower_is_better: bool
-    score_scale: str | None
-    # of the certificate that the tables are judged by
-    issued: IssuedReading | None = None
-    # names of columns that count in tables that have them
-    remembered: Mapping[str, str] | None = None
-
-    def as_issued(self, path: Path, certificates: Iterable[Certificate]) -> ReadingOptions:
-        """Return options that read scores as those of certificates were; refuse others."""
-        found = [(item.provenance, item.inputs.get("scores")) for item in certificates]
-        return self.under(IssuedReading.of(path, found))
-
-    def as_read(self, table: ScoreTable) -> ReadingOptions:
-        """Return options that read further scores of a judge as a table was; refuse others."""
-        issued = IssuedReading(str(table.path), table.reading, table.score_range, verb="has")
-        return replace(self, columns={}).under(issued)
-
-    def under(self, issued: IssuedReading) -> ReadingOptions:
-        """Return options that read tables as others were read; refuse options that contradict."""
-        return replace(
-            self,
-            lower_is_better=issued.lower_option(self.lower_is_better),
-            score_scale=issued.scale_option(self.score_scale),
-            settings=self.settings.under(issued.reading.settings, issued.name),
-            issued=replace(issued, asked=self.score_scale),
-            remembered=parse_columns(issued.reading.columns),
-        )
-
-
 def gathered(
     name: str, made: type[Any], *options: Callable[..., Any]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -280,26 +239,18 @@ column_options = reading_options()
 
 def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -> ScoreTable:
     """Read a score table as the options say; say what was understood that is not plain."""
+    fields = [name for name in COLUMNS if outcomes or name != "outcome"]
     try:
         # column options are of every table of a command, so of a further one, such as a pool,
         # they would not settle what it lacks
         with remedies() if path in _arguments() else nullcontext():
-            table = read_score_table(
-                path,
-                columns=reading.columns,
-                remembered=reading.remembered,
-                outcomes=outcomes,
-                settings=reading.settings,
-                score_scale=reading.score_scale,
-            )
+            table = read_score_table(path, reading, fields=fields)
     except InputError:
         if not _is_certificate(path):
             raise
         sentence = f"{path} is a certificate, not a score table{argument_order()}."
         raise InputError(sentence) from None
-    lower = ("lower scores as better",) if reading.lower_is_better else ()
-    say_read_as(path, (*table.read_as, *lower))
-    table = table.negated() if reading.lower_is_better else table
+    say_read_as(path, table.read_as)
     doubt = None if reading.issued is None else reading.issued.doubt(table)
     if doubt is not None:
         settled = f"or say with --score-scale {doubt.option} that these are right."

@@ -18,7 +18,6 @@ from certify_assets.cli.documents import (
 )
 from certify_assets.cli.gate import Case, CiResult, gated, report
 from certify_assets.cli.options import (
-    ReadingOptions,
     certificate_argument,
     column_options,
     labelled,
@@ -33,10 +32,11 @@ from certify_assets.cli.options import (
 from certify_assets.cli.output import NOTHING, complain, emit_json, json_option, show_line
 from certify_assets.errors import ForgedCertificateError, InputError
 from certify_assets.files import read_json
+from certify_assets.tables.score_reading import ReadingOptions
 
 if TYPE_CHECKING:
     from certify_assets.cli.options import Table, Unlabelled
-    from certify_assets.evaluation.score_table import ScoreTable
+    from certify_assets.tables.score_table import ScoreTable
 
 
 @click.command()

@@ -12,13 +12,13 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judges
-from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.audit import load_audits
 from certify_assets.operations.certifier import deciding_sides, load_certificates
 from certify_assets.operations.comparison import comparison_key
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.layout import history_key
 from certify_assets.operations.ledger import ledger_entries
+from certify_assets.operations.monitor_record import read_alarms
 from certify_assets.reports.certificate_text import AUDIT_WORDS
 from certify_assets.reports.corpus_page import data_docs_key, page_key
 from certify_assets.reports.wording import done, percent, render, store_page
