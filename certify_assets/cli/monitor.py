@@ -10,14 +10,7 @@ import click
 
 from certify_assets.cli.documents import Choice, choice_options, load_certificates, one_a_side
 from certify_assets.cli.figures import show_figures, verbose_option
-from certify_assets.cli.options import (
-    PATH,
-    certificate_argument,
-    column_options,
-    labelled,
-    read_scores,
-    split_option,
-)
+from certify_assets.cli.options import PATH, certificate_argument, split_option
 from certify_assets.cli.output import (
     NOTHING,
     emit_json,
@@ -26,6 +19,7 @@ from certify_assets.cli.output import (
     show_line,
     write_text,
 )
+from certify_assets.cli.reading import column_options, labelled, read_scores
 from certify_assets.files import sha256_bytes
 from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.work import counted
