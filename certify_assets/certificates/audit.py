@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.certificates import kernels
-from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice
+from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice, saddlepoint_tails
 from certify_assets.certificates.certificate import Certificate
-from certify_assets.certificates.charge import charged_tails_at
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_at
-from certify_assets.certificates.evaluation import Evaluation, evaluate, guard_of
+from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.inputs import Observations, known_tasks, observe
 from certify_assets.certificates.pool import GivenPool, as_pool
 from certify_assets.certificates.procedures import clopper_pearson_upper
+from certify_assets.certificates.pseudo_task import joined_tails, pseudo_task_tails
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.taskboot import (
     draws_needed,
@@ -61,7 +60,7 @@ class ThresholdCurve:
     naive_upper : float64
         Clopper–Pearson bound at 1 − level as if trajectories were independent.
     floor_probability : float64
-        Of the guard; not a number on pseudo_task, which has none.
+        Of the guard; not a number where none is in force.
     effective_tasks : float64
     covered_tasks : int64
     passed_bootstrap, passed_guard : bool
@@ -108,7 +107,7 @@ def threshold_curve(
     observations = observe(scores, outcomes, tasks)
     evaluation = evaluate(observations, settings, pool=as_pool(pool))
     counts = evaluation.counts
-    tails, guard = evaluation.tails, guard_of(counts, settings, drawn=True)
+    tails, guard = evaluation.tails, evaluation.guard
     totals = zip(counts.error_totals.tolist(), counts.covered_trajectories.tolist(), strict=True)
     naive = [clopper_pearson_upper(errors, covered, settings.level) for errors, covered in totals]
     return ThresholdCurve(
@@ -140,10 +139,9 @@ def _upper_bounds(
     while (high - low > 1).any():
         middle = (low + high) // 2
         if pseudo is None:
-            lattice = kernels.lattice_histogram(counts.covered, counts.errors, middle, steps)
-            tails = kernels.saddlepoint_tails(*lattice, counts.tasks)
+            tails = saddlepoint_tails(error_lattice(counts, middle, steps), counts.tasks)
         else:
-            tails = charged_tails_at(counts, middle, steps, pseudo)
+            tails = joined_tails(*pseudo_task_tails(counts, middle, steps, pseudo))
         inside = tails <= settings.level
         unsettled = high - low > 1
         low = np.where(unsettled & ~inside, middle, low)
@@ -390,8 +388,8 @@ def lower_error_bound(counts: TaskCounts, delta: float, budget: Fraction) -> flo
     steps = math.lcm(_STEPS, budget.denominator)
 
     def above(step: int) -> float:
-        lattice = error_lattice(counts.covered[:1], counts.errors[:1], Fraction(step, steps))
-        return float(bootstrap_tails(lattice, 1 - delta)[0])
+        lattice = error_lattice(counts.at(0), step, steps)
+        return float(bootstrap_tails(lattice, 1 - delta, counts.tasks)[0])
 
     low, high = -1, steps
     while high - low > 1:
@@ -448,8 +446,8 @@ def resample_audit(
         note = "The threshold covers nothing here, so there is no error to measure."
         return result(0.0, None, note)
     if draws == "exact":
-        lattice = error_lattice(counts.covered, counts.errors, settings.budget)
-        tail = float(bootstrap_tails(lattice, settings.delta)[0])
+        lattice = error_lattice(counts, *settings.budget.as_integer_ratio())
+        tail = float(bootstrap_tails(lattice, settings.delta, counts.tasks)[0])
         return result(tail, tail <= delta, _BY_CONSTRUCTION)
     shares = exceedance_shares(counts, settings.budget, settings.draws, settings.seed)
     needed = draws_needed(delta)

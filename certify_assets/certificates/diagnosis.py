@@ -260,7 +260,7 @@ def _least(passes: Callable[[int], bool], low: int, most: int) -> int:
 def _passes(evaluation: Evaluation, settings: Settings, place: int) -> Callable[[int], bool]:
     """Return whether a threshold would pass with so many tasks like these."""
     # once for all sizes: what the counts of a threshold sum to is kept with them
-    test, tested = evaluation.test.at(place), evaluation.tested.at(place)
+    test, tested = evaluation.test.part(slice(place, place + 1)), evaluation.tested.at(place)
     return lambda tasks: bool(settings.method.tails(tested, test, tasks)[0] <= settings.level)
 
 

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from certify_assets.certificates.certificate import Finding
-from certify_assets.certificates.charge import POOL_TASKS
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.diagnosis import LACKS_PILOT, diagnose_evaluation
-from certify_assets.certificates.evaluation import Evaluation, coverage_under, evaluate, pseudo_task
+from certify_assets.certificates.evaluation import Evaluation, coverage_under, evaluate
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.pool import GIVEN, Pool
 from certify_assets.certificates.settings import BONFERRONI, Settings
+from certify_assets.certificates.task_sizes import POOL_TASKS, pseudo_task
 from certify_assets.certificates.taskboot import draws_needed
 from certify_assets.errors import quoted
 from certify_assets.files import shortest
@@ -394,7 +394,7 @@ def _pool_findings(
     counts = evaluation.counts
     alone = pseudo_task(observations, counts, settings, None)
     place = counts.thresholds.size - 1 if evaluation.chosen is None else evaluation.chosen
-    if pseudo.charges is None:
+    if not pseudo.charged:
         yield (
             "few_pool_tasks",
             f"{pool.scored_tasks} tasks of the pool have a score; from {POOL_TASKS} on, tasks so "
