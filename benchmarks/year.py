@@ -53,13 +53,12 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.setup import Setup, settle
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lexical import LexicalJudge
-from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.batch_record import BatchRecord, batch_names
 from certify_assets.operations.deployment import read_deployments
 from certify_assets.operations.labels import label_table
 from certify_assets.operations.layout import load_decisions
-from certify_assets.operations.monitor_record import MonitorRecord
+from certify_assets.operations.monitor_record import MonitorRecord, read_alarms
 from certify_assets.storage.store import Store
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -390,7 +389,7 @@ class Year:
         alarms, deployed = len(read_alarms(corpus)), len(read_deployments(corpus))
         judge = JudgedCorpus(corpus, "lexical")
         if judge.store.exists(judge.key("monitor.json")):
-            for entry in MonitorRecord.load(judge.store, judge.key("monitor.json")).monitors:
+            for entry in MonitorRecord.from_dict(judge.read("monitor.json")).monitors:
                 week.e_value = max(week.e_value, entry.result.e_process.largest)
         if alarms > self.alarms:
             week.notes.append("alarm")

@@ -9,7 +9,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory, write_groups
 from certify_assets.operations.labels import Label, read_labels
 from certify_assets.operations.layout import DECISION_COLUMNS
-from certify_assets.operations.review_queue import Queue, load_queue
+from certify_assets.operations.review_queue import Queue, ask_twice, load_queue
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import store_batch
 
@@ -71,9 +71,10 @@ def labels_of(store: Store) -> list[Label]:
     return read_labels(Corpus(store, "c"))
 
 
-def queue_of(store: Store, *, double: float = 0.0) -> Queue:
-    """Return the queue of the corpus c."""
-    return load_queue(Corpus(store, "c"), double=double)
+def queue_of(store: Store, *, double: float | None = None) -> Queue:
+    """Return the queue of the corpus c, of a share of whose runs two reviewers are asked."""
+    ask_twice(Corpus(store, "c"), double)
+    return load_queue(Corpus(store, "c"))
 
 
 def write_runs(store: Store, key: str, runs: Sequence[Trajectory]) -> None:

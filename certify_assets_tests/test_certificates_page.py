@@ -9,7 +9,7 @@ import pytest
 from certify_assets.certificates import findings, monitor
 from certify_assets.certificates.procedures import PROCEDURES
 from certify_assets.evaluation import score_table
-from certify_assets.operations import monitoring, unseen_agents
+from certify_assets.operations import left_out_agents, monitoring
 from certify_assets_tests.paths import REPOSITORY, benchmark
 
 PAGE = (REPOSITORY / "docs/certificates.md").read_text("utf-8")
@@ -44,7 +44,7 @@ CODES = (
         | _tuples(monitor)
         | _keys(monitoring)
         | _keys(score_table)
-        | _keys(unseen_agents)
+        | _keys(left_out_agents)
         | {findings.RELABELLED, findings.SHARED_TASKS}
     )
     # pairs of other things: the choices that the monitor checks

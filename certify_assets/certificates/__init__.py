@@ -27,13 +27,13 @@ from certify_assets.certificates.gates import GateResult, table_gates
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.issuance import certify, confidence_words, issue
 from certify_assets.certificates.monitor import Monitoring, monitor_certificate
-from certify_assets.certificates.procedures import EVERY_PROCEDURE, PROCEDURES
-from certify_assets.certificates.sample_size import (
+from certify_assets.certificates.planning import (
     CorpusFacts,
     SamplePlan,
     corpus_facts,
     plan_sample_size,
 )
+from certify_assets.certificates.procedures import EVERY_PROCEDURE, PROCEDURES
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import (
     CertificateSet,

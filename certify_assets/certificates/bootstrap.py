@@ -35,8 +35,9 @@ _Floats = NDArray[np.float64]
 #: the exact tail replaces the saddlepoint within this factor of the level: with few tasks, of which
 #: some are wholly wrong, the saddlepoint has been seen wrong by a factor of 1.9 there
 BAND = 4.0
-#: … unless it takes a longer FFT, which thousands of tasks do, at which the saddlepoint is accurate
-_LONGEST = 1 << 17
+#: … and within this relative distance where it takes a long FFT, as thousands of tasks do
+_NARROW_BAND = 0.02
+_CHEAP, _LONGEST = 1 << 17, 1 << 22
 #: minus the log of the share of a law that may lie outside of the FFT's window
 _RARE = 46.1
 
@@ -121,7 +122,9 @@ def bootstrap_tails(lattice: ErrorLattice, level: float, draws: int) -> _Floats:
     """
     tails = saddlepoint_tails(lattice, draws)
     for place in np.flatnonzero((tails >= level / BAND) & (tails <= level * BAND)):
-        exact = exact_tail(lattice.histogram(int(place)), draws)
+        near = abs(tails[place] - level) <= _NARROW_BAND * level
+        longest = _LONGEST if near else _CHEAP
+        exact = exact_tail(lattice.histogram(int(place)), draws, longest)
         tails[place] = tails[place] if exact is None else exact
     return tails
 
@@ -195,10 +198,10 @@ def _log_moment(lattice: ErrorLattice, t: _Floats) -> _Floats:
     return np.asarray(np.where(small, np.log1p(near), edge + np.log(mass / total)))
 
 
-def exact_tail(one: ErrorLattice, draws: int) -> float | None:
+def exact_tail(one: ErrorLattice, draws: int, longest: int = _LONGEST) -> float | None:
     """Return P(S > 0) for S the sum of draws from a histogram, by an exponentially tilted FFT.
 
-    None where the FFT would be too long.
+    None where the FFT would be longer than that.
     """
     from scipy import fft
 
@@ -215,7 +218,7 @@ def exact_tail(one: ErrorLattice, draws: int) -> float | None:
     reach = widest + math.sqrt(widest**2 + 2 * _RARE * draws * variance)
     support = draws * (high - low) // span + 1
     length = fft.next_fast_len(min(support, 2 * math.ceil(reach / span) + 3), real=True)
-    if length > _LONGEST:
+    if length > longest:
         return None
     probability = one.counts / one.counts.sum() * np.exp(tilt * one.values - level)
     mass = np.bincount((one.values - low) // span % length, probability, length)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,15 +19,25 @@ from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.taskboot import draws_needed
 
 _MOST_TASKS = 1_000_000
+#: between samples of one size, the tasks needed differ by as much
 _NOISE = 2
-_AT_ONCE = 32
-_GOLDEN = (math.sqrt(5) - 1) / 2
-LACKS_PILOT = (
-    "betting fixes thresholds, start and bets on a pilot table of other tasks and had none, so "
-    "nothing was tested; give one (--pilot)."
-)
-#: success rate, AUROC, lowest error, its coverage
-_Facts = tuple[float, float | None, float, float]
+#: what stopped a certificate, in words
+CAUSES: Final = {
+    "no_scores": "No row has a score; score the trajectories first.",
+    "input": "betting fixes thresholds, start and bets on a pilot table of other tasks and had "
+    "none, so nothing was tested; give one (--pilot).",
+    "draws": "The number of draws is the limit: with {draws} resamples no threshold can pass at "
+    "level {level:.3g}; at least {draws_needed} are needed, or the engine without draws (auto).",
+    "base_rate": "The base rate is the limit: there is almost nothing to {side} ({seen}). The "
+    "lowest error is {lowest:.3f}, not below α = {alpha:g}; more tasks will not help.",
+    "judge": "The judge is the limit: its lowest error is {lowest:.3f}, not below α = {alpha:g} "
+    "({seen}). More tasks will not help; a better judge or a larger α will.",
+    "guard": "The guard ({guard}) is the limit: {held}; the lowest error seen is {lowest:.3f} at "
+    "coverage {coverage:.3f} ({seen}).",
+    "tasks": "The number of tasks is the limit: {tasks} tasks cannot show an error below "
+    "α = {alpha:g} at level {level:.3g}; the lowest error seen is {lowest:.3f} at coverage "
+    "{coverage:.3f} ({seen}).",
+}
 
 
 @dataclass(frozen=True)
@@ -36,8 +46,7 @@ class Diagnosis:
 
     Attributes
     ----------
-    certified : bool
-    stopped_by : {None, "no_scores", "base_rate", "judge", "tasks", "guard", "draws", "input"}
+    stopped_by : None or a key of `CAUSES`
         None when something was certified. "judge": the error exceeds α at every threshold.
         "base_rate": so it does, and there are too few trajectories of the class that this side
         decides for any judge. "tasks": the error is below α, the tasks are too few to show it.
@@ -45,27 +54,25 @@ class Diagnosis:
         that none could pass. "input": the procedure lacks a pilot table.
     tasks : int
         Tasks observed.
+    cause : str
+        A sentence on what stopped it.
     tasks_needed : int or None
         Order of magnitude of the tasks like these that would certify something; None when no number
         would (or a million would not). From the size given about every second sample passes.
-    success_rate, auroc : float or None
-    cause : str
-        A sentence on what stopped it.
     coverage_then : float or None
-        Coverage that ``tasks_needed`` would buy: that of the threshold which passes first, so the
-        smallest in reach.
+        Coverage that ``tasks_needed`` would buy: that of the narrowest threshold which passes.
+    success_rate, auroc : float or None
     corpus_tasks : int or None
         Tasks of the corpus of which these certify; None for a table of its own.
     """
 
-    certified: bool
     stopped_by: str | None
     tasks: int
-    tasks_needed: int | None
-    success_rate: float | None
-    auroc: float | None
     cause: str
+    tasks_needed: int | None = None
     coverage_then: float | None = None
+    success_rate: float | None = None
+    auroc: float | None = None
     corpus_tasks: int | None = None
 
     @property
@@ -74,14 +81,14 @@ class Diagnosis:
         if self.tasks_needed is None:
             return None
         share = 1.0 if self.corpus_tasks is None else self.tasks / self.corpus_tasks
-        return math.ceil(max(1, self.tasks_needed - self.tasks) / share)
+        return math.ceil((self.tasks_needed - self.tasks) / share)
 
     @property
     def lift(self) -> str:
         """What would give an even chance, without an end mark; empty where tasks would not."""
         if self.tasks_needed is None:
             return ""
-        more = max(1, self.tasks_needed - self.tasks)
+        more = self.tasks_needed - self.tasks
         if self.corpus_tasks is None:
             return f"about {more} more {'task' if more == 1 else 'tasks'} like these"
         return f"about {self.more_tasks} more tasks in the corpus ({more} of them certify)"
@@ -115,10 +122,8 @@ def diagnose(
 
     Parameters
     ----------
-    scores, outcomes, tasks
+    scores, outcomes, tasks, pilot, pool
         As for :func:`certify_assets.certificates.certify`.
-    pilot, pool
-        Likewise.
     **keywords
         The settings of :func:`certify_assets.certificates.certify`.
 
@@ -136,8 +141,7 @@ def diagnose(
     """
     observations, settings = observe(scores, outcomes, tasks), Settings(**keywords)
     others = None if pilot is None else observe(*pilot)
-    unlabelled = as_pool(pool)
-    evaluation = evaluate(observations, settings, others, unlabelled)
+    evaluation = evaluate(observations, settings, others, as_pool(pool))
     return diagnose_evaluation(observations, evaluation, settings)
 
 
@@ -147,19 +151,31 @@ def diagnose_evaluation(
     """Diagnose an evaluation that is there already; see :func:`diagnose`."""
     counts = evaluation.counts
     if not counts.thresholds.size:
-        cause = "No row has a score; score the trajectories first."
-        return Diagnosis(False, "no_scores", 0, None, None, None, cause)
-    errors = counts.selective_error
+        return Diagnosis("no_scores", 0, CAUSES["no_scores"])
+    errors, stopped = counts.selective_error, _stopped_by(evaluation, settings)
     best = int(np.flatnonzero(errors == errors.min())[-1])
-    rate = int(counts.successes.sum()) / counts.trajectories
-    stopped = _stopped_by(evaluation, settings)
+    rate, area = int(counts.successes.sum()) / counts.trajectories, observations.auroc
+    held = f"{counts.tasks} tasks are too few to exclude tasks that are wrong throughout"
+    if bool(evaluation.guard.concentrated[evaluation.passed_test].all()):
+        held = f"a few of the {counts.tasks} tasks hold most of what is covered"
+    ranking = "undefined" if area is None else f"{area:.3f}"
+    cause = CAUSES.get(stopped or "", "A threshold is certified.").format(
+        alpha=settings.alpha,
+        level=settings.level,
+        side=settings.side,
+        guard=settings.applied_guard,
+        draws=settings.draws,
+        draws_needed=draws_needed(settings.level),
+        tasks=counts.tasks,
+        held=held,
+        lowest=errors[best],
+        coverage=counts.coverage[best],
+        seen=f"success rate {rate:.3f}, AUROC {ranking}",
+    )
     needed = then = None
     if stopped in ("tasks", "guard"):
         needed, then = _tasks_needed(evaluation, settings)
-    area = observations.auroc
-    lowest, at = float(errors[best]), float(counts.coverage[best])
-    cause = _cause(stopped, evaluation, settings, (rate, area, lowest, at))
-    return Diagnosis(stopped is None, stopped, counts.tasks, needed, rate, area, cause, then)
+    return Diagnosis(stopped, counts.tasks, cause, needed, then, rate, area)
 
 
 def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
@@ -180,121 +196,57 @@ def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
 
 
 def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | None, float | None]:
-    """The fewest tasks like these at which a threshold passes, and its coverage."""
-    counts = evaluation.counts
-    errors = evaluation.tested.selective_error
-    # a sequence passes nothing before its start
-    places = (
-        np.unique(counts.covered_trajectories, return_index=True)[1].tolist()
-        if evaluation.plan is None
-        else [evaluation.plan.start]
+    """Return the fewest tasks like these at which a threshold passes, and its coverage."""
+    tasks = evaluation.counts.tasks
+    places = np.flatnonzero(evaluation.tested.selective_error < settings.alpha)
+    if evaluation.plan is not None:
+        # a sequence passes nothing before its start
+        places = np.intersect1d(places, evaluation.plan.start)
+    guarded = np.array([_guard_tasks(evaluation, settings, int(place)) for place in places])
+    tested, test = evaluation.tested.part(places), evaluation.test.part(places)
+
+    def passing(number: int) -> NDArray[np.int64]:
+        inside = settings.method.tails(tested, test, number) <= settings.level
+        return places[inside & (guarded <= number)]
+
+    needed = smallest(
+        lambda number: passing(number).size > 0, tasks + 1, least=tasks + 1, most=_MOST_TASKS
     )
-    guards = {
-        place: guard
-        for place in places
-        if errors[place] < settings.alpha
-        and (guard := _guard_tasks(evaluation, settings, place)) is not None
-    }
-    fewest, narrowest = None, None
-    # neighbours need about as many: in scattered order few of them are fewer than all before
-    left = sorted(guards, key=lambda place: place * _GOLDEN % 1)
-    while True:
-        most = _MOST_TASKS if fewest is None else fewest - 1
-        left = [place for place in left if guards[place] <= most]
-        place = _first_passing(evaluation, settings, left, most)
-        if place is None:
-            break
-        left = left[left.index(place) + 1 :]
-        fewest, narrowest = (
-            _least(_passes(evaluation, settings, place), guards[place], most),
-            place,
-        )
-    if fewest is None or narrowest is None:
+    if needed is None:
         return None, None
-    before = [place for place, guard in guards.items() if place < narrowest and guard <= fewest]
-    narrower = _first_passing(evaluation, settings, before, fewest)
-    return fewest, float(counts.coverage[narrowest if narrower is None else narrower])
+    return needed, float(evaluation.counts.coverage[passing(needed)[0]])
 
 
-def _guard_tasks(evaluation: Evaluation, settings: Settings, place: int) -> int | None:
-    """Tasks at which the guard passes: the floor falls with each of them."""
+def _guard_tasks(evaluation: Evaluation, settings: Settings, place: int) -> float:
+    """Return the tasks at which the guard passes: the floor falls with each of them."""
     if settings.applied_guard == "none":
         return 1
-    tasks, limit = evaluation.counts.tasks, evaluation.guard.limit
-    factor = factor_needed(
-        evaluation.counts, place, settings.alpha, settings.delta / settings.candidates
-    )
-    spread = math.ceil(tasks * factor) if factor > 1.0 else 1
-    log_floor = math.log(max(float(evaluation.guard.floor_probability[place]), 1e-300))
-    return max(spread, math.ceil(tasks * math.log(limit) / log_floor)) if log_floor < 0 else None
+    tasks, guard = evaluation.counts.tasks, evaluation.guard
+    delta = settings.delta / settings.candidates
+    factor = factor_needed(evaluation.counts, place, settings.alpha, delta)
+    log_floor = math.log(max(float(guard.floor_probability[place]), 1e-300))
+    if log_floor >= 0:
+        return math.inf
+    return math.ceil(tasks * max(factor, math.log(guard.limit) / log_floor))
 
 
-def _first_passing(
-    evaluation: Evaluation, settings: Settings, places: Sequence[int], tasks: int
+def smallest(
+    enough: Callable[[int], bool], guess: int, *, least: int, most: int, precision: float = 0.0
 ) -> int | None:
-    """Return the first of some thresholds that would pass with so many tasks like these."""
-    # saddlepoints of many thresholds take as long as one; other tails are computed one by one
-    width = _AT_ONCE if settings.method.calibrated else 1
-    for start in range(0, len(places), width):
-        part = np.array(places[start : start + width])
-        tails = settings.method.tails(
-            evaluation.tested.part(part), evaluation.test.part(part), tasks
-        )
-        found = np.flatnonzero(tails <= settings.level)
-        if found.size:
-            return int(part[found[0]])
-    return None
+    """Return the smallest number that is enough, by doubling and bisection from a guess.
 
-
-def _least(passes: Callable[[int], bool], low: int, most: int) -> int:
-    """Smallest size from ``low`` on that passes, as ``most`` does: by doubling, then by halves."""
-    failing, size = low - 1, low
-    while size < most and not passes(size):
-        failing, size = size, min(2 * size, most)
-    while size - failing > 1:
-        middle = (failing + size) // 2
-        failing, size = (failing, middle) if passes(middle) else (middle, size)
-    return size
-
-
-def _passes(evaluation: Evaluation, settings: Settings, place: int) -> Callable[[int], bool]:
-    """Return whether a threshold would pass with so many tasks like these."""
-    # once for all sizes: what the counts of a threshold sum to is kept with them
-    test, tested = evaluation.test.part(slice(place, place + 1)), evaluation.tested.at(place)
-    return lambda tasks: bool(settings.method.tails(tested, test, tasks)[0] <= settings.level)
-
-
-def _cause(stopped: str | None, evaluation: Evaluation, settings: Settings, facts: _Facts) -> str:
-    rate, area, lowest, at = facts
-    tasks, alpha = evaluation.counts.tasks, f"α = {settings.alpha:g}"
-    seen = f"success rate {rate:.3f}, AUROC {'undefined' if area is None else format(area, '.3f')}"
-    best = f"the lowest error seen is {lowest:.3f} at coverage {at:.3f}"
-    if stopped is None:
-        return "A threshold is certified."
-    if stopped == "judge":
-        return (
-            f"The judge is the limit: its lowest error is {lowest:.3f}, not below {alpha} ({seen})."
-            " More tasks will not help; a better judge or a larger α will."
-        )
-    if stopped == "base_rate":
-        return (
-            f"The base rate is the limit: there is almost nothing to {settings.side} ({seen}). "
-            f"The lowest error is {lowest:.3f}, not below {alpha}; more tasks will not help."
-        )
-    if stopped == "input":
-        return LACKS_PILOT
-    if stopped == "draws":
-        return (
-            f"The number of draws is the limit: with {settings.draws} resamples no threshold can "
-            f"pass at level {settings.level:.3g}. Give at "
-            f"least {draws_needed(settings.level)}, or the engine without draws."
-        )
-    if stopped == "guard":
-        held = f"{tasks} tasks are too few to exclude tasks that are wrong throughout"
-        if bool(evaluation.guard.concentrated[evaluation.passed_test].all()):
-            held = f"a few of the {tasks} tasks hold most of what is covered"
-        return f"The guard ({settings.applied_guard}) is the limit: {held}; {best} ({seen})."
-    return (
-        f"The number of tasks is the limit: {tasks} tasks cannot show an error below {alpha} at "
-        f"level {settings.level:.3g}; {best} ({seen})."
-    )
+    None where `most` is not enough; within `precision`, relative to the number.
+    """
+    low, high = least - 1, min(max(guess, least), most)
+    while not enough(high):
+        if high >= most:
+            return None
+        low, high = high, min(2 * high, most)
+    # where the guess was enough, nothing below it has been tried
+    while low < least < high:
+        middle = max(least, high // 2)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    while high - low > max(1, precision * high):
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -1,40 +1,50 @@
-"""Findings: what a reader of a certificate should know before relying on it, each with a code."""
+"""Findings: what a reader of a certificate should know before relying on it, each with a code.
+
+`SENTENCES` is the table: a sentence a code, whose fields are figures of the table (rows), of the
+task counts at all thresholds (counts), of those at the certified one (at), and of the settings. The
+functions below it say when a finding holds. What every certificate of a procedure assumes is no
+finding.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
 from certify_assets.certificates.certificate import Finding
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts
-from certify_assets.certificates.diagnosis import LACKS_PILOT, diagnose_evaluation
+from certify_assets.certificates.diagnosis import diagnose_evaluation
 from certify_assets.certificates.evaluation import Evaluation, coverage_under, evaluate
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.pool import GIVEN, Pool
 from certify_assets.certificates.settings import BONFERRONI, Settings
 from certify_assets.certificates.task_sizes import POOL_TASKS, pseudo_task
-from certify_assets.certificates.taskboot import draws_needed
 from certify_assets.errors import quoted
 from certify_assets.files import shortest
 from certify_assets.names import spelled
 
 #: below this many tasks neither the paper's simulation nor ours covers the bootstrap
 FEW_TASKS = 20
+#: findings that the provenance of a certificate states, since no table can show them
+RELABELLED, SHARED_TASKS = "relabelled_after_certificate", "accepted_shared_tasks"
+
 _SATURATED = 0.05
+#: scores of fewer values are verdicts or ratings, which have no log-odds
+_FEWEST_VALUES = 10
 #: one-sided confidence with which an AUROC is below one half where scores are called reversed
 _REVERSED = 0.99
 #: a standard error over fewer tasks is too uncertain for that
 _FEWEST_REVERSED = 10
 #: from this ratio on, wrong tasks that are larger than others have been seen to break every guard
 _LARGE_RATIO = 5.0
-
-
 #: fewest rows in which ids or copies say something
 _FEWEST_ROWS = 20
 #: attempts that ids of one task number, and copies of a task
@@ -47,22 +57,84 @@ _ATTEMPT = re.compile(
 _MOST_FIRST, _FEWEST_STEMS, _MOST_STEMS = 2, 10, 0.8
 #: tasks that share as many scores are copies where chance gives fewer such tasks than this
 _BY_CHANCE = 0.01
-#: scores of fewer values are verdicts or ratings, which have no log-odds
-_FEWEST_VALUES = 10
-_PAIR = 2
-#: share of rows that repeat whole tasks
-_COPIED = 0.05
-#: … where each is of one row
-_ALL_COPIED = 0.9
-#: findings that the provenance of a certificate states, since no table can show them
-RELABELLED, SHARED_TASKS = "relabelled_after_certificate", "accepted_shared_tasks"
+#: share of rows that repeat whole tasks, and that share where each task has one row
+_COPIED, _ALL_COPIED = 0.05, 0.9
+
+SENTENCES: Final = {
+    "unscored_rows": "{rows.unscored} of {rows.rows} rows have no score. They are left out here "
+    "and go to human review when decided.",
+    "few_tasks": "The table has {counts.tasks} tasks. The bootstrap has not been validated below "
+    "{least}.",
+    "tied_grid": "The {counts.thresholds.size} thresholds hold {distinct} distinct scores. The "
+    "correction still counts them all.",
+    "saturated_scores": "{rows.at_ends} of {rows.scored} scores share the {end} value, {value}. "
+    "{remedy}",
+    "duplicate_rows": "{repeats} of {rows.rows} rows repeat an earlier one, with the same task, "
+    "score and outcome. Drop them if they are the same run, or give every run its trajectory_id.",
+    "similar_ids": "{alike} of {tasks} task names differ from another only in spelling, such as "
+    "{other} and {one}. Count them as one task with --set ids=fold, or rename them.",
+    "one_run_a_task": "Each of the {counts.tasks} tasks has one row, and {why}. If a task was run "
+    "more than once, write it without the attempt: its rows then count as one task.",
+    "copies_across_tasks": "{copied} of {rows.scored} rows belong to tasks that repeat another "
+    "task in all scores and outcomes. Leave the copies out: they are no further evidence.",
+    "scores_are_outcomes": "The scores are {low} and {high}, and each stands for one outcome. They "
+    "may be a copy of the outcomes; give the judge's own scores.",
+    "scores_look_reversed": "The AUROC is {area:.3f} (standard error {spread:.3f} over tasks), "
+    "below .5 beyond chance. A higher score must mean a success: try --lower-is-better.",
+    "any_judge": "The {what} rate {rate:.3f} is within alpha {settings.alpha:g}, so any judge "
+    "keeps the budget on this side. Random scores are certified for {random:.3f} of the runs, "
+    "these for {at.coverage[0]:.3f}.",
+    "few_effective_tasks": "The {at.covered_tasks[0]} covered tasks weigh as much as "
+    "{at.effective_tasks[0]:.1f} of equal size (Kish). To exclude tasks that are wrong throughout, "
+    "{needed} are needed at alpha {settings.alpha:g}.",
+    "unequal_tasks": "The largest covered task has {at.largest[0]} runs, {ratio:.3g} times the "
+    "median of {median:g}. Cap the attempts a task, or declare size_ratio.",
+    "trajectory_error_above": "Over trajectories the error seen is {at.selective_error[0]:.3f}, "
+    "above alpha {settings.alpha:g}. Tasks with more attempts are wrong more often, and the "
+    "promise weighs every task the same.",
+    "guard_concentration_blocked": "Coverage {wider.coverage[0]:.3f} passes the bootstrap, not the "
+    "guard. The largest task has {share:.1f} % of the covered runs, and all "
+    "{wider.covered_tasks[0]} weigh as much as {wider.effective_tasks[0]:.1f} of equal size.",
+    "guard_floor_blocked": "Coverage {wider.coverage[0]:.3f} from {wider.covered_tasks[0]} tasks "
+    "passes the bootstrap, not the floor. Error-free data would have probability "
+    "{probability:.3g}, above {guard.limit:.3g}, at error ICC {guard.icc:.3f}.",
+    "hand_picked": "The {tasks} tasks of the pool were given by hand. The size ratio holds if they "
+    "are every task outside the calibration table, not a choice of them.",
+    "unscored_pool_rows": "{pool.unscored} of {pool.scores.size} rows of the pool have no score "
+    "and count for no size.",
+    "few_pool_tasks": "{pool.scored_tasks} tasks of the pool have a score. From {least} on, tasks "
+    "larger than those of the calibration table would be charged.",
+    "size_charge": "{charge:.3g} of the covered trajectories count as wrong, because the "
+    "calibration tasks say too little of tasks as large as theirs.",
+    "pool_size_ratio": "The pool {moves} the size ratio of wrong tasks from {before:.3g} to "
+    "{after:.3g}. Coverage is {coverage:.3f} with it and {without:.3f} without it; equally many "
+    "attempts at every task would give {equal:.3f}.",
+    "pilot_missing": "{why}",
+    "nothing_passes": "{why}",
+}
+#: the code of a finding that holds, with the fields that are no figure of the case
+_Found = Iterator[tuple[str, dict[str, Any]]]
 
 
-def stated_findings(provenance: Mapping[str, str] | None) -> list[Finding]:
-    """Return the findings that the provenance of a certificate states."""
-    said = provenance or {}
-    codes = (RELABELLED, SHARED_TASKS)
-    return [{"code": code, "message": said[code]} for code in codes if said.get(code)]
+@dataclass(frozen=True)
+class _Case:
+    """What findings look at."""
+
+    rows: Observations
+    evaluation: Evaluation
+    settings: Settings
+    pilot: Observations | None
+    pool: Pool | None
+
+    @property
+    def counts(self) -> TaskCounts:
+        return self.evaluation.counts
+
+    @property
+    def place(self) -> int:
+        """The certified threshold, the widest of the grid where there is none."""
+        chosen = self.evaluation.chosen
+        return self.counts.thresholds.size - 1 if chosen is None else chosen
 
 
 def certificate_findings(
@@ -75,144 +147,117 @@ def certificate_findings(
     repeats: int = 0,
     alone: bool = False,
 ) -> tuple[Finding, ...]:
-    """Collect what is particular to the data; what every such certificate assumes is no finding.
+    """Return what is particular to the data of a certificate.
 
     `repeats` counts rows that repeat an earlier one, where nothing says that they are other runs;
     `alone` says that the task of every row is the id of its run.
     """
+    case = _Case(observations, evaluation, settings, pilot, pool)
+    figures = {
+        "rows": observations,
+        "counts": case.counts,
+        "at": case.counts.at(case.place),
+        "settings": settings,
+        "guard": evaluation.guard,
+        "pool": pool,
+        "repeats": repeats,
+    }
     found = [
-        *_table_findings(observations, evaluation, settings),
-        *_row_findings(observations, repeats),
-        *_name_findings(observations),
-        *_task_findings(observations, alone=alone),
-        *_ranking_findings(observations, evaluation, settings),
-        *_chance_findings(observations, evaluation, settings, (pilot, pool)),
-        *_size_findings(evaluation, settings),
-        *_method_findings(settings),
-        *_guard_findings(evaluation, settings),
-        *_pool_findings(observations, evaluation, settings, pool),
+        *_of_the_table(case),
+        *([("duplicate_rows", {})] if repeats else []),
+        *_of_the_tasks(case, alone=alone),
+        *_of_the_ranking(case),
+        *_of_the_certificate(case),
+        *_of_the_guard(case),
+        *_of_the_pool(case),
     ]
-    if evaluation.lacks_pilot:
-        found.append(("pilot_missing", LACKS_PILOT))
-    elif evaluation.chosen is None:
-        text = diagnose_evaluation(observations, evaluation, settings).sentence
-        found.append(("nothing_passes", text))
-    return tuple({"code": code, "message": message} for code, message in found)
+    if evaluation.chosen is None:
+        why = diagnose_evaluation(observations, evaluation, settings).sentence
+        code = "pilot_missing" if evaluation.lacks_pilot else "nothing_passes"
+        found.append((code, {"why": why}))
+    return tuple(
+        {"code": code, "message": SENTENCES[code].format_map(figures | fields)}
+        for code, fields in found
+    )
 
 
-def _table_findings(
-    observations: Observations, evaluation: Evaluation, settings: Settings
-) -> Iterator[tuple[str, str]]:
-    counts = evaluation.counts
-    if observations.unscored:
-        yield (
-            "unscored_rows",
-            f"{observations.unscored} of {observations.rows} rows have no score; they are left out "
-            "here and go to human review when decided.",
-        )
+def stated_findings(provenance: Mapping[str, str] | None) -> list[Finding]:
+    """Return the findings that the provenance of a certificate states."""
+    said = provenance or {}
+    codes = (RELABELLED, SHARED_TASKS)
+    return [{"code": code, "message": said[code]} for code in codes if said.get(code)]
+
+
+def _of_the_table(case: _Case) -> _Found:
+    counts, settings = case.counts, case.settings
+    if case.rows.unscored:
+        yield "unscored_rows", {}
     if counts.tasks < FEW_TASKS and not settings.method.pilot:
-        yield (
-            "few_tasks",
-            f"There are fewer than {FEW_TASKS} tasks ({counts.tasks}); the bootstrap has not been "
-            "validated there.",
-        )
+        yield "few_tasks", {"least": FEW_TASKS}
     distinct = np.unique(counts.thresholds).size
     if distinct < counts.thresholds.size and settings.multiplicity == BONFERRONI:
-        yield (
-            "tied_grid",
-            f"The {counts.thresholds.size} thresholds hold {distinct} distinct scores; the "
-            "correction still counts them all.",
-        )
-    yield from _end_findings(observations)
+        yield "tied_grid", {"distinct": distinct}
+    yield from _of_the_ends(case.rows)
 
 
-def _end_findings(observations: Observations) -> Iterator[tuple[str, str]]:
+def _of_the_ends(rows: Observations) -> _Found:
     """Say that many scores share the lowest or the highest value."""
-    ends, scores = observations.at_ends, observations.scores[: observations.scored]
-    if ends < _PAIR or ends <= _SATURATED * scores.size:
+    scores = rows.scores[: rows.scored]
+    if rows.at_ends <= max(1, _SATURATED * scores.size):
         return
     values = np.unique(scores)
     # one or two values are verdicts, not a scale
-    if values.size <= _PAIR:
+    if values.size <= 2:
         return
-    lowest = np.count_nonzero(scores == scores[0]) == ends
-    end = shortest(float(scores[0] if lowest else scores[-1]))
-    said = f"{ends} of {scores.size} scores share the {'lowest' if lowest else 'highest'} value"
-    gap = float(values[1] - values[0] if lowest else values[-1] - values[-2])
-    others = values[1:] if lowest else values[:-1]
+    # seen from the end that they share
+    end, ordered = "highest", values[::-1]
+    if np.count_nonzero(scores == values[0]) == rows.at_ends:
+        end, ordered = "lowest", values
+    fine = values.size > _FEWEST_VALUES
     # three grades are as far from each other
-    spread = float(np.ptp(others)) * (1 if values.size > _FEWEST_VALUES else 2)
-    if gap >= spread:
-        yield (
-            "saturated_scores",
-            f"{said}, {end}, which is far from all others. If it stands for no score, leave it "
-            "empty.",
-        )
-    elif scores[0] >= 0 and scores[-1] <= 1 and values.size > _FEWEST_VALUES:
-        yield (
-            "saturated_scores",
-            f"{said}, {end}. Score by the log-odds, which do not saturate.",
-        )
+    if abs(ordered[1] - ordered[0]) >= np.ptp(ordered[1:]) * (1 if fine else 2):
+        remedy = "It is far from all others. If it stands for no score, leave it empty."
+    elif fine and values[0] >= 0 and values[-1] <= 1:
+        remedy = "Score by the log-odds, which do not saturate."
+    else:
+        return
+    value = shortest(float(ordered[0]))
+    yield "saturated_scores", {"end": end, "value": value, "remedy": remedy}
 
 
-def _row_findings(observations: Observations, repeats: int) -> Iterator[tuple[str, str]]:
-    if repeats:
-        yield (
-            "duplicate_rows",
-            f"{repeats} of {observations.rows} rows repeat an earlier one, with the same task, "
-            "score and outcome, and count again; drop them if they are the same run, or give every "
-            "run its trajectory_id.",
-        )
-
-
-def _name_findings(observations: Observations) -> Iterator[tuple[str, str]]:
-    if spelling := observations.spellings:
+def _of_the_tasks(case: _Case, *, alone: bool) -> _Found:
+    """Say where rows may be counted as more tasks than there are."""
+    rows, labels = case.rows.scored, case.rows.labels
+    if spelling := case.rows.spellings:
         one, other = next(iter(spelling.items()))
         yield (
             "similar_ids",
-            f"{len({*spelling, *spelling.values()})} of {len(observations.labels)} task names "
-            f"differ from another only in spelling, such as {spelled(other)} and {spelled(one)}. "
-            "Count them as one task with --set ids=fold, or give them names of their own.",
+            {
+                "alike": len({*spelling, *spelling.values()}),
+                "tasks": len(labels),
+                "one": spelled(one),
+                "other": spelled(other),
+            },
         )
-
-
-def _task_findings(observations: Observations, *, alone: bool) -> Iterator[tuple[str, str]]:
-    """Say where rows may be counted as more tasks than there are."""
-    labels, rows = observations.labels, observations.scored
     if rows < _FEWEST_ROWS:
         return
-    single = len(labels) == observations.rows
-    tasks = _numbered_tasks(labels) if single else 0
-    if tasks or (single and alone):
-        said = (
-            f"their ids look like attempts of {tasks} tasks, such as {quoted(labels[0])}"
-            if tasks
-            else "every task has the id of its run"
-        )
-        yield (
-            "one_run_a_task",
-            f"Each of the {len(labels)} tasks has one row, and {said}. Write the task without the "
-            "attempt where a task was run more than once; its rows then count as one task.",
-        )
-    copied = _copied_rows(observations)
+    if len(labels) == case.rows.rows:
+        if tasks := _numbered_tasks(labels):
+            why = f"their ids look like attempts of {tasks} tasks, such as {quoted(labels[0])}"
+            yield "one_run_a_task", {"why": why}
+        elif alone:
+            yield "one_run_a_task", {"why": "every task has the id of its run"}
+    copied = _copied_rows(case.rows)
     if copied > _COPIED * rows:
-        yield (
-            "copies_across_tasks",
-            f"{copied} of {rows} rows belong to tasks that repeat another task in all scores and "
-            "outcomes. Leave the copies out: they are no further evidence.",
-        )
-    scores, outcomes = observations.scores[:rows], observations.outcomes[:rows]
-    if scores[0] < scores[-1] and (
-        np.array_equal(np.where(outcomes == outcomes[-1], scores[-1], scores[0]), scores)
-    ):
-        yield (
-            "scores_are_outcomes",
-            f"The scores are {shortest(scores[0])} and {shortest(scores[-1])}, and each stands for "
-            "one outcome: they may be a copy of the outcomes. Give the judge's own scores.",
-        )
+        yield "copies_across_tasks", {"copied": copied}
+    scores, outcomes = case.rows.scores[:rows], case.rows.outcomes[:rows]
+    copy = np.where(outcomes == outcomes[-1], scores[-1], scores[0])
+    if scores[0] < scores[-1] and np.array_equal(copy, scores):
+        ends = {"low": shortest(scores[0]), "high": shortest(scores[-1])}
+        yield "scores_are_outcomes", ends
 
 
-def _numbered_tasks(labels: Sequence[str]) -> int:
+def _numbered_tasks(labels: tuple[str, ...]) -> int:
     """Count the tasks whose attempts ids number, each from 0 or 1 on; 0 where ids do not."""
     attempts: dict[str, set[int]] = {}
     for label in labels:
@@ -220,228 +265,127 @@ def _numbered_tasks(labels: Sequence[str]) -> int:
             return 0
         attempts.setdefault(found[1], set()).add(int(found[2]))
     numbered = sum(
-        1 < len(numbers) <= _MOST_ATTEMPTS and max(numbers) - min(numbers) < len(numbers)
+        min(numbers) < _MOST_FIRST
+        and 1 < len(numbers) <= _MOST_ATTEMPTS
+        and max(numbers) - min(numbers) < len(numbers)
         for numbers in attempts.values()
-        if min(numbers) < _MOST_FIRST
     )
-    enough = numbered >= max(_FEWEST_STEMS, _MOST_STEMS * len(attempts))
-    return len(attempts) if enough else 0
+    return len(attempts) if numbered >= max(_FEWEST_STEMS, _MOST_STEMS * len(attempts)) else 0
 
 
-def _copied_rows(observations: Observations) -> int:
+def _copied_rows(table: Observations) -> int:
     """Count the rows of tasks that repeat an earlier task by scores that no other task has."""
-    rows = observations.scored
-    scores, tasks = observations.scores[:rows], observations.tasks[:rows]
+    rows = table.scored
+    scores, tasks = table.scores[:rows], table.tasks[:rows]
     tied = (scores[1:] == scores[:-1]) & (tasks[1:] != tasks[:-1])
     if np.count_nonzero(tied) <= _COPIED * rows:
         return 0
     content: dict[int, list[tuple[float, int]]] = {}
-    triples = zip(
-        tasks.tolist(), scores.tolist(), observations.outcomes[:rows].tolist(), strict=True
-    )
-    for task, score, outcome in triples:
+    columns = (tasks.tolist(), scores.tolist(), table.outcomes[:rows].tolist())
+    for task, score, outcome in zip(*columns, strict=True):
         content.setdefault(task, []).append((score, outcome))
-    often, times = Counter(map(tuple, content.values())), Counter(scores.tolist())
+    times = Counter(columns[1])
     copied, lone = 0, Counter[int]()
-    for rows_of, copies in often.items():
-        own = Counter(score for score, _ in rows_of)
+    for runs, copies in Counter(map(tuple, content.values())).items():
+        own = Counter(score for score, _ in runs)
         alike = any(times[score] == copies * number for score, number in own.items())
-        if 1 < copies <= _MOST_COPIES and alike:
-            if len(own) == 1:
-                lone[copies] += len(rows_of) * copies
-            elif len(content) * math.prod(times[score] / rows for score in own) < _BY_CHANCE:
-                copied += len(rows_of) * (copies - 1)
+        if not alike or not 1 < copies <= _MOST_COPIES:
+            continue
+        if len(own) == 1:
+            lone[copies] += len(runs) * copies
+        elif len(content) * math.prod(times[score] / rows for score in own) < _BY_CHANCE:
+            copied += len(runs) * (copies - 1)
     # one score may be shared by chance, but not by equally many tasks throughout
     number, most = lone.most_common(1)[0] if lone else (1, 0)
     return copied + (most - most // number if most > _ALL_COPIED * rows else 0)
 
 
-def _ranking_findings(
-    observations: Observations,
-    evaluation: Evaluation,
-    settings: Settings,
-) -> Iterator[tuple[str, str]]:
-    counts = evaluation.counts
-    covered = counts.covered_trajectories.astype(np.float64)
-    errors = counts.error_totals.astype(np.float64)
-    rows, right = float(counts.trajectories), float(counts.successes.sum())
-    wrong = right if settings.side == "reject" else rows - right
-    if not 0 < right < rows:
+def _of_the_ranking(case: _Case) -> _Found:
+    counts = case.counts
+    rows, right = counts.trajectories, int(counts.successes.sum())
+    if counts.tasks < _FEWEST_REVERSED or not 0 < right < rows:
         return
     # the curve through the grid says cheaply where the AUROC is worth its sum over all rows
-    found = np.concatenate([[0.0], (covered - errors) / (rows - wrong), [1.0]])
-    missed = np.concatenate([[0.0], errors / wrong, [1.0]])
-    if float(np.trapezoid(found, missed)) > 0.5:
-        return
-    if counts.tasks < _FEWEST_REVERSED:
+    wrong = right if case.settings.side == "reject" else rows - right
+    found = (counts.covered_trajectories - counts.error_totals) / (rows - wrong)
+    kept, missed = ([0.0, *part, 1.0] for part in (found, counts.error_totals / wrong))
+    if np.trapezoid(kept, missed) > 0.5:
         return
     from scipy.special import stdtrit
 
-    area, spread = observations.clustered_auroc
+    area, spread = case.rows.clustered_auroc
     # the standard error is estimated from the tasks, so the quantile is Student's
     if area + float(stdtrit(counts.tasks - 1, _REVERSED)) * spread < 0.5:
-        yield (
-            "scores_look_reversed",
-            f"The AUROC is {area:.3f} (standard error {spread:.3f} over tasks), below .5 beyond "
-            "chance: the scores look reversed, and higher must mean a success. Try "
-            "--lower-is-better, or negate them.",
-        )
+        yield "scores_look_reversed", {"area": area, "spread": spread}
 
 
-def _chance_findings(
-    observations: Observations,
-    evaluation: Evaluation,
-    settings: Settings,
-    others: tuple[Observations | None, Pool | None],
-) -> Iterator[tuple[str, str]]:
-    """Say where any judge would get a certificate, and what a random one gets."""
-    counts = evaluation.counts
-    if evaluation.chosen is None:
-        return
-    rate = float(counts.successes.sum() / counts.trajectories)
-    rate, what = (rate, "success") if settings.side == "reject" else (1 - rate, "failure")
-    if rate > settings.alpha:
-        return
-    random = evaluate(observations.at_random(settings.seed), settings, *others)
-    yield (
-        "any_judge",
-        f"The {what} rate {rate:.3f} is within alpha {settings.alpha:g}: any judge keeps the "
-        f"budget on this side. Random scores are certified for {random.chosen_coverage:.3f} of the "
-        f"runs, these for {evaluation.chosen_coverage:.3f}.",
-    )
-
-
-def _method_findings(settings: Settings) -> Iterator[tuple[str, str]]:
-    if settings.coarse_draws:
-        yield (
-            "coarse_draws",
-            f"{settings.draws} resamples cannot show a tail below 1/{settings.draws + 1}, so none "
-            f"passes at level {settings.level:.3g}; at least {draws_needed(settings.level)} are "
-            "needed, or the engine without draws (auto).",
-        )
-
-
-def _size_findings(evaluation: Evaluation, settings: Settings) -> Iterator[tuple[str, str]]:
-    place, counts = evaluation.chosen, evaluation.counts
+def _of_the_certificate(case: _Case) -> _Found:
+    counts, settings, place = case.counts, case.settings, case.evaluation.chosen
     if place is None:
         return
+    rate, what = float(counts.successes.sum() / counts.trajectories), "success"
+    if settings.side == "release":
+        rate, what = 1 - rate, "failure"
+    if rate <= settings.alpha:
+        chance = evaluate(case.rows.at_random(settings.seed), settings, case.pilot, case.pool)
+        yield "any_judge", {"rate": rate, "what": what, "random": chance.chosen_coverage}
     if settings.method.estimand != "trajectory":
-        yield from _weight_findings(counts, place, settings)
+        if counts.selective_error[place] > settings.alpha:
+            yield "trajectory_error_above", {}
         return
-    effective, needed = float(counts.effective_tasks[place]), n_min(settings.alpha, settings.delta)
-    if effective < needed:
-        yield (
-            "few_effective_tasks",
-            f"The {counts.covered_tasks[place]} covered tasks weigh as much as {effective:.1f} of "
-            f"equal size (Kish); {needed} are needed to exclude tasks that are wrong throughout at "
-            f"error alpha {settings.alpha:g}.",
-        )
-    covered = counts.covered[place]
-    largest, median = int(covered.max()), float(np.median(covered[covered > 0]))
-    pseudo = evaluation.test.pseudo
+    needed = n_min(settings.alpha, settings.delta)
+    if counts.effective_tasks[place] < needed:
+        yield "few_effective_tasks", {"needed": needed}
+    covered, pseudo = counts.covered[place], case.evaluation.test.pseudo
+    median = float(np.median(covered[covered > 0]))
+    ratio = int(covered.max()) / median
     supposed = settings.size_ratio if pseudo is None else float(pseudo.ratios[place])
-    if largest >= _LARGE_RATIO * median and supposed < largest / median:
-        yield (
-            "unequal_tasks",
-            f"The largest covered task has {largest} covered trajectories, {largest / median:.3g} "
-            f"times the median of {median:g} and {100 * float(largest_shares(counts)[place]):.1f} "
-            "% of all; cap the attempts a task, or declare size_ratio.",
-        )
+    if ratio >= _LARGE_RATIO and ratio > supposed:
+        yield "unequal_tasks", {"ratio": ratio, "median": median}
 
 
-def _weight_findings(
-    counts: TaskCounts, place: int, settings: Settings
-) -> Iterator[tuple[str, str]]:
-    """What an error in which every task weighs the same does not say of trajectories."""
-    error = float(counts.selective_error[place])
-    if error > settings.alpha:
-        yield (
-            "trajectory_error_above",
-            f"Over trajectories the error seen is {error:.3f}, above alpha {settings.alpha:g}: "
-            "tasks with more attempts are wrong more often, and the "
-            "promise weighs every task the same.",
-        )
-    largest, median = int(counts.sizes.max()), float(np.median(counts.sizes))
-    if settings.method.pilot and largest >= _LARGE_RATIO * median:
-        yield (
-            "unequal_tasks",
-            f"The largest task has {largest} trajectories, {largest / median:.3g} times the median "
-            f"of {median:g}, and weighs no more than any other.",
-        )
+def _of_the_guard(case: _Case) -> _Found:
+    """Say where a wider threshold passes the bootstrap and not the guard."""
+    guard, chosen = case.evaluation.guard, case.evaluation.chosen
+    blocked = np.flatnonzero(case.evaluation.passed_test & ~guard.passed)
+    if not blocked.size or blocked[-1] <= (-1 if chosen is None else chosen):
+        return
+    place = int(blocked[-1])
+    wider = case.counts.at(place)
+    if guard.floor_probability[place] > guard.limit:
+        probability = guard.floor_probability[place]
+        yield "guard_floor_blocked", {"wider": wider, "probability": probability}
+    else:
+        share = 100 * float(largest_shares(wider)[0])
+        yield "guard_concentration_blocked", {"wider": wider, "share": share}
 
 
-def _pool_findings(
-    observations: Observations,
-    evaluation: Evaluation,
-    settings: Settings,
-    pool: Pool | None,
-) -> Iterator[tuple[str, str]]:
-    pseudo = evaluation.test.pseudo
+def _of_the_pool(case: _Case) -> _Found:
+    pool, pseudo, place = case.pool, case.evaluation.test.pseudo, case.place
     if pool is None or pseudo is None:
         return
     if pool.origin == GIVEN:
-        yield (
-            "hand_picked",
-            f"The {len(pool.labels)} tasks of the pool were given by hand: the size ratio holds if "
-            "they are every task that is not in the calibration table, not a choice of them.",
-        )
+        yield "hand_picked", {"tasks": len(pool.labels)}
     if pool.unscored:
-        yield (
-            "unscored_pool_rows",
-            f"{pool.unscored} of {pool.scores.size} rows of the pool have no score; they count for "
-            "no size.",
-        )
-    counts = evaluation.counts
-    alone = pseudo_task(observations, counts, settings, None)
-    place = counts.thresholds.size - 1 if evaluation.chosen is None else evaluation.chosen
+        yield "unscored_pool_rows", {}
     if not pseudo.charged:
-        yield (
-            "few_pool_tasks",
-            f"{pool.scored_tasks} tasks of the pool have a score; from {POOL_TASKS} on, tasks so "
-            "large that the calibration tasks say too little of them would be charged.",
-        )
+        yield "few_pool_tasks", {"least": POOL_TASKS}
     elif pseudo.charges[place] > 0:
-        yield (
-            "size_charge",
-            f"{pseudo.charges[place]:.3g} of the covered trajectories count as wrong, because the "
-            "calibration tasks say too little of tasks as large as theirs.",
-        )
+        yield "size_charge", {"charge": pseudo.charges[place]}
+    alone = pseudo_task(case.rows, case.counts, case.settings, None)
     before, after = float(alone.ratios[place]), float(pseudo.ratios[place])
-    if f"{before:.3g}" == f"{after:.3g}":
-        return
-    coverages = [coverage_under(other, evaluation, settings) for other in (alone, pseudo.equal)]
-    yield (
-        "pool_size_ratio",
-        f"The pool {'raises' if after > before else 'lowers'} the size ratio of wrong tasks from "
-        f"{before:.3g} to {after:.3g} (coverage {coverages[0]:.3f} without the pool, "
-        f"{evaluation.chosen_coverage:.3f} with it); equally many attempts at every task, a ratio "
-        f"of 1, would have given {coverages[1]:.3f}.",
-    )
-
-
-def _guard_findings(evaluation: Evaluation, settings: Settings) -> Iterator[tuple[str, str]]:
-    if settings.applied_guard == "none":
-        return
-    counts, guard = evaluation.counts, evaluation.guard
-    widest = -1 if evaluation.chosen is None else evaluation.chosen
-    blocked = np.flatnonzero(evaluation.passed_test & ~guard.passed)
-    if blocked.size and blocked[-1] > widest:
-        place = int(blocked[-1])
-        seen = (
-            f"coverage {counts.coverage[place]:.3f} from {counts.covered_tasks[place]} tasks "
-            "passes the bootstrap"
+    if f"{before:.3g}" != f"{after:.3g}":
+        without, equal = (
+            coverage_under(other, case.evaluation, case.settings) for other in (alone, pseudo.equal)
         )
-        if guard.floor_probability[place] <= guard.limit:
-            share = (
-                f"the largest task has {100 * float(largest_shares(counts)[place]):.1f} % of the "
-                "covered trajectories"
-            )
-            why = (
-                f"{share} and all weigh as much as {counts.effective_tasks[place]:.1f} of equal "
-                "size, too few for resampling tasks to tell"
-            )
-            yield "guard_concentration_blocked", f"{seen}, not the guard: {why}."
-        else:
-            floor = f"{guard.floor_probability[place]:.3g} > {guard.limit:.3g}"
-            why = f"error-free data would have probability {floor} at error-ICC {guard.icc:.3f}"
-            yield "guard_floor_blocked", f"{seen}, not the floor: {why}."
+        yield (
+            "pool_size_ratio",
+            {
+                "moves": "raises" if after > before else "lowers",
+                "before": before,
+                "after": after,
+                "coverage": case.evaluation.chosen_coverage,
+                "without": without,
+                "equal": equal,
+            },
+        )

@@ -1,7 +1,8 @@
-"""The three gates of the paper: can the judge learn, what is to gain, are the tasks enough."""
+"""The three gates of the paper: can the judge learn, what is to gain, are the tasks enough.
 
-# The paper states them after the fact (A₀ ≫ .5, A_SFT < A_sat, n_eff ≳ n_min). Here each has a
-# threshold, and a reason that gives the numbers.
+The paper states them after the fact (Eq. 7: A₀ ≫ .5, A_SFT < A_sat, n_eff ≳ n_min). Here each has a
+threshold, and a reason that gives the numbers.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +20,6 @@ from certify_assets.certificates.inputs import Observations, observe
 _BOUND = 0.05
 _FEWEST_DRAWS, _MOST_CELLS = 100, 20_000_000
 _CHUNK_CELLS = 2_000_000
-
-
 #: the judge can learn when the lower bound of A₀ is above the first; fine-tuning is saturated from
 #: the second on
 LEARNABLE, SATURATED = 0.60, 0.97
@@ -52,71 +51,57 @@ class GateResult:
         return asdict(self)
 
 
-def judge_gate(
-    area: float | None, bound: float | None = None, *, how: str = "task bootstrap"
-) -> GateResult:
-    """Gate 1: the lower 95 % bound of the judge's AUROC A₀ lies above a threshold."""
-
-    def result(passed: bool | None, value: float | None, reason: str) -> GateResult:
-        return GateResult("judge_can_learn", passed, value, LEARNABLE, reason)
-
-    if area is None:
-        undefined = "all scored outcomes are equal, so there is nothing to rank."
-        return result(None, None, f"A0 is undefined: {undefined}")
-    passed = (area if bound is None else bound) > LEARNABLE
-    where = f"{'above' if passed else 'not above'} {LEARNABLE:g}"
-    if bound is None:
-        unbounded = (
-            "the figure itself is compared, as without a table or a number of tasks it has no "
-            "bound."
-        )
-        return result(passed, area, f"A0 {area:.3f} is {where}; {unbounded}")
-    verdict = "scores follow the outcome." if passed else "the judge may be blind."
-    figures = f"The lower 95 % bound of A0 is {bound:.3f} ({how}; A0 {area:.3f})"
-    return result(passed, bound, f"{figures}, {where}: {verdict}")
+def judge_gate(area: float | None, bound: float | None = None) -> GateResult:
+    """Gate 1: the judge's AUROC A₀, or its lower 95 % bound where known, is above a threshold."""
+    value = area if bound is None else bound
+    if area is None or value is None:
+        reason = "A0 is undefined: all scored outcomes are equal, so there is nothing to rank."
+        return GateResult("judge_can_learn", None, None, LEARNABLE, reason)
+    figure = f"A0 is {area:.3f}, without a bound"
+    if bound is not None:
+        figure = f"The lower 95 % bound of A0 is {bound:.3f} (task bootstrap; A0 {area:.3f})"
+    passed = value > LEARNABLE
+    verdict = "above {:g}: scores follow the outcome." if passed else "not above {:g}."
+    reason = f"{figure}, {verdict.format(LEARNABLE)}"
+    return GateResult("judge_can_learn", passed, value, LEARNABLE, reason)
 
 
 def saturation_gate(sft: float | None, base: float | None = None) -> GateResult:
-    """Gate 2: the AUROC of the fine-tuned judge, A_SFT, lies below a threshold."""
-    # Without A_SFT an A₀ from the threshold on closes the gate: fine-tuning is taken not to make a
-    # judge worse.
+    """Gate 2: the AUROC of the fine-tuned judge, A_SFT, lies below a threshold.
 
-    def result(passed: bool | None, value: float | None, reason: str) -> GateResult:
-        return GateResult("sft_not_saturated", passed, value, SATURATED, reason)
-
-    if sft is not None:
-        if sft < SATURATED:
-            reason = f"A_SFT {sft:.3f} is below {SATURATED:g}: there is something left to gain."
-            return result(True, sft, reason)
-        rest = "training on top of it has nothing to gain."
-        return result(False, sft, f"A_SFT {sft:.3f} is not below {SATURATED:g}: {rest}")
-    if base is not None and base >= SATURATED:
-        reason = f"A_SFT is unknown, but A0 {base:.3f} is not below {SATURATED:g} as it is."
-        return result(False, base, reason)
-    known = "" if base is None else f" A0 {base:.3f} does not decide it."
-    return result(None, None, f"A_SFT is unknown: no fine-tuned judge's AUROC was given.{known}")
+    Without A_SFT an A₀ from the threshold on closes the gate: fine-tuning is taken not to make a
+    judge worse.
+    """
+    value, name = sft, "A_SFT"
+    if sft is None and base is not None and base >= SATURATED:
+        value, name = base, "A_SFT is unknown, but A0"
+    passed, reason = None, "A_SFT is unknown: give the AUROC of the fine-tuned judge."
+    if value is not None:
+        passed = value < SATURATED
+        verdict = f"not below {SATURATED:g}: training on top of it has nothing to gain."
+        if passed:
+            verdict = f"below {SATURATED:g}: there is something left to gain."
+        reason = f"{name} {value:.3f} is {verdict}"
+    return GateResult("sft_not_saturated", passed, value, SATURATED, reason)
 
 
 def sample_gate(
-    n_eff: float | None, *, alpha: float = 0.1, delta: float = 0.05, grid: int = 40, where: str = ""
+    n_eff: float | None, *, alpha: float = 0.1, delta: float = 0.05, grid: int = 40
 ) -> GateResult:
-    """Gate 3: as many effective trajectories as an error-free sample that excludes α at δ/|Θ|."""
-    # The paper compares with n_min at δ (29 at α .1, δ .05); a certificate tests every threshold at
-    # δ/|Θ| (64), which decides here.
+    """Gate 3: as many effective trajectories as an error-free sample that excludes α at δ/|Θ|.
+
+    The paper compares with n_min at δ (29 at α .1, δ .05). A certificate tests every threshold at
+    δ/|Θ| (64), which decides here.
+    """
     at_delta, needed = n_min(alpha, delta), n_min(alpha, delta / grid)
-
-    def result(passed: bool | None, reason: str) -> GateResult:
-        return GateResult("enough_samples", passed, n_eff, float(needed), reason)
-
-    if n_eff is None:
-        unknown = "Effective sample size unknown, since the number of tasks is"
-        return result(None, f"{unknown}; needed {needed}.")
-    verdict = "enough."
-    if n_eff < needed:
-        paper = f" The paper's rule, {at_delta}, would let it pass." if n_eff >= at_delta else ""
-        verdict = f"too few.{paper}"
-    said = f"Effective sample size {n_eff:.1f}{where}, needed {needed}: {verdict}"
-    return result(n_eff >= needed, said)
+    passed, reason = None, f"The number of tasks is unknown; needed are {needed} effective runs."
+    if n_eff is not None:
+        passed = n_eff >= needed
+        verdict = "enough." if passed else "too few."
+        if not passed and n_eff >= at_delta:
+            verdict += f" The paper's rule, {at_delta}, would let it pass."
+        reason = f"Effective sample size {n_eff:.1f}, needed {needed}: {verdict}"
+    return GateResult("enough_samples", passed, n_eff, float(needed), reason)
 
 
 def auroc_lower_bound(

@@ -1,11 +1,13 @@
-"""A population of tasks with a given success rate, AUROC and label ICC, solved by quadrature."""
+"""A population of tasks with a given success rate, AUROC and label ICC, solved by quadrature.
 
-# The process is that of the paper's synthetic study, matched to what was measured.
+The process is that of the paper's synthetic study, matched to what was measured.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -61,16 +63,18 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Population:
-    """Tasks with a Gaussian effect on the logit of success, and scores with Gaussian noise."""
+    """Tasks with a Gaussian effect on the logit of success, and scores with Gaussian noise.
 
-    # u_g ~ N(0, τ²), y_gj ~ Bernoulli(σ(b₀ + u_g)), s_gj = d(2y_gj − 1) + c·u_g + ε_gj with ε_gj ~
-    # N(0, 1); base, spread, separation and loading are b₀, τ, d and c
+    u_g ~ N(0, τ²), y_gj ~ Bernoulli(σ(b₀ + u_g)) and s_gj = d(2y_gj − 1) + c·u_g + ε_gj with
+    ε_gj ~ N(0, 1); base, spread, separation and loading are b₀, τ, d and c. `sizes` are attempts a
+    task: one number for all, or sizes that are equally likely.
+    """
 
     base: float
     spread: float
-    separation: float
-    loading: float
-    sizes: tuple[int, ...]  # attempts a task: one number for all, or sizes that are equally likely
+    separation: float = 0.0
+    loading: float = 0.0
+    sizes: tuple[int, ...] = (1,)
 
     def draw(self, tasks: int, key: tuple[int, ...]) -> Sample:
         """Draw tasks; under one key a smaller draw is the beginning of a larger one."""
@@ -89,33 +93,41 @@ class Population:
     @property
     def success_rate(self) -> float:
         """π of the population."""
-        return _success_rate(self.base, self.spread)
+        success, weight = self._success
+        return float(weight @ success)
 
     @property
     def icc(self) -> float:
         """Correlation of the outcomes of two attempts at one task."""
-        return _label_icc(self.base, self.spread)
+        success, weight = self._success
+        mean = float(weight @ success)
+        return float(weight @ np.square(success - mean)) / (mean * (1 - mean))
 
     @property
     def auroc(self) -> float:
         """Probability that a success scores above a failure of another task."""
-        return _auroc(self.base, self.spread, self.separation, self.loading)
-
-    @property
-    def within_auroc(self) -> float:
-        """Probability that a success scores above a failure of the same task: Φ(√2·d)."""
         from scipy.special import ndtr
 
-        return float(ndtr(math.sqrt(2) * self.separation))
+        success, weight = self._success
+        # the nodes are equally spaced, so the pairs of effects have as many differences as there
+        # are places between them
+        gap = np.correlate(weight * success, weight * (1 - success), mode="full")
+        nodes, _ = normal_nodes()
+        apart = (np.arange(gap.size) - (nodes.size - 1)) * (nodes[1] - nodes[0])
+        reach = 2 * self.separation + self.loading * self.spread * apart
+        return float(gap @ ndtr(reach / math.sqrt(2)) / gap.sum())
+
+    @property
+    def _success(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        nodes, weight = normal_nodes()
+        return _logistic(self.base + self.spread * nodes), weight
 
     def errors_by_coverage(self, side: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return coverage and true selective error of ever wider thresholds."""
-        nodes, weight = normal_nodes()
-        effect = self.spread * nodes
-        success = _logistic(self.base + effect)
+        success, weight = self._success
+        shift = self.loading * self.spread * normal_nodes()[0]
         width = self.separation + _REACH * math.hypot(1.0, self.loading * self.spread)
         thresholds = np.linspace(-width, width, _THRESHOLDS)
-        shift = self.loading * effect
         covered, errors = side_shares(
             thresholds, side, success, weight, separation=self.separation, shift=shift
         )
@@ -133,8 +145,7 @@ class Population:
         last = int(inside[-1])
         if last + 1 == covered.size:
             return 1.0
-        share = (alpha - error[last]) / (error[last + 1] - error[last])
-        return float(covered[last] + share * (covered[last + 1] - covered[last]))
+        return float(np.interp(alpha, error[last : last + 2], covered[last : last + 2]))
 
 
 def match_population(
@@ -145,13 +156,14 @@ def match_population(
     sizes: tuple[int, ...],
     within_auroc: float | None = None,
 ) -> Population:
-    """Solve the population for what was measured, by quadrature."""
-    for name, value in (
-        ("success_rate", success_rate),
-        ("auroc", auroc),
-        ("icc", icc),
-        ("within_auroc", within_auroc),
-    ):
+    """Solve the population for what was measured, by quadrature.
+
+    An AUROC below one half and one of 1 are taken as the nearest that a draw can have, and so is an
+    ICC of 1. Without the AUROC within tasks, loading and separation have the ratio of the paper's
+    process; so they have where that AUROC cannot be had together with the one over all tasks.
+    """
+    facts = {"success_rate": success_rate, "auroc": auroc, "icc": icc, "within_auroc": within_auroc}
+    for name, value in facts.items():
         if value is not None and not 0 <= value <= 1:
             raise InputError(f"{name} is {quoted(value)}; give a number from 0 to 1.")
     if not 0 < success_rate < 1:
@@ -161,107 +173,61 @@ def match_population(
         )
     if not sizes or min(sizes) < 1:
         raise InputError(f"sizes is {quoted(sizes)}; give at least one attempt a task.")
-    spread = _spread(success_rate, min(icc, LARGEST_ICC))
-    base = _base(success_rate, spread)
-    separation, loading = _scores(
-        base, spread, min(max(auroc, LEAST_AUROC), LARGEST_AUROC), within_auroc
-    )
-    return Population(base=base, spread=spread, separation=separation, loading=loading, sizes=sizes)
 
-
-def _spread(success_rate: float, icc: float) -> float:
-    if icc <= 0:
-        return 0.0
-    from scipy.optimize import brentq
-
-    return float(
-        brentq(
-            lambda spread: _label_icc(_base(success_rate, spread), spread) - icc,
-            0.0,
-            _WIDEST_EFFECT,
-            xtol=1e-9,
+    def with_spread(spread: float) -> Population:
+        reach = abs(math.log(success_rate / (1 - success_rate))) + 1.0 + 9.0 * spread
+        base = _solved(
+            lambda base: Population(base=base, spread=spread).success_rate,
+            success_rate,
+            (-reach, reach),
         )
-    )
+        return Population(base=base, spread=spread, sizes=sizes)
+
+    spread = 0.0
+    if icc > 0:
+        spread = _solved(
+            lambda spread: with_spread(spread).icc, min(icc, LARGEST_ICC), (0.0, _WIDEST_EFFECT)
+        )
+    return _with_scores(with_spread(spread), min(auroc, LARGEST_AUROC), within_auroc)
 
 
-def _base(success_rate: float, spread: float) -> float:
-    from scipy.optimize import brentq
-
-    reach = abs(math.log(success_rate / (1 - success_rate))) + 1.0 + 9.0 * spread
-    return float(
-        brentq(lambda base: _success_rate(base, spread) - success_rate, -reach, reach, xtol=1e-10)
-    )
-
-
-def _scores(base: float, spread: float, auroc: float, within: float | None) -> tuple[float, float]:
-    if auroc <= LEAST_AUROC:
-        return 0.0, 0.0
-    from scipy.optimize import brentq
+def _with_scores(tasks: Population, auroc: float, within: float | None) -> Population:
+    """Return a population of tasks with scores of a given AUROC."""
     from scipy.special import ndtri
 
-    separation = float(
-        ndtri(min(max(auroc if within is None else within, LEAST_AUROC), auroc))
-    ) / math.sqrt(2)
-    if within is not None and (spread <= 0 or within >= auroc):
-        # a judge that ranks the attempts of one task better than any others would need a negative
-        # loading; it has none then
-        return separation, 0.0
+    if auroc <= LEAST_AUROC:
+        return tasks
     if within is not None:
+        # Φ(√2·d) is the AUROC within tasks; a judge that ranks the attempts of one task better
+        # than any others would need a negative loading, and has none then
+        nearest = min(max(within, LEAST_AUROC), auroc)
+        tasks = replace(tasks, separation=float(ndtri(nearest)) / math.sqrt(2))
+        if tasks.spread <= 0 or within >= auroc:
+            return tasks
+
+        def loaded(load: float) -> float:
+            return replace(tasks, loading=load).auroc
+
         loads = np.linspace(0.0, _WIDEST_LOADING, 41)
-        enough = [
-            place
-            for place, load in enumerate(loads)
-            if _auroc(base, spread, separation, load) >= auroc
-        ]
+        enough = next((place for place, load in enumerate(loads) if loaded(load) >= auroc), 0)
         if enough:
-            low, high = loads[enough[0] - 1], loads[enough[0]]
-            return separation, float(
-                brentq(
-                    lambda load: _auroc(base, spread, separation, load) - auroc,
-                    low,
-                    high,
-                    xtol=1e-9,
-                )
-            )
-    scale = brentq(
-        lambda scale: _auroc(base, spread, scale, _RATIO * scale) - auroc,
-        0.0,
-        _WIDEST_SCALE,
-        xtol=1e-9,
-    )
-    return float(scale), _RATIO * float(scale)
+            ends = (loads[enough - 1], loads[enough])
+            return replace(tasks, loading=_solved(loaded, auroc, ends))
+
+    def scaled(scale: float) -> Population:
+        return replace(tasks, separation=scale, loading=_RATIO * scale)
+
+    return scaled(_solved(lambda scale: scaled(scale).auroc, auroc, (0.0, _WIDEST_SCALE)))
 
 
-def _success(base: float, spread: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    nodes, weight = normal_nodes()
-    return _logistic(base + spread * nodes), weight
+def _solved(figure: Callable[[float], float], wanted: float, ends: tuple[float, float]) -> float:
+    """Return where a rising figure has the value wanted."""
+    from scipy.optimize import brentq
+
+    return float(brentq(lambda value: figure(value) - wanted, *ends, xtol=1e-10))
 
 
 def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:
     from scipy.special import expit
 
     return np.asarray(expit(values), dtype=np.float64)
-
-
-def _success_rate(base: float, spread: float) -> float:
-    success, weight = _success(base, spread)
-    return float(weight @ success)
-
-
-def _label_icc(base: float, spread: float) -> float:
-    success, weight = _success(base, spread)
-    mean = float(weight @ success)
-    return float(weight @ np.square(success - mean)) / (mean * (1 - mean))
-
-
-def _auroc(base: float, spread: float, separation: float, loading: float) -> float:
-    from scipy.special import ndtr
-
-    success, weight = _success(base, spread)
-    nodes, _ = normal_nodes()
-    right, wrong = weight * success, weight * (1 - success)
-    # the nodes are equally spaced, so the pairs of effects have as many differences as there are
-    # places between them
-    gap = np.correlate(right, wrong, mode="full")
-    apart = (np.arange(gap.size) - (nodes.size - 1)) * (nodes[1] - nodes[0])
-    return float(gap @ ndtr((2 * separation + loading * spread * apart) / math.sqrt(2)) / gap.sum())

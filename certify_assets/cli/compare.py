@@ -77,14 +77,14 @@ def compare(
     nothing here reads TEST. Exit 3 where no corpus has scores.
     """
     from certify_assets.corpora.config import load_config
-    from certify_assets.operations.comparison import gather_table
+    from certify_assets.operations.comparison import compare_corpora
 
     refuse_overwrite({"--html": html, "--csv": csv}, {})
     for name in corpora:
         load_config(store, name)
     if agent_disjoint or judges:
         _evaluate(store, corpora, judges or ("lexical",), folds=folds, seed=seed)
-    document = gather_table(store, corpora or None)
+    document = compare_corpora(store, corpora or None)
     _write(document, html, csv)
     if as_json:
         emit_json(document)
@@ -98,7 +98,7 @@ def _evaluate(
 ) -> None:
     from certify_assets.cli.launching import report_stored
     from certify_assets.corpora.config import registered_corpora
-    from certify_assets.operations.unseen_agents import evaluate_agent_folds
+    from certify_assets.operations.agent_folds import evaluate_agent_folds
 
     for corpus in corpora or registered_corpora(store):
         for judge in judges:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -315,14 +316,13 @@ def lineage(
 
 
 def _holding(trees: Sequence[Link]) -> str:
-    """Say that every link holds, or how many do where others could not be compared."""
-    named = {(link.kind, link.name): link for tree in trees for link in tree.walk()}.values()
-    compared = sum(link.status == "holds" for link in named)
-    others = sum(bool(link.expected) and link.status != "holds" for link in named)
-    if not others:
+    """Say that every link holds, or how many do where sources are not there."""
+    named = {(link.kind, link.name): link.status for tree in trees for link in tree.walk()}
+    count = Counter(named.values())
+    if not count["missing"]:
         return "Every link holds."
     return (
-        f"{compared} links hold, {others} could not be checked: sources that are in an archive or "
+        f"{count['holds']} links hold, {count['missing']} could not be checked: sources that are "
         "no longer where they were read."
     )
 
@@ -348,15 +348,8 @@ def _label(link: Link) -> Text:
 
     label = Text(printable(f"{link.kind} {link.name}"))
     if link.status != "told":
-        label.append(f"  {link.status}{_hashes(link)}", style=_STYLES[link.status])
+        label.append(f"  {link.status} {link.sha256[:12]}".rstrip(), style=_STYLES[link.status])
     return label.append(printable(f"  {link.detail}") if link.detail else "", style="dim")
-
-
-def _hashes(link: Link) -> str:
-    """Return the beginnings of the hashes; --json has them whole."""
-    if link.status == "differs":
-        return f" {link.expected[:16]} ≠ {link.found[:16]}"
-    return f" {link.expected[:12]}" if link.status == "holds" and link.kind != "decision" else ""
 
 
 def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,37 +14,22 @@ from certify_assets.cli.options import (
     PATH,
     SHARE,
     SIDE,
-    ReadingOptions,
     alpha_option,
-    labelled,
-    out_option,
-    read_scores,
-    reading_options,
 )
-from certify_assets.cli.output import (
-    NOTHING,
-    emit_json,
-    json_option,
-    percent,
-    refuse_overwrite,
-    say,
-    show_line,
-    show_table,
-    write_document,
-)
+from certify_assets.cli.output import NOTHING, emit_json, json_option, show_line
+from certify_assets.cli.reading import labelled, read_scores, reading_options
+from certify_assets.tables.score_reading import ReadingOptions
 
 if TYPE_CHECKING:
-    from certify_assets.certificates import CorpusFacts, SamplePlan
+    from certify_assets.certificates import CorpusFacts
 
 _DEFAULT_ATTEMPTS = 8
 _SETTINGS = ("delta", "guard", "grid", "seed")
-_FACTS = ("within_auroc", "sft_auroc")
-_EFFORT = ("trials", "most_tasks", "alternatives")
+_EFFORT = ("trials", "most_tasks")
 _ABOUT_SETTINGS = (
-    "Rare settings: delta, guard, grid and seed as for certificate; within_auroc= (AUROC among "
-    "attempts at one task), sft_auroc= (of the fine-tuned judge, for the second gate), trials=300 "
-    "(fresh draws that check the size), most_tasks=10000, alternatives=false (no other numbers of "
-    "attempts). "
+    "Rare settings: delta, guard, grid and seed as for certificate; sft_auroc= (of the fine-tuned "
+    "judge, for the second gate), trials=300 (fresh draws that check the number of tasks), "
+    "most_tasks=10000. "
 )
 _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc"}
 
@@ -77,15 +61,13 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
     show_default=True,
     help="As for certificate; one that needs no --pilot.",
 )
-@out_option
-@reading_options(*_SETTINGS, *_FACTS, *_EFFORT, about=_ABOUT_SETTINGS)
+@reading_options(*_SETTINGS, *_EFFORT, "sft_auroc", about=_ABOUT_SETTINGS)
 @json_option
 @click.pass_context
 def plan(
     ctx: click.Context,
     /,
     scores: Path | None,
-    out: Path | None,
     as_json: bool,
     reading: ReadingOptions,
     settings: Mapping[str, Any],
@@ -94,47 +76,39 @@ def plan(
     procedure: str,
     **facts: Any,
 ) -> None:
-    """How many more tasks until a certificate, what it would cover, and the three gates.
+    """How many tasks a certificate takes, what it would cover, and the three gates.
 
     The facts are those of SCORES, a table as for certify certificate (its rows with split=cal); an
     option takes the place of what the table says. Without SCORES, --success-rate, --auroc and --icc
     are required.
 
-    Draws are from a model matched to the facts: Gaussian task effects on the logit of success,
-    Gaussian score noise. The planned size is where 80 % of the draws certify something, checked on
-    fresh draws. Exit code 3 when no number of tasks does. Progress is on stderr.
+    Tables are drawn from a model matched to the facts: Gaussian task effects on the logit of
+    success, Gaussian score noise. With the planned number of tasks, about 80 % of them certify
+    something. Exit code 3 when no number of tasks does.
     """
     from certify_assets.certificates import Settings, plan_sample_size
-    from certify_assets.certificates.sample_size import OTHER_ATTEMPTS, compare_attempts
+    from certify_assets.reports.gates import gate_sentence
 
-    refuse_overwrite({"--out": out}, {"SCORES": scores})
-    asked = Settings(alpha=alpha, side=side, procedure=procedure, **_of(_SETTINGS, settings))
-    effort = {"trials": 300, "most_tasks": 10_000, "alternatives": True, **_of(_EFFORT, settings)}
-    most = effort["most_tasks"]
-    found = plan_sample_size(
-        _facts(scores, reading, **facts, **_of(_FACTS, settings)),
-        asked,
-        trials=effort["trials"],
-        most_tasks=most,
-        other_attempts=(),
-        progress=say,
+    rare, effort = (
+        {name: settings[name] for name in names if name in settings}
+        for names in (_SETTINGS, _EFFORT)
     )
-    # the answer first: other numbers of attempts take as long again
-    if not as_json:
-        _show(found)
-    if effort["alternatives"]:
-        found = compare_attempts(found, OTHER_ATTEMPTS, most_tasks=most, progress=say)
-    if out is not None:
-        write_document(out, found.to_dict())
+    found = plan_sample_size(
+        _facts(scores, reading, **facts, sft_auroc=settings.get("sft_auroc")),
+        Settings(alpha=alpha, side=side, procedure=procedure, **rare),
+        **effort,
+    )
     if as_json:
         emit_json(found.to_dict())
     else:
-        _show_alternatives(found)
-    ctx.exit(0 if found.sizing.tasks is not None else NOTHING)
-
-
-def _of(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: settings[name] for name in names if name in settings}
+        for line in (found.answer, *found.notes, *map(gate_sentence, found.gates)):
+            show_line(line)
+        known = found.facts
+        show_line(
+            f"Planned for success rate {known.success_rate:.3f}, AUROC {known.auroc:.3f} and ICC "
+            f"{known.icc:.3f}, at α = {alpha:g} on the {side} side by {procedure}."
+        )
+    ctx.exit(0 if found.tasks_needed is not None else NOTHING)
 
 
 def _facts(
@@ -155,49 +129,3 @@ def _facts(
             f"without SCORES the facts are options: give {', '.join(missing)}, or a score table."
         )
     return CorpusFacts(sizes=(attempts or _DEFAULT_ATTEMPTS,), **given)
-
-
-def _show(found: SamplePlan) -> None:
-    from certify_assets.reports.gates import gate_sentence
-
-    show_line(found.answer)
-    for gate in found.gates:
-        show_line(gate_sentence(gate))
-    facts, needed = found.facts, found.sizing.tasks
-    check = found.sizing.checks[-1] if found.sizing.checks else None
-    figures = {
-        "success rate, AUROC, ICC": (
-            f"{facts.success_rate:.3f}, {facts.auroc:.3f}, {facts.icc:.3f}"
-        ),
-        "error budget": (
-            f"{100 * found.settings.alpha:g} % on the {found.settings.side} side, confidence "
-            f"{100 * (1 - found.settings.delta):g} %, {found.settings.procedure}"
-        ),
-        "tasks there": "not given" if facts.tasks is None else str(facts.tasks),
-        "tasks needed": "no number does"
-        if needed is None
-        else f"{needed} of {facts.attempts:.3g} attempts",
-        "success probability": "–" if check is None else percent(check.share),
-        "coverage at that size": "–" if check is None else percent(check.coverage),
-        "coverage with ever more tasks": percent(found.population_coverage),
-    }
-    if found.law is not None:
-        figures["coverage by the paper's law"] = percent(found.law)
-    show_table("Plan", ["", ""], [[name, value] for name, value in figures.items()])
-    for sentence in (*found.notes, found.sentence):
-        show_line(sentence)
-    # a pipe would have it at the end
-    sys.stdout.flush()
-
-
-def _show_alternatives(found: SamplePlan) -> None:
-    if len(found.alternatives) > 1:
-        rows = [
-            [str(attempts), *(("–", "–") if tasks is None else (str(tasks), str(attempts * tasks)))]
-            for attempts, tasks in found.alternatives
-        ]
-        show_table(
-            "Other numbers of attempts (to about a tenth)",
-            ["attempts a task", "tasks", "trajectories"],
-            rows,
-        )

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from certify_assets.cli.options import (
-    NATURAL,
-    PATH,
-    remedies,
-    say_read_as,
-    set_option,
-    store_option,
-)
+from certify_assets.cli.options import NATURAL, PATH, store_option
 from certify_assets.cli.output import (
     NOTHING,
     emit_json,
@@ -30,6 +23,7 @@ from certify_assets.cli.output import (
     show_line,
     show_table,
 )
+from certify_assets.cli.reading import remedies, say_read_as, set_option
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 
@@ -55,8 +49,7 @@ _KINDS = {
 _double_option = click.option(
     "--double",
     type=click.FloatRange(0, 1),
-    default=0.0,
-    help="Share of runs, drawn, that two reviewers label.",
+    help="From now on two reviewers label this share of runs, drawn.",
 )
 
 
@@ -86,13 +79,10 @@ def _open(store: Store, corpus: str) -> Corpus:
 @review.command("queue")
 @click.argument("corpus")
 @click.option("--limit", type=NATURAL, default=20, help="Rows of the queue to print.")
-@_double_option
 @store_option
 @json_option
 @click.pass_context
-def queue_(
-    ctx: click.Context, /, corpus: str, limit: int, store: Store, as_json: bool, double: float
-) -> None:
+def queue_(ctx: click.Context, /, corpus: str, limit: int, store: Store, as_json: bool) -> None:
     """Print the review queue of a corpus and what it costs.
 
     A provisional batch whose audit was edited is named, and nobody is asked about its draw
@@ -101,7 +91,7 @@ def queue_(
     from certify_assets.operations.review_queue import load_queue
 
     opened = _open(store, corpus)
-    queue = load_queue(opened, double=double)
+    queue = load_queue(opened)
     _print(opened, queue, limit, as_json)
     ctx.exit(NOTHING if queue.faults else 0)
 
@@ -130,7 +120,7 @@ def export(
     studio: Path | None,
     store: Store,
     as_json: bool,
-    double: float,
+    double: float | None,
 ) -> None:
     """Write the review queue for labelling elsewhere.
 
@@ -138,13 +128,14 @@ def export(
     refused where a text begins like a formula, which a spreadsheet would run.
     """
     from certify_assets.operations.label_files import export_queue, export_studio
-    from certify_assets.operations.review_queue import load_queue
+    from certify_assets.operations.review_queue import ask_twice, load_queue
 
     if path is None and studio is None:
         raise InputError("there is no file to write; name FILE, or one with --label-studio.")
     refuse_overwrite({"FILE": path, "--label-studio": studio}, {})
     opened = _open(store, corpus)
-    queue = load_queue(opened, double=double)
+    ask_twice(opened, double)
+    queue = load_queue(opened)
     if path is not None:
         export_queue(path, queue, with_judge=with_judge)
     if studio is not None:
@@ -203,17 +194,12 @@ def import_(
         f"{done.added} labels{whose} added to {corpus}; {done.stood_already} stood already, "
         f"{done.without_outcome} rows have no outcome."
     )
-    more = {
-        "of them replace what the same reviewer had said of the run.": done.replaced,
-        "of those that stood already are overruled by what the same reviewer said later; label "
-        "these runs again where the file is right.": done.overruled,
-        "of them are of runs that no reviewer is asked about; they are kept and decide "
-        "nothing.": done.unasked,
-    }
-    for sentence in (
-        *(f"{number} {text}" for text, number in more.items() if number),
-        *done.closed,
-    ):
+    if done.overruled:
+        show_line(
+            f"{done.overruled} of those that stood already are overruled by what the same reviewer "
+            "said later; label these runs again where the file is right."
+        )
+    for sentence in done.closed:
         show_line(sentence)
 
 
@@ -238,8 +224,8 @@ def import_(
 @click.option(
     "--criteria",
     type=PATH,
-    help="Success criteria shown next to the run: a text (.md, .txt), or a table or JSON object of "
-    "task_id and criterion.",
+    help="Success criteria shown next to the run: a text (.md, .txt), or a table of task_id and "
+    "criterion.",
 )
 @click.option(
     "--gold",
@@ -270,7 +256,7 @@ def serve(
     exposed: bool,
     store: Store,
     as_json: bool,
-    double: float,
+    double: float | None,
 ) -> None:
     """Serve the page on which runs are labelled, until Ctrl-C or SIGTERM.
 
@@ -281,6 +267,7 @@ def serve(
     from certify_assets.cli.review_server import ReviewServer
     from certify_assets.operations.labels import labels_head
     from certify_assets.operations.review_criteria import read_criteria
+    from certify_assets.operations.review_queue import ask_twice
     from certify_assets.operations.review_session import ReviewSession
 
     opened = _open(store, corpus)
@@ -293,7 +280,8 @@ def serve(
             f"{criteria} has no criterion for {lacking} of the tasks of {gold}, which would show "
             "reviewers that their runs are known; add the criteria, or take the runs out."
         )
-    session = ReviewSession(store, corpus, double=double, criteria=read, gold=known)
+    ask_twice(opened, double)
+    session = ReviewSession(store, corpus, criteria=read, gold=known)
     queue = session.queue().frame
     if known is not None and (wanted := round(len(queue) * known.odds)) > len(known.runs):
         say(
@@ -382,12 +370,6 @@ def _show(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> None:
     ]
     if agreement.reviewers:
         sentences.append(agreement.sentence())
-    sentences += [
-        f"Reviewer {one.name} drifts: others differ on {one.early_differing} of their earlier "
-        f"shared labels and on {one.late_differing} of as many later ones."
-        for one in agreement.reviewers
-        if one.drifts
-    ]
     sentences += filter(None, (one.gold_sentence() for one in agreement.reviewers))
     for sentence in sentences:
         show_line(sentence)

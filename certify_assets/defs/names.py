@@ -17,12 +17,12 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import judge_file
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES, JudgeSpec
 from certify_assets.operations import layout
+from certify_assets.operations.agent_folds import agent_folds_key
 from certify_assets.operations.batches import audits_version
 from certify_assets.operations.comparison import MAIN_TABLE_KEY, comparison_key
 from certify_assets.operations.decisions import decided_version, received_version
 from certify_assets.operations.deployment import load_deployment
 from certify_assets.operations.recertification_record import recertifications
-from certify_assets.operations.unseen_agents import agent_folds_key
 from certify_assets.research.certifiability import CERTIFIABILITY_KEY
 from certify_assets.research.real_scores import real_scores_key
 from certify_assets.research.simulation_study import SIMULATION_KEY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -26,31 +27,21 @@ _FEWEST_TASKS = 10
 _UNDEFINED = 0.05
 #: tasks or pairs of reviewers, times draws, that are in memory at the same time
 _MOST_VALUES = 5_000_000
-#: level at which two halves of a reviewer's labels differ
-DRIFT_LEVEL: Final = 0.01
 
 
 @dataclass(frozen=True)
 class ReviewerFigures:
-    """One reviewer: how often others differ, earlier and later, and how often they were right."""
+    """One reviewer: how often others differ, and how often they were right on known runs."""
 
     name: str
     labels: int
     shared: int  # pairs with another reviewer's label of the same run
     differing: int  # of these, pairs of two outcomes
-    early_differing: int  # … in the first half of their shared runs, by time
-    late_differing: int
-    drift_p: float | None  # Fisher's exact test of the halves; None without shared pairs
     gold: int = 0  # runs of known outcome that they labelled
     gold_errors: int = 0
     # exact binomial interval of the share right; None without such runs
     gold_low: float | None = None
     gold_high: float | None = None
-
-    @property
-    def drifts(self) -> bool:
-        """Whether the halves differ more than by chance."""
-        return self.drift_p is not None and self.drift_p < DRIFT_LEVEL
 
     def gold_sentence(self) -> str:
         """Describe how often the reviewer was right on known runs; "" without such runs."""
@@ -101,17 +92,12 @@ class Said(NamedTuple):
     reviewer: str
     trajectory_id: str
     outcome: int
-    time: str
 
 
 def valid_labels(labels: Iterable[Label]) -> list[Said]:
     """Return the last statement of each reviewer on each run, those taken back left out."""
-    last = {(label.reviewer, label.trajectory_id): label for label in labels}
-    return [
-        Said(*names, label.outcome, label.time)
-        for names, label in last.items()
-        if label.outcome is not None
-    ]
+    last = {(label.reviewer, label.trajectory_id): label.outcome for label in labels}
+    return [Said(*names, outcome) for names, outcome in last.items() if outcome is not None]
 
 
 def measure_agreement(
@@ -135,10 +121,6 @@ def measure_agreement(
     counts = _counts(pairs, [tasks.get(name, name) for name in pairs["trajectory_id"]])
     kappa = float(_kappas(counts, np.ones((1, counts.shape[0])))[0])
     low, high = _interval(counts, draws)
-    known = pd.DataFrame(
-        [(one.reviewer, one.outcome != outcome) for one, outcome in gold],
-        columns=["reviewer", "wrong"],
-    )
     return Agreement(
         runs=pairs["trajectory_id"].nunique(),
         tasks=counts.shape[0],
@@ -147,7 +129,7 @@ def measure_agreement(
         kappa=None if np.isnan(kappa) else kappa,
         low=low,
         high=high,
-        reviewers=_figures(said, pairs, known),
+        reviewers=_figures(said, pairs, gold),
     )
 
 
@@ -204,46 +186,34 @@ def _interval(counts: csr_array, draws: int) -> tuple[float | None, float | None
 
 
 def _figures(
-    said: pd.DataFrame, pairs: pd.DataFrame, known: pd.DataFrame
+    said: pd.DataFrame, pairs: pd.DataFrame, gold: Sequence[tuple[Said, int]]
 ) -> tuple[ReviewerFigures, ...]:
-    import pandas as pd
-
-    # each pair is one of either reviewer, at the time of their own label
-    met = pd.concat(
-        pairs[["differs"]].assign(reviewer=pairs[f"reviewer_{side}"], time=pairs[f"time_{side}"])
-        for side in ("x", "y")
-    ).sort_values(["time", "differs"])
-    differs = {name: part.to_numpy() for name, part in met.groupby("reviewer")["differs"]}
-    wrong = {name: part.to_numpy() for name, part in known.groupby("reviewer")["wrong"]}
-    labels = said["reviewer"].value_counts()
-    none = np.zeros(0, bool)
+    # each pair is one of either reviewer
+    names, differ = ["reviewer_x", "reviewer_y"], pairs.loc[pairs["differs"]]
+    labels = Counter(said["reviewer"].tolist())
+    shared = Counter(pairs[names].to_numpy().ravel().tolist())
+    differing = Counter(differ[names].to_numpy().ravel().tolist())
+    known = Counter(one.reviewer for one, _ in gold)
+    errors = Counter(one.reviewer for one, outcome in gold if one.outcome != outcome)
     return tuple(
-        _figure(name, int(labels.get(name, 0)), differs.get(name, none), wrong.get(name, none))
-        for name in sorted({*labels.index, *wrong})
+        ReviewerFigures(
+            name,
+            labels=labels[name],
+            shared=shared[name],
+            differing=differing[name],
+            gold=known[name],
+            gold_errors=errors[name],
+            **_interval_right(known[name], errors[name]),
+        )
+        for name in sorted({*labels, *known})
     )
 
 
-def _figure(
-    name: str, labels: int, differs: NDArray[np.bool_], wrong: NDArray[np.bool_]
-) -> ReviewerFigures:
-    half, gold, errors = len(differs) // 2, len(wrong), int(wrong.sum())
-    early, late = int(differs[:half].sum()), int(differs[half:].sum())
-    drift = None
-    if half:
-        from scipy.stats import fisher_exact
-
-        halves = [[early, half - early], [late, len(differs) - half - late]]
-        drift = float(fisher_exact(halves).pvalue)
-    return ReviewerFigures(
-        name,
-        labels=labels,
-        shared=len(differs),
-        differing=early + late,
-        early_differing=early,
-        late_differing=late,
-        drift_p=drift,
-        gold=gold,
-        gold_errors=errors,
-        gold_low=1.0 - clopper_pearson_upper(errors, gold, _TAIL) if gold else None,
-        gold_high=clopper_pearson_upper(gold - errors, gold, _TAIL) if gold else None,
-    )
+def _interval_right(known: int, errors: int) -> dict[str, float]:
+    """Return the exact interval of the share right on known runs."""
+    if not known:
+        return {}
+    return {
+        "gold_low": 1.0 - clopper_pearson_upper(errors, known, _TAIL),
+        "gold_high": clopper_pearson_upper(known - errors, known, _TAIL),
+    }

@@ -22,7 +22,7 @@ from certify_assets.operations.ledger import (
     record_result,
     results_of,
 )
-from certify_assets.operations.unseen_agents import stored_left_out_agents
+from certify_assets.operations.left_out_agents import stored_left_out_agents
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:

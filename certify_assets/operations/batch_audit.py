@@ -28,7 +28,7 @@ from certify_assets.operations.batch_record import (
 )
 from certify_assets.operations.labels import (
     Label,
-    labels_up_to,
+    labels_head,
     overruled,
     read_labels,
     resolve_labels,
@@ -154,7 +154,7 @@ class BatchAudit:
     def overruled(self) -> int:
         """Labels of the draw that their reviewers replaced by what the judge says."""
         last = None if self.closing is None else self.closing.labels_sequence
-        replaced = overruled(labels_up_to(self.corpus, last).labels)
+        replaced = overruled(read_labels(self.corpus, last))
         return sum(
             replaced.get(name) == int(draw.plan.side == "release")
             for draw, names in zip(self.draw.sides, self.draw.orders, strict=True)
@@ -304,7 +304,7 @@ def _closed(audit: BatchAudit) -> BatchAudit:
     closing = ClosedBatch(
         batch=audit.record.batch,
         state="certified" if certified else "to_reviewers",
-        labels_sequence=labels_up_to(corpus).sequence,
+        labels_sequence=labels_head(corpus)[0],
         labels_used=audit.labels_used,
         outcomes=audit.outcomes,
         certificates=tuple(item.to_dict() for item in audit.certificates),
@@ -346,7 +346,7 @@ def closing_holds(audit: BatchAudit) -> bool:
         return True
     stored = corpus.store.objects.get_table(closing.objects["closed"])
     again = settled_rows(audit)
-    said = audit.said(labels_up_to(corpus, closing.labels_sequence).labels)
+    said = audit.said(read_labels(corpus, closing.labels_sequence))
     return said == dict(closing.outcomes) and (
         stored.astype(str).to_numpy().tolist() == again.astype(str).to_numpy().tolist()
     )

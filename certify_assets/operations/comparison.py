@@ -2,45 +2,150 @@
 
 AUROC is that of labelled RL and CAL rows; TEST is known only through what an audit read by the
 ledger. Every difference is taken on the CAL rows that both judges scored, under the same resamples
-of tasks; certificates are of the splits that each judge did not learn from.
+of tasks. Certificates are of the splits that each judge did not learn from.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
 
-from certify_assets.certificates.auroc import AurocFigures, Ranking, name_codes, task_resamples
+from certify_assets.certificates.auroc import Ranking, auroc, name_codes, task_resamples
 from certify_assets.corpora import HALF_B
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.rendering import render_frame
+from certify_assets.documents import CLOSED, Document, JsonObject
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.files import canonical_json, rounded, sha256_bytes
-from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
-from certify_assets.operations.judge_results import (
-    CONTROLS,
-    JudgeResults,
-    LabelledScores,
-    gather_judges,
-)
-from certify_assets.operations.unseen_agents import (
-    FoldsDocument,
+from certify_assets.files import rounded
+from certify_assets.judges.base import scores_from_log_odds
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES, judges
+from certify_assets.operations.agent_folds import (
     paired_difference,
     pretraining_caveat,
     stored_agent_folds,
 )
+from certify_assets.operations.audit import audited_cell, load_audits
+from certify_assets.operations.certifier import deciding_certificates
 from certify_assets.storage.store import Store
 
-MAIN_TABLE_KEY = "study/main_table.json"
-_TABLE_SCHEMA = "certify_assets/main_table/1"
-COMPARISON_SCHEMA = "certify_assets/comparison/1"
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.certificates import Certificate
+
+MAIN_TABLE_KEY: Final = "study/main_table.json"
+#: judges that read no run
+CONTROLS: Final = ("length_only", "step_count", "agent_only")
+_CONTROL, _FLOOR = "control", "lexical"
 _SPLITS = ("rl", "cal", "test")
-_FLOOR = "lexical"
-_HEADLINE = ("reject", 0.1)
-#: a document as it is stored and printed, or a part of it
-Document = dict[str, Any]
+
+
+class ComparedJudge(BaseModel):
+    """One judge on one corpus; of the family "control" where it reads no run."""
+
+    model_config = ConfigDict(**CLOSED, frozen=True)
+
+    judge: str
+    family: str
+    model: str = ""
+    trained_on_rl: bool = False
+    candidates: int = 1
+    # AUROC by split, of all pairs and of pairs of one task; None where no row is known
+    auroc: dict[str, dict[str, float | int | None] | None]
+    within_task: dict[str, dict[str, float | int | None] | None]
+    # labelled CAL rows, and those of them without a score
+    rows: int
+    unscored: int
+    # certificates of the deciding procedure with their audits, and the rows that they are of
+    certified: list[JsonObject] = []
+    certified_on: JsonObject | None = None
+    cost: JsonObject
+    # share of failed runs that the worst canary text lifts over the median success
+    lift: float | None = None
+
+    def coverage(self, side: str = "reject", alpha: float = 0.1) -> float | None:
+        """Return the certified share; None where no certificate is known."""
+        wanted = side, alpha
+        found = (cell for cell in self.certified if (cell["side"], cell["alpha"]) == wanted)
+        return next((float(cell["coverage"]) for cell in found), None)
+
+
+class Comparison(Document):
+    """Every judge that scored a corpus, next to the floor and the controls."""
+
+    TITLE = "comparison"
+    SCHEMA = "certify_assets/comparison/1"
+
+    corpus: str
+    alphas: list[float]
+    delta: float
+    procedure: str
+    cal: JsonObject
+    rows: list[ComparedJudge]
+    missing: list[dict[str, str]]
+    differences: list[JsonObject]
+    best: list[JsonObject]
+    agent_disjoint: list[JsonObject]
+    pretraining: str
+    findings: list[dict[str, str]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Labelled rows of a split with a judge's scores, NaN where unscored."""
+
+    frame: pd.DataFrame
+    scores: NDArray[np.float64]
+
+    def ranked(self, kept: NDArray[np.bool_], groups: NDArray[np.int64] | None = None) -> Ranking:
+        outcomes = self.frame["outcome"].to_numpy(np.float64)
+        return Ranking.of(self.scores[kept], outcomes[kept], groups)
+
+    def tasks(self, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return name_codes(self.frame["task_id"].to_numpy(object)[kept])
+
+
+@dataclass(frozen=True, eq=False)
+class _Scored:
+    """A judge with its scores of CAL."""
+
+    row: ComparedJudge
+    cal: _Rows
+    # the judge that its training started from, or whose certificate let its pseudo-labels through
+    start: str = ""
+
+    @classmethod
+    def of(
+        cls, judge: str, family: str, rows: Mapping[str, _Rows], *, start: str = "", **about: Any
+    ) -> _Scored:
+        areas = {split: _areas(rows[split]) if split in rows else (None, None) for split in _SPLITS}
+        cal = rows["cal"]
+        row = ComparedJudge(
+            judge=judge,
+            family=family,
+            auroc={split: every for split, (every, _) in areas.items()},
+            within_task={split: within for split, (_, within) in areas.items()},
+            rows=cal.scores.size,
+            unscored=int(np.isnan(cal.scores).sum()),
+            **about,
+        )
+        return cls(row, cal, start)
+
+
+def _areas(rows: _Rows) -> tuple[Any, Any]:
+    """AUROC of all pairs, and of pairs of one task."""
+    kept = np.isfinite(rows.scores)
+    tasks = rows.tasks(kept)
+    resamples = task_resamples(tasks)
+    return rows.ranked(kept).estimate(resamples), rows.ranked(kept, tasks).estimate(resamples)
 
 
 def comparison_key(corpus: str, name: str = "comparison.json") -> str:
@@ -48,48 +153,91 @@ def comparison_key(corpus: str, name: str = "comparison.json") -> str:
     return f"comparison/{corpus}/{name}"
 
 
-def compare(corpus: Corpus) -> Document:
-    """Compare every judge that scored a corpus."""
-    judged, missing = gather_judges(corpus)
-    if not any(item.family != "control" for item in judged):
+def compare(corpus: Corpus) -> JsonObject:
+    """Compare every judge that scored a corpus; return the document of a `Comparison`.
+
+    Raises
+    ------
+    InputError
+        If no judge has current scores of the corpus.
+    """
+    frames = {split: labelled_rows(corpus, split) for split in ("rl", "cal")}
+    missing: list[dict[str, str]] = []
+    scored = [*_judges(corpus, frames, missing)]
+    if not scored:
         reasons = "; ".join(
             f"{item['judge']}: {item['reason']}" for item in missing if item["what"] == "scores"
         )
         raise InputError(f"no judge has current scores on {corpus} ({reasons})")
-    rows, differences = [_row(item) for item in judged], _differences(judged)
-    cal, folds = judged[0].rows["cal"], stored_agent_folds(corpus)
-    caveat = pretraining_caveat([item.name for item in judged], [str(name) for name in cal.agents])
-    document: Document = {
-        "schema": COMPARISON_SCHEMA,
-        "corpus": corpus.name,
-        "alphas": list(corpus.config.alphas),
-        "delta": DELTA,
-        "procedure": PROCEDURES[0],
-        "cal": {
-            "trajectories": cal.outcomes.size,
-            "tasks": len(set(cal.tasks)),
-            "success_rate": float(cal.outcomes.mean()) if cal.outcomes.size else None,
+    scored += _controls(corpus, frames)
+    rows, differences = [item.row for item in scored], [*_differences(scored)]
+    cal, folds, alphas = frames["cal"], stored_agent_folds(corpus), [*corpus.config.alphas]
+    caveat = pretraining_caveat([row.judge for row in rows], cal["agent"].astype(str))
+    findings = [
+        *_ranking_findings(differences),
+        *_coverage_findings(rows),
+        *(found for row in rows for found in _limits(row)),
+        *(("agent_disjoint", item["sentence"]) for item in folds),
+        *([("agents_in_pretraining", caveat)] if caveat else []),
+    ]
+    made = Comparison(
+        corpus=corpus.name,
+        alphas=alphas,
+        delta=DELTA,
+        procedure=PROCEDURES[0],
+        cal={
+            "trajectories": len(cal),
+            "tasks": cal["task_id"].nunique(),
+            "success_rate": float(cal["outcome"].mean()) if len(cal) else None,
         },
-        "rows": rows,
-        "missing": missing,
-        "differences": differences,
-        "best": _best(rows, corpus.config.alphas),
-        "agent_disjoint": folds,
-        "pretraining": caveat,
-        "findings": _findings(rows, differences, folds, caveat),
-    }
-    found: Document = rounded(document)
-    return found
+        rows=rows,
+        missing=missing,
+        differences=differences,
+        best=_best(rows, alphas),
+        agent_disjoint=folds,
+        pretraining=caveat,
+        findings=[{"code": code, "message": message} for code, message in findings],
+    )
+    document: JsonObject = rounded(made.to_dict())
+    return document
 
 
-def write_comparison(corpus: Corpus) -> Document:
+def write_comparison(corpus: Corpus) -> JsonObject:
     """Compare, store the document and return it."""
     document = compare(corpus)
     corpus.store.write_json(comparison_key(corpus.name), document)
     return document
 
 
-def beaten_by_controls(document: Document) -> list[str]:
+def compare_corpora(store: Store, corpora: Iterable[str] | None = None) -> JsonObject:
+    """Compare the judges of every corpus, by default of all that are registered."""
+    documents, left_out = [], []
+    for corpus in registered_corpora(store) if corpora is None else corpora:
+        try:
+            documents.append(compare(Corpus(store, corpus)))
+        except CertifyError as error:
+            left_out.append({"corpus": corpus, "reason": str(error)})
+    return {"schema": "certify_assets/main_table/1", "corpora": documents, "left_out": left_out}
+
+
+def write_main_table(store: Store) -> JsonObject:
+    """Compare on every corpus, store ``study/main_table.json`` and return it."""
+    document = compare_corpora(store)
+    store.write_json(MAIN_TABLE_KEY, document)
+    return document
+
+
+def labelled_rows(corpus: Corpus, split: str) -> pd.DataFrame:
+    """Return the labelled trajectories of a split other than TEST."""
+    if split == "test":
+        raise InputError(
+            "outcomes of TEST are read by an audit, through the ledger; compare on rl or cal."
+        )
+    frame = corpus.split(split)
+    return frame[frame["outcome"].notna()].reset_index(drop=True)
+
+
+def beaten_by_controls(document: JsonObject) -> list[str]:
     """Return a sentence for every judge not shown to rank better than a control it must beat."""
     controlled = controls_to_beat(document)
     return [
@@ -99,123 +247,181 @@ def beaten_by_controls(document: Document) -> list[str]:
     ]
 
 
-def controls_to_beat(document: Document) -> dict[str, tuple[str, ...]]:
+def controls_to_beat(document: JsonObject) -> dict[str, tuple[str, ...]]:
     """Return the controls that judges may not rank as badly as: what they could have learnt."""
     found: dict[str, tuple[str, ...]] = {}
     for row in document["rows"]:
-        if row.get("model"):
+        if row["model"]:
             found[row["judge"]] = ("length_only", "agent_only")
         elif row["family"] in ("structure", "combined"):
             # lengths and steps are among their features
-            found[row["judge"]] = ("length_only", "step_count", "agent_only")
+            found[row["judge"]] = CONTROLS
     return found
 
 
-def other_rows(document: Document) -> list[str]:
+def unscored_sentences(document: JsonObject) -> list[str]:
     """Return a sentence for every judge that did not score all labelled rows of CAL."""
-    return [_other(row) for row in document["rows"] if row["counts"]["cal"]["unscored"]]
+    codes = ("unscored", "half_of_cal")
+    return [item["message"] for item in document["findings"] if item["code"] in codes]
 
 
-def _other(row: Document) -> str:
-    counts = row["counts"]["cal"]
-    if row["family"] == "harvest":
-        used = counts["rows"] - counts["unscored"]
-        return (
-            f"{row['judge']} is compared on {used} of {counts['rows']} labelled CAL rows, those "
-            "of half B: half A let its harvest through."
-        )
-    return (
-        f"{row['judge']} left {counts['unscored']} of {counts['rows']} labelled CAL rows unscored."
-    )
+def _judges(
+    corpus: Corpus, frames: Mapping[str, pd.DataFrame], missing: list[dict[str, str]]
+) -> Iterator[_Scored]:
+    """Yield the judges that scored the corpus; note what is missing of each, with the reason."""
+    for name, spec in judges(corpus.store.root).items():
+        judge = JudgedCorpus.of(corpus, spec)
+        try:
+            if not corpus.store.exists(judge.key("scores.json")):
+                raise InputError(f"not scored here; materialize judges/{name}/scores.")
+            judge.require_scores()
+        except CertifyError as error:
+            missing.append({"judge": name, "what": "scores", "reason": str(error)})
+            continue
+        yield _judge(judge, frames, missing)
 
 
-def _row(item: JudgeResults) -> Document:
-    # TEST has rows only where an audit has read it
-    areas = {split: _areas(item.rows[split]) for split in _SPLITS if split in item.rows}
-    return {
-        "judge": item.name,
-        "family": item.family,
-        **item.about,
-        "auroc": {split: areas.get(split, (None, None))[0] for split in _SPLITS},
-        "within_task": {split: areas.get(split, (None, None))[1] for split in _SPLITS},
-        "counts": {split: _counts(rows) for split, rows in item.rows.items()},
+def _judge(
+    judge: JudgedCorpus, frames: Mapping[str, pd.DataFrame], missing: list[dict[str, str]]
+) -> _Scored:
+    scores = judge.score_table().set_index("trajectory_id")["score"]
+    rows = {
+        split: _Rows(frame, scores.reindex(frame["trajectory_id"]).to_numpy(np.float64))
+        for split, frame in frames.items()
     }
-
-
-def _areas(rows: LabelledScores) -> tuple[AurocFigures, AurocFigures]:
-    """AUROC of all pairs, and of pairs of one task."""
-    kept = np.isfinite(rows.scores)
-    tasks = name_codes(rows.tasks[kept])
-    resamples = task_resamples(tasks)
-    scores, outcomes = rows.scores[kept], rows.outcomes[kept]
-    return (
-        Ranking.of(scores, outcomes).estimate(resamples),
-        Ranking.of(scores, outcomes, tasks).estimate(resamples),
+    # rows that let its own pseudo-labels through say nothing of a judge
+    own = frames["cal"]["trajectory_id"].isin(
+        judge.spec.calibration_rows(frames["cal"])["trajectory_id"]
     )
-
-
-def _counts(rows: LabelledScores) -> Document:
-    scored = np.isfinite(rows.scores)
-    return {
-        "rows": rows.scores.size,
-        "unscored": int((~scored).sum()),
-        "tasks": len(set(rows.tasks)),
-        "scored_sha256": sha256_bytes(
-            canonical_json(sorted(str(name) for name in rows.trajectories[scored]))
+    rows["cal"] = replace(rows["cal"], scores=np.where(own, rows["cal"].scores, np.nan))
+    certificates: list[Certificate] = []
+    audits = {}
+    # both are recomputed, and checked against the ledger
+    try:
+        certificates = deciding_certificates(judge)
+    except CertifyError as error:
+        missing.append({"judge": judge.name, "what": "certificate", "reason": str(error)})
+    try:
+        found, test = load_audits(judge)
+        audits = {audit.certificate_sha256: audit for audit in found}
+        rows["test"] = _Rows(test, test["score"].to_numpy(np.float64))
+    except CertifyError as error:
+        missing.append({"judge": judge.name, "what": "audit", "reason": str(error)})
+    certificates.sort(key=lambda item: (SIDES.index(item.side), item.alpha))
+    worst = judge.canaries.worst if judge.canaries else None
+    return _Scored.of(
+        judge.name,
+        judge.spec.kind,
+        rows,
+        start=judge.spec.upstream,
+        model=judge.spec.model,
+        trained_on_rl="rl" in judge.spec.training_splits,
+        candidates=judge.artifact.candidates,
+        certified=[audited_cell(item, audits.get(item.sha256)) for item in certificates],
+        certified_on=next(
+            ({"split": item.provenance["split"], "tasks": item.tasks} for item in certificates),
+            None,
         ),
+        cost=_cost(judge),
+        lift=worst[1] if worst else None,
+    )
+
+
+def _cost(judge: JudgedCorpus) -> JsonObject:
+    """Return figures of training and scoring, and what a server's answers cost."""
+    score, bill = judge.timings.get("score"), judge.bill
+    # a run that resumed another one has paid for a part of its rows only
+    whole = score if score and score["rows"] and not score["continued"] else None
+    paid: Mapping[str, Any] = bill or {}
+    tokens = paid.get("prompt_tokens", 0) + paid.get("completion_tokens", 0)
+    return {
+        "train": judge.timings.get("train"),
+        "score": score,
+        "cpu_seconds_per_trajectory": whole and whole["cpu_seconds"] / whole["rows"],
+        "tokens_per_decision": tokens / paid["decisions"] if paid.get("decisions") else None,
+        # answers whose usage the server did not count make tokens and money lower bounds
+        "at_least": bool(paid.get("uncounted_answers")),
+        # no price is not a price of nothing
+        "money_per_decision": paid.get("cost_per_decision") or None,
+        "currency": paid.get("currency", ""),
+        "parse_rate": paid.get("parse_rate"),
     }
 
 
-def _differences(judged: Sequence[JudgeResults]) -> list[Document]:
-    by_name = {item.name: item for item in judged}
-    return [
-        _difference(item, by_name[other])
-        for item in judged
-        if item.family != "control"
-        for other in dict.fromkeys((_FLOOR, item.start, *CONTROLS))
-        if other in by_name and other != item.name
-    ]
+def _controls(corpus: Corpus, frames: Mapping[str, pd.DataFrame]) -> Iterator[_Scored]:
+    """Yield the controls; the better direction of each is taken on CAL, in its favour."""
+    sft = labelled_rows(corpus, "sft")
+    for name, score in (
+        ("length_only", _lengths),
+        ("step_count", lambda frame: frame["steps"].map(len).to_numpy(np.float64)),
+        ("agent_only", lambda frame: _agent_rates(sft, frame)),
+    ):
+        # a success rate says nothing where SFT has one outcome
+        if name == "agent_only" and sft["outcome"].nunique() < 2:
+            continue
+        rows = {split: _Rows(frame, score(frame)) for split, frame in frames.items()}
+        if auroc(rows["cal"].scores, frames["cal"]["outcome"].to_numpy(np.int8)) < 0.5:
+            rows = {split: replace(of, scores=-of.scores) for split, of in rows.items()}
+        yield _Scored.of(name, _CONTROL, rows, cost={})
 
 
-def _difference(one: JudgeResults, other: JudgeResults) -> Document:
-    """Return the difference with its interval over tasks."""
-    mine, theirs = one.rows["cal"], other.rows["cal"]
+def _lengths(frame: pd.DataFrame) -> NDArray[np.float64]:
+    return np.array([len(item.text) + item.cut_chars for item in render_frame(frame)], np.float64)
+
+
+def _agent_rates(sft: pd.DataFrame, frame: pd.DataFrame) -> NDArray[np.float64]:
+    """Score runs by their agent's success rate on SFT, half a success and half a failure added."""
+    outcomes = sft["outcome"].astype(float)
+    rates = outcomes.groupby(sft["agent"].astype(str)).agg(_log_odds)
+    odds = frame["agent"].astype(str).map(rates).fillna(_log_odds(outcomes))
+    return scores_from_log_odds(odds.to_numpy(np.float64)).score
+
+
+def _log_odds(outcomes: pd.Series[float]) -> float:
+    successes = float(outcomes.sum())
+    return math.log((successes + 0.5) / (len(outcomes) - successes + 0.5))
+
+
+def _differences(scored: Sequence[_Scored]) -> Iterator[JsonObject]:
+    by_name = {item.row.judge: item for item in scored}
+    for item in scored:
+        if item.row.family != _CONTROL:
+            for other in dict.fromkeys((_FLOOR, item.start, *CONTROLS)):
+                if other in by_name and other != item.row.judge:
+                    yield _difference(item, by_name[other])
+
+
+def _difference(one: _Scored, other: _Scored) -> JsonObject:
+    """Return the difference of two AUROC with its interval over tasks."""
+    mine, theirs, name, against = one.cal, other.cal, one.row.judge, other.row.judge
     kept = np.isfinite(mine.scores) & np.isfinite(theirs.scores)
-    resamples = task_resamples(name_codes(mine.tasks[kept]))
-    rankings = [Ranking.of(rows.scores[kept], rows.outcomes[kept]) for rows in (mine, theirs)]
-    auroc, against = (ranking.estimate(resamples[:0])["value"] for ranking in rankings)
-    found = paired_difference(rankings[0], rankings[1], resamples)
+    found = paired_difference(
+        mine.ranked(kept), theirs.ranked(kept), task_resamples(mine.tasks(kept))
+    )
     value, low, high = found["value"], found["low"], found["high"]
+    verdict = "level"
     if np.array_equal(mine.scores, theirs.scores, equal_nan=True):
         verdict, value, low, high = "same", 0.0, 0.0, 0.0
-        sentence = (
-            f"{one.name} gives {other.name}'s scores on CAL: its training or its choice changed "
-            "nothing."
-        )
+        sentence = f"{name} gives the same scores on CAL as {against}."
     elif value is None:
         verdict = "unknown"
         sentence = (
-            f"{one.name} and {other.name} cannot be compared: the CAL rows that both scored have "
-            "one outcome."
+            f"{name} and {against} cannot be compared: the CAL rows that both scored have one "
+            "outcome."
         )
     else:
-        if low is not None and low > 0:
-            verdict, words = "beats", "ranks better than"
-        elif high is not None and high < 0:
-            verdict, words = "below", "ranks worse than"
-        else:
-            verdict, words = "level", "is not shown to rank better than"
-        span = "" if low is None or high is None else f", 95 % {low:+.3f} to {high:+.3f}"
-        sentence = (
-            f"{one.name} {words} {other.name} on CAL: AUROC {auroc:.3f} against {against:.3f} "
-            f"({value:+.3f}{span})."
-        )
+        words, span = "is not shown to rank better than", ""
+        if low is not None and high is not None:
+            span = f", 95 % {low:+.3f} to {high:+.3f}"
+            if low > 0:
+                verdict, words = "beats", "ranks better than"
+            elif high < 0:
+                verdict, words = "below", "ranks worse than"
+        sentence = f"{name} {words} {against} on CAL: AUROC difference {value:+.3f}{span}."
     return {
-        "judge": one.name,
-        "against": other.name,
+        "judge": name,
+        "against": against,
         "rows": int(kept.sum()),
-        "auroc": auroc,
-        "other": against,
         "difference": value,
         "low": low,
         "high": high,
@@ -224,73 +430,47 @@ def _difference(one: JudgeResults, other: JudgeResults) -> Document:
     }
 
 
-def _best(rows: Sequence[Document], alphas: Sequence[float]) -> list[Document]:
-    judges = [row for row in rows if row["family"] != "control"]
-    best = [
-        _largest("AUROC on CAL", {row["judge"]: _value(row["auroc"]) for row in rows}),
-        _largest(
-            "AUROC within tasks on CAL", {row["judge"]: _value(row["within_task"]) for row in rows}
+def _best(rows: Sequence[ComparedJudge], alphas: Sequence[float]) -> list[JsonObject]:
+    """Say which judge is best at ranking, at certified coverage, and cheapest."""
+
+    def best(what: str, values: Mapping[str, float | None], *, least: bool = False) -> JsonObject:
+        known = {name: value for name, value in values.items() if value}
+        order = sorted({*known.values()}, reverse=not least)
+        names = [[name for name, value in known.items() if value == place] for place in order[:2]]
+        after = {"judge": names[1][0], "value": order[1]} if len(names) > 1 else None
+        return {
+            "what": what,
+            "judge": ", ".join(names[0]) if names else None,
+            "value": order[0] if names else None,
+            "next": after,
+        }
+
+    own = [row for row in rows if row.family != _CONTROL]
+    return [
+        best("AUROC on CAL", {row.judge: _area(row.auroc) for row in rows}),
+        best("AUROC within tasks on CAL", {row.judge: _area(row.within_task) for row in rows}),
+        *(
+            best(
+                f"certified {side} coverage at {alpha:g}",
+                {row.judge: row.coverage(side, alpha) for row in own},
+            )
+            for side in SIDES
+            for alpha in alphas
+        ),
+        best(
+            "CPU seconds a trajectory",
+            {row.judge: row.cost["cpu_seconds_per_trajectory"] for row in own},
+            least=True,
         ),
     ]
-    for side in SIDES:
-        for alpha in alphas:
-            cells = {row["judge"]: _cell(row, (side, alpha)) for row in judges}
-            coverage = {name: (cell and cell["coverage"]) or None for name, cell in cells.items()}
-            best.append(_largest(f"certified {side} coverage at {alpha:g}", coverage))
-    seconds = {row["judge"]: row["cost"]["cpu_seconds_per_trajectory"] for row in judges}
-    known = {name: value for name, value in seconds.items() if value is not None}
-    cheapest = min(known, key=lambda name: known[name], default=None)
-    value = None if cheapest is None else known[cheapest]
-    what = "CPU seconds a trajectory"
-    return [*best, {"what": what, "judge": cheapest, "value": value, "next": None}]
 
 
-def _value(areas: Mapping[str, AurocFigures | None]) -> float | None:
+def _area(areas: Mapping[str, Mapping[str, float | int | None] | None]) -> float | None:
     area = areas["cal"]
     return area["value"] if area else None
 
 
-def _largest(what: str, values: Mapping[str, float | None]) -> Document:
-    order = sorted(
-        ((value, name) for name, value in values.items() if value is not None),
-        key=lambda pair: -pair[0],
-    )
-    if not order:
-        return {"what": what, "judge": None, "value": None, "next": None}
-    most = order[0][0]
-    tied = ", ".join(name for value, name in order if value == most)
-    after: list[Document] = [
-        {"judge": name, "value": value} for value, name in order if value < most
-    ]
-    return {"what": what, "judge": tied, "value": most, "next": after[0] if after else None}
-
-
-def _findings(
-    judged: Sequence[Document],
-    differences: Sequence[Document],
-    folds: Sequence[FoldsDocument],
-    caveat: str,
-) -> list[dict[str, str]]:
-    """Return what a reader must know about a comparison, above all what does not help."""
-    rows = {row["judge"]: row for row in judged}
-    said = [*_ranking(differences), *_coverage(rows)]
-    said += [
-        (
-            "audit_error",
-            f"The {cell['side']} certificate of {name} at {cell['alpha']:g} failed its audit: "
-            f"error {cell['test_error']:.3f} on TEST.",
-        )
-        for name, row in rows.items()
-        for cell in row["certified"]
-        if cell["audit"] == "ERROR"
-    ]
-    said += [found for name, row in rows.items() for found in _limits(name, row)]
-    said += [("agent_disjoint", item["sentence"]) for item in folds]
-    said += [("agents_in_pretraining", caveat)] if caveat else []
-    return [{"code": code, "message": message} for code, message in said]
-
-
-def _ranking(differences: Sequence[Document]) -> Iterator[tuple[str, str]]:
+def _ranking_findings(differences: Sequence[JsonObject]) -> Iterator[tuple[str, str]]:
     # of a judge with another's scores nothing else is to be reported
     same = {item["judge"] for item in differences if item["verdict"] == "same"}
     for item in differences:
@@ -301,16 +481,17 @@ def _ranking(differences: Sequence[Document]) -> Iterator[tuple[str, str]]:
         yield f"not_above_{code}", item["sentence"]
 
 
-def _coverage(rows: Mapping[str, Document]) -> Iterator[tuple[str, str]]:
-    floor = _cell(rows.get(_FLOOR))
-    if floor is None or not floor["coverage"]:
+def _coverage_findings(rows: Sequence[ComparedJudge]) -> Iterator[tuple[str, str]]:
+    floor = next((row for row in rows if row.judge == _FLOOR), None)
+    least = floor and floor.coverage()
+    if not floor or not least:
         return
-    for name, row in rows.items():
-        cell = _cell(row)
-        if name == _FLOOR or cell is None or cell["coverage"] > floor["coverage"]:
+    for row in rows:
+        coverage = row.coverage()
+        if row is floor or coverage is None or coverage > least:
             continue
-        words = "no more than" if cell["coverage"] == floor["coverage"] else "less than"
-        mine, theirs = (rows[of]["certified_on"] for of in (name, _FLOOR))
+        words = "no more than" if coverage == least else "less than"
+        mine, theirs = row.certified_on, floor.certified_on
         other = (
             f" It is certified on {mine['tasks']} tasks and the floor on {theirs['tasks']}: what a "
             "judge learned from does not certify it."
@@ -319,57 +500,29 @@ def _coverage(rows: Mapping[str, Document]) -> Iterator[tuple[str, str]]:
         )
         yield (
             "coverage_not_above_floor",
-            f"{name} certifies {words} the lexical floor: reject coverage {cell['coverage']:.3f} "
-            f"against {floor['coverage']:.3f} at 0.1.{other}",
+            f"{row.judge} certifies {words} the lexical floor: reject coverage {coverage:.3f} "
+            f"against {least:.3f} at 0.1.{other}",
         )
 
 
-def _limits(name: str, row: Document) -> Iterator[tuple[str, str]]:
+def _limits(row: ComparedJudge) -> Iterator[tuple[str, str]]:
     """Yield what limits the figures of one judge."""
-    counts, certified_on = row["counts"]["cal"], row["certified_on"]
-    if counts["unscored"]:
-        yield (
-            "unscored",
-            f"{name} left {counts['unscored']} of {counts['rows']} labelled CAL rows unscored; "
-            "its figures are of the others.",
-        )
-    if certified_on and certified_on["split"] == HALF_B:
+    if row.certified_on and row.certified_on["split"] == HALF_B:
         yield (
             "half_of_cal",
-            f"{name} is certified on half B of CAL alone, {certified_on['tasks']} tasks; half A "
-            "let its pseudo-labels through, and its AUROC on CAL is of both.",
+            f"{row.judge} is certified and compared on half B of CAL alone: "
+            f"{row.rows - row.unscored} of {row.rows} labelled rows. Half A let its pseudo-labels "
+            "through.",
         )
-    if row["candidates"] > 1:
+    elif row.unscored:
+        yield (
+            "unscored",
+            f"{row.judge} left {row.unscored} of {row.rows} labelled CAL rows unscored; its "
+            "figures are of the others.",
+        )
+    if row.candidates > 1:
         yield (
             "chosen_on_cal",
-            f"{name} was chosen among {row['candidates']} candidates on CAL: its certificates "
+            f"{row.judge} was chosen among {row.candidates} candidates on CAL: its certificates "
             "pay for that, its AUROC on CAL does not.",
         )
-    if row["trained_on_rl"]:
-        yield (
-            "trained_on_rl",
-            f"The RL rows are rows that {name} was trained on; its AUROC there is no evidence.",
-        )
-
-
-def _cell(row: Document | None, of: tuple[str, float] = _HEADLINE) -> Document | None:
-    cells = row["certified"] if row else []
-    return next((cell for cell in cells if (cell["side"], cell["alpha"]) == of), None)
-
-
-def gather_table(store: Store, corpora: Iterable[str] | None = None) -> Document:
-    """Compare the judges of every corpus, by default of all that are registered."""
-    documents, left_out = [], []
-    for corpus in registered_corpora(store) if corpora is None else corpora:
-        try:
-            documents.append(compare(Corpus(store, corpus)))
-        except CertifyError as error:
-            left_out.append({"corpus": corpus, "reason": str(error)})
-    return {"schema": _TABLE_SCHEMA, "corpora": documents, "left_out": left_out}
-
-
-def write_main_table(store: Store) -> Document:
-    """Gather, store ``study/main_table.json`` and return it."""
-    document = gather_table(store)
-    store.write_json(MAIN_TABLE_KEY, document)
-    return document

@@ -14,7 +14,6 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.specs import DELTA
-from certify_assets.operations.alarms import Alarm, read_alarms
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
 from certify_assets.operations.batch_audit import AuditSummary, batch_audits
 from certify_assets.operations.deployment import (
@@ -25,6 +24,7 @@ from certify_assets.operations.deployment import (
 )
 from certify_assets.operations.labels import Label, labels_head, read_labels
 from certify_assets.operations.layout import history_key
+from certify_assets.operations.monitor_record import Alarm, read_alarms
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
 from certify_assets.storage.events import Head, TypedEvent
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -14,13 +14,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import read_json_bytes, sha256_bytes, sha256_file, write_atomic
 from certify_assets.names import shared_names
-from certify_assets.operations.batch_record import (
-    batch_names,
-    closed_batches,
-    draw_of,
-    identities_of,
-    waiting_batches,
-)
+from certify_assets.operations.batch_record import closed_batches
 from certify_assets.operations.batches import close_batches
 from certify_assets.operations.labels import (
     Label,
@@ -30,7 +24,7 @@ from certify_assets.operations.labels import (
     resolve_labels,
     reviewer_name,
 )
-from certify_assets.operations.layout import PROVISIONAL, batch_run, decisions_of
+from certify_assets.operations.layout import batch_run, load_decisions
 from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
 from certify_assets.tables.cells import name_of
 from certify_assets.tables.outcomes import OutcomeColumn
@@ -50,9 +44,7 @@ class Imported:
     stood_already: int
     without_outcome: int
     reviewers: tuple[str, ...]
-    replaced: int  # of the added: another outcome than the same reviewer gave before
     overruled: int  # of those that stood: the same reviewer said something else since, or nothing
-    unasked: int  # labels of runs that no reviewer is asked about: they are kept
     closed: tuple[str, ...]  # provisional batches that the labels closed, a sentence each
     read_as: tuple[str, ...]  # what was understood of the table
 
@@ -119,16 +111,21 @@ def import_labels(
 ) -> Imported:
     """Add the labels of a file: all of them, or none where one is at fault."""
     # rows without an outcome are skipped; the same file again adds nothing, nor does a repetition
-    via, read_as = "file", tuple[str, ...]()
-    if path.suffix.lower() == ".json":
-        via, rows = "label_studio", _studio_rows(path, reviewer)
+    studio, read_as = path.suffix.lower() == ".json", tuple[str, ...]()
+    if studio:
+        rows = _studio_rows(path, reviewer)
     else:
         rows, read_as = _table_rows(path, reviewer)
     outcomes = OutcomeColumn("outcome", settings or TableSettings())
-    checks = _Import(corpus, path, via)
-    labels = checks.labels(rows, outcomes)
-    votes = {name: dict(found.votes) for name, found in resolve_labels(checks.before).items()}
-    stored = {label.token for label in checks.before}
+    before = read_labels(corpus)
+    said = _checked(corpus, path, rows, outcomes, before)
+    via: Literal["label_studio", "file"] = "label_studio" if studio else "file"
+    labels = [
+        Label(row.trajectory_id, outcome, row.reviewer, via, row.token, row.comment)
+        for row, outcome in said
+    ]
+    votes = {name: dict(found.votes) for name, found in resolve_labels(before).items()}
+    stored = {label.token for label in before}
     # a repetition of what the reviewer says already is nothing new
     other = [
         label
@@ -140,11 +137,9 @@ def import_labels(
     return Imported(
         added=len(new),
         stood_already=len(labels) - len(new),
-        replaced=sum(label.reviewer in votes.get(label.trajectory_id, {}) for label in new),
         overruled=len(other) - len(new),
         without_outcome=len(rows) - len(labels),
         reviewers=tuple(sorted({label.reviewer for label in labels})),
-        unasked=sum(label.trajectory_id not in checks.asked for label in labels),
         closed=tuple(_close_settled(corpus)),
         read_as=(*read_as, *outcomes.notes()),
     )
@@ -162,30 +157,21 @@ def _close_settled(corpus: Corpus) -> list[str]:
 
 
 def _table_rows(path: Path, reviewer: str | None) -> tuple[list[_Row], tuple[str, ...]]:
-    wanted = ("trajectory_id", "task_id", "outcome", "reviewer", "comment")
-    table = read_table(path, {*wanted, "annotator"})
+    texts = ("trajectory_id", "task_id", "reviewer", "comment")
+    table = read_table(path, {*texts, "outcome"})
     columns = {name: table.values(name) for name in table.columns}
     if missing := [name for name in ("trajectory_id", "outcome") if name not in columns]:
         raise InputError(
             f"{path} has no column {' and no column '.join(map(repr, missing))} (it has "
             f"{table.listed}); give trajectory_id and outcome."
         )
-    digest = sha256_file(path)
-    rows = []
+    digest, rows = sha256_file(path), []
     for index, outcome in enumerate(columns["outcome"]):
-        texts = {
-            name: _text(columns[name][index])
-            for name in (*wanted, "annotator")
-            if name in columns and name != "outcome"
-        }
-        # a CSV that Label Studio writes
-        if annotator := texts.pop("annotator", ""):
-            texts.setdefault("reviewer", _Annotation(completed_by=annotator).reviewer)
+        said = {name: _text(columns[name][index]) for name in texts if name in columns}
+        said["reviewer"] = said.get("reviewer") or reviewer or ""
         token = f"file:{digest}:{table.rows.numbers[index]}"
-        rows.append(_Row(table.rows.name(index), token, outcome, **texts))
-    if "annotator" in columns and "reviewer" not in columns:
-        rows = _renamed(path, rows, reviewer)
-    return [replace(row, reviewer=row.reviewer or reviewer or "") for row in rows], table.read_as
+        rows.append(_Row(table.rows.name(index), token, outcome, **said))
+    return rows, table.read_as
 
 
 def _text(value: Any) -> str:
@@ -193,17 +179,6 @@ def _text(value: Any) -> str:
         return ""
     name = name_of(value)
     return str(value) if name is None else name
-
-
-def _renamed(path: Path, rows: list[_Row], reviewer: str | None) -> list[_Row]:
-    """Give the labels of the one annotator of a project to a reviewer, if one is named."""
-    if reviewer is None:
-        return rows
-    if (many := len({row.reviewer for row in rows} - {""})) > 1:
-        raise InputError(
-            f"{path} has labels of {many} annotators; leave the reviewer out, their ids name them."
-        )
-    return [replace(row, reviewer=reviewer) for row in rows]
 
 
 class _Person(BaseModel):
@@ -281,65 +256,70 @@ def _studio_rows(path: Path, reviewer: str | None) -> list[_Row]:
             token = f"label_studio:{digest}:{number}:{place}"
             outcome, who = next(iter(one.choices), None), one.reviewer
             rows.append(_Row(where, token, outcome, **names, reviewer=who, comment=one.comment))
-    return _renamed(path, rows, reviewer)
-
-
-class _Import:
-    """Rows of a file on their way to labels, and what they are checked against."""
-
-    def __init__(self, corpus: Corpus, path: Path, via: str) -> None:
-        self._corpus, self._path, self._via = corpus, path, via
-        self.before = read_labels(corpus)
-        self._known = dict.fromkeys(label.reviewer for label in self.before)
-        self._stored = {label.token: label.reviewer for label in self.before}
-        self._places: dict[tuple[str, str], str] = {}
-        # of the decided runs, some of which reviewers are asked about
-        self._tasks: dict[str, set[str]] = {}
-        self.asked: set[str] = set()
-        for batch in batch_names(corpus):
-            decisions = decisions_of(corpus, batch)
-            drawn = draw_of(corpus, batch) is not None
-            wanted = (decisions["asked"] != "") | (drawn & (decisions["decision"] == PROVISIONAL))
-            self.asked.update(decisions.loc[wanted, "trajectory_id"])
-            for name, task in zip(decisions["trajectory_id"], decisions["task_id"], strict=True):
-                self._tasks.setdefault(name, set()).add(task)
-
-    def labels(self, rows: Sequence[_Row], outcomes: OutcomeColumn) -> list[Label]:
-        """Return the rows with an outcome as labels; refuse a file with faults, naming each."""
-        labels, problems, options = list[Label](), dict[str, str](), dict[str, str]()
-        # all of the column before the first fault is named
-        read = [outcomes.read(row.outcome) for row in rows]
-        for row, outcome in zip(rows, read, strict=True):
-            problem = self._misplaced(row)
-            if not problem and outcome is None:
-                sentence, options = outcomes.problem(row.outcome)
-                problem = f"column outcome: {sentence}"
-            elif not problem and outcome is not None and outcome >= 0:
-                try:
-                    labels.append(self._label(row, outcome))
-                except InputError as error:
-                    problem = str(error)
-            if problem:
-                # of many rows with the same fault the first is enough
-                same = "outcome" if outcome is None else problem
-                problems.setdefault(same, f"{self._path}, {row.where}, {problem}")
-        if problems:
-            raise TableError(list(problems.values())[:_MOST_FAULTS], options)
-        outcomes.require_named(self._path)
-        return labels
-
-    def _misplaced(self, row: _Row) -> str:
-        """Say that a run is next to another task than its own: a column was sorted alone."""
-        tasks = sorted(self._tasks.get(row.trajectory_id, ()))
-        if not tasks or not row.task_id.strip() or shared_names([row.task_id], tasks):
-            return ""
-        return (
-            f"column task_id: {row.trajectory_id[:120]!r} is no run of task "
-            f"{row.task_id[:120]!r}; its columns were edited apart from each other, so export the "
-            "queue again."
+    if reviewer is None:
+        return rows
+    if (many := len({row.reviewer for row in rows})) > 1:
+        raise InputError(
+            f"{path} has labels of {many} annotators; leave the reviewer out, their ids name them."
         )
+    return [replace(row, reviewer=reviewer) for row in rows]
 
-    def _label(self, row: _Row, outcome: int) -> Label:
+
+def _checked(
+    corpus: Corpus,
+    path: Path,
+    rows: Sequence[_Row],
+    outcomes: OutcomeColumn,
+    before: Sequence[Label],
+) -> list[tuple[_Row, int]]:
+    """Return the rows with an outcome; refuse a file with faults, naming each."""
+    tasks: dict[str, set[str]] = {}
+    decided = load_decisions(corpus)
+    for name, task in zip(decided["trajectory_id"], decided["task_id"], strict=True):
+        tasks.setdefault(name, set()).add(task)
+    checks = _Checks(tasks, {label.token: label.reviewer for label in before})
+    found, problems, options = list[tuple[_Row, int]](), dict[str, str](), dict[str, str]()
+    # all of the column before the first fault is named
+    read = [outcomes.read(row.outcome) for row in rows]
+    for row, outcome in zip(rows, read, strict=True):
+        try:
+            checks.require_own_task(row)
+            if outcome is None:
+                sentence, options = outcomes.problem(row.outcome)
+                raise InputError(f"column outcome: {sentence}")
+            if outcome >= 0:
+                found.append((checks.named(row), outcome))
+        except InputError as error:
+            # of many rows with the same fault the first is enough
+            same = "outcome" if outcome is None else str(error)
+            problems.setdefault(same, f"{path}, {row.where}, {error}")
+    if problems:
+        raise TableError(list(problems.values())[:_MOST_FAULTS], options)
+    outcomes.require_named(path)
+    return found
+
+
+class _Checks:
+    """What the rows of a file are checked against."""
+
+    def __init__(self, tasks: Mapping[str, set[str]], stored: Mapping[str, str]) -> None:
+        # of the decided runs, and reviewers of stored labels by their tokens
+        self._tasks, self._stored = tasks, stored
+        self._known = dict.fromkeys(stored.values())
+        self._places: dict[tuple[str, str], str] = {}
+
+    def require_own_task(self, row: _Row) -> None:
+        """Refuse a run next to another task than its own: a column was sorted alone."""
+        tasks = sorted(self._tasks.get(row.trajectory_id, ()))
+        if tasks and row.task_id.strip() and not shared_names([row.task_id], tasks):
+            raise InputError(
+                f"column task_id: {row.trajectory_id[:120]!r} is no run of task "
+                f"{row.task_id[:120]!r}; its columns were edited apart from each other, so export "
+                "the queue again."
+            )
+
+    def named(self, row: _Row) -> _Row:
+        """Return a row of a decided run with its reviewer as stored before."""
         name = row.trajectory_id
         if not name.strip():
             raise InputError("column trajectory_id is empty; name the run that the label is of.")
@@ -356,7 +336,10 @@ class _Import:
         except InputError as error:
             raise InputError(f"column {column}: {error}") from None
         if name not in self._tasks:
-            raise InputError(f"column trajectory_id: {name[:120]!r} {self._unknown(name)}")
+            raise InputError(
+                f"column trajectory_id: {name[:120]!r} is in no decided batch; check the id, or "
+                "decide its batch first."
+            )
         if (first := self._places.setdefault((name, who), row.where)) != row.where:
             raise InputError(
                 f"column trajectory_id: {who} labels {name[:120]!r} a second time (first in "
@@ -368,13 +351,4 @@ class _Import:
                 f"file cannot be the labels of {who} too."
             )
         self._known[who] = None
-        return Label(name, outcome, who, self._via, row.token, comment)
-
-    def _unknown(self, name: str) -> str:
-        """Say why a run that nobody decided can have no label."""
-        for batch in waiting_batches(self._corpus):
-            if name in set(identities_of(self._corpus, batch)["trajectory_id"]):
-                return f"is a run of batch {batch}, which nobody decided; decide the batch first."
-        if spelled := shared_names([name], [*self._tasks]):
-            return f"is {spelled[0][1][:120]!r} in another spelling. Write it as it was exported."
-        return f"is no run that was decided for {self._corpus}; check the id and the corpus."
+        return replace(row, reviewer=who, comment=comment)

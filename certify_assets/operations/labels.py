@@ -6,7 +6,7 @@ import json
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
@@ -99,14 +99,6 @@ class Resolved:
         return len({outcome for _, outcome in self.votes}) > 1
 
 
-class ReadLabels(NamedTuple):
-    """Labels up to one of them, which is named by the number and hash of its event."""
-
-    labels: list[Label]
-    sequence: int  # 0 without labels
-    sha256: str
-
-
 def reviewer_name(given: str, known: Iterable[str]) -> str:
     """Return the known spelling of a name that differs in case or spaces alone, else the name."""
     name = " ".join(unicodedata.normalize("NFKC", given).split())
@@ -164,28 +156,14 @@ def _require_same(written: Label, label: Label, corpus: str) -> None:
         )
 
 
-def read_labels(corpus: Corpus) -> list[Label]:
-    """Return all labels, the oldest first."""
-    return labels_up_to(corpus).labels
-
-
 @remembered
-def labels_up_to(corpus: Corpus, sequence: int | None = None) -> ReadLabels:
-    """Return the labels whose events have at most this number, and the last one's hash.
+def read_labels(corpus: Corpus, up_to: int | None = None) -> list[Label]:
+    """Return the labels, the oldest first: all, or those whose events have at most a number.
 
     A step that reads them commits even where reviewers add labels meanwhile.
     """
-    events = [
-        event
-        for event in corpus.store.rows(corpus.name, Labelled.kind, watched=False)
-        if sequence is None or event.sequence <= sequence
-    ]
-    last = events[-1] if events else None
-    return ReadLabels(
-        [Label.of(event) for event in events],
-        last.sequence if last else 0,
-        last.sha256 if last else "",
-    )
+    events = corpus.store.rows(corpus.name, Labelled.kind, watched=False)
+    return [Label.of(event) for event in events if up_to is None or event.sequence <= up_to]
 
 
 def read_gold_labels(corpus: Corpus) -> list[Label]:

@@ -1,19 +1,18 @@
-"""The stored document of a monitor, and its status in words."""
+"""The stored document of a monitor, its status in words, and the alarms that stay."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import NDArray
 
 from certify_assets.certificates import Certificate, monitor_certificate, n_min
 from certify_assets.certificates.monitor import Monitoring, MonitorPath, monitor_path
-from certify_assets.files import stored_as
-
-if TYPE_CHECKING:
-    from certify_assets.storage.store import Store
+from certify_assets.corpora.corpus import Corpus
+from certify_assets.documents import Document
+from certify_assets.storage.events import Payload, TypedEvent
 
 
 @dataclass(frozen=True)
@@ -94,9 +93,11 @@ def monitor_entry(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class MonitorRecord:
-    """The document of a monitor; fields as stored, `operation` for the deployed judge alone."""
+class MonitorRecord(Document):
+    """The document of a monitor; `operation` for the deployed judge alone."""
+
+    SCHEMA = "certify_assets/monitor/1"
+    TITLE = "monitor"
 
     corpus: str
     judge: str
@@ -105,13 +106,8 @@ class MonitorRecord:
     certificates: tuple[str, ...]
     files: tuple[SampleFile, ...] = ()
     monitors: tuple[MonitorEntry, ...] = ()
-    findings: tuple[Mapping[str, str], ...] = ()
+    findings: tuple[dict[str, str], ...] = ()
     operation: MonitoredOperation | None = None
-
-    @classmethod
-    def load(cls, store: Store, key: str) -> MonitorRecord:
-        """Read the document under a key, whatever is stored next to it now."""
-        return stored_as(cls, store.read_json(key))
 
 
 def describe_monitors(entries: Sequence[MonitorEntry]) -> tuple[str, str]:
@@ -133,3 +129,53 @@ def _sentence(entry: MonitorEntry) -> str:
         needed = f"{entry.needed}, too few to say much"
         return f"{where}: no alarm, but {seen} are fewer than {needed}"
     return f"{where}: no alarm on {seen}"
+
+
+class Alarm(Payload):
+    """A monitor raised an alarm, which stays whatever becomes of its labels."""
+
+    kind = "alarm"
+    judge: str
+    side: str
+    alpha: float
+    certificate_sha256: str
+    source: str  # files or operation: the stream of labels that raised it
+    at: int  # number of tasks after which it was raised
+    e_value: float
+    interval: tuple[float, float]  # for the error, when it was recorded
+
+    @property
+    def subject(self) -> str:
+        """Certificate that it is about, and the source: each has one alarm."""
+        return f"{self.certificate_sha256}:{self.source}"
+
+
+def read_alarms(corpus: Corpus) -> list[TypedEvent[Alarm]]:
+    """Return every alarm of a corpus, the oldest first."""
+    return corpus.store.events(corpus.name, Alarm)
+
+
+def open_alarm(corpus: Corpus, certificates: Collection[str]) -> TypedEvent[Alarm] | None:
+    """Return the first alarm of certificates, by their hashes; None where there is none."""
+    alarms = read_alarms(corpus)
+    return next((item for item in alarms if item.content.certificate_sha256 in certificates), None)
+
+
+def record_alarms(corpus: Corpus, record: MonitorRecord) -> None:
+    """Append the alarms of a monitor, once for each certificate and source."""
+    raised = [
+        Alarm(
+            judge=record.judge,
+            side=entry.side,
+            alpha=entry.alpha,
+            certificate_sha256=entry.certificate_sha256,
+            source=entry.source,
+            at=entry.result.first_alarm_at or 0,
+            e_value=entry.result.e_value,
+            interval=entry.result.interval,
+        )
+        for entry in record.monitors
+        if entry.result.alarm
+    ]
+    known = {entry.content.subject for entry in read_alarms(corpus)} if raised else set()
+    corpus.store.append(corpus.name, *(alarm for alarm in raised if alarm.subject not in known))

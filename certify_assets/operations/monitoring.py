@@ -15,7 +15,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,16 +23,9 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
-from certify_assets.evaluation.score_table import (
-    NOT_STATED,
-    ScoreTable,
-    read_score_table,
-    require_audit_sample,
-)
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.names import in_both, shared_names
-from certify_assets.operations.alarms import record_alarms
 from certify_assets.operations.audit_sample import (
     completed_rows,
     first_faults,
@@ -60,8 +53,15 @@ from certify_assets.operations.monitor_record import (
     StreamFigures,
     describe_monitors,
     monitor_entry,
+    record_alarms,
 )
 from certify_assets.operations.monitored_rows import monitored_rows, narrow_batches
+from certify_assets.tables.score_table import (
+    NOT_STATED,
+    ScoreTable,
+    read_score_table,
+    require_audit_sample,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,8 +160,7 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
     files = () if sample is None else sample.files
     findings = [_SEVERAL] if len(entries) > 1 else []
     findings += [NOT_STATED] if sample is not None and not sample.stated else []
-    key = judge.key("monitor.json")
-    before = MonitorRecord.load(judge.store, key) if judge.store.exists(key) else None
+    before = _stored(judge)
     if before and _rewritten(before, [item.sha256 for item in certificates], files, streams):
         findings.append(_REWRITTEN)
     if drawn := max((stream.batch_draws for stream in streams.values()), default=0):
@@ -189,15 +188,22 @@ def _monitor(judge: JudgedCorpus) -> MonitorRecord:
         findings=tuple(findings),
         operation=operation,
     )
-    judge.store.write_json(key, asdict(record))
-    record_alarms(judge, entries)
+    judge.store.write_json(judge.key("monitor.json"), record.to_dict())
+    record_alarms(judge.corpus, record)
     return record
+
+
+def _stored(judge: JudgedCorpus) -> MonitorRecord | None:
+    """Return the document that is stored, whatever is stored next to it now."""
+    key = judge.key("monitor.json")
+    found = judge.store.exists(key)
+    return MonitorRecord.from_dict(judge.store.read_json(key)) if found else None
 
 
 def load_monitor(judge: JudgedCorpus) -> MonitorRecord:
     """Return the stored monitor of a judge, if it is of the certificates and labels stored now."""
     judge = certified_judge(judge)
-    record = MonitorRecord.load(judge.store, judge.key("monitor.json"))
+    record = MonitorRecord.from_dict(judge.store.read_json(judge.key("monitor.json")))
     then = record.operation
     now = _stream_source(judge.corpus) if _is_deployed(judge) else None
     if (then and (then.labels, then.decisions)) != now or not _is_of_now(record, judge):
@@ -224,13 +230,10 @@ def monitor_new_labels(corpus: Corpus) -> None:
     if deployed is None:
         return
     judge = certified_judge(JudgedCorpus(corpus, deployed.judge))
-    key = judge.key("monitor.json")
-    if judge.store.exists(key):
-        record = MonitorRecord.load(judge.store, key)
-        read = record.operation and record.operation.labels
-        if read == LabelPrefix(*labels_head(corpus)) and _is_of_now(record, judge):
-            return
-    monitor_judge(judge)
+    record = _stored(judge)
+    read = record and record.operation and record.operation.labels
+    if record is None or read != LabelPrefix(*labels_head(corpus)) or not _is_of_now(record, judge):
+        monitor_judge(judge)
 
 
 def label_alarm(

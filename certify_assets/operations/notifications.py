@@ -1,6 +1,6 @@
 """Notifications: alarms, expiry, closed gates, failed audits, deployments by policy; each once.
 
-``notifications.yaml``, or the file of CERTIFY_NOTIFICATIONS, says who gets which.
+``notifications.yaml``, or the file of CERTIFY_NOTIFICATIONS, says who gets which. Apprise sends.
 """
 
 # What failed is tried again with the next delivery, and stops nothing. A delivery killed between
@@ -9,34 +9,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import http.client
 import ipaddress
 import logging
 import os
-import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal, get_args
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, parse_yaml, sha256_bytes
-from certify_assets.operations.alarms import read_alarms
 from certify_assets.operations.automatic import last_automatic
 from certify_assets.operations.deployment import Deployment, DeploymentRecord, read_deployments
+from certify_assets.operations.monitor_record import read_alarms
 from certify_assets.storage.events import Payload, TypedEvent
 from certify_assets.storage.store import Store
 
-SIGNATURE: Final = "X-Certify-Signature"
 _TIMEOUT_S: Final = 10.0
-#: how a service of Apprise shows a kind; others are warnings
+#: how a service shows a kind; others are warnings
 _LEVELS: Final = {"alarm": "failure", "failed_audit": "failure", "deployment": "info"}
 FILE: Final = "notifications.yaml"
 VARIABLE: Final = "CERTIFY_NOTIFICATIONS"
@@ -58,23 +52,10 @@ class Target(BaseModel):
     events: Annotated[tuple[EventKind, ...], Field(strict=False, min_length=1)] = Field(
         EVENTS, description="Kinds of events to send."
     )
-    webhook: str = Field("", description="https address, or http to this machine.")
-    secret_variable: str = Field(
-        "", description="Environment variable with the key of the signature; empty for none."
-    )
     apprise: str = Field(
-        "",
-        pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$",
-        description="Environment variable with the Apprise URL of Slack, Teams, mail and others.",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        description="Environment variable with the Apprise URL of a webhook, chat or mail.",
     )
-
-    @model_validator(mode="after")
-    def _check(self) -> Target:
-        if bool(self.webhook) == bool(self.apprise):
-            raise ValueError(f"target {self.name}: give one of webhook and apprise.")
-        if self.webhook:
-            _require_safe(self.name, self.webhook)
-        return self
 
 
 class Notifications(BaseModel):
@@ -125,15 +106,6 @@ def read_notifications(store: Store) -> Notifications:
             f"{where}: {place}: {first['msg'].removeprefix('Value error, ')}; correct it as "
             "docs/recertification.md shows."
         ) from None
-
-
-def _require_safe(name: str, url: str) -> None:
-    parts = urlsplit(url)
-    secret = parts.username or parts.password
-    if secret or not parts.hostname or parts.scheme not in {"http", "https"}:
-        raise ValueError(f"target {name}: the webhook is an https address without a user in it.")
-    if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise ValueError(f"target {name}: http goes to this machine alone (127.0.0.1); use https.")
 
 
 def is_loopback(host: str) -> bool:
@@ -188,20 +160,30 @@ def certificate_age(record: DeploymentRecord, *, now: datetime | None = None) ->
     return max(timedelta(0), (now or datetime.now(UTC)) - made)
 
 
-def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[NotifiedEvent]:
-    """Return the events of a corpus; none where nothing was ever deployed."""
-    found = [
-        _event(
-            "alarm",
-            corpus,
-            alarm.judge,
-            alarm.subject,
+def gather_events(corpus: Corpus, *, now: datetime | None = None) -> Iterator[NotifiedEvent]:
+    """Iterate over the events of a corpus; none where nothing was ever deployed."""
+
+    def event(kind: str, judge: str, subject: str, message: str) -> NotifiedEvent:
+        return NotifiedEvent(kind, corpus.name, judge, subject, f"{corpus}: {message}")
+
+    for alarm in (entry.content for entry in read_alarms(corpus)):
+        text = (
             f"the monitor of {alarm.judge} raised an alarm on the {alarm.side} side at "
-            f"{alarm.alpha:g} after {alarm.at} labelled tasks.",
+            f"{alarm.alpha:g} after {alarm.at} labelled tasks."
         )
-        for alarm in (entry.content for entry in read_alarms(corpus))
-    ]
-    found += _by_policy(corpus)
+        yield event("alarm", alarm.judge, alarm.subject, text)
+    for item in read_deployments(corpus):
+        if item.policy:
+            text = (
+                f"deployment {item.number} of {item.judge} decides by the corpus's policy "
+                f"({item.policy}), {item.budgets}; `certify ops rollback {corpus}` takes it back."
+            )
+            yield event("deployment", item.judge, f"deployment {item.number}", text)
+    last = last_automatic(corpus)
+    if last is not None and last.refused:
+        subject = ";".join(last.certificates) or "no certificates"
+        text = f"new certificates of {last.judge} are not deployed: {last.reason}"
+        yield event("not_deployed", last.judge, subject, text)
     deployment = Deployment.of(corpus)
     record, refusal = deployment.record, deployment.refusal
     judge = "" if record is None else record.judge
@@ -209,80 +191,41 @@ def gather_events(corpus: Corpus, *, now: datetime | None = None) -> list[Notifi
     # where nothing was ever deployed, nothing is closed; a deployment that cannot be read is
     if refusal is not None and refusal.code != "not_deployed":
         kind = "failed_audit" if refusal.code == "failed_audit" else "closed_gate"
-        message = (
+        text = (
             f"{judge or 'the judge'} decides nothing by its certificates "
             f"({refusal.code}): {refusal.sentence}"
         )
-        found.append(_event(kind, corpus, judge, f"{subject}: {refusal.code}", message))
-    if record is None:
-        return found
-    try:
-        days = read_notifications(corpus.store).certificate_days
-    except CertifyError:
-        # reported by the delivery; expiry is checked all the same
-        days = EXPIRY_DAYS
-    age = certificate_age(record, now=now)
-    if age > timedelta(days=days):
+        yield event(kind, judge, f"{subject}: {refusal.code}", text)
+    days = read_notifications(corpus.store).certificate_days
+    if record is not None and (age := certificate_age(record, now=now)) > timedelta(days=days):
         text = (
             f"{judge} decides under certificates of {age.days} days ago, more than "
             f"{days:g}; recertify."
         )
-        found.append(_event("expiry", corpus, judge, subject, text))
-    return found
-
-
-def _event(kind: str, corpus: Corpus, judge: str, subject: str, message: str) -> NotifiedEvent:
-    return NotifiedEvent(kind, corpus.name, judge, subject, f"{corpus}: {message}")
-
-
-def _by_policy(corpus: Corpus) -> list[NotifiedEvent]:
-    """Return what the policy of the corpus deployed, and what it last did not deploy, and why."""
-    found = [
-        _event(
-            "deployment",
-            corpus,
-            item.judge,
-            f"deployment {item.number}",
-            f"deployment {item.number} of {item.judge} decides by the corpus's policy "
-            f"({item.policy}), {item.budgets}; `certify ops rollback {corpus}` takes it back.",
-        )
-        for item in read_deployments(corpus)
-        if item.policy
-    ]
-    last = last_automatic(corpus)
-    if last is not None and last.refused:
-        subject = ";".join(last.certificates) or "no certificates"
-        message = f"new certificates of {last.judge} are not deployed: {last.reason}"
-        found.append(_event("not_deployed", corpus, last.judge, subject, message))
-    return found
+        yield event("expiry", judge, subject, text)
 
 
 def notify(corpus: Corpus, *, now: datetime | None = None) -> list[str]:
-    """Send the events of a corpus; return a sentence on each failure. Nothing is raised."""
-    try:
-        events = gather_events(corpus, now=now)
-    except (CertifyError, OSError, ValueError) as error:
-        return [f"no notification was sent: {error}"]
-    return deliver(corpus, events)
+    """Send the events of a corpus; as `deliver`."""
+    return deliver(corpus, gather_events(corpus, now=now))
 
 
 def deliver(corpus: Corpus, events: Iterable[NotifiedEvent]) -> list[str]:
     """Send every target its new events; return a sentence on each failure. Nothing is raised."""
     try:
-        return list(_failures(corpus, events))
-    except (CertifyError, OSError, ValueError, TypeError) as error:
+        return list(_failures(corpus, [*events]))
+    except (CertifyError, OSError, ValueError) as error:
         return [f"no notification was sent: {error}"]
 
 
-def _failures(corpus: Corpus, events: Iterable[NotifiedEvent]) -> Iterator[str]:
-    new = list(events)
-    attempts = [entry.content for entry in read_deliveries(corpus)] if new else []
+def _failures(corpus: Corpus, events: list[NotifiedEvent]) -> Iterator[str]:
+    attempts = [entry.content for entry in read_deliveries(corpus)] if events else []
     sent = {(item.event, item.target) for item in attempts if item.sent}
-    for target in read_notifications(corpus.store).targets if new else ():
-        for event in new:
+    for target in read_notifications(corpus.store).targets if events else ():
+        for event in events:
             if event.kind not in target.events or (event.id, target.name) in sent:
                 continue
-            why = _send(target, event)
+            why = _send(os.environ.get(target.apprise, ""), event)
             attempt = DeliveryAttempt(
                 event=event.id, about=event.kind, target=target.name, sent=not why, why=why
             )
@@ -299,23 +242,12 @@ def _log(corpus: Corpus, attempt: DeliveryAttempt) -> None:
     corpus.store.short(corpus.name, lambda view: view.append(corpus.name, attempt))
 
 
-def _send(target: Target, event: NotifiedEvent) -> str:
-    """Send an event; return "" or what went wrong."""
-    way = _post if target.webhook else _apprise
-    try:
-        return way(target, event)
-    except (OSError, ValueError, InputError, http.client.HTTPException) as error:
-        # the text of such errors may hold the address
-        return type(error).__name__
-
-
-def _apprise(target: Target, event: NotifiedEvent) -> str:
-    """Send the message of an event to the service of an Apprise URL."""
+def _send(url: str, event: NotifiedEvent) -> str:
+    """Send an event to the service of an Apprise URL; return "" or what went wrong."""
     try:
         import apprise
     except ImportError:
         return "Apprise is not installed; pip install 'certify_assets[notify]'"
-    url = os.environ.get(target.apprise, "")
     if not url:
         return "no address in the environment"
     # one event at a time, nothing kept on the disk, nothing sent where an answer points
@@ -358,31 +290,3 @@ def _silent(*names: str) -> Iterator[None]:
     finally:
         for logger, disabled in zip(loggers, before, strict=True):
             logger.disabled = disabled
-
-
-def _post(target: Target, event: NotifiedEvent) -> str:
-    about = {**asdict(event), "id": event.id, "schema": "certify_assets/event/1"}
-    body = canonical_json(about)
-    headers = {"Content-Type": "application/json", "User-Agent": "certify_assets"}
-    if target.secret_variable:
-        secret = os.environ.get(target.secret_variable, "")
-        if not secret:
-            return "no secret in the environment"
-        digest = hmac.new(secret.encode("utf-8"), body, hashlib.sha256).hexdigest()
-        headers[SIGNATURE] = f"sha256={digest}"
-    request = urllib.request.Request(target.webhook, data=body, headers=headers, method="POST")
-    # sent to the configured address and nowhere else: nothing here follows a redirect
-    opener = urllib.request.OpenerDirector()
-    opener.add_handler(urllib.request.HTTPHandler())
-    opener.add_handler(urllib.request.HTTPSHandler())
-    if target.webhook.startswith("https:"):
-        # a proxy of the environment would see what http is kept to this machine for
-        opener.add_handler(urllib.request.ProxyHandler())
-    try:
-        with opener.open(request, timeout=_TIMEOUT_S) as answer:
-            return "" if 200 <= answer.status < 300 else f"status {answer.status}"
-    except OSError as error:
-        reason = getattr(error, "reason", error)
-        if isinstance(reason, TimeoutError):
-            return "timeout"
-        return f"not reached: {type(reason).__name__}"

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from certify_assets.errors import InputError
-from certify_assets.files import parse_json
 from certify_assets.tables.reading import read_table
 
 #: longest criterion of one task, in characters
 MOST_CHARS: Final = 20_000
-_MOST_BYTES = 64 << 20
 _TEXTS = frozenset({".md", ".markdown", ".txt"})
 
 
@@ -34,24 +32,14 @@ class ReviewCriteria:
 
 
 def read_criteria(path: Path) -> ReviewCriteria:
-    """Read a text for all tasks (.md, .txt), or a table or JSON object of task_id and criterion."""
-    if not path.is_file():
-        raise InputError(f"{path} does not exist or is not a file; check the path.")
-    if path.stat().st_size > _MOST_BYTES:
-        raise InputError(f"{path} has more than {_MOST_BYTES >> 20} MiB; give shorter criteria.")
-    suffix, read = path.suffix.lower(), None
-    if suffix in _TEXTS | {".json"}:
+    """Read a text for all tasks (.md, .txt), or a table of task_id and criterion."""
+    if path.suffix.lower() in _TEXTS:
         try:
-            text = path.read_bytes().decode("utf-8-sig")
-            read = parse_json(text) if suffix == ".json" else text
-        except ValueError as error:
-            what = "UTF-8" if isinstance(error, UnicodeDecodeError) else "JSON"
-            raise InputError(f"{path} is not {what} ({error}); save it as {what}.") from None
-    if isinstance(read, str):
-        return ReviewCriteria(_checked(path, "the text", read))
-    if isinstance(read, dict):
-        texts = {task: _checked(path, f"task {task!r}", text) for task, text in read.items()}
-        return ReviewCriteria(by_task=texts)
+            return ReviewCriteria(_checked(path, "the text", path.read_text("utf-8-sig")))
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror}); check it.") from None
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} is not UTF-8 ({error}); save it as UTF-8.") from None
     table = read_table(path, {"task_id", "criterion"})
     for name in ("task_id", "criterion"):
         if name not in table.columns:

@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import struct
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -32,9 +33,8 @@ from certify_assets.operations.batch_record import (
 from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.labels import GoldLabelled, Label, Labelled
 from certify_assets.operations.layout import ASKED, batch_run, decisions_of, drawn_runs
-from certify_assets.storage.database import number_column, parts, tables, text_column
+from certify_assets.storage.database import insert, number_column, parts, tables, text_column
 from certify_assets.storage.events import Event, Payload
-from certify_assets.storage.indexes import insert
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 
@@ -47,8 +47,7 @@ KINDS: Final = tuple(kind for kind in ASKED if kind)
 _DRAW, _AUDIT, _SPOT, _UNDECIDED = range(len(KINDS))
 # of a drawn run that nothing else asks about
 _UNASKED: Final = len(KINDS)
-GOLD: Final = GoldLabelled.kind
-_SAID: Final = (Labelled.kind, GOLD)
+_SAID: Final = (Labelled.kind, GoldLabelled.kind)
 
 Row = dict[str, Any]
 
@@ -84,42 +83,30 @@ queue = sa.Table(
     # -1 without a score, infinite without a threshold
     sa.Column("distance", sa.Float, nullable=False),
     text_column("draw"),
-    # place in [0, 1) that decides whether two reviewers are wanted
-    sa.Column("place", sa.Float, nullable=False),
+    # labels that are wanted, labels, and those that say success
     number_column("wanted"),
-    # what labels and the draw say: votes, whether they are tied, and the place in the draw of a run
-    # that it wants now
     number_column("votes"),
-    number_column("tied"),
+    number_column("successes"),
+    # place in the draw and side of a run that it wants now
     sa.Column("rank", sa.Float),
     number_column("side"),
-    # what follows from both: labels that it lacks, and its order among those that lack some
-    number_column("lacking"),
+    # what follows: why it is needed, labels that it lacks, and a text that sorts as the queue
     number_column("need"),
-    number_column("calm"),
-    number_column("lack"),
-    text_column("since"),
-    sa.Column("near", sa.Float, nullable=False),
-    text_column("together"),
+    number_column("lacking"),
+    text_column("position"),
     sa.Index("queue_batch", "corpus", "batch"),
     sa.Index("queue_task", "corpus", "task"),
     # every label changes rows: what it leaves must be cleared away soon
     postgresql_with={"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0.02},
 )
-_BEFORE: Final = ("need", "calm", "lack", "since", "near", "together")
-QUEUE_ORDER: Final = (
-    *(queue.c[name] for name in _BEFORE),
-    *(queue.c.tied.desc(), queue.c.batch, queue.c.attempt, queue.c.run),
-)
-#: rows that wait, those that wait for another reviewer, and those of open draws; written out, since
-#: a database uses an index of some rows only where it sees that no others are asked for
-WAITS: Final = sa.text("lacking > 0")
-WAITS_AGAIN: Final = sa.text("lacking > 0 AND votes > 0")
-IN_DRAW: Final = sa.text("draw <> ''")
+# written out, since a database uses an index of some rows only where it sees that no others are
+# asked for
+_WAITS: Final = sa.text("lacking > 0")
+_IN_DRAW: Final = sa.text("draw <> ''")
+_TIED: Final = sa.and_(queue.c.votes > 0, 2 * queue.c.successes == queue.c.votes)
 for _name, _columns, _rows in (
-    ("queue_order", QUEUE_ORDER, WAITS),
-    ("queue_again", (queue.c.run,), WAITS_AGAIN),
-    ("queue_draw", (queue.c.draw, queue.c.votes, queue.c.rank), IN_DRAW),
+    ("queue_order", (queue.c.position, queue.c.votes, queue.c.run), _WAITS),
+    ("queue_draw", (queue.c.draw, queue.c.votes, queue.c.rank), _IN_DRAW),
 ):
     sa.Index(_name, queue.c.corpus, *_columns, sqlite_where=_rows, postgresql_where=_rows)
 
@@ -131,10 +118,9 @@ class TwiceReviewed(Payload):
     share: float
 
 
-def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
-    """Bring the indexes to the state after these events."""
-    for corpus, mine in groupby(rows, key=lambda row: row.corpus):
-        _Indexes.of(store, connection, corpus).follow(list(mine))
+def is_tied(row: Row) -> bool:
+    """Whether as many reviewers of a run say success as failure."""
+    return bool(row["votes"] > 0 and 2 * row["successes"] == row["votes"])
 
 
 @dataclass(frozen=True)
@@ -151,45 +137,32 @@ class ReviewState:
         last = self.corpus.store.last(self.corpus.name, TwiceReviewed, watched=False)
         return 0.0 if last is None else last.content.share
 
-    def ordered(self, share: float, left_out: Collection[str] = ()) -> list[Row]:
-        """Return the rows that wait, the most needed first.
-
-        Two reviewers are asked about the given share of runs, and nobody about some draws.
-        """
-        query = sa.select(queue).where(queue.c.corpus == self.corpus.name)
-        rows = [dict(row._mapping) for row in self.corpus.store.indexed(query)]
-        for row in rows:
-            row["wanted"] = _wanted(row["place"], share)
-            if row["draw"] in left_out:
-                row.update(draw="", rank=None)
-            _order_row(row)
-        _order_tasks(rows)
-        return sorted((row for row in rows if row["lacking"]), key=_place)
+    def ordered(self) -> list[Row]:
+        """Return the rows that wait, the most needed first."""
+        query = self._waits(queue).order_by(queue.c.position)
+        return [dict(row._mapping) for row in self.corpus.store.indexed(query)]
 
     def next_runs(self, reviewer: str, most: int) -> list[str]:
         """Return the first runs of the queue that a reviewer may label, the most needed first."""
-        waits = self._waits(queue.c.run).where(~_said_by(reviewer))
-        return list(self._scalars(waits.order_by(*QUEUE_ORDER).limit(most)))
+        waits = self._waits(queue.c.run, reviewer).order_by(queue.c.position)
+        return list(self._scalars(waits.limit(most)))
 
     def count_waiting(self, reviewer: str) -> int:
         """Count the runs of the queue that a reviewer may label."""
-        waits = self._waits(sa.func.count())
-        own = waits.where(WAITS_AGAIN, _said_by(reviewer))
-        return int(sum(self._scalars(waits)) - sum(self._scalars(own)))
+        return sum(self._scalars(self._waits(sa.func.count(), reviewer)))
 
     def waiting(self, names: Collection[str], reviewer: str = "") -> set[str]:
         """Return those of some runs that wait for a label, of this reviewer where one is given."""
-        waits = self._waits(queue.c.run)
-        query = waits.where(~_said_by(reviewer)) if reviewer else waits
+        query = self._waits(queue.c.run, reviewer)
         return {row.run for row in self.corpus.store.indexed(query, queue.c.run, names)}
 
     def tied(self) -> int:
         """Count the runs that wait since their reviewers are tied."""
-        return sum(self._scalars(self._waits(sa.func.count()).where(queue.c.tied == 1)))
+        return sum(self._scalars(self._waits(sa.func.count()).where(_TIED)))
 
     def settled_draws(self) -> list[str]:
         """Return the open draws that want no label any more."""
-        query = sa.select(queue.c.draw).where(queue.c.corpus == self.corpus.name, IN_DRAW)
+        query = sa.select(queue.c.draw).where(queue.c.corpus == self.corpus.name, _IN_DRAW)
         wants = sa.func.count(queue.c.rank) == 0
         return list(self._scalars(query.group_by(queue.c.draw).having(wants)))
 
@@ -243,13 +216,21 @@ class ReviewState:
     def _said(self, found: Sequence[Event]) -> Label | None:
         return Label.of(found[0]) if found and found[0].kind in _SAID else None
 
-    def _waits(self, *columns: Any) -> sa.Select[Any]:
-        return sa.select(*columns).where(
-            # by its needs, so that the database takes the index of those that wait
-            queue.c.corpus == self.corpus.name,
-            queue.c.need.in_(range(len(KINDS))),
-            WAITS,
+    def _waits(self, column: Any, reviewer: str = "") -> sa.Select[Any]:
+        mine = (queue.c.corpus == self.corpus.name, queue.c.position > "", _WAITS)
+        query = sa.select(column).where(*mine)
+        if not reviewer:
+            return query
+        said = sa.exists(
+            sa.select(1).where(
+                labels.c.corpus == queue.c.corpus,
+                labels.c.run == queue.c.run,
+                labels.c.reviewer == reviewer,
+                labels.c.gold.is_(False),
+                labels.c.outcome.is_not(None),
+            )
         )
+        return query.where(sa.or_(queue.c.votes == 0, ~said))
 
     def _labels(self, column: Any) -> sa.Select[Any]:
         query = sa.select(column).where(labels.c.corpus == self.corpus.name)
@@ -263,16 +244,12 @@ class ReviewState:
         return [row[0] for row in self.corpus.store.indexed(query) if row[0] is not None]
 
 
-def _said_by(reviewer: str) -> sa.Exists:
-    return sa.exists(
-        sa.select(1).where(
-            labels.c.corpus == queue.c.corpus,
-            labels.c.run == queue.c.run,
-            labels.c.reviewer == reviewer,
-            labels.c.gold.is_(False),
-            labels.c.outcome.is_not(None),
-        )
-    )
+def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
+    """Bring the indexes to the state after these events."""
+    for corpus, mine in groupby(rows, key=lambda row: row.corpus):
+        # a snapshot of what the transaction sees, its own events included
+        seen = Corpus(Snapshot.within(store, connection), corpus)
+        _Indexes(seen, connection).follow(list(mine))
 
 
 @dataclass(frozen=True)
@@ -282,129 +259,112 @@ class _Indexes:
     corpus: Corpus
     connection: sa.Connection
 
-    @classmethod
-    def of(cls, store: Store, connection: sa.Connection, corpus: str) -> _Indexes:
-        # a snapshot of what the transaction sees, its own events included
-        return cls(Corpus(Snapshot.within(store, connection), corpus), connection)
+    def follow(self, events: Sequence[Event]) -> None:
+        said = [event for event in events if event.kind in _SAID]
+        self._say(said)
+        if changed := {batch for event in events for batch in changed_batches(self.corpus, event)}:
+            self._decide(changed)
+        if any(event.kind == TwiceReviewed.kind for event in events):
+            share = ReviewState(self.corpus).share
+            self._update([row | {"wanted": _wanted(row["run"], share)} for row in self._rows()])
+        named = {event.subject for event in said if event.kind == Labelled.kind}
+        self._update(self._rows(queue.c.run, named))
 
-    def follow(self, rows: Sequence[Event]) -> None:
-        said = [row for row in rows if row.kind in _SAID]
-        self.label(said)
-        changed: set[str] = set()
-        for row in rows:
-            changed.update(changed_batches(self.corpus, row))
-            if row.kind == TwiceReviewed.kind:
-                self._share(TwiceReviewed.model_validate_json(row.payload).share)
-        if changed:
-            self.queue(sorted(changed))
-        named = {row.subject for row in said if row.kind != GOLD}
-        self._count(list(self._rows(queue.c.run, named)))
-        for draw in sorted({row["draw"] for row in self._rows(queue.c.run, named)} - {""}):
-            self._rank(draw)
-
-    def label(self, said: Sequence[Event]) -> None:
+    def _say(self, said: Sequence[Event]) -> None:
         """Store what was said last."""
         last: dict[tuple[str, str, bool], tuple[Any, ...]] = {}
-        for row in said:
-            about = parse_json(row.payload)
-            key = row.subject, about["reviewer"], row.kind == GOLD
-            last[key] = (*key, about["outcome"], about["via"], row.sequence)
+        for event in said:
+            about = parse_json(event.payload)
+            key = event.subject, about["reviewer"], event.kind == GoldLabelled.kind
+            last[key] = (*key, about["outcome"], about["via"], event.sequence)
         if not last:
             return
-        names = ("run", "reviewer", "gold")
-        same = (labels.c[name] == sa.bindparam(f"its_{name}") for name in names)
+        same = [labels.c[name] == sa.bindparam(f"its_{name}") for name in ("run", "reviewer")]
+        same.append(labels.c.gold == sa.bindparam("its_gold"))
         gone = labels.delete().where(labels.c.corpus == self.corpus.name, *same)
-        its = [f"its_{name}" for name in names]
-        self.connection.execute(gone, [dict(zip(its, key, strict=True)) for key in last])
+        names = ("its_run", "its_reviewer", "its_gold")
+        self.connection.execute(gone, [dict(zip(names, key, strict=True)) for key in last])
         insert(self.connection, labels, ((self.corpus.name, *row) for row in last.values()))
 
-    def queue(self, batches: Collection[str]) -> None:
+    def _decide(self, batches: set[str]) -> None:
         """Make the rows of batches again from their decisions."""
+        share = ReviewState(self.corpus).share
         added: dict[str, Row] = {}
-        for batch in batches:
+        # of a run that was decided twice the later row
+        for batch in sorted(batches):
             if is_decided(self.corpus, batch) and not is_undone(self.corpus, batch):
-                added |= _asked_rows(self.corpus, batch, ReviewState(self.corpus).share)
-        gone = list(self._rows(queue.c.batch, batches))
+                added |= _asked_rows(self.corpus, batch, share)
+        gone = self._rows(queue.c.batch, batches)
         lost = {row["run"] for row in gone} - added.keys()
-        if earlier := self._holding(lost) - {*batches}:
-            # a run that came again has its earlier row where nobody is asked about the later one
-            self.queue(sorted({*batches, *earlier}))
-            return
-        for row in list(self._rows(queue.c.run, added)):
-            # of a run that was decided twice the later row
+        holding = sa.select(known_runs.c.batch).where(known_runs.c.corpus == self.corpus.name)
+        for part in parts(list(lost)):
+            query = holding.where(known_runs.c.run.in_(part))
+            if not batches.issuperset(earlier := {*self.connection.scalars(query)}):
+                # a run that came again has its earlier row where nobody is asked about the later
+                self._decide(batches | earlier)
+                return
+        for row in self._rows(queue.c.run, added):
             if row["batch"] in batches:
                 continue
             if row["batch"] > added[row["run"]]["batch"]:
                 del added[row["run"]]
             else:
                 gone.append(row)
-        self._drop([row["run"] for row in gone])
-        self._count(list(added.values()), {row["task"] for row in gone})
-        for draw in sorted({row["draw"] for row in added.values()} - {""}):
-            self._rank(draw)
+        self._drop(row["run"] for row in gone)
+        self._update(list(added.values()), {row["task"] for row in gone})
 
-    def _holding(self, names: Collection[str]) -> set[str]:
-        """Return the batches that hold some of these runs."""
-        query = sa.select(known_runs.c.batch).where(known_runs.c.corpus == self.corpus.name)
-        found: set[str] = set()
-        for part in parts(list(names)):
-            found.update(self.connection.scalars(query.where(known_runs.c.run.in_(part))))
-        return found
+    def _update(self, rows: Sequence[Row], tasks: Collection[str] = ()) -> None:
+        """Store rows as labels and draws make them; tasks that lost a run are ordered again."""
+        found = {row["run"]: row for row in rows}
+        votes = self._votes(found)
+        for name, row in found.items():
+            row["votes"], row["successes"] = votes.get(name, (0, 0))
+        for draw in sorted({row["draw"] for row in rows} - {""}):
+            self._rank(draw, found)
+        audits = {row["task"] for row in found.values() if row["asked"] == _AUDIT}
+        others = self._rows(queue.c.task, audits.union(tasks))
+        found = {row["run"]: row for row in others} | found
+        _settle(found.values())
+        self._drop(found)
+        columns = queue.columns.keys()
+        insert(self.connection, queue, (tuple(map(row.get, columns)) for row in found.values()))
 
-    def _share(self, share: float) -> None:
-        query = sa.select(queue).where(queue.c.corpus == self.corpus.name)
-        rows = [dict(row._mapping) for row in self.connection.execute(query).all()]
-        self._order([row | {"wanted": _wanted(row["place"], share)} for row in rows])
-
-    def _rows(self, column: sa.Column[Any], values: Iterable[Any]) -> Iterator[Row]:
-        query = sa.select(queue).where(queue.c.corpus == self.corpus.name)
-        for part in parts(list(values)):
-            for row in self.connection.execute(query.where(column.in_(part))).all():
-                yield dict(row._mapping)
-
-    def _count(self, rows: Sequence[Row], tasks: Collection[str] = ()) -> None:
-        """Store rows with their labels; tasks that lost a run are ordered again."""
-        votes = self._votes(row["run"] for row in rows)
-        for row in rows:
-            said, right = votes.get(row["run"], (0, 0))
-            row.update(votes=said, tied=int(said > 0 and 2 * right == said))
-        self._order(rows, tasks)
-
-    def _rank(self, draw: str) -> None:
-        """Bring the rows of an open draw to its labels."""
-        mine = (queue.c.corpus == self.corpus.name, queue.c.draw == draw, IN_DRAW)
-        runs = sa.select(queue.c.run).where(*mine)
-        votes = self._votes(self.connection.scalars(runs.where(queue.c.votes > 0)))
+    def _rank(self, draw: str, found: dict[str, Row]) -> None:
+        """Add the rows of an open draw whose place its labels change."""
+        mine = (queue.c.corpus == self.corpus.name, queue.c.draw == draw, _IN_DRAW)
+        counted = sa.select(queue.c.run, queue.c.votes, queue.c.successes).where(*mine)
+        votes = {row.run: row for row in self.connection.execute(counted.where(queue.c.votes > 0))}
+        said = {name: (row.votes, row.successes) for name, row in votes.items()}
+        said |= {
+            name: (row["votes"], row["successes"])
+            for name, row in found.items()
+            if row["draw"] == draw
+        }
         known = {
-            name: int(2 * right > said)
-            for name, (said, right) in votes.items()
-            if 2 * right != said
+            name: int(2 * successes > count)
+            for name, (count, successes) in said.items()
+            if 2 * successes != count
         }
         try:
             wanted = opened_draw(self.corpus, draw).asked(known)
         except IntegrityError:
             # the label is stored; who asks for the draw gets the sentence
             return
-        ranked = self.connection.scalars(runs.where(queue.c.rank.is_not(None)))
-        changed = []
-        for row in self._rows(queue.c.run, {*wanted, *ranked}):
-            rank, side = wanted.get(row["run"], (None, 0))
+        ranked = sa.select(queue.c.run).where(*mine, queue.c.rank.is_not(None))
+        names = {*wanted, *self.connection.scalars(ranked)}
+        rows = {row["run"]: row for row in self._rows(queue.c.run, names - found.keys())}
+        for name, row in (rows | found).items():
+            rank, side = wanted.get(name, (None, 0))
             if row["draw"] == draw and (row["rank"], row["side"]) != (rank, side):
-                changed.append(row | {"rank": rank, "side": side})
-        self._order(changed)
+                found[name] = row | {"rank": rank, "side": side}
 
-    def _order(self, rows: Iterable[Row], tasks: Collection[str] = ()) -> None:
-        """Store rows, with the order that follows for them and for their audit tasks."""
-        found = {row["run"]: row for row in rows}
-        audits = (row["task"] for row in found.values() if row["asked"] == _AUDIT)
-        others = self._rows(queue.c.task, {*tasks, *audits})
-        found = {row["run"]: row for row in others} | found
-        for row in found.values():
-            _order_row(row)
-        _order_tasks(found.values())
-        self._drop(found)
-        columns = queue.columns.keys()
-        insert(self.connection, queue, (tuple(map(row.get, columns)) for row in found.values()))
+    def _rows(self, column: sa.Column[Any] | None = None, values: Iterable[Any] = ()) -> list[Row]:
+        """Return all rows, or those where a column has one of the values."""
+        query = sa.select(queue).where(queue.c.corpus == self.corpus.name)
+        queries = [query] if column is None else []
+        if column is not None:
+            queries = [query.where(column.in_(part)) for part in parts(list(values))]
+        return [dict(row._mapping) for one in queries for row in self.connection.execute(one)]
 
     def _drop(self, names: Iterable[str]) -> None:
         for part in parts(list(names)):
@@ -444,59 +404,59 @@ def _asked_rows(corpus: Corpus, batch: str, share: float) -> dict[str, Row]:
     found = {}
     for values in zip(*(column.tolist() for column in columns.values()), strict=True):
         row: Row = dict(zip(columns, values, strict=True))
-        place = _share_place(row["run"])
         row.update(corpus=corpus.name, batch=batch, draw=draw if row["run"] in drawn else "")
-        wanted = _wanted(place, share)
-        row.update(place=place, wanted=wanted, votes=0, tied=0, rank=None, side=0)
+        row.update(wanted=_wanted(row["run"], share), rank=None, side=0)
         found[row["run"]] = row
     return found
 
 
-def _order_row(row: Row) -> None:
-    """Set what follows for a run by itself."""
-    # one that the draw wants, or that has the label of a draw
-    in_draw = bool(row["draw"] and row["votes"] and not row["tied"])
-    drawn = row["rank"] is not None or (row["asked"] == _UNASKED and in_draw)
-    need = _DRAW if drawn else row["asked"]
-    row.update(need=need, calm=1 - row["tied"], lack=0, since="", near=0.0, together="")
-    row["lacking"] = 0 if need == _UNASKED else max(row["wanted"] - row["votes"], row["tied"])
+def _settle(rows: Collection[Row]) -> None:
+    """Set need, lacking labels and position of rows, those of an audit task together."""
+    audits = defaultdict[str, list[Row]](list)
+    for row in rows:
+        tied = is_tied(row)
+        # one that the draw wants, or that has the label of a draw
+        in_draw = row["asked"] == _UNASKED and row["draw"] and row["votes"] and not tied
+        need = _DRAW if row["rank"] is not None or in_draw else row["asked"]
+        lacking = 0 if need == _UNASKED else max(row["wanted"] - row["votes"], int(tied))
+        row.update(need=need, lacking=lacking)
+        if need == _AUDIT and lacking:
+            audits[row["task"]].append(row)
+    for row in rows:
+        row["position"] = _position(row, audits[row["task"]]) if row["lacking"] else ""
+
+
+def _position(row: Row, audit: Sequence[Row]) -> str:
+    """Return a text that sorts a row as the queue does; `audit` has the rows of its audit task."""
+    need, tied, task = row["need"], is_tied(row), row["task"]
+    among: tuple[Any, ...] = ("", task)
     if row["rank"] is not None:
-        row.update(since=row["draw"], near=row["rank"], together=str(row["side"]))
+        among = (row["draw"], row["rank"], row["side"])
+    elif need == _AUDIT:
+        # a task counts only when every attempt is labelled
+        tied = any(map(is_tied, audit))
+        lacks = sum(one["lacking"] for one in audit if one["covered"])
+        among = (lacks, min(one["batch"] for one in audit), task)
+    elif need == _SPOT:
+        among = (row["batch"], task)
     elif need == _UNDECIDED:
-        row["near"] = row["distance"]
-    else:
-        row.update(since=row["batch"] if need == _SPOT else "", together=row["task"])
+        among = (row["distance"],)
+    last = (not is_tied(row), row["batch"], row["attempt"], row["run"])
+    return "\x01".join(map(_sortable, (need, not tied, *among, *last)))
 
 
-def _order_tasks(rows: Iterable[Row]) -> None:
-    """Set what follows for the runs of audit tasks, which count only together."""
-    audits = [row for row in rows if row["need"] == _AUDIT]
-    task = itemgetter("task")
-    for _, found in groupby(sorted(audits, key=task), key=task):
-        mine = list(found)
-        waiting = [row for row in mine if row["lacking"]]
-        for row in mine:
-            row.update(
-                calm=1 - any(one["tied"] for one in waiting),
-                lack=sum(one["lacking"] for one in waiting if one["covered"]),
-                since=min((one["batch"] for one in waiting), default=""),
-            )
+def _sortable(value: str | float) -> str:
+    """Return a text that sorts as a value does among its like; negative numbers are alike."""
+    if isinstance(value, str):
+        return value
+    # the bits of positive numbers sort as they do
+    return "0" if value < 0 else f"1{struct.pack('>d', value).hex()}"
 
 
-def _place(row: Row) -> tuple[Any, ...]:
-    """Return what `QUEUE_ORDER` sorts a row by."""
-    before = (row[name] for name in _BEFORE)
-    return (*before, -row["tied"], row["batch"], row["attempt"], row["run"])
-
-
-def _wanted(place: float, share: float) -> int:
-    return 1 + (place < share)
-
-
-def _share_place(run: str) -> float:
-    """Return a place in [0, 1): runs below a share are reviewed twice."""
+def _wanted(run: str, share: float) -> int:
+    """Return how many reviewers are asked about a run: two about a share, drawn by names."""
     digest = hashlib.sha256(f"two\0{run}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2.0**64
+    return 1 + (int.from_bytes(digest[:8], "big") / 2.0**64 < share)
 
 
 def _nearest_threshold(frame: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.float64]]:

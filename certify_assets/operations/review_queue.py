@@ -19,7 +19,7 @@ from certify_assets.operations.batch_record import batch_names
 from certify_assets.operations.labels import read_gold_labels, read_labels
 from certify_assets.operations.layout import load_decisions
 from certify_assets.operations.review_gold import gold_pairs
-from certify_assets.operations.review_index import KINDS, ReviewState, Row
+from certify_assets.operations.review_index import KINDS, ReviewState, Row, TwiceReviewed, is_tied
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,11 +62,7 @@ class KindBudget:
     tasks: int
     labels: int
     disputed: int
-
-    @property
-    def minutes(self) -> float:
-        """Minutes that the labels take."""
-        return self.labels * MINUTES_PER_RUN
+    minutes: float
 
 
 @dataclass(frozen=True)
@@ -120,17 +116,9 @@ class Budget:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the budget as a document."""
-        kinds = [{**asdict(kind), "minutes": round(kind.minutes, 1)} for kind in self.kinds]
-        return {
-            "kinds": kinds,
-            "labels": self.labels,
-            "minutes": round(self.minutes, 1),
-            "saved_minutes": round(self.saved_minutes, 1),
-            "minutes_per_run": MINUTES_PER_RUN,
-            "decided": self.decided,
-            "saved": self.saved,
-            "draws": [asdict(draw) for draw in self.draws],
-        }
+        names = ("labels", "minutes", "saved_minutes")
+        about = {name: getattr(self, name) for name in names}
+        return {**asdict(self), **about, "minutes_per_run": MINUTES_PER_RUN}
 
 
 @dataclass(frozen=True)
@@ -142,8 +130,14 @@ class Queue:
     faults: tuple[str, ...] = ()  # why a batch is not asked about: its audit was edited
 
 
-def load_queue(corpus: Corpus, *, double: float = 0.0) -> Queue:
-    """Return the runs that lack a label in the order of need; a share of them needs two reviewers.
+def ask_twice(corpus: Corpus, share: float | None) -> None:
+    """Ask two reviewers about this share of runs from now on; None leaves it as it is."""
+    if share is not None and share != ReviewState(corpus).share:
+        corpus.store.append(corpus.name, TwiceReviewed(share=share))
+
+
+def load_queue(corpus: Corpus) -> Queue:
+    """Return the runs that lack a label in the order of need.
 
     A run waits while it lacks a label or its reviewers are tied. The order is that of the index.
     """
@@ -156,7 +150,8 @@ def load_queue(corpus: Corpus, *, double: float = 0.0) -> Queue:
             # nothing of this batch is decided; other runs wait for labels all the same
             faults[batch] = str(error)
     decisions = load_decisions(corpus)
-    frame = _frame(ReviewState(corpus).ordered(double, faults), decisions)
+    rows = [row for row in ReviewState(corpus).ordered() if row["draw"] not in faults]
+    frame = _frame(rows, decisions)
     draws = tuple(map(_draw_budget, open_audits))
     return Queue(frame, _budget(frame, decisions, draws), tuple(faults.values()))
 
@@ -176,7 +171,7 @@ def _frame(rows: list[Row], decisions: pd.DataFrame) -> pd.DataFrame:
             "batch": row["batch"],
             "attempt": row["attempt"],
             "reviews": row["votes"],
-            "disputed": bool(row["tied"]),
+            "disputed": is_tied(row),
             "labels": row["lacking"],
             "task_labels": lacking[row["need"], row["task"]],
         }
@@ -242,6 +237,7 @@ def _budget(frame: pd.DataFrame, decisions: pd.DataFrame, draws: tuple[DrawBudge
     for kind in KINDS:
         rows = frame[frame["kind"] == kind]
         labels, disputed = int(rows["labels"].sum()), int(rows["disputed"].sum())
-        kinds.append(KindBudget(kind, len(rows), rows["task_id"].nunique(), labels, disputed))
+        tasks, minutes = rows["task_id"].nunique(), labels * MINUTES_PER_RUN
+        kinds.append(KindBudget(kind, len(rows), tasks, labels, disputed, minutes))
     saved = (decisions["asked"] == "") & decisions["decision"].isin(SIDES)
     return Budget(tuple(kinds), len(decisions), int(saved.sum()), draws)

@@ -28,7 +28,7 @@ from certify_assets.operations.labels import Label, append_label, comment_text, 
 from certify_assets.operations.layout import batch_run, decision_of
 from certify_assets.operations.review_criteria import ReviewCriteria
 from certify_assets.operations.review_gold import GoldSet
-from certify_assets.operations.review_index import ReviewState, TwiceReviewed
+from certify_assets.operations.review_index import ReviewState
 from certify_assets.operations.review_queue import Queue, load_queue, queue_agreement
 from certify_assets.storage.store import Store
 
@@ -100,13 +100,11 @@ class ReviewSession:
         store: Store,
         corpus: str,
         *,
-        double: float = 0.0,
         criteria: ReviewCriteria | None = None,
         gold: GoldSet | None = None,
     ) -> None:
         self.store = Store(store.root)
         self.corpus = corpus
-        self._double = double
         self.criteria = criteria or ReviewCriteria()
         self._gold = gold
         self._lock = threading.RLock()
@@ -114,10 +112,7 @@ class ReviewSession:
         # who reads a run, and since when
         self._shown: dict[str, tuple[str, float]] = {}
         self._unreadable: dict[str, str] = {}
-        now = self._now()
-        if now.share != double:
-            now.corpus.store.append(corpus, TwiceReviewed(share=double))
-        self._started = now.corpus.store.head(corpus)[0]
+        self._started = Corpus(self.store, corpus).store.ledger(corpus)["sequence"]
 
     def _now(self) -> ReviewState:
         # every look is at what is stored then
@@ -130,7 +125,7 @@ class ReviewSession:
 
     def queue(self) -> Queue:
         """Return the queue as it is now."""
-        return load_queue(Corpus(self.store, self.corpus), double=self._double)
+        return load_queue(Corpus(self.store, self.corpus))
 
     def tied(self) -> int:
         """Count the runs that wait for a third reviewer."""

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from certify_assets.certificates.pool import GivenPool
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.judges.record import CandidateScore
+    from certify_assets.operations.left_out_agents import LeftOutAgents
     from certify_assets.operations.pool import StoredPool
-    from certify_assets.operations.unseen_agents import LeftOutAgents
 
 #: what resampling by the pseudo-task adds
 _WORST = ", together with one more task that is wrong in every run"
@@ -318,7 +318,7 @@ def _score_panel(source: PageSource) -> Panel:
         + (
             f"Runs are {regions}."
             if regions
-            else "No threshold is certified, so every run goes to human review."
+            else "No threshold is certified, so every run goes to review."
         ),
     )
 

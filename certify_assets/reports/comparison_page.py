@@ -117,7 +117,6 @@ def _unseen(item: Mapping[str, Any]) -> Iterator[dict[str, str]]:
         "CAL runs": str(item["rows"]),
         "AUROC unseen": _area(unseen["auroc"]),
         "95 %": _span(unseen["auroc"]),
-        "as many runs": _area(item.get("trained_on_as_many", {}).get("auroc")),
         "all agents": _area(item["trained_on_all"]["auroc"]),
         "within agent": _area(unseen["within_agent"]),
         "difference": difference,

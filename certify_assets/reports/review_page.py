@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from certify_assets._version import __version__
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import defuse
-from certify_assets.operations.agreement import DRIFT_LEVEL
 from certify_assets.operations.layout import queue_key, queue_page_key
 from certify_assets.operations.review_queue import MINUTES_PER_RUN, queue_agreement
 from certify_assets.operations.review_session import ReviewPace
@@ -144,7 +143,6 @@ def render_queue(
         served=served,
         agreement=agreement,
         gold=agreement is not None and any(one.gold for one in agreement.reviewers),
-        drift_level=DRIFT_LEVEL,
     )
 
 

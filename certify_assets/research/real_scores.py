@@ -34,7 +34,7 @@ from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, DELTA, SIDES, judges
 from certify_assets.operations.audit import load_audits
 from certify_assets.operations.certifier import load_certificates
-from certify_assets.operations.judge_results import labelled_rows
+from certify_assets.operations.comparison import labelled_rows
 from certify_assets.operations.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.operations.pool import takes_pool
 

@@ -206,7 +206,7 @@ def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> 
     operated.write_bytes("judges/lexical/c/adapter/weights.safetensors", b"other")
     pin_present_files(operated)
     answer = call(f"ops lineage new-1-task-000/0 --root {operated.root}")
-    assert answer.code == 3 and "1 links do not hold." in answer.out and "≠" in answer.out
+    assert answer.code == 3 and "1 links do not hold." in answer.out
     broken = call(
         "ops",
         "lineage",

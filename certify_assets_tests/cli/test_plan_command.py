@@ -1,66 +1,59 @@
-import json
 from pathlib import Path
 
 import pytest
 
 from certify_assets.certificates import certify, observe
-from certify_assets.evaluation.score_table import read_score_table
+from certify_assets.tables.score_table import read_score_table
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
 
-KEYS = ["predicted_coverage", "gates", "tasks_needed", "attempts_per_task", "success_probability"]
 _FACTS = "--success-rate 0.5 --auroc 0.85 --icc 0.3"
 
 
-def test_facts_of_a_table_and_lamps_for_people(call: Call, scores: Path, tmp_path: Path) -> None:
-    out = tmp_path / "plan.json"
-    answer = call(f"plan {scores} --set most_tasks=2 --side release --json --out {out}")
+def test_facts_of_a_table(call: Call, scores: Path) -> None:
+    answer = call(f"plan {scores} --set most_tasks=2 --side release --json")
     cal = read_score_table(scores).choose_split("cal")
-    seen = observe(cal.scores, cal.labels, cal.tasks)
     found = certify(cal.scores, cal.labels, cal.tasks, side="release")
-    document, model = answer.json, answer.json["model"]
-    assert json.loads(out.read_text("utf-8")) == document and set(KEYS) <= set(document)
+    document = answer.json
+    assert {"predicted_coverage", "gates", "tasks_needed", "labels_needed"} <= set(document)
     assert answer.code == 3 and document["tasks_needed"] is None and document["tasks"] == 80
     assert "2 tasks, the largest number considered" in document["reason"]
-    assert model["attempts"] == {"mean": 6.0, "fewest": 6, "most": 6}
-    assert model["success_rate"] == pytest.approx(found.success_rate)
-    assert model["auroc"] == pytest.approx(seen.auroc)
-    assert document["certified_now"] is document["enough"] is found.certified
+    assert document["attempts_per_task"] == 6.0
+    assert document["success_rate"] == pytest.approx(found.success_rate)
+    assert document["auroc"] == pytest.approx(observe(cal.scores, cal.labels, cal.tasks).auroc)
+    assert document["certified_now"] is found.certified
     learn, _, samples = document["gates"]
     assert set(learn) == {"name", "passed", "value", "threshold", "reason"}
     assert samples["value"] == pytest.approx(found.n_eff) and "task bootstrap" in learn["reason"]
-    # the paper's law is of the reject side at .1
-    assert document["coverage"]["law"] is None
-    told = call(f"plan {scores} --set most_tasks=2 --auroc 0.55")
-    assert told.code == 3 and told.out.startswith("You have enough tasks (80)")
-    for words in (
-        "coverage by the paper's law",
-        "○ not passed: judge can learn",
-        "? unknown: fine-tuning",
-    ):
-        assert words in told.out
-    for other in ("--alpha 0.2", "--side release"):
-        shown = call(f"plan {scores} --set most_tasks=2 --set alternatives=false {other}").out
-        assert "law" not in shown
+
+
+def test_the_answer_comes_first_then_the_gates(call: Call, scores: Path) -> None:
+    answer = call(f"plan {scores} --set most_tasks=2")
+    lines = answer.out.splitlines()
+    assert answer.code == 3 and len(lines) <= 12
+    assert lines[0].startswith("You have enough tasks: the 80 of this table")
+    assert lines[1].startswith("● passed: judge can learn")
+    assert lines[2].startswith("○ not passed: fine-tuning")
+    other = call(f"plan {scores} --set most_tasks=2 --auroc 0.55").out
+    assert other.startswith("No number of tasks is enough. The judge is the limit")
+    assert "○ not passed: judge can learn" in other and "? unknown: fine-tuning" in other
 
 
 def test_a_blind_judge_ends_with_three(call: Call) -> None:
     answer = call("plan --success-rate 0.5 --auroc 0.5 --icc 0.3 --json")
-    assert answer.code == 3
-    assert (answer.json["tasks_needed"], answer.json["success_probability"]) == (None, None)
-    assert "too weakly" in answer.json["reason"]
+    assert answer.code == 3 and answer.json["predicted_coverage"] == 0.0
+    assert (answer.json["tasks_needed"], answer.json["labels_needed"]) == (None, None)
+    assert "its lowest error is 0.500" in answer.json["reason"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ("", "give --success-rate, --auroc, --icc, or a score table"),
-        ("--auroc 0.8", "give --success-rate, --icc"),
         ("missing.csv", "does not exist"),
-        (f"{_FACTS} --success-rate 1.0", "not in the range"),
         (f"{_FACTS} --icc nan", "not"),
         (f"{_FACTS} --procedure betting", "pilot"),
-        (f"{_FACTS} --attempts 0", "not in the range"),
+        (f"{_FACTS} --set trials=0", "trials is 0; give a whole number from 1"),
     ],
 )
 def test_refusals(call: Call, arguments: str, words: str) -> None:

@@ -58,9 +58,7 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
         "stood_already": 0,
         "without_outcome": 0,
         "reviewers": ["Ann"],
-        "replaced": 0,
         "overruled": 0,
-        "unasked": 0,
         "closed": [],
     }
     again = call(f"review import c {table} --root {store.root} --reviewer Ann")
@@ -69,8 +67,7 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
     assert call(f"review queue c --root {store.root} --json").json["waiting"] == 0
     later = table.with_stem("later")
     frame.head(2).assign(outcome="0").to_csv(later, index=False)
-    changed = call(f"review import c {later} --root {store.root} --reviewer Ann")
-    assert "2 of them replace what the same reviewer had said of the run." in changed.out
+    call(f"review import c {later} --root {store.root} --reviewer Ann")
     older = call(f"review import c {table} --root {store.root} --reviewer Ann")
     assert "9 stood already" in older.out
     assert "2 of those that stood already are overruled" in " ".join(older.out.split())

@@ -115,7 +115,7 @@ def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loop:
         monkeypatch.delenv(name)
     monkeypatch.setenv("CERTIFY_ROOT", str(root))
     monkeypatch.setenv("DAGSTER_HOME", str(root / "dagster"))
-    target = {"name": "team", "webhook": "https://hooks.example.org/certify"}
+    target = {"name": "team", "apprise": "ON_CALL"}
     (root / "notifications.yaml").write_text(json.dumps({"targets": [target]}), "utf-8")
     return Loop(root)
 
@@ -130,7 +130,7 @@ def test_deliveries_labels_and_the_week_lead_to_deployments_with_nobody_typing(
 ) -> None:
     messages: list[str] = []
     monkeypatch.setattr(
-        notifications, "_post", lambda _, event: messages.append(event.message) or ""
+        notifications, "_send", lambda _, event: messages.append(event.message) or ""
     )
     runs = write_runs(tmp_path / "runs.jsonl", tasks=100, attempts=4)
     name = ["--name", "c", "--format", "table", "--root", loop.store.root]

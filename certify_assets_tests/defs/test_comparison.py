@@ -44,7 +44,6 @@ def test_a_leak_and_unscored_rows_are_warned_of(corpora: Store) -> None:
                 "judge": "sft",
                 "family": "sft",
                 "model": "compact",
-                "counts": {"cal": {"unscored": 3, "rows": 9}},
             }
         ],
         "differences": [
@@ -55,6 +54,7 @@ def test_a_leak_and_unscored_rows_are_warned_of(corpora: Store) -> None:
                 "sentence": "sft is not above length_only.",
             }
         ],
+        "findings": [{"code": "unscored", "message": "sft left 3 of 9 rows unscored."}],
         "cal": {"trajectories": 9},
     }
     corpora.write_json(key, document)

@@ -103,7 +103,7 @@ def test_an_alarm_is_an_error_and_the_work_goes_on(store: Store) -> None:
     label_rows(store, "c", rows)
     store.folder.write(
         "notifications.yaml",
-        b"targets: [{name: gone, webhook: 'http://127.0.0.1:9/'}]",
+        b"targets: [{name: gone, apprise: NO_SUCH_VARIABLE}]",
     )
     with partitions("c") as instance:
         result = run(store, instance)

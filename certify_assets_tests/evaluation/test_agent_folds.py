@@ -8,9 +8,7 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.operations.comparison import compare
-from certify_assets.operations.judge_results import labelled_rows
-from certify_assets.operations.unseen_agents import (
+from certify_assets.operations.agent_folds import (
     agent_groups,
     evaluate_agent_folds,
     evaluate_scored,
@@ -18,6 +16,7 @@ from certify_assets.operations.unseen_agents import (
     pretraining_caveat,
     stored_agent_folds,
 )
+from certify_assets.operations.comparison import compare, labelled_rows
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
 
@@ -75,9 +74,6 @@ def test_a_judge_that_reads_the_agents_own_words_fails_on_unseen_agents(dialects
     ]
     assert sum(fold["cal_runs"] for fold in found["folds"]) == found["rows"] == len(cal)
     assert found["trained_on_all"]["auroc"]["value"] > 0.95
-    assert found["trained_on_as_many"]["auroc"]["value"] > 0.9, (
-        "fewer runs are not what it fails by"
-    )
     assert abs(found["disjoint"]["auroc"]["value"] - 0.5) < 0.2
     assert found["difference"]["auroc"]["high"] < 0
     assert found["disjoint"]["within_agent"] == found["disjoint"]["auroc"], "one agent a fold"
@@ -104,7 +100,7 @@ def test_what_cannot_be_held_out_is_a_sentence(dialects: Store, tmp_path: Path) 
         evaluate_agent_folds(judged(dialects, "c", "base"))
     found, left_out = evaluate_scored(Corpus(dialects, "c"), ["lexical", "sft"], folds=2)
     assert [item["judge"] for item in found] == ["lexical"]
-    assert "not scored" in left_out[0]["reason"]
+    assert "certify run c --judge sft" in left_out[0]["reason"]
     alone = write_runs(tmp_path / "runs.jsonl", tasks=40, attempts=1, seed=0)
     store = split_and_score(Store(str(tmp_path / "root")), alone)
     assert "one agent alone" in evaluate_scored(Corpus(store, "c"), ["lexical"])[1][0]["reason"]

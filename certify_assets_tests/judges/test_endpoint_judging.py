@@ -19,7 +19,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
-from certify_assets.operations.comparison import compare, gather_table
+from certify_assets.operations.comparison import compare, compare_corpora
 from certify_assets.operations.ledger import ledger_entries
 from certify_assets.reports.comparison_page import comparison_tables
 from certify_assets.reports.judge_page import write_page
@@ -208,7 +208,7 @@ def test_a_judge_of_the_users_document_is_compared_with_its_bill(
     first, *_ = certifier.certify_judge(judge)
     assert "unscored_rows" in {finding["code"] for finding in first.findings}
     audit_judge(judged(store, NAME, "served"))
-    (document,) = (table := gather_table(store, [NAME]))["corpora"]
+    (document,) = (table := compare_corpora(store, [NAME]))["corpora"]
     row = next(row for row in document["rows"] if row["judge"] == "served")
     assert row["family"] == "endpoint" and row["auroc"]["test"] is not None
     tokens = (bill["prompt_tokens"] + bill["completion_tokens"]) / bill["decisions"]

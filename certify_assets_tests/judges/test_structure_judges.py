@@ -28,9 +28,9 @@ from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.layout import first_decisions_of
+from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.operations.rollout import deploy
-from certify_assets.operations.unseen_agents import left_out_agents
 from certify_assets.reports.review_page import Reviewer, render_message
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged

@@ -20,7 +20,6 @@ from certify_assets.storage.store import Store
 from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.table import TableError
 from certify_assets.tables.writing import write_table_file
-from certify_assets_tests.batch_builders import receive_batch
 from certify_assets_tests.review_builders import (
     decided,
     labels_of,
@@ -118,7 +117,7 @@ def test_one_file_is_not_two_peoples_labels(store: Store, tmp_path: Path) -> Non
         (["open-1/0,yess,ann"], "column outcome: 'yess' is not an outcome"),
         (
             ["open-9/9,1,ann"],
-            r"row 2 \(line 3\), column trajectory_id: 'open-9/9' is no run that was decided for c",
+            r"row 2 \(line 3\), column trajectory_id: 'open-9/9' is in no decided batch",
         ),
         ([",1,ann"], "column trajectory_id is empty; name the run"),
         (
@@ -132,7 +131,7 @@ def test_one_file_is_not_two_peoples_labels(store: Store, tmp_path: Path) -> Non
             r"|ann labels 'open-0/0' a second time",
         ),
         (["open-1/0,1,an\u202en"], "column reviewer: the reviewer's name .* unreadable"),
-        (["open-1/0,1"], "has 2 fields, its header has 3"),
+        (["open-1/0,1"], "2 cells, the header has 3"),
     ],
 )
 def test_a_row_at_fault_is_named_and_nothing_is_imported(
@@ -158,18 +157,6 @@ def test_a_comment_that_cannot_be_stored_is_refused_by_its_row(
     with pytest.raises(InputError, match=rf"a\.jsonl, row 2.*, column comment: .*{words}"):
         imported(store, path, reviewer="ann")
     assert labels_of(store) == []
-
-
-def test_a_run_of_a_batch_that_nobody_decided_is_refused_by_its_batch(
-    store: Store, tmp_path: Path
-) -> None:
-    receive_batch(Corpus(store, "c"), "0002", pd.DataFrame([decided("later/0")]))
-    path = write(tmp_path / "a.csv", "trajectory_id,outcome", "later/0,1")
-    with pytest.raises(
-        InputError,
-        match="'later/0' is a run of batch 0002, which nobody decided; decide the batch first",
-    ):
-        imported(store, path, reviewer="ann")
 
 
 @pytest.mark.parametrize(
@@ -296,15 +283,6 @@ def test_a_name_is_given_to_the_one_annotator_of_a_project(store: Store, tmp_pat
     tasks[0]["annotations"].append(annotation("success", 2))  # type: ignore[attr-defined]
     with pytest.raises(InputError, match="has labels of 2 annotators; leave the reviewer out"):
         imported(store, write(tmp_path / "two.json", json.dumps(tasks)), reviewer="Ann")
-
-
-def test_annotators_of_a_csv_are_reviewers(store: Store, tmp_path: Path) -> None:
-    rows = ["trajectory_id,annotator,outcome", "open-0/0,1,success", "open-1/0,bob@x,failure"]
-    path = write(tmp_path / "project.csv", *rows)
-    with pytest.raises(InputError, match="has labels of 2 annotators; leave the reviewer out"):
-        imported(store, path, reviewer="Ann")
-    imported(store, path)
-    assert votes(store) == {"open-0/0": {"Label Studio user 1": 1}, "open-1/0": {"bob@x": 0}}
 
 
 def test_two_choices_in_one_annotation_are_refused(store: Store, tmp_path: Path) -> None:

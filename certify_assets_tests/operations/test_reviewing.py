@@ -15,6 +15,7 @@ from certify_assets.operations.labels import (
     write_label_table,
 )
 from certify_assets.operations.layout import reviewed_key
+from certify_assets.operations.review_queue import ask_twice
 from certify_assets.operations.review_session import QueuedRun, ReviewSession
 from certify_assets.storage.store import Store
 from certify_assets_tests.review_builders import (
@@ -98,7 +99,8 @@ def test_a_run_is_labelled_only_by_those_who_were_shown_it(
 
 def test_nobody_is_shown_a_run_twice_and_a_tie_goes_to_a_third(store: Store) -> None:
     # both reviewers are asked about every run
-    session = ReviewSession(store, "c", double=1.0)
+    ask_twice(Corpus(store, "c"), 1.0)
+    session = ReviewSession(store, "c")
     first = shown(session, "ann")
     beside = shown(session, "bob")
     assert beside.run.trajectory_id != first.run.trajectory_id, "what ann reads is kept for ann"

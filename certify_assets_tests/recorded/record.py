@@ -307,10 +307,7 @@ def _tables(product: Product, corpus: str, side: str) -> dict[str, Any]:
             made["verify"].setdefault(alpha, {})[name] = answered
     made["halves"] = _halves(product, tables, product.work / f"{corpus}_half.json")
     planned = ("--alpha", ".2", "--side", side, "--set", "trials=60", "--set", "most_tasks=600")
-    plan = product.call(
-        "plan", tables["cal"], *planned, "--set", "alternatives=false", rooted=False
-    )
-    made["plan"] = plan.figures()
+    made["plan"] = product.call("plan", tables["cal"], *planned, rooted=False).figures()
     made["python"] = clean(product.python(tables["cal"]))
     return made
 

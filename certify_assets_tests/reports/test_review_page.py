@@ -2,15 +2,12 @@ import html
 import re
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Step, Trajectory
-from certify_assets.operations.agreement import measure_agreement
 from certify_assets.operations.labels import Label
 from certify_assets.operations.layout import queue_key
-from certify_assets.operations.review_queue import Budget, Queue
 from certify_assets.operations.review_session import QueuedRun, Statement
 from certify_assets.reports.review_page import (
     Reviewer,
@@ -27,20 +24,6 @@ ANN = Reviewer("Ann", "f" * 64)
 def page(*steps: Step, instruction: str = "Do it", said: Statement | None = None) -> str:
     run = Trajectory("c", "t", "run", "agent-a", 0, instruction, steps, None)
     return render_review(QueuedRun(run, "k" * 32, 0, 3), said, "c", ANN)
-
-
-def test_a_reviewer_who_drifts_is_marked_with_both_halves() -> None:
-    outcomes = [(n % 2, (n + (n >= 30)) % 2) for n in range(60)]
-    labels = [
-        Label(
-            f"r{n}", outcome, name, "page", f"{n}{name}", time=f"2026-01-01T00:00:{n:02}.000+00:00"
-        )
-        for n, pair in enumerate(outcomes)
-        for name, outcome in zip(("ann", "bob"), pair, strict=True)
-    ]
-    queue = Queue(pd.DataFrame(), Budget((), 0, 0))
-    text = render_queue(queue, "c", agreement=measure_agreement(labels, {}, draws=10))
-    assert text.count("0, 30<small>drifts (p ") == 2
 
 
 def body(text: str) -> str:
@@ -72,15 +55,15 @@ def test_the_steps_of_a_long_run_are_cut_in_the_middle_with_the_count_said() -> 
     [
         (
             {"score": -2.0},
-            "The judge rejected it. Score −2 (reject at or below −1; release at or above 1.5).",
+            "The judge auto-failed it. Score −2 (reject at or below −1; release at or above 1.5).",
         ),
         (
             {"score": 2.0, "reject_threshold": float("nan")},
-            "The judge released it. Score 2 (release at or above 1.5).",
+            "The judge auto-passed it. Score 2 (release at or above 1.5).",
         ),
         (
             {"score": float("nan"), "reason": "stale_certificate"},
-            "The judge left it to human review (stale certificate). No score (reject",
+            "The judge left it to review (stale certificate). No score (reject",
         ),
     ],
 )

@@ -19,14 +19,14 @@ from certify_assets.defs.setup import judges
 from certify_assets.judges.specs import PROCEDURES, JudgeSpec
 from certify_assets.operations import certifier, monitoring
 from certify_assets.operations.audit import audit_judge
-from certify_assets.operations.judge_results import (
+from certify_assets.operations.judge_figures import (
     audited_figures,
     certified_figures,
     scoring_figures,
 )
+from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.operations.pool import load_pool
 from certify_assets.operations.spending import read_spending
-from certify_assets.operations.unseen_agents import left_out_agents
 from certify_assets.reports import judge_page, monitor_page
 
 audit_sample = source(

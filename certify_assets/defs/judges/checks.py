@@ -11,7 +11,7 @@ from certify_assets.judges.specs import HARVEST_JUDGES
 from certify_assets.operations import certifier, monitoring
 from certify_assets.operations.audit import load_audits
 from certify_assets.operations.checks import Verdict
-from certify_assets.operations.unseen_agents import left_out_agents
+from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.reports import judge_page
 
 Ask = Callable[[JudgedCorpus], Verdict]

@@ -74,14 +74,6 @@ deployment = source(
 )
 
 
-class ReviewConfig(dg.Config):
-    """How often two reviewers are asked."""
-
-    double: float = Field(
-        default=0.0, description="Share of the runs that two reviewers are asked about."
-    )
-
-
 class RecertifyConfig(dg.Config):
     """What becomes of a recertification."""
 
@@ -237,7 +229,7 @@ def batch_certificates(step: AssetStep) -> Made:
     deps=[decisions, batch_certificates],
     kinds={"parquet", "html"},
 )
-def review_queue(step: AssetStep, config: ReviewConfig) -> Made:
+def review_queue(step: AssetStep) -> Made:
     """List the runs that need human review and have no label, the most needed first.
 
     Draws of provisional batches come first, then the audit sample by whole tasks, spot checks, and
@@ -245,7 +237,7 @@ def review_queue(step: AssetStep, config: ReviewConfig) -> Made:
     serve` serves the page for labelling.
     """
     corpus = step.corpus
-    made = load_queue(corpus, double=config.double)
+    made = load_queue(corpus)
     budget = made.budget
     counts = {f"{kind.kind}_labels": kind.labels for kind in budget.kinds}
     counts["saved_runs"] = budget.saved
@@ -262,11 +254,7 @@ def review_queue(step: AssetStep, config: ReviewConfig) -> Made:
         **counts,
         **hours,
     }
-    return step.made(
-        metadata,
-        params=config.model_dump(),
-        metrics={**counts, **hours},
-    )
+    return step.made(metadata, metrics={**counts, **hours})
 
 
 @_asset(
@@ -319,7 +307,7 @@ def operation_monitor(step: AssetStep) -> Made:
     }
     return step.made(
         metadata,
-        version=sha256_bytes(canonical_json(asdict(document))),
+        version=document.sha256,
         params={"status": document.status, "judge": document.judge},
         metrics=metrics,
         page=monitor_page.write_monitor_page(judge),

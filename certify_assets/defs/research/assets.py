@@ -15,7 +15,7 @@ from certify_assets.defs.pool import on_device_of_any_judge
 from certify_assets.defs.setup import judges
 from certify_assets.files import canonical_json
 from certify_assets.judges.specs import JUDGES
-from certify_assets.operations import comparison, unseen_agents
+from certify_assets.operations import agent_folds, comparison
 from certify_assets.reports import comparison_page
 from certify_assets.research import certifiability, real_scores, study
 from certify_assets.research import simulation_study as simulations
@@ -60,7 +60,7 @@ def _by_judge(figures: Mapping[str, float | None]) -> dict[str, str]:
 
 
 @_compared(
-    deps=[judge_key(name, "scores") for name in unseen_agents.fold_judges() if name in judges()]
+    deps=[judge_key(name, "scores") for name in agent_folds.fold_judges() if name in judges()]
     + [key("corpora/sft_split"), key("corpora/cal_split")],
     kinds={"json"},
     **on_device_of_any_judge(),
@@ -71,7 +71,7 @@ def agent_disjoint(step: AssetStep, config: AgentFoldsConfig) -> Made:
     Trained on the SFT runs of some agents, read on CAL runs of the others, next to the judge
     trained on all, on the same rows.
     """
-    found, left_out = unseen_agents.evaluate_scored(
+    found, left_out = agent_folds.evaluate_scored(
         step.corpus, config.judges, folds=config.folds, seed=config.seed
     )
     metrics = {f"unseen_{item['judge']}": item["disjoint"]["auroc"]["value"] for item in found}

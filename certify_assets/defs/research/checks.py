@@ -44,7 +44,7 @@ def beats_controls(corpus: Corpus) -> Verdict:
 def same_rows(corpus: Corpus) -> Verdict:
     """All judges scored the same labelled CAL rows, all of them."""
     document = corpus.store.read_json(comparison.comparison_key(corpus.name))
-    said = comparison.other_rows(document)
+    said = comparison.unscored_sentences(document)
     every = f"{document['cal']['trajectories']} rows, scored by every judge."
     return Verdict.of(not said, " ".join(said) or every, otherwise="WARN")
 

@@ -1,0 +1,132 @@
+"""The plan: the number of tasks against fresh draws, its words, and the facts of a table."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from certify_assets.certificates import (
+    CorpusFacts,
+    Settings,
+    corpus_facts,
+    evaluate,
+    observe,
+    plan_sample_size,
+)
+from certify_assets.certificates.diagnosis import smallest
+from certify_assets.certificates.planning import within_task_auroc
+from certify_assets.certificates.populations import match_population
+
+_DRAWS = 400
+
+
+@pytest.mark.statistics
+@pytest.mark.parametrize(
+    ("rate", "area", "icc", "attempts", "alpha", "side"),
+    [
+        (0.3, 0.9, 0.3, 4, 0.2, "reject"),
+        (0.5, 0.9, 0.6, 8, 0.1, "reject"),
+        (0.5, 0.85, 0.3, 4, 0.2, "release"),
+        (0.3, 0.95, 0.6, 8, 0.2, "release"),
+    ],
+)
+def test_the_planned_size_certifies_in_four_of_five_draws(
+    rate: float, area: float, icc: float, attempts: int, alpha: float, side: str
+) -> None:
+    settings = Settings(alpha=alpha, side=side)
+    facts = CorpusFacts(success_rate=rate, auroc=area, icc=icc, sizes=(attempts,))
+    found = plan_sample_size(facts, settings)
+    assert found.tasks_needed is not None and found.success_probability is not None
+    population = match_population(success_rate=rate, auroc=area, icc=icc, sizes=(attempts,))
+    certified = [
+        evaluate(observe(*population.draw(found.tasks_needed, (9, 9, trial))), settings).chosen
+        is not None
+        for trial in range(_DRAWS)
+    ]
+    # the size is one at which the share is within .05 of .8; Monte-Carlo error .4 / √draws
+    for share, draws in ((float(np.mean(certified)), _DRAWS), (found.success_probability, 300)):
+        assert abs(share - 0.8) <= 0.05 + 3 * 0.4 / math.sqrt(draws)
+
+
+def test_a_plan_says_what_it_promises() -> None:
+    facts = CorpusFacts(success_rate=0.3, auroc=0.95, icc=0.3, sizes=(4,), tasks=20, sft_auroc=0.9)
+    plan = plan_sample_size(facts, Settings(procedure="naive"))
+    document = plan.to_dict()
+    assert document == json.loads(json.dumps(document))
+    needed, more = document["tasks_needed"], document["more_tasks"]
+    assert 0.7 <= document["success_probability"] <= 0.9 and more == needed - 20 > 0
+    assert document["attempts_per_task"] == 4 and document["labels_needed"] == 4 * needed
+    assert plan.answer.startswith(f"About {more} more tasks are needed: {needed} in all, of 4")
+    assert 0 < document["coverage"] < document["predicted_coverage"]
+    assert [gate["passed"] for gate in document["gates"]] == [True, True, False]
+    assert document["gates"][2]["value"] == pytest.approx(20 * 4 / (1 + 3 * 0.3))
+    enough = plan_sample_size(
+        CorpusFacts(success_rate=0.3, auroc=0.95, icc=0.3, sizes=(4,), tasks=needed),
+        Settings(procedure="naive"),
+        trials=20,
+    )
+    assert enough.more_tasks == 0 and enough.answer.startswith("You have enough tasks")
+
+
+@pytest.mark.parametrize(("procedure", "noted"), [("taskboot", True), ("naive", False)])
+def test_below_twenty_tasks_nothing_was_validated(procedure: str, noted: bool) -> None:
+    facts = CorpusFacts(success_rate=0.2, auroc=0.99, icc=0.1, sizes=(8,))
+    found = plan_sample_size(facts, Settings(procedure=procedure, alpha=0.5), trials=20)
+    assert found.tasks_needed is not None and found.tasks_needed < 20
+    assert any("Below 20 tasks" in note for note in found.notes) == noted
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    facts = CorpusFacts(success_rate=0.3, auroc=0.95, icc=0.3, sizes=(4,), tasks=10)
+    one, again, other = (
+        plan_sample_size(facts, Settings(procedure="naive", seed=seed), trials=50).to_dict()
+        for seed in (3, 3, 4)
+    )
+    assert one == again and other["coverage"] != one["coverage"]
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 3, 48, 49, 50, 97, 1000])
+@pytest.mark.parametrize("guess", [1, 49, 5000])
+def test_the_search_finds_the_smallest_number(wanted: int, guess: int) -> None:
+    asked = []
+
+    def enough(number: int) -> bool:
+        asked.append(number)
+        return number >= wanted
+
+    assert smallest(enough, guess, least=1, most=1000) == wanted
+    assert len(asked) == len(set(asked)) <= 24
+    near = smallest(enough, guess, least=1, most=1000, precision=0.1)
+    assert near is not None and wanted <= near <= 1 + 1.12 * wanted
+    assert smallest(enough, guess, least=1, most=wanted - 1 or 1) in (None, 1)
+
+
+def test_facts_are_read_off_a_table() -> None:
+    sample = match_population(
+        success_rate=0.4, auroc=0.85, icc=0.4, sizes=(3, 6), within_auroc=0.7
+    ).draw(400, (2,))
+    table = observe(*sample)
+    facts = corpus_facts(table)
+    assert facts.tasks == 400 and facts.success_rate == pytest.approx(sample.outcomes.mean())
+    assert len(facts.sizes) == 200
+    assert facts.attempts == pytest.approx(np.bincount(sample.tasks).mean(), abs=0.02)
+    assert facts.n_eff(400) == pytest.approx(table.clusters.n_eff, rel=0.02)
+    assert facts.within_auroc == pytest.approx(0.7, abs=0.05) and facts.table is table
+    other = corpus_facts(table, auroc=0.95, sizes=(8,), tasks=10)
+    assert (other.auroc, other.sizes, other.tasks) == (0.95, (8,), 10)
+    assert other.within_auroc is None and other.table is None
+
+
+def test_ranking_within_tasks_by_counting_pairs() -> None:
+    scores, outcomes, tasks = match_population(
+        success_rate=0.5, auroc=0.8, icc=0.2, sizes=(5,)
+    ).draw(40, (1,))
+    pairs = [
+        (scores[i] > scores[j]) + 0.5 * (scores[i] == scores[j])
+        for i in range(200)
+        for j in range(200)
+        if tasks[i] == tasks[j] and outcomes[i] > outcomes[j]
+    ]
+    assert within_task_auroc(observe(scores, outcomes, tasks)) == pytest.approx(np.mean(pairs))
+    assert within_task_auroc(observe(scores[:20], outcomes[:20], tasks[:20])) is None
