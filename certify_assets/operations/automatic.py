@@ -112,7 +112,7 @@ def _decided(
             alpha={item.side: item.alpha for item in found.certificates},
             certificates_key=found.key,
             policy=made.policy,
-            **accepted_before(now, found.judge, found.key),
+            accepted=accepted_before(now, found.judge, found.key),
         )
     except ChangedInputError:
         raise

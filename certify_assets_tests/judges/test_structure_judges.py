@@ -212,7 +212,7 @@ def test_a_judge_goes_from_training_to_decisions(
     assert judge.calibration[0]["score"].tolist() == judge.rescored().tolist()
     assert judge.family.fingerprint(judge, judge.artifact) == judge.artifact.adapter_sha256
     assert left_out_agents(judge).seen == "", "it is trained again without each agent"
-    made = deploy(judge, accept_choice=True, track=False)
+    made = deploy(judge, accepted=["chosen_among_judges"], track=False)
     # it decides by what it names, whatever is trained since
     store.remove_tree(f"judges/{name}/c/adapter")
     batch = receive(judge.corpus, [str(deliver(tmp_path / "new.jsonl"))]).batch
