@@ -272,7 +272,7 @@ def history(corpus: Corpus, page: Path | None, as_json: bool) -> None:
     if page is not None:
         write_text(page, render_history(found))
     if as_json:
-        emit_json(asdict(found))
+        emit_json(found.to_dict())
         return
     show_table(f"Certificates of {corpus}", COLUMNS, history_rows(found))
     show_line(found.joint)

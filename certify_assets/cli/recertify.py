@@ -135,7 +135,7 @@ def recertify(
             report_stored(corpus, "ops recertify --deploy", "operations/deployment")
     if as_json:
         nothing = {"number": None, "corpus": corpus.name, "judge": judged.name}
-        made = nothing if record is None else asdict(record)
+        made = nothing if record is None else record.to_dict()
         emit_json({"said": said, "deployment": deployed, **made})
     else:
         say(said)

@@ -277,7 +277,7 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
         batches=batches,
     )
     document = recertification_key(corpus.name, claimed.number, DOCUMENT)
-    finish(corpus, claimed.number, store.write_json(document, asdict(record)))
+    finish(corpus, claimed.number, store.write_json(document, record.to_dict()))
     return record
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.documents import Document
 from certify_assets.errors import ForgedCertificateError, IntegrityError
-from certify_assets.files import stored_as
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.certifier import require_current, require_recomputed
 from certify_assets.operations.layout import recertification_key
@@ -20,7 +20,6 @@ from certify_assets.storage.snapshot import remembered
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
 
-SCHEMA: Final = "certify_assets/recertification/1"
 DOCUMENT: Final = "recertification.json"
 SCORES: Final = "scores.parquet"
 CERTIFICATES: Final = "certificates.json"
@@ -43,11 +42,12 @@ class CertifiedSide:
     worst_error: float | None = None  # error if every open or tied run that it decides were wrong
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecertificationRecord:
-    """The document of a recertification; fields as stored."""
+class RecertificationRecord(Document):
+    """The document of a recertification."""
 
-    schema: str = SCHEMA
+    SCHEMA = "certify_assets/recertification/1"
+    TITLE = "recertification"
+
     corpus: str
     judge: str
     adapter_sha256: str
@@ -101,7 +101,7 @@ def load_recertification(corpus: Corpus, number: int) -> RecertificationRecord:
         raise IntegrityError(
             f"recertification {number} of {corpus} is not what spent its share of δ; recertify."
         )
-    return stored_as(RecertificationRecord, store.read_json(key))
+    return RecertificationRecord.from_dict(store.read_json(key))
 
 
 @remembered
