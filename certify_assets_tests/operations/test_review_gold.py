@@ -103,7 +103,7 @@ def test_known_runs_come_among_those_of_the_queue_and_a_restart_changes_nothing(
     session, seen, left = session_of(store), list[str](), shown(session_of(store)).left
     while (now := session.shown("ann")) is not None:
         assert now.left == left - len(seen) and now.number == 0 and now.run.outcome is None
-        assert session.pace("ann").labelled == len(seen)
+        assert now.labelled == len(seen)
         # the page a second time, and on a server that was started again
         assert session.shown("ann") == now
         if len(seen) % 9 == 4:
