@@ -95,13 +95,11 @@ def recertifications(corpus: Corpus) -> list[RecertificationRecord]:
 
 @remembered
 def load_recertification(corpus: Corpus, number: int) -> RecertificationRecord:
-    """Return the document of a recertification."""
-    store, key = corpus.store, recertification_key(corpus.name, number, DOCUMENT)
-    if read_spending(corpus).made.get(number) != store.sha256(key):
-        raise IntegrityError(
-            f"recertification {number} of {corpus} is not what spent its share of δ; recertify."
-        )
-    return RecertificationRecord.from_dict(store.read_json(key))
+    """Return the document of a recertification, which its share of δ names by its hash."""
+    sha256 = read_spending(corpus).made.get(number)
+    if sha256 is None:
+        raise IntegrityError(f"{corpus} has no recertification {number}; recertify.")
+    return RecertificationRecord.from_dict(corpus.store.objects.get_json(sha256))
 
 
 @remembered
@@ -110,7 +108,7 @@ def recertification_certificates(corpus: Corpus, number: int) -> list[Certificat
     from certify_assets.certificates import Certificate
 
     record, whose = load_recertification(corpus, number), f"recertification {number} of {corpus}"
-    table = corpus.store.read_table(recertification_key(corpus.name, number, SCORES))
+    table = corpus.store.objects.get_table(record.scores_sha256)
     _, hashes, _ = JudgedCorpus(corpus, record.judge).calibration
     stored = corpus.store.read_json(recertification_key(corpus.name, number, CERTIFICATES))
     certificates = [Certificate.from_dict(item) for item in stored["certificates"]]
