@@ -23,14 +23,14 @@ import numpy as np
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError
 from certify_assets.operations.batch_record import REFUSALS, batch_names
-from certify_assets.operations.labels import Label, read_labels, resolve_labels
-from certify_assets.operations.layout import (
+from certify_assets.operations.decision_tables import (
     CLOSED,
     NOT_COVERED,
     PROVISIONAL,
     decisions_of,
     no_decisions,
 )
+from certify_assets.operations.labels import Label, read_labels, resolve_labels
 from certify_assets.operations.sampling import Draw
 from certify_assets.storage.snapshot import remembered
 

@@ -15,6 +15,7 @@ from certify_assets.operations.audit_sample import OPEN_SHARE
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits, closing_holds
 from certify_assets.operations.batch_drawing import waiting_runs
 from certify_assets.operations.batch_record import batch_names
+from certify_assets.operations.decision_tables import first_decisions_of
 from certify_assets.operations.deployment import (
     Deployment,
     behind,
@@ -22,7 +23,6 @@ from certify_assets.operations.deployment import (
     load_deployment,
     read_deployments,
 )
-from certify_assets.operations.layout import first_decisions_of
 from certify_assets.operations.monitoring import load_monitor
 from certify_assets.operations.notifications import certificate_age, read_notifications
 from certify_assets.operations.recertification import NOTHING_DEPLOYED, plan_recertification

@@ -17,12 +17,12 @@ from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.audit import load_audits
 from certify_assets.operations.batch_record import Refusal
 from certify_assets.operations.certifier import deciding_sides, load_certificates
-from certify_assets.operations.layout import recertification_number
 from certify_assets.operations.ledger import ledger_violations
 from certify_assets.operations.monitor_record import open_alarm
 from certify_assets.operations.recertification_record import (
     load_recertification,
     recertification_certificates,
+    recertification_number,
 )
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import Spending, read_spending

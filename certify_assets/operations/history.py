@@ -17,6 +17,7 @@ from certify_assets.documents import Document
 from certify_assets.judges.specs import DELTA
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
 from certify_assets.operations.batch_audit import AuditSummary, batch_audits
+from certify_assets.operations.decision_tables import operation_key
 from certify_assets.operations.deployment import (
     deployed_spending,
     kept_certificates,
@@ -24,7 +25,6 @@ from certify_assets.operations.deployment import (
     strictest_certificates,
 )
 from certify_assets.operations.labels import Label, labels_head, read_labels
-from certify_assets.operations.layout import history_key
 from certify_assets.operations.monitor_record import Alarm, read_alarms
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
 from certify_assets.storage.events import Head, TypedEvent
@@ -112,6 +112,11 @@ class OperationHistory(Document):
     joint: str
     batches: tuple[AuditSummary, ...]  # audits of runs that no certificate above covers
     ledger: Head  # the last event that it is about
+
+
+def history_key(corpus: str, name: str = "history.json") -> str:
+    """Return the key of the history of a corpus."""
+    return operation_key(corpus, name)
 
 
 def write_history(corpus: Corpus) -> OperationHistory:

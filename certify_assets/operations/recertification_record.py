@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +12,7 @@ from certify_assets.documents import Document
 from certify_assets.errors import ForgedCertificateError, IntegrityError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.certifier import require_current, require_recomputed
-from certify_assets.operations.layout import recertification_key
+from certify_assets.operations.decision_tables import operation_key
 from certify_assets.operations.monitor_record import LabelPrefix
 from certify_assets.operations.pool import pool_in, rows_of
 from certify_assets.operations.spending import read_spending
@@ -86,6 +87,18 @@ class RecertificationRecord(Document):
             "spent": self.spent,
             "spent_in_all": self.first_delta + self.spent,
         }
+
+
+def recertification_key(corpus: str, number: int, name: str) -> str:
+    """Return the key of a document of a recertification."""
+    return operation_key(corpus, "recertifications", str(number), name)
+
+
+def recertification_number(corpus: str, key: str) -> int:
+    """Return the recertification whose certificates are stored under a key; 0 for any other."""
+    folder = operation_key(re.escape(corpus), "recertifications")
+    found = re.fullmatch(rf"{folder}/([0-9]+)/{re.escape(CERTIFICATES)}", key)
+    return int(found[1]) if found else 0
 
 
 def recertifications(corpus: Corpus) -> list[RecertificationRecord]:

@@ -20,9 +20,9 @@ from certify_assets.operations.agreement import Agreement
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_record import ClosedBatch
 from certify_assets.operations.batches import close_batches
+from certify_assets.operations.decision_tables import batch_run, decision_of
 from certify_assets.operations.deployment import load_deployment
 from certify_assets.operations.labels import Label, append_label, comment_text, reviewer_name
-from certify_assets.operations.layout import batch_run, decision_of
 from certify_assets.operations.review_criteria import ReviewCriteria
 from certify_assets.operations.review_gold import GoldSet
 from certify_assets.operations.review_index import ReviewState

@@ -12,7 +12,7 @@ from certify_assets.errors import GateClosedError, InputError
 from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES, SIDES
-from certify_assets.operations.certifier import certificate_of
+from certify_assets.operations.certifier import certificate_of, own_key
 from certify_assets.operations.deployment import (
     Deployed,
     DeploymentRecord,
@@ -29,7 +29,6 @@ from certify_assets.operations.deployment import (
     strictest_certificates,
 )
 from certify_assets.operations.judge_figures import judge_summary
-from certify_assets.operations.layout import own_key, recertification_number
 from certify_assets.operations.ledger import certified_judges, certified_splits
 from certify_assets.operations.monitoring import label_alarm
 from certify_assets.operations.recertification_record import (
@@ -37,6 +36,7 @@ from certify_assets.operations.recertification_record import (
     CertifiedSide,
     RecertificationRecord,
     load_recertification,
+    recertification_number,
 )
 from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.sampling import SamplingPlan

@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from certify_assets._version import __version__
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import defuse
-from certify_assets.operations.layout import queue_key, queue_page_key
-from certify_assets.operations.review_queue import MINUTES_PER_RUN, queue_agreement
+from certify_assets.operations.review_queue import (
+    MINUTES_PER_RUN,
+    queue_agreement,
+    queue_key,
+    queue_page_key,
+)
 from certify_assets.reports.review_run import (
     STEPS,
     criterion_lines,

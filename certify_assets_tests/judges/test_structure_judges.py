@@ -27,7 +27,7 @@ from certify_assets.judges.trees import BoostedTrees
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.batches import decide_ready, receive
-from certify_assets.operations.layout import first_decisions_of
+from certify_assets.operations.decision_tables import first_decisions_of
 from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.operations.rollout import deploy

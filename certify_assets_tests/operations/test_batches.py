@@ -16,9 +16,9 @@ from certify_assets.operations import batches
 from certify_assets.operations.batch_record import ready_batches
 from certify_assets.operations.batch_record import received as stored
 from certify_assets.operations.batches import receive, undo_batch
+from certify_assets.operations.decision_tables import batch_runs
 from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.labels import Label, append_label
-from certify_assets.operations.layout import batch_runs
 from certify_assets.storage import urls
 from certify_assets.storage.care import rebuild
 from certify_assets.storage.store import Store

@@ -22,9 +22,9 @@ from certify_assets.operations.checks import (
     deployment_stands,
     drawn_as_planned,
 )
+from certify_assets.operations.decision_tables import DECISION_COLUMNS, batch_runs, decisions_of
 from certify_assets.operations.decisions import summarize
 from certify_assets.operations.deployment import Deployment, load_deployment
-from certify_assets.operations.layout import DECISION_COLUMNS, batch_runs, decisions_of
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan, draw_tasks
 from certify_assets.storage.snapshot import Snapshot

@@ -14,12 +14,13 @@ from certify_assets.errors import CertifyError, ForgedCertificateError, Integrit
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import certifier, recertification
 from certify_assets.operations.audit_sample import count_audit_tasks
+from certify_assets.operations.decision_tables import first_decisions_of, load_decisions
 from certify_assets.operations.labels import Label, append_label, labels_head
-from certify_assets.operations.layout import first_decisions_of, load_decisions, recertification_key
 from certify_assets.operations.pool import StoredPool
 from certify_assets.operations.recertification import plan_recertification, recertify
 from certify_assets.operations.recertification_record import (
     recertification_certificates,
+    recertification_key,
     recertifications,
 )
 from certify_assets.operations.sampling import SamplingPlan

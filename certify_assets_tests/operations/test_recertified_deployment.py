@@ -23,9 +23,9 @@ from certify_assets.operations.checks import (
     no_alarm,
     not_expired,
 )
+from certify_assets.operations.decision_tables import decisions_of
 from certify_assets.operations.deployment import Deployment, load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.layout import decisions_of
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.recertification import plan_recertification, recertify

@@ -13,9 +13,9 @@ from certify_assets.corpora.schema import Step, Trajectory
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.certifier import load_certificates
+from certify_assets.operations.decision_tables import load_decisions
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.labels import label_table, read_gold_labels
-from certify_assets.operations.layout import load_decisions
 from certify_assets.operations.monitoring import operation_stream
 from certify_assets.operations.recertification import plan_recertification
 from certify_assets.operations.review_gold import GoldSet, read_gold
