@@ -19,32 +19,18 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets import certificates as core
 from certify_assets.certificates import Certificate, CertificateSet, Sides
 from certify_assets.errors import InputError
-from certify_assets.tables.frames import names_of, read_frame
-from certify_assets.tables.settings import TableSettings
+from certify_assets.tables.score_reading import IssuedReading, ReadingOptions, ScoreReading
+from certify_assets.tables.settings import COLUMNS, TableSettings, checked_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from certify_assets.certificates.pool import GivenPool
-    from certify_assets.evaluation.score_table import ScoreTable
     from certify_assets.reports.card import Explained
+    from certify_assets.tables.score_table import ScoreTable
 
 _OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
 _NAMED_COLUMN = re.compile(r"--columns ([a-z]+)=(\w+)")
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """How frames are read, and which way their scores and those of arrays go."""
-
-    columns: Mapping[str, str]
-    settings: TableSettings
-    score_scale: str | None = None
-    lower_is_better: bool = False
-
-    def higher(self, scores: ArrayLike) -> ArrayLike:
-        """Return scores of which a higher one means that a success is likelier."""
-        return -np.asarray(scores, dtype=np.float64) if self.lower_is_better else scores
 
 
 @dataclass(frozen=True)
@@ -54,7 +40,7 @@ class _Evidence:
     scores: ArrayLike
     outcomes: ArrayLike
     tasks: Sequence[Any] | NDArray[Any]
-    reading: _Reading
+    reading: ReadingOptions
     pool: GivenPool | None = None
     read_as: tuple[str, ...] = ()
 
@@ -124,7 +110,7 @@ class _NotebookMethods:
         """
         sides, _, evidence = self._parts_without_curves()
         if not _is_frame(rows):
-            return core.decide(sides.certificates, evidence.reading.higher(rows)).decisions
+            return core.decide(sides.certificates, _higher(rows, evidence.reading)).decisions
         made = core.decide(
             sides.certificates, _frame_scores(rows, evidence.reading, sides.certificates)
         )
@@ -329,8 +315,6 @@ def certify(
     InputError
         If a value or a column cannot be used; of a table, everything that is wrong with it.
     """
-    from certify_assets.evaluation.score_reading import ScoreReading, checked_columns
-
     given = {
         "success": success,
         "failure": failure,
@@ -340,9 +324,9 @@ def certify(
         "ids": ids,
     }
     named = checked_columns((columns or {}).items())
-    reading = _Reading(named, TableSettings.of(given), score_scale, lower_is_better)
+    reading = ReadingOptions(named, TableSettings.of(given), lower_is_better, score_scale)
     read_as: tuple[str, ...] = ()
-    read = ScoreReading()
+    read = ScoreReading(lower_is_better=lower_is_better)
     _refuse_other_order(scores, outcomes, tasks)
     if _is_frame(scores):
         if outcomes is not None or tasks is not None:
@@ -350,13 +334,13 @@ def certify(
                 "a table was given with outcomes or tasks next to it; give the table alone, or "
                 "scores, outcomes and tasks."
             )
-        table, frame = _read(scores, reading), scores
+        table = _read(scores, reading)
         scores, outcomes, tasks = table.scores, table.labels, table.tasks
         read_as, read = table.read_as, table.reading
         keywords = {
             "agents": table.agents,
             "alone": table.alone,
-            "named": table.tells_rows(lambda: {name: frame[name] for name in names_of(frame)}),
+            "named": table.named,
             **keywords,
         }
     elif outcomes is None or tasks is None:
@@ -371,10 +355,10 @@ def certify(
             "score_scale is of the column of a table, and scores were given as an array; leave it "
             "out, and divide percentages by 100."
         )
-    scores = reading.higher(scores)
+    else:
+        scores = _higher(scores, reading)
     evidence = _Evidence(scores, outcomes, tasks, reading, keywords.get("pool"), read_as)
-    said = replace(read, lower_is_better=lower_is_better).provenance()
-    said |= keywords.pop("provenance", None) or {}
+    said = read.provenance() | (keywords.pop("provenance", None) or {})
     if side != "both":
         keywords["provenance"] = said
         return TableCertificate.of(
@@ -403,16 +387,18 @@ def _is_frame(value: object) -> bool:
     return hasattr(value, "columns") and hasattr(value, "__getitem__")
 
 
-def _read(frame: Any, reading: _Reading) -> ScoreTable:
+def _higher(scores: ArrayLike, reading: ReadingOptions) -> ArrayLike:
+    """Return scores of which a higher one means that a success is likelier."""
+    return -np.asarray(scores, dtype=np.float64) if reading.lower_is_better else scores
+
+
+def _read(frame: Any, reading: ReadingOptions) -> ScoreTable:
     """Read a frame as a score table, in the words of a call."""
-    from certify_assets.evaluation.score_reading import COLUMNS
-    from certify_assets.evaluation.score_table import frame_table
+    from certify_assets.tables.score_table import read_score_table
     from certify_assets.tables.table import TableError
 
     try:
-        rows = read_frame(frame, {*{**COLUMNS, **reading.columns}.values()})
-        table = frame_table(rows, reading.columns, reading.settings, reading.score_scale)
-        return table.choose_split("cal").labelled()
+        return read_score_table(frame, reading).choose_split("cal").labelled()
     except TableError as problems:
         columns = {name: text for name, text in problems.options.items() if name in COLUMNS}
         words = [f"columns={ {**reading.columns, **columns}!r}"] if columns else []
@@ -431,20 +417,17 @@ def _in_python(sentence: str) -> str:
     return _OPTION.sub(lambda option: f"{option[1].replace('-', '_')}=", sentence)
 
 
-def _frame_scores(frame: Any, reading: _Reading, certificates: Sequence[Certificate]) -> ArrayLike:
-    from certify_assets.evaluation.score_reading import IssuedReading
-    from certify_assets.evaluation.score_table import frame_scores
+def _frame_scores(
+    frame: Any, reading: ReadingOptions, certificates: Sequence[Certificate]
+) -> ArrayLike:
+    from certify_assets.tables.score_table import read_score_table
 
-    issued = IssuedReading.of(
-        "the certificate", [(item.provenance, item.inputs.get("scores")) for item in certificates]
-    )
-    column = reading.columns.get("score", "score")
+    issued = IssuedReading.of("the certificate", certificates)
     try:
-        rows = read_frame(frame, {column, "score"})
-        table = frame_scores(rows, column, reading.score_scale)
+        reading = replace(reading, columns={}).under(issued)
+        table = read_score_table(frame, reading, fields=("score",))
     except InputError as error:
         raise InputError(_in_python(str(error))) from None
-    table = table.negated() if reading.lower_is_better else table
     if (doubt := issued.doubt(table)) is not None:
         if doubt.sure:
             raise InputError(f"{doubt.sentence}, or the scores as an array where these are right.")

@@ -25,6 +25,7 @@ from certify_assets.certificates.issuance import confidence_words, issue
 from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import DEFAULT, find_procedure
 from certify_assets.certificates.settings import BONFERRONI, Settings
+from certify_assets.certificates.words import WORDS, at_most, percent
 from certify_assets.documents import JsonObject
 from certify_assets.errors import quoted
 from certify_assets.files import shortest, significant
@@ -40,7 +41,6 @@ _WEAKEST = (
 #: settings that a procedure which is calibrated as a whole refuses where it does not read them
 _INAPPLICABLE = ("guard", "engine")
 _PAIR = 2
-_DONE = {"reject": "rejected", "release": "released"}
 #: keys of a document next to its certificates, all of which follow from these
 OUTLINE: Final = ("decided", "human", "joint_delta", "promise")
 
@@ -80,15 +80,14 @@ class Sides:
     def sentence(self) -> str:
         """Say what both sides decide in all, and what is left to reviewers."""
         if not self.certified:
-            return "Nothing is certified: every run goes to human review."
+            return "Nothing is certified: every run goes to review."
         parts = " and ".join(
-            f"{100 * self.shares[item.side]:.1f} % {_DONE[item.side]} (error at most "
-            f"{100 * item.alpha:g} %)"
+            f"{percent(self.shares[item.side])} {WORDS[item.side]} ({at_most(item.alpha)})"
             for item in self.certified
         )
         return (
-            f"{100 * self.decided:.1f} % of runs are decided, {parts}; {100 * self.human:.1f} % go "
-            "to human review."
+            f"{percent(self.decided)} of runs are decided: {parts}. {percent(self.human)} go to "
+            "review."
         )
 
     @property

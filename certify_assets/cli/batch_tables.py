@@ -25,10 +25,8 @@ from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan, plan_s
 from certify_assets.certificates.certificate import check_range
 from certify_assets.certificates.inputs import ScoreRange
 from certify_assets.cli.documents import Choice, load_certificates
-from certify_assets.cli.options import ReadingOptions, labelled, read_scores, remedies, say_read_as
+from certify_assets.cli.reading import labelled, read_scores, remedies, say_read_as
 from certify_assets.errors import InputError
-from certify_assets.evaluation.score_reading import IssuedReading, ScoreReading
-from certify_assets.evaluation.score_table import ScoreTable, read_labels
 from certify_assets.files import (
     canonical_json,
     read_json,
@@ -38,6 +36,8 @@ from certify_assets.files import (
 )
 from certify_assets.names import shared_names
 from certify_assets.tables.reading import read_table
+from certify_assets.tables.score_reading import IssuedReading, ReadingOptions, ScoreReading
+from certify_assets.tables.score_table import ScoreTable, read_labels
 
 COLUMNS: Final = ("order", "trajectory_id", "task_id", "seed", "batch_sha256", "level")
 BOTH: Final = "both"
@@ -376,9 +376,7 @@ def labels_of(
 ) -> dict[str, int]:
     """Read the outcomes of drawn runs by trajectory_id; an empty one is no label yet."""
     with remedies():
-        ids, outcomes, table = read_labels(
-            path, reading.columns, reading.remembered, reading.settings
-        )
+        ids, outcomes, table = read_labels(path, reading)
     say_read_as(path, table.read_as)
     found: dict[str, int] = {}
     for place, (name, outcome) in enumerate(zip(ids.tolist(), outcomes.tolist(), strict=True)):

@@ -14,13 +14,11 @@ from certify_assets.cli.options import (
     PATH,
     SHARE,
     SIDE,
-    ReadingOptions,
     alpha_option,
-    labelled,
-    read_scores,
-    reading_options,
 )
 from certify_assets.cli.output import NOTHING, emit_json, json_option, show_line
+from certify_assets.cli.reading import labelled, read_scores, reading_options
+from certify_assets.tables.score_reading import ReadingOptions
 
 if TYPE_CHECKING:
     from certify_assets.certificates import CorpusFacts

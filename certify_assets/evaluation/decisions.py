@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from certify_assets.evaluation.score_table import ScoreTable
 from certify_assets.files import shortest
+from certify_assets.tables.score_table import ScoreTable
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate

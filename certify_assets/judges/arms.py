@@ -33,8 +33,8 @@ from certify_assets.judges.reinforced import (
 )
 from certify_assets.judges.selection import select
 from certify_assets.judges.specs import DELTA, PROCEDURES
-from certify_assets.storage.progress import Advance, Report, counted, silent
 from certify_assets.storage.snapshot import Snapshot
+from certify_assets.work import Advance, Report, reported, silent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,7 +160,7 @@ def scored_candidate(
             return judge.store.read_table(f"{key}.parquet")
         table = _scores_of_start(judge, frame) if candidate.name == START else None
         if table is None:
-            progress = counted(report, f"scoring cal with {candidate.name}")
+            progress = reported(report, f"scoring cal with {candidate.name}")
             table = _score(judge, folder, frame, progress)
     with judge.store.step(judge.corpus.name, apart=True):
         scores_sha256 = judge.store.write_table(f"{key}.parquet", table)

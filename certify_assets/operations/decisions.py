@@ -56,7 +56,7 @@ from certify_assets.operations.decision_tables import (
 )
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.sampling import Draw, asked_rows
-from certify_assets.storage.progress import Report, silent
+from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,12 +23,6 @@ import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
-from certify_assets.evaluation.score_table import (
-    NOT_STATED,
-    ScoreTable,
-    read_score_table,
-    require_audit_sample,
-)
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.names import in_both, shared_names
@@ -62,6 +56,12 @@ from certify_assets.operations.monitor_record import (
 )
 from certify_assets.operations.monitored_rows import monitored_rows, narrow_batches
 from certify_assets.operations.recertification_record import recertification_number
+from certify_assets.tables.score_table import (
+    NOT_STATED,
+    ScoreTable,
+    read_score_table,
+    require_audit_sample,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,7 +26,7 @@ from certify_assets.files import canonical_json, sha256_bytes, stored_as
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.task_folds import score_unseen, why_no_folds
 from certify_assets.operations.ledger import record_pool
-from certify_assets.storage.progress import Report, silent
+from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:
     from pathlib import Path

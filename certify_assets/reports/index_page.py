@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from certify_assets.certificates.words import WORDS
 from certify_assets.corpora import HALF_B
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
@@ -21,7 +22,7 @@ from certify_assets.operations.ledger import ledger_entries
 from certify_assets.operations.monitor_record import read_alarms
 from certify_assets.reports.certificate_text import AUDIT_WORDS
 from certify_assets.reports.corpus_page import data_docs_key, page_key
-from certify_assets.reports.wording import done, percent, render, store_page
+from certify_assets.reports.wording import percent, render, store_page
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ class IndexEntry:
         """What each certified side promises."""
         certified = () if self.sides is None else self.sides.certified
         return [
-            f"{done(item.side)} {percent(item.coverage)}, error at most {percent(item.alpha)} with "
-            f"{percent(1 - item.delta)} confidence"
+            f"{WORDS[item.side]} {percent(item.coverage)}, at most {percent(item.alpha)} wrong "
+            f"with {percent(1 - item.delta)} confidence"
             for item in certified
         ]
 

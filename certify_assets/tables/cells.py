@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,33 +18,23 @@ _NAMES = (str, *_NUMBERS, datetime.date, datetime.time)
 _Read = TypeVar("_Read")
 
 
-def each(values: Sequence[Any], read: Callable[[Any], _Read]) -> list[_Read]:
+def each(values: Iterable[Any], read: Callable[[Any], _Read]) -> list[_Read]:
     """Read every value of a column, once where several are alike."""
-    # True, 1 and 1.0 are one key of a dictionary
-    one_type = len(set(map(type, values))) == 1
-    keys = values if one_type else list(zip(map(type, values), values, strict=True))
     try:
-        first = dict(zip(keys, values, strict=True))
-        return list(map({key: read(value) for key, value in first.items()}.__getitem__, keys))
+        return list(map(lru_cache(None, typed=True)(read), values))
     except TypeError:
-        # lists and objects are no keys
+        # lists and objects have no hash
         return list(map(read, values))
 
 
 def number_of(value: Any) -> float | None:
     """Return a cell as a number: NaN where it is empty, None where it is no number."""
-    if value is None:
+    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING_TEXT):
         return math.nan
-    if isinstance(value, str):
-        value = value.strip()
-        if value.lower() in MISSING_TEXT:
-            return math.nan
-        if "_" in value:
-            return None
-    elif isinstance(value, bool | np.bool_) or not isinstance(value, _NUMBERS):
+    if isinstance(value, bool) or not isinstance(value, (str, *_NUMBERS)):
         return None
     try:
-        return float(value)
+        return None if isinstance(value, str) and "_" in value else float(value)
     except ValueError:
         return None
     except OverflowError:
@@ -54,11 +45,11 @@ def name_of(value: Any) -> str | None:
     """Return a name as text, or None where it is none."""
     if value is None or value != value:
         return ""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, _NAMES):
+    if isinstance(value, bool) or not isinstance(value, _NAMES):
         return None
     # a task numbered 7 is the same task whether the file holds 7, 7.0 or "7"
-    if isinstance(value, float | np.floating):
-        return str(int(value)) if float(value).is_integer() else str(value)
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
     return str(value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,14 +16,14 @@ from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.table import Table, TableError, array_of, likely_column
 
-_PERCENT = "percent signs, divided by 100"
-# 1,234 may be a thousand and more
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
-# 1.234 as well, where the numbers next to it have no point
-_WITH_POINTS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3})+\s*")
+PERCENT_SIGNS: Final = "scores with percent signs, divided by 100"
+_DECIMAL_COMMAS = "scores with decimal commas"
+# 1,234 may be a thousand and more, and 1.234 where the numbers next to it have no point
+_COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
+_POINTS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3})+\s*")
 _BELOW_THOUSAND = re.compile(r"\s*[+-]?\d{1,3}\s*")
-_LONGEST_MISSING = max(map(len, MISSING_ID))
 _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+_LONGEST_MISSING = max(map(len, MISSING_ID))
 # cells that one fault names: of the first why it is one, of the others where they are
 _MOST_CELLS = 6
 
@@ -32,7 +32,7 @@ Rules = Sequence[tuple[Callable[[Any], bool], str]]
 
 _OF_SCORES: Final[Rules] = (
     (
-        lambda cell: isinstance(cell, str) and _THOUSANDS.fullmatch(cell.strip()) is not None,
+        lambda cell: isinstance(cell, str) and _COMMAS.fullmatch(cell) is not None,
         ": {value} is not a number in only one way (a thousand or a decimal comma); write it with "
         "a decimal point and without separators of thousands.",
     ),
@@ -72,8 +72,8 @@ class ColumnReader:
         self.table, self.settings = table, settings or TableSettings()
         self.problems: list[str] = []
         self.remedies: dict[str, str] = {}
-        # by column, what is read otherwise than it is written
-        self.notes: dict[str, list[str]] = {}
+        # what is read otherwise than it is written
+        self.notes: list[str] = []
 
     def settle(self) -> None:
         """Raise the error of all that was gathered."""
@@ -90,20 +90,15 @@ class ColumnReader:
 
     def likely(self, kind: str) -> dict[str, str]:
         """Return the one column that may be meant by a field, if there is one."""
-        column = likely_column(kind, self.table.names, self.table.columns)
-        return {} if column is None else {kind: column}
+        return likely_column(kind, self.table.names, self.table.columns)
 
     def refuse(self, column: str, places: Sequence[int], problem: str) -> None:
         """Refuse cells of a column for one reason."""
-        rows = self.table.rows
-        first, *others = places
-        said = f"{self.table.path}, {rows.name(first)}, column {column!r}{problem}"
-        if others:
-            named = [rows.name(place) for place in others[: _MOST_CELLS - 1]]
-            if more := len(others) - len(named):
-                named.append(f"and {more:,} more")
-            said += f" The same holds of {', '.join(named)}."
-        self.problems.append(said)
+        first, *others = map(self.table.rows.name, places[:_MOST_CELLS])
+        said = f"{self.table.path}, {first}, column {column!r}{problem}"
+        if more := len(places) - _MOST_CELLS:
+            others += [f"and {more:,} more"] * (more > 0)
+        self.problems.append(f"{said} The same holds of {', '.join(others)}." if others else said)
 
     def _obey(
         self, rules: Rules, column: str, cells: Sequence[Any], written: Sequence[Any]
@@ -119,29 +114,26 @@ class ColumnReader:
                 places.setdefault(sentence, []).append(place)
         for sentence, found in places.items():
             value = written[found[0]]
-            kind = type(value).__name__
-            self.refuse(column, found, sentence.format(value=shown(value), kind=kind))
+            said = sentence.format(value=shown(value), kind=type(value).__name__)
+            self.refuse(column, found, said)
 
     def scores(self, column: str) -> NDArray[np.float64]:
         """Return finite numbers, NaN where there is none."""
-        values = self.table.columns[column]
-        if values.dtype != object and not np.isinf(values).any():
-            return np.array(values, dtype=np.float64)
-        cells = self.table.values(column)
-        if (place := _doubtful_point(cells)) is not None:
+        written = self.table.values(column)
+        if (place := _doubtful_point(written)) is not None:
             self.refuse(
                 column,
                 [place],
-                f": {shown(cells[place])} may be a thousand, since scores below 1000 have no "
+                f": {shown(written[place])} may be a thousand, since scores below 1000 have no "
                 "point; write none for thousands, or every score with its decimals.",
             )
-        scores = _plain_numbers(cells)
+        scores = _plain_numbers(self.table.columns[column])
         if scores is None or np.isinf(scores).any():
-            signs, plain = _without_signs(cells)
-            self._obey(_OF_SCORES, column, plain, cells)
-            scores = np.array(each(plain, number_of), dtype=np.float64)
-            scores = scores / 100 if _PERCENT in signs else scores
-            self.notes[column] = [f"scores with {' and '.join(signs)}"] if signs else []
+            cells, notes = _without_signs(written)
+            self._obey(_OF_SCORES, column, cells, written)
+            self.notes += notes
+            scores = np.array(each(cells, number_of), dtype=np.float64)
+            scores = scores / 100 if PERCENT_SIGNS in notes else scores
         return scores
 
     def outcomes(self, column: str, *, named: bool) -> NDArray[np.int8]:
@@ -160,7 +152,7 @@ class ColumnReader:
             return np.zeros(len(read), dtype=np.int8)
         if named:
             words.require_named(self.table.path)
-        self.notes[column] = words.notes()
+        self.notes += words.notes()
         return np.array(read, dtype=np.int8)
 
     def names(self, column: str) -> NDArray[np.object_]:
@@ -174,17 +166,18 @@ class ColumnReader:
         if len(self.problems) > faults:
             return labels
         if unique and len(distinct) < labels.size:
-            self._refuse_repeated(column, labels)
+            self._refuse_repeated(column, labels.tolist())
         elif not unique and self.settings.ids:
             return self._folded(column, labels)
         elif (pair := two_spellings(distinct)) is not None:
-            self._refuse_alike(column, labels, pair, unique=unique)
+            self._refuse_alike(column, labels.tolist(), pair, unique=unique)
         return labels
 
     def _named(self, column: str, rules: Rules) -> tuple[NDArray[np.object_], list[str]]:
         """Return a name a row, and the distinct names."""
         cells = self.table.values(column)
-        if set(map(type, cells)) == {str} and _are_names(distinct := self.table.distinct(column)):
+        distinct = self.table.distinct(column) if set(map(type, cells)) == {str} else []
+        if distinct and _are_names(distinct):
             return self.table.columns[column], distinct
         self._obey(rules, column, cells, cells)
         named = [name or "" for name in each(cells, name_of)]
@@ -197,26 +190,25 @@ class ColumnReader:
             return labels
         one, other = next(iter(spelling.items()))
         more = f" and {len(spelling) - 1:,} more" if len(spelling) > 1 else ""
-        self.notes[column] = [f"{column}: {spelled(one)} as {spelled(other)}{more}"]
+        self.notes.append(f"{column}: {spelled(one)} as {spelled(other)}{more}")
         return array_of([spelling.get(label, label) for label in labels.tolist()])
 
     def _refuse_alike(
-        self, column: str, labels: NDArray[np.object_], pair: tuple[str, str], *, unique: bool
+        self, column: str, labels: list[str], pair: tuple[str, str], *, unique: bool
     ) -> None:
         """Refuse names that look the same: one task would count as two."""
-        cells = labels.tolist()
-        before, index = map(cells.index, pair)
+        before, place = map(labels.index, pair)
         remedy = "give each run its own id" if unique else "count them as one with --set ids=fold"
         self.remedies |= {} if unique else {"ids": "fold"}
         self.refuse(
             column,
-            [index],
-            f": {spelled(cells[index])} and {spelled(cells[before])} in "
+            [place],
+            f": {spelled(labels[place])} and {spelled(labels[before])} in "
             f"{self.table.rows.name(before)} are one name in two spellings. Write the same name in "
             f"both, or {remedy}.",
         )
 
-    def _refuse_repeated(self, column: str, labels: NDArray[np.object_]) -> None:
+    def _refuse_repeated(self, column: str, labels: list[str]) -> None:
         first: dict[str, int] = {}
         places = [
             place for place, label in enumerate(labels) if first.setdefault(label, place) != place
@@ -230,18 +222,21 @@ class ColumnReader:
         )
 
 
-def _are_names(texts: Collection[str]) -> bool:
+def _are_names(texts: Sequence[str]) -> bool:
     """Whether these are names that a file can hold, none of them empty: most tables have these."""
     joined = "".join(texts)
     if "\0" in joined or (not joined.isascii() and _UNWRITABLE.search(joined)):
         return False
-    # a longer text is none of the missing ones, unless it is one between spaces
-    short = min(map(len, texts)) <= _LONGEST_MISSING or len(joined.split(None, 1)) > 1
-    return not short or MISSING_ID.isdisjoint(map(str.lower, map(str.strip, texts)))
+    # without spaces a longer text is none of the missing ones
+    longer = min(map(len, texts)) > _LONGEST_MISSING and joined.split(None, 1) == [joined]
+    return longer or MISSING_ID.isdisjoint(map(str.lower, map(str.strip, texts)))
 
 
-def _plain_numbers(cells: Sequence[Any]) -> NDArray[np.float64] | None:
+def _plain_numbers(values: NDArray[Any]) -> NDArray[np.float64] | None:
     """Return a whole column of numbers, or None where values are to be read one by one."""
+    if values.dtype != object:
+        return np.array(values, dtype=np.float64)
+    cells = values.tolist()
     kinds = set(map(type, cells))
     texts = kinds == {str} and not any("_" in text for text in cells)
     if not texts and not kinds <= {int, float, type(None)}:
@@ -256,29 +251,26 @@ def _doubtful_point(cells: Sequence[Any]) -> int | None:
     """Return the place of a text whose point may separate thousands, if all such texts' may."""
     pointed = None
     for place, text in enumerate(cells):
-        if not isinstance(text, str):
+        if not isinstance(text, str) or ("." in text and not _POINTS.fullmatch(text)):
             return None
-        if "." in text:
-            if not _WITH_POINTS.fullmatch(text):
-                return None
-            pointed = place if pointed is None else pointed
+        if "." in text and pointed is None:
+            pointed = place
     return pointed if any(map(_BELOW_THOUSAND.fullmatch, cells)) else None
 
 
-def _without_signs(cells: Sequence[Any]) -> tuple[list[str], list[Any]]:
+def _without_signs(cells: Sequence[Any]) -> tuple[Sequence[Any], list[str]]:
     """Return texts without percent signs and decimal commas, where all of a column have these."""
-    texts = ["" if cell is None else cell for cell in cells]
-    if not all(isinstance(text, str) for text in texts):
-        return [], texts
-    texts = ["" if text.strip().lower() in MISSING_TEXT else text.strip() for text in texts]
-    given = list(filter(None, texts))
+    if not all(isinstance(cell, str | None) for cell in cells):
+        return cells, []
+    texts = [(cell or "").strip() for cell in cells]
+    given = [text for text in texts if text.lower() not in MISSING_TEXT]
     percent = bool(given) and all(text.endswith("%") for text in given)
     with_comma = [text.removesuffix("%").rstrip() for text in given if "," in text]
     # 24,897 % is no score of more than a thousand percent
-    thousands = not percent and all(map(_THOUSANDS.fullmatch, with_comma))
+    thousands = not percent and all(map(_COMMAS.fullmatch, with_comma))
     comma = bool(with_comma) and not thousands and not any("." in text for text in given)
     if percent:
         texts = [text.removesuffix("%") for text in texts]
     if comma:
         texts = [text.replace(",", ".") for text in texts]
-    return ["decimal commas"] * comma + [_PERCENT] * percent, texts
+    return texts, [_DECIMAL_COMMAS] * comma + [PERCENT_SIGNS] * percent

@@ -60,9 +60,7 @@ class OutcomeColumn:
 
     def _outcome(self, value: Any) -> int | None:
         settings, number = self.settings, number_of(value)
-        if number is not None and math.isnan(number):
-            return -1
-        if _same(value) in set(map(_same, settings.no_label)):
+        if (number is not None and math.isnan(number)) or _is_one_of(value, settings.no_label):
             return -1
         if settings.threshold is not None:
             if number is None or not math.isfinite(number):
@@ -71,27 +69,28 @@ class OutcomeColumn:
         if settings.success or settings.failure:
             return self._named(value)
         if number is None:
-            return self._by_itself(word_of(value))
+            return self._by_itself(value)
         # 1e-400 is no zero
         exact = apart_from_0_and_1(value) if isinstance(value, str) else value
         return int(number) if exact in (0, 1) and not self.contrary else None
 
-    def _by_itself(self, word: str | float) -> int | None:
+    def _by_itself(self, value: Any) -> int | None:
         """Return what a word means under any column but one whose yes is a failure."""
-        doubtful = self.contrary and word in _YES_OR_NO
-        return None if doubtful or not isinstance(word, str) else _OUTCOMES.get(word)
+        word = str(word_of(value))
+        return None if self.contrary and word in _YES_OR_NO else _OUTCOMES.get(word)
 
     def _named(self, value: Any) -> int | None:
         """Return the outcome of a value where successes or failures are named."""
         success, failure = self.settings.success, self.settings.failure
         for words, outcome in ((success, 1), (failure, 0)):
-            if _same(value) in set(map(_same, words)):
+            if _is_one_of(value, words):
                 return outcome
-        word, rest = word_of(value), int(not success)
+        rest = int(not success)
         # a pass may be too little where better is named; where no is a success, yes is a failure
-        named = {self._by_itself(word_of(one)) for one in (*success, *failure)}
-        opposite = self._by_itself(word) == 1 - rest and (1 in named) == (rest == 0)
-        return None if (success and failure) or opposite or word in _UNDECIDED else rest
+        named = set(map(self._by_itself, (*success, *failure)))
+        opposite = self._by_itself(value) == 1 - rest and (1 in named) == (rest == 0)
+        unclear = opposite or (success and failure) or word_of(value) in _UNDECIDED
+        return None if unclear else rest
 
     @property
     def contrary(self) -> bool:
@@ -100,16 +99,15 @@ class OutcomeColumn:
 
     def require_named(self, path: Path | str, option: str = "--set") -> None:
         """Refuse settings that name outcomes none of which are there: a slip of the pen."""
-        if self.settings.success and self.settings.failure:
-            # a slip leaves values that are in neither
-            return
         found = {outcome for outcome in self._known.values() if outcome in (0, 1)}
-        for name, other in (("success", 0), ("failure", 1)):
-            if (words := getattr(self.settings, name)) and found == {other}:
-                raise InputError(
-                    f"{path}, column {self.column!r} has no {' and no '.join(map(shown, words))}, "
-                    f"which {option} {name} names. Give values of the column."
-                )
+        success, failure = self.settings.success, self.settings.failure
+        # where both are named, a slip leaves values that are in neither
+        if len(found) == 1 and bool(success) != bool(failure) and found == {int(not success)}:
+            name, words = ("success", success) if success else ("failure", failure)
+            raise InputError(
+                f"{path}, column {self.column!r} has no {' and no '.join(map(shown, words))}, "
+                f"which {option} {name} names. Give values of the column."
+            )
 
     def problem(self, value: Any, option: str = "--set") -> tuple[str, dict[str, str]]:
         """Say why a value is no outcome, and which settings would settle it.
@@ -128,15 +126,13 @@ class OutcomeColumn:
         dict of str
             Placeholders of the settings by their names.
         """
-        settings, first = self.settings, shown(value)
-        unknown = {word_of(key[1]) for key, outcome in self._known.items() if outcome is None}
-        undecided = ",".join(sorted(map(str, unknown & _UNDECIDED)))
-        aside = f" Add {option} no_label={undecided} for no label." if undecided else ""
+        settings, first, word = self.settings, shown(value), word_of(value)
+        unread = {word_of(key[1]) for key, outcome in self._known.items() if outcome is None}
+        undecided = ",".join(sorted(map(str, (unread | {word}) & _UNDECIDED)))
         remedy = {"no_label": undecided} if undecided else {}
-        if (word := word_of(value)) in _UNDECIDED:
-            words = undecided or str(word)
-            said = f"Say what stands for no label with {option} no_label={words}."
-            return f"{first} is not an outcome. {said}", {"no_label": words}
+        if word in _UNDECIDED:
+            said = f"Say what stands for no label with {option} no_label={undecided}."
+            return f"{first} is not an outcome. {said}", remedy
         if settings.threshold is not None:
             return f"{first} is no number to compare with the threshold. {_NOT_ONE}", {}
         if settings.success and settings.failure:
@@ -145,28 +141,26 @@ class OutcomeColumn:
             name = "success" if settings.success else "failure"
             return f"{first} means a {name} as well. Add it to {option} {name}.", {}
         labels = [
-            key[1]
-            for key, outcome in self._known.items()
-            if outcome != -1 and word_of(key[1]) not in _UNDECIDED
-        ]
-        listed = _listed(map(shown, labels or [value]))
+            label
+            for (_, label), outcome in self._known.items()
+            if outcome != -1 and word_of(label) not in _UNDECIDED
+        ] or [value]
+        aside = f" Add {option} no_label={undecided} for no label." if undecided else ""
+        name, placeholder = "success", "VALUE"
         if self.contrary:
-            return (
-                f"{first} under a name that means a failure can be read in two ways. Say which of "
-                f"{listed} is a success with {option} success=VALUE.{aside}",
-                {"success": "VALUE", **remedy},
+            said = "under a name that means a failure can be read in two ways"
+            ask = f"Say which of {_listed(labels)} is a success with {option} success=VALUE"
+        elif scale := _scale(labels):
+            said = f"is not an outcome: the values go from {min(scale):g} to {max(scale):g}"
+            ask = f"Say where success begins with {option} threshold=NUMBER"
+            name, placeholder = "threshold", "NUMBER"
+        else:
+            said = "is not an outcome"
+            ask = (
+                f"Name the successes among {_listed(labels)} with {option} success=VALUE, or the "
+                f"failures with {option} failure=VALUE"
             )
-        if scale := _scale(labels):
-            return (
-                f"{first} is not an outcome: the values go from {min(scale):g} to {max(scale):g}. "
-                f"Say where success begins with {option} threshold=NUMBER.{aside}",
-                {"threshold": "NUMBER", **remedy},
-            )
-        return (
-            f"{first} is not an outcome. Name the successes among {listed} with {option} "
-            f"success=VALUE, or the failures with {option} failure=VALUE.{aside}",
-            {"success": "VALUE", **remedy},
-        )
+        return f"{first} {said}. {ask}.{aside}", {name: placeholder, **remedy}
 
     def notes(self) -> list[str]:
         """Say which words are successes."""
@@ -175,21 +169,20 @@ class OutcomeColumn:
             return [f"{self.column}: {settings.threshold:g} and more as 1, less as 0"]
         named, said = settings.success or settings.failure, []
         for outcome in (1, 0):
-            words = {
+            words = [
                 str(value).strip()
                 for (kind, value), found in self._known.items()
                 if found == outcome and (named or (kind is str and number_of(value) is None))
-            }
-            if words:
-                said.append(f"{', '.join(map(shown, sorted(words)[:_MOST_LABELS]))} as {outcome}")
+            ]
+            said += [f"{_listed(words)} as {outcome}"] if words else []
         return [f"{self.column}: {' and '.join(said)}"] if said else []
 
 
 _NOT_ONE = "Correct it, or add it to no_label."
 
 
-def _listed(labels: Iterable[str]) -> str:
-    given = sorted(set(labels))
+def _listed(labels: Iterable[Any]) -> str:
+    given = sorted(set(map(shown, labels)))
     more = f" and {len(given) - _MOST_LABELS} more" if len(given) > _MOST_LABELS else ""
     return ", ".join(given[:_MOST_LABELS]) + more
 
@@ -200,10 +193,11 @@ def _scale(labels: list[Any]) -> list[float]:
     return found if len(found) == len(labels) and all(map(math.isfinite, found)) else []
 
 
-def _same(value: Any) -> str | float:
-    """Return what values are compared by: 1, 1.0 and true are one, as tools write them."""
-    word = word_of(value)
-    return {"true": 1.0, "false": 0.0}.get(word, word) if isinstance(word, str) else word
+def _is_one_of(value: Any, words: Iterable[str]) -> bool:
+    """Whether a value is among words; 1, 1.0 and true are one, as tools write them."""
+    numbers = {"true": 1.0, "false": 0.0}
+    word, *others = (numbers.get(str(found), found) for found in map(word_of, (value, *words)))
+    return word in others
 
 
 def means_failure(name: str) -> bool:

@@ -1,22 +1,21 @@
-"""Table files of every kind, read under the names of columns that are wanted."""
+"""Table files of every kind, and frames, read under the names of columns that are wanted."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
-from itertools import chain
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.errors import InputError
 from certify_assets.files import parse_json, read_json
-from certify_assets.tables.delimited import read_delimited
-from certify_assets.tables.sheets import read_sheet
+from certify_assets.tables.delimited import DelimitedText
+from certify_assets.tables.sheets import find_sheet
 from certify_assets.tables.table import (
     Rows,
     Table,
@@ -29,137 +28,81 @@ from certify_assets.tables.table import (
 )
 from certify_assets.work import counted, reading
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+_FRAME = Path("the table")
+# the cells of a column, and its distinct texts where they are known
+_Column = tuple[NDArray[Any], list[str]]
+# the line of a row, and its cells, or what is wrong with it
+_Row = tuple[int, Sequence[Any] | str]
 
 
-def read_table(path: Path, wanted: AbstractSet[str]) -> Table:
-    """Read the wanted columns that a file has, by its ending; InputError where it has no table."""
-    reader = _READERS.get(path.suffix.lower())
+def read_table(source: Any, wanted: AbstractSet[str]) -> Table:
+    """Read the wanted columns that a table has.
+
+    Parameters
+    ----------
+    source : Path or frame
+        A file, whose ending says what it is, or a frame of pandas, Polars or Arrow.
+    wanted : set of str
+        Names of columns; case, spaces, hyphens and underscores count for nothing.
+
+    Raises
+    ------
+    InputError
+        Where there is no table, or not all of it can be read.
+    """
+    if not isinstance(source, Path):
+        return _read_frame(source, wanted)
+    reader = _READERS.get(source.suffix.lower())
     if reader is None:
         raise InputError(
-            f"{path} does not end in .csv, .tsv, .parquet, .jsonl, .json, .arrow or .xlsx; save "
+            f"{source} does not end in .csv, .tsv, .parquet, .jsonl, .json, .arrow or .xlsx; save "
             "the score table in one of these formats."
         )
-    if not path.is_file():
-        raise InputError(f"{path} does not exist or is not a file; check the path.")
-    if not path.stat().st_size:
+    if not source.is_file():
+        raise InputError(f"{source} does not exist or is not a file; check the path.")
+    if not source.stat().st_size:
+        raise nothing_in(source)
+    return reader(source, wanted)
+
+
+def _read_delimited(path: Path, wanted: AbstractSet[str]) -> Table:
+    text = DelimitedText(path, path.read_bytes(), wanted)
+    if text.encoding is None:
+        raise InputError(f"{path} is not UTF-8 text; save it as CSV in UTF-8, or as Parquet.")
+    if not text.header and not path.read_bytes().strip():
         raise nothing_in(path)
-    return reader(path, wanted)
+    refuse_repeated(path, text.header)
+    stream = text.opened()
+    with reading(path, stream):
+        return _of_rows(path, text.header, text.rows(stream), wanted, text.read_as)
 
 
-def arrow_table(path: Path, rows: pa.Table, wanted: AbstractSet[str]) -> Table:
-    """Read the wanted columns of an Arrow table."""
-    refuse_repeated(path, rows.column_names)
-    found = matched(rows.column_names, wanted)
-    known: dict[str, list[Any]] = {}
-    columns = {
-        name: _values(path, name, rows[written].combine_chunks(), known)
-        for name, written in counted(f"reading {path.name}", found.items())
-    }
-    places = Rows(np.arange(1, rows.num_rows + 1))
-    return Table(path, rows.column_names, columns, places, renamed(found), known)
-
-
-def _read_parquet(path: Path, wanted: AbstractSet[str]) -> Table:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path) as file:
-            names = list(file.schema_arrow.names)
-            refuse_repeated(path, names)
-            rows = file.read(columns=list(matched(names, wanted).values()))
-    except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise _unreadable(path, "Parquet", error) from None
-    return replace(arrow_table(path, rows, wanted), names=names)
-
-
-def _read_arrow(path: Path, wanted: AbstractSet[str]) -> Table:
-    import pyarrow as pa
-    from pyarrow import feather
-
-    try:
-        # a Feather file of version 2 is an Arrow file
-        table = feather.read_table(path, memory_map=False)
-        # Arrow takes offsets and lengths as they are written, and reads where they point
-        table.validate(full=True)
-    except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise _unreadable(path, "Arrow", error) from None
-    return arrow_table(path, table, wanted)
-
-
-def _unreadable(path: Path, kind: str, error: Exception) -> InputError:
-    said = first_line(error)
-    return InputError(f"{path} cannot be read as {kind} ({said}); write the table again.")
-
-
-def _values(path: Path, name: str, column: Any, known: dict[str, list[Any]]) -> NDArray[Any]:
-    """Return the values of an Arrow array: numbers as they are stored, others as objects."""
-    import pyarrow as pa
-
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        if pa.types.is_string_view(kind.value_type):
-            # as Polars writes categories; Arrow cannot decode those
-            column = column.cast(pa.dictionary(kind.index_type, pa.large_string()))
-        column = column.dictionary_decode()
-    number = column.type
-    try:
-        # to_numpy imports pandas where it is installed
-        if pa.types.is_floating(number):
-            return np.from_dlpack(column.fill_null(math.nan) if column.null_count else column)
-        # floats would turn task 7 into "7.0" as soon as one value is missing
-        if pa.types.is_integer(number) and not column.null_count:
-            return np.from_dlpack(column)
-        if pa.types.is_string(number) or pa.types.is_large_string(number):
-            # one object for equal texts
-            encoded = column.dictionary_encode(null_encoding="encode")
-            known[name] = encoded.dictionary.to_pylist()
-            return np.asarray(array_of(known[name])[np.from_dlpack(encoded.indices)])
-        return array_of(column.to_pylist())
-    except (ValueError, OverflowError):
-        raise _broken_value(path, name, column) from None
-
-
-def _broken_value(path: Path, name: str, column: Any) -> InputError:
-    """Find the first value of a column that cannot be read."""
-    for index in range(len(column)):
-        try:
-            column[index].as_py()
-        except (ValueError, OverflowError) as error:
-            text = isinstance(error, UnicodeDecodeError)
-            reason = "its text is not UTF-8" if text else first_line(error)
-            return InputError(
-                f"{path}, row {index + 1}, column {name!r} cannot be read ({reason}); "
-                "write the table again."
-            )
-    return InputError(f"{path}, column {name!r} cannot be read; write the table again.")
+def _read_sheet(path: Path, wanted: AbstractSet[str]) -> Table:
+    sheet = find_sheet(path, path, wanted)
+    return _of_rows(path, sheet.header, sheet.rows, wanted, (sheet.read_as,))
 
 
 def _read_lines(path: Path, wanted: AbstractSet[str]) -> Table:
     try:
         with path.open(encoding="utf-8-sig") as stream, reading(path, stream):
-            lines = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
-            return _of_records(
-                path, ((number, _record(path, number, line)) for number, line in lines), wanted
-            )
+            numbered = enumerate(stream, 1)
+            lines = {line: _record(path, line, text) for line, text in numbered if text.strip()}
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8 text; save it as JSON Lines in UTF-8.") from None
+    return _of_records(path, lines, wanted)
 
 
-def _record(path: Path, number: int, line: str) -> Mapping[str, Any]:
+def _record(path: Path, line: int, text: str) -> Any:
     try:
-        record = parse_json(line)
+        record = parse_json(text)
     except ValueError as error:
         raise InputError(
-            f"{path}, line {number} is not JSON ({first_line(error)}); write one JSON object a "
-            "line."
+            f"{path}, line {line} is not JSON ({first_line(error)}); write one JSON object a line."
         ) from None
     if not isinstance(record, dict):
         raise InputError(
-            f"{path}, line {number} is not a JSON object; write one object a line, with the "
-            "columns as its keys."
+            f"{path}, line {line} is not a JSON object; write one object a line, with the columns "
+            "as its keys."
         )
     return record
 
@@ -168,28 +111,150 @@ def _read_json(path: Path, wanted: AbstractSet[str]) -> Table:
     records = read_json(path, remedy="write a list of objects in UTF-8, one a row")
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         raise InputError(f"{path} is not a list of JSON objects; write one object a row.")
-    return _of_records(path, enumerate(records, 1), wanted)
+    return _of_records(path, dict(enumerate(records, 1)), wanted)
 
 
 def _of_records(
-    path: Path, records: Iterable[tuple[int, Mapping[str, Any]]], wanted: AbstractSet[str]
+    path: Path, records: Mapping[int, Mapping[str, Any]], wanted: AbstractSet[str]
 ) -> Table:
-    by_number = dict(records)
-    names = list(dict.fromkeys(chain.from_iterable(by_number.values())))
-    found = matched(names, wanted)
-    columns = {
-        name: array_of([record.get(written) for record in by_number.values()])
-        for name, written in found.items()
-    }
-    rows = Rows(np.array([*by_number], dtype=np.int64))
-    return Table(path, names, columns, rows, renamed(found))
+    names = list(dict.fromkeys(name for record in records.values() for name in record))
+    rows = ((line, [*map(record.get, names)]) for line, record in records.items())
+    return _of_rows(path, names, rows, wanted)
+
+
+def _of_rows(
+    path: Path,
+    header: list[str],
+    rows: Iterable[_Row],
+    wanted: AbstractSet[str],
+    read_as: tuple[str, ...] = (),
+) -> Table:
+    """Make a table of rows and the lines that they begin on."""
+    found = matched(header, wanted)
+    cells = [(header.index(written), list[Any]()) for written in found.values()]
+    lines = []
+    for line, row in rows:
+        lines.append(line)
+        if isinstance(row, str):
+            raise InputError(
+                f"{path}, {Rows.on(lines).name(-1)} cannot be read: {row}; save it as CSV in "
+                "UTF-8, with quotes around text that holds a comma."
+            )
+        for place, column in cells:
+            column.append(row[place])
+    columns = {name: array_of(column) for name, (_, column) in zip(found, cells, strict=True)}
+    return Table(path, header, columns, Rows.on(lines), (*read_as, *renamed(found)))
+
+
+def _read_parquet(path: Path, wanted: AbstractSet[str]) -> Table:
+    import pyarrow.parquet as pq
+
+    with _readable(path), pq.ParquetFile(path) as file:
+        names = list(file.schema_arrow.names)
+        refuse_repeated(path, names)
+        rows = file.read(columns=[*matched(names, wanted).values()])
+    return _of_arrow(path, names, rows, wanted)
+
+
+def _read_arrow(path: Path, wanted: AbstractSet[str]) -> Table:
+    from pyarrow import feather
+
+    with _readable(path):
+        # a Feather file of version 2 is an Arrow file
+        rows = feather.read_table(path, memory_map=False)
+        # Arrow takes offsets and lengths as they are written, and reads where they point
+        rows.validate(full=True)
+    refuse_repeated(path, rows.column_names)
+    return _of_arrow(path, rows.column_names, rows, wanted)
+
+
+def _read_frame(frame: Any, wanted: AbstractSet[str]) -> Table:
+    """Read the wanted columns of a frame; others may hold anything."""
+    names = list(getattr(frame, "column_names", None) or frame.columns)
+    found = matched([name for name in names if isinstance(name, str)], wanted)
+    kept = [name for name in names if name in found.values()]
+    refuse_repeated(_FRAME, kept)
+    if hasattr(frame, "iloc"):
+        return _of_columns(
+            _FRAME, [*map(str, names)], found, lambda name: _of_pandas(frame[name]), len(frame)
+        )
+    import pyarrow as pa
+
+    with _readable(_FRAME):
+        rows = pa.table(frame.select(kept) if hasattr(frame, "select") else frame)
+    return _of_arrow(_FRAME, [*map(str, names)], rows, wanted)
+
+
+def _of_pandas(column: Any) -> _Column:
+    stored = isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"
+    return column.to_numpy() if stored else column.to_numpy(object, na_value=None), []
+
+
+def _of_arrow(path: Path, names: list[str], rows: Any, wanted: AbstractSet[str]) -> Table:
+    def values(name: str) -> _Column:
+        with _readable(path, f", column {name!r}"):
+            return _arrow_values(rows[name].combine_chunks())
+
+    found = matched(rows.column_names, wanted)
+    return _of_columns(path, names, found, values, rows.num_rows)
+
+
+def _arrow_values(column: Any) -> _Column:
+    """Return the values of an Arrow array; its own to_numpy imports pandas."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return np.from_dlpack(column.fill_null(math.nan) if column.null_count else column), []
+    # floats would turn task 7 into "7.0" as soon as one value is missing
+    if pa.types.is_integer(kind) and not column.null_count:
+        return np.from_dlpack(column), []
+    categories = pa.types.is_dictionary(kind)
+    if categories or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        # one object for equal texts
+        encoded = column if categories else column.dictionary_encode()
+        texts = [*encoded.dictionary.to_pylist(), None]
+        places = encoded.indices.cast(pa.int64())
+        missing = places.null_count > 0
+        places = places.fill_null(len(texts) - 1) if missing else places
+        known = [] if categories or missing else texts[:-1]
+        return array_of(texts)[np.from_dlpack(places)], known
+    return array_of(column.to_pylist()), []
+
+
+def _of_columns(
+    path: Path,
+    names: list[str],
+    found: Mapping[str, str],
+    values: Callable[[str], _Column],
+    size: int,
+) -> Table:
+    parts = counted(f"reading {path.name}", found.items())
+    read = {name: values(written) for name, written in parts}
+    columns = {name: cells for name, (cells, _) in read.items()}
+    known = {name: distinct for name, (_, distinct) in read.items()}
+    return Table(path, names, columns, Rows.on(range(1, size + 1)), renamed(found), known)
+
+
+@contextmanager
+def _readable(path: Path, place: str = "") -> Iterator[None]:
+    """Refuse what Arrow cannot read."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, OverflowError, TypeError, ValueError) as error:
+        kind = f" as {path.suffix[1:].capitalize()}" if path.suffix else ""
+        raise InputError(
+            f"{path}{place} cannot be read{kind} ({first_line(error)}); write the table again."
+        ) from None
 
 
 _READERS: Mapping[str, Callable[[Path, AbstractSet[str]], Table]] = {
-    **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), read_delimited),
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), _read_delimited),
     **dict.fromkeys((".parquet", ".pq"), _read_parquet),
     **dict.fromkeys((".jsonl", ".ndjson"), _read_lines),
     ".json": _read_json,
     **dict.fromkeys((".arrow", ".feather", ".ipc"), _read_arrow),
-    **dict.fromkeys((".xlsx", ".xlsm"), read_sheet),
+    **dict.fromkeys((".xlsx", ".xlsm"), _read_sheet),
 }

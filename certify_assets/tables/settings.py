@@ -1,17 +1,62 @@
-"""Settings of how a table is read where that is not clear from the table itself."""
+"""What settles how a table is read where the table itself is not clear."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 from certify_assets.errors import InputError
 
-_WORDS = ("success", "failure", "no_label")
-_CHOICES = {"unlabelled": "drop", "ids": "fold"}
+#: how the columns of most score tables are called, by field
+COLUMNS: Final[Mapping[str, str]] = {
+    "task": "task_id",
+    "score": "score",
+    "outcome": "outcome",
+    "id": "trajectory_id",
+    "agent": "agent",
+    "split": "split",
+}
+# a name may hold commas: the next column begins where its field is named
+_NEXT = re.compile(rf",(?=(?:{'|'.join(COLUMNS)})=)")
 _OUTCOME = {"success", "failure", "threshold"}
+
+
+def parse_columns(text: str) -> dict[str, str]:
+    """Read names of columns by their fields, written as task=NAME,score=NAME."""
+    return checked_columns(part.partition("=")[::2] for part in (_NEXT.split(text) if text else ()))
+
+
+def checked_columns(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return names of columns by their fields, each given once; InputError says which there are."""
+    named: dict[str, str] = {}
+    for name, column in pairs:
+        if name not in COLUMNS or not column or name in named:
+            raise InputError(
+                f"columns has {f'{name}={column}'!r}. Give each of {', '.join(COLUMNS)} once, as "
+                "FIELD=NAME separated by commas."
+            )
+        named[name] = column
+    used: dict[str, str] = {}
+    for name in ("task", "score", "outcome"):
+        column = named.get(name, COLUMNS[name])
+        if (other := used.setdefault(column, name)) != name:
+            raise InputError(
+                f"columns gives {other} and {name} the column {column!r}. Give each a column of "
+                "its own."
+            )
+    return named
+
+
+def written_columns(named: Mapping[str, str]) -> str:
+    """Write names of columns as `parse_columns` reads them; those of every table are left out."""
+    return ",".join(
+        f"{name}={named[name]}"
+        for name, plain in COLUMNS.items()
+        if named.get(name, plain) != plain
+    )
 
 
 @dataclass(frozen=True)
@@ -43,33 +88,33 @@ class TableSettings:
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> TableSettings:
         """Read settings by name; what is None is not given. InputError names what is wrong."""
-        values = {name: value for name, value in given.items() if value is not None}
-        for name, value in values.items():
-            if name in _CHOICES and value != _CHOICES[name]:
-                raise InputError(f"{name}={value} is no setting. Give {name}={_CHOICES[name]}.")
-            if name in _WORDS:
-                values[name] = words_of(name, value)
-            elif name == "threshold":
-                values[name] = _threshold(value)
-            elif name not in _CHOICES:
-                names = ", ".join(entry.name for entry in fields(cls))
-                raise InputError(f"{name!r} is no setting of a table. Choose one of {names}.")
-        if "threshold" in values and not values.keys().isdisjoint(("success", "failure")):
+        if unknown := sorted(given.keys() - _READERS.keys()):
+            raise InputError(
+                f"{unknown[0]!r} is no setting of a table. Choose one of {', '.join(_READERS)}."
+            )
+        found = cls(
+            **{
+                name: _READERS[name](name, value)
+                for name, value in given.items()
+                if value is not None
+            }
+        )
+        if found.threshold is not None and (found.success or found.failure):
             raise InputError(
                 "threshold is for outcomes that are numbers, success and failure are for words. "
                 "Give one of them."
             )
-        said = [word.lower() for name in _WORDS for word in values.get(name, ())]
-        if twice := [word for word in said if said.count(word) > 1]:
+        words = [word.lower() for word in (*found.success, *found.failure, *found.no_label)]
+        if twice := [word for word in words if words.count(word) > 1]:
             raise InputError(
                 f"{twice[0]!r} is given twice among success, failure and no_label. Give it once."
             )
-        return cls(**values)
+        return found
 
     def under(self, issued: TableSettings, name: str) -> TableSettings:
         """Return the settings of a certificate with these added; refuse what contradicts it."""
         mine, known = self.provenance(), issued.provenance()
-        settled = set(known) | (set() if known.keys().isdisjoint(_OUTCOME) else _OUTCOME)
+        settled = known.keys() | (_OUTCOME if known.keys() & _OUTCOME else set())
         for setting, value in mine.items():
             if setting in settled and known.get(setting) != value:
                 said = " ".join(f"{key}={known[key]}" for key in sorted(known))
@@ -81,11 +126,15 @@ class TableSettings:
 
     def provenance(self) -> dict[str, str]:
         """Return the settings that are given, as text; `of` reads them again."""
-        said = {name: ",".join(getattr(self, name)) for name in _WORDS}
-        if self.threshold is not None:
-            said["threshold"] = repr(self.threshold).removesuffix(".0")
-        said |= {name: getattr(self, name) for name in _CHOICES}
-        return {name: text for name, text in said.items() if text}
+        return {
+            name: _text(value) for name, value in vars(self).items() if value not in ((), None, "")
+        }
+
+
+def _text(value: tuple[str, ...] | float | str) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).removesuffix(".0")
 
 
 def words_of(name: str, value: Any) -> tuple[str, ...]:
@@ -97,11 +146,28 @@ def words_of(name: str, value: Any) -> tuple[str, ...]:
     return found
 
 
-def _threshold(value: Any) -> float:
+def _number(name: str, value: Any) -> float:
     try:
         number = float(str(value))
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise InputError(f"threshold is {value!r}. Give a number.")
+        raise InputError(f"{name} is {value!r}. Give a number.")
     return number
+
+
+def _only(word: str) -> Callable[[str, Any], str]:
+    def read(name: str, value: Any) -> str:
+        if value != word:
+            raise InputError(f"{name}={value} is no setting. Give {name}={word}.")
+        return word
+
+    return read
+
+
+_READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    **dict.fromkeys(("success", "failure", "no_label"), words_of),
+    "threshold": _number,
+    "unlabelled": _only("drop"),
+    "ids": _only("fold"),
+}

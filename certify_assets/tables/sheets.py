@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import warnings
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from certify_assets.errors import CertifyError, InputError, MissingToolError
-from certify_assets.tables.table import (
-    Table,
-    first_line,
-    matched,
-    nothing_in,
-    of_rows,
-    refuse_repeated,
-)
+from certify_assets.errors import CertifyError, InputError
+from certify_assets.tables.table import first_line, matched, nothing_in, refuse_repeated
 from certify_assets.work import counted
 
 # of all parts of a workbook when they are unpacked: a million rows of a score table take 200 MB
@@ -40,25 +33,45 @@ class Sheet:
         return f"Excel workbook, sheet {self.title!r}"
 
 
-def read_sheet(path: Path, wanted: AbstractSet[str]) -> Table:
-    """Read the wanted columns of the one sheet that has most of them."""
-    sheet = find_sheet(path, path, wanted)
-    return of_rows(path, sheet.header, sheet.rows, wanted, (sheet.read_as,))
-
-
 def find_sheet(path: Path | str, source: Path | IO[bytes], wanted: AbstractSet[str]) -> Sheet:
     """Return the one sheet of a workbook that has most of the wanted columns."""
+    with _readable(path):
+        _refuse_large(path, source)
+        sheets = _sheets(source, values=True)
+    counts = {sheet: len(matched(sheet.header, wanted)) for sheet in sheets if sheet.header}
+    best = [sheet for sheet, count in counts.items() if count == max(counts.values())]
+    if not best:
+        raise nothing_in(path)
+    sheet = best[0]
+    if len(best) > 1:
+        titles = ", ".join(repr(sheet.title) for sheet in best)
+        raise InputError(
+            f"{path} has the table in several sheets ({titles}); keep one of them, or save it as "
+            "CSV."
+        )
+    refuse_repeated(path, [name for name in sheet.header if name])
+    places = [sheet.header.index(name) for name in matched(sheet.header, wanted).values()]
+    empty = [
+        (line, place) for line, cells in sheet.rows for place in places if cells[place] is None
+    ]
+    if empty:
+        # other programs write formulas without a value, which read as empty
+        written = next(one for one in _sheets(source, values=False) if one.title == sheet.title)
+        rows = dict(written.rows)
+        for line, place in empty:
+            if rows[line][place] is not None:
+                raise InputError(
+                    f"{path}, line {line}, column {sheet.header[place]!r}: the formula has no "
+                    "value yet; open the workbook, calculate and save it, or save the sheet as CSV."
+                )
+    return sheet
+
+
+@contextmanager
+def _readable(path: Path | str) -> Iterator[None]:
     try:
-        with zipfile.ZipFile(source) as archive:
-            size = sum(part.file_size for part in archive.infolist())
-        if size > _MOST_BYTES:
-            raise InputError(
-                f"{path} unpacks to {size:,} bytes, of at most {_MOST_BYTES:,}; save the sheet as "
-                "CSV or Parquet."
-            )
-        with _book(path, source, values=True) as book:
-            sheets = [_sheet(sheet) for sheet in book.worksheets]
-    except CertifyError:
+        yield
+    except (CertifyError, ImportError):
         raise
     # a damaged part raises whatever its parser does
     except Exception as error:
@@ -66,67 +79,40 @@ def find_sheet(path: Path | str, source: Path | IO[bytes], wanted: AbstractSet[s
             f"{path} cannot be read as an Excel workbook ({first_line(error)}); save the sheet as "
             "CSV."
         ) from None
-    counts = {sheet: len(matched(sheet.header, wanted)) for sheet in sheets if sheet.header}
-    best = [sheet for sheet, count in counts.items() if count == max(counts.values())]
-    if not best:
-        raise nothing_in(path)
-    if len(best) > 1:
-        titles = ", ".join(repr(sheet.title) for sheet in best)
+
+
+def _refuse_large(path: Path | str, source: Path | IO[bytes]) -> None:
+    with zipfile.ZipFile(source) as archive:
+        size = sum(part.file_size for part in archive.infolist())
+    if size > _MOST_BYTES:
         raise InputError(
-            f"{path} has the table in several sheets ({titles}); keep one of them, or save it as "
-            "CSV."
+            f"{path} unpacks to {size:,} bytes, of at most {_MOST_BYTES:,}; save the sheet as CSV "
+            "or Parquet."
         )
-    sheet = best[0]
-    refuse_repeated(path, [name for name in sheet.header if name])
-    places = [sheet.header.index(name) for name in matched(sheet.header, wanted).values()]
-    if any(cells[place] is None for _, cells in sheet.rows for place in places):
-        _refuse_formulas(path, source, sheet, places)
-    return sheet
 
 
-@contextmanager
-def _book(path: Path | str, source: Path | IO[bytes], *, values: bool) -> Iterator[Any]:
-    """Open a workbook: the values of its formulas, or what is written."""
-    try:
-        from openpyxl import load_workbook
-    except ImportError:
-        raise MissingToolError(
-            f"{path} needs the package openpyxl, which is not installed; install it, or save the "
-            "sheet as CSV."
-        ) from None
+def _sheets(source: Path | IO[bytes], *, values: bool) -> list[Sheet]:
+    """Read all sheets: the values of their formulas, or what is written."""
+    from openpyxl import load_workbook
+
     with warnings.catch_warnings():
         # of styles and extensions, which hold no values
         warnings.simplefilter("ignore")
         book = load_workbook(source, read_only=True, data_only=values)
-        yield book
+        found = [_sheet(sheet) for sheet in book.worksheets]
         book.close()
-
-
-def _refuse_formulas(
-    path: Path | str, source: Path | IO[bytes], sheet: Sheet, places: Collection[int]
-) -> None:
-    """Refuse formulas without a value, which other programs write: they read as empty."""
-    with _book(path, source, values=False) as book:
-        written = dict(enumerate(book[sheet.title].iter_rows(values_only=True), 1))
-    for line, cells in sheet.rows:
-        for place in places:
-            if cells[place] is None and dict(enumerate(written[line])).get(place) is not None:
-                raise InputError(
-                    f"{path}, line {line}, column {sheet.header[place]!r}: the formula has no "
-                    "value yet; open the workbook, calculate and save it, or save the sheet as CSV."
-                )
+    return found
 
 
 def _sheet(sheet: Any) -> Sheet:
     """Return the rows that hold values, the first as the header."""
-    rows = enumerate(counted(f"reading sheet {sheet.title}", sheet.values, sheet.max_row or 0), 1)
+    rows = counted(f"reading sheet {sheet.title}", sheet.values, sheet.max_row or 0)
     filled = [
         (line, list(cells))
-        for line, cells in rows
+        for line, cells in enumerate(rows, 1)
         if any(cell is not None and str(cell).strip() for cell in cells)
     ]
     header = ["" if name is None else str(name) for name in filled.pop(0)[1]] if filled else []
     # the library leaves out empty cells at the end of a row
-    width = len(header)
-    padded = [(line, cells + [None] * (width - len(cells))) for line, cells in filled]
+    padded = [(line, cells + [None] * (len(header) - len(cells))) for line, cells in filled]
     return Sheet(sheet.title, header, padded)

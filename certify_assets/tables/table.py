@@ -18,19 +18,25 @@ from certify_assets.errors import InputError
 class Rows:
     """Places of rows in their file."""
 
-    # the first data row is 1; in JSON Lines, the line
+    # the first data row is 1
     numbers: NDArray[np.int64]
-    # that the rows begin on: blank lines and fields of several lines shift them
-    lines: NDArray[np.int64] | None = None
+    # that the rows begin on: headers, blank lines and fields of several lines shift them
+    lines: NDArray[np.int64]
+
+    @classmethod
+    def on(cls, lines: Iterable[int]) -> Rows:
+        """Return rows in the order of a file, and the lines that they begin on."""
+        found = np.fromiter(lines, dtype=np.int64)
+        return cls(np.arange(1, found.size + 1), found)
 
     def name(self, index: int) -> str:
         """Name a row as a reader finds it."""
-        line = "" if self.lines is None else f" (line {self.lines[index]})"
-        return f"row {self.numbers[index]}{line}"
+        number, line = self.numbers[index], self.lines[index]
+        return f"row {number}" if line == number else f"row {number} (line {line})"
 
     def take(self, keep: NDArray[np.bool_ | np.int64]) -> Rows:
         """Return some of the rows."""
-        return Rows(self.numbers[keep], None if self.lines is None else self.lines[keep])
+        return Rows(self.numbers[keep], self.lines[keep])
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class Table:
 
     Attributes
     ----------
+    path
+        What messages call it.
     names
         All columns, as the file calls them.
     columns
@@ -46,8 +54,6 @@ class Table:
         other values as objects.
     read_as
         What was understood that a table usually does not need: separators, encodings, names.
-    known
-        The distinct values of some columns, in the order of their first rows.
     """
 
     path: Path
@@ -55,7 +61,8 @@ class Table:
     columns: Mapping[str, NDArray[Any]]
     rows: Rows
     read_as: tuple[str, ...] = ()
-    known: Mapping[str, list[Any]] = field(default_factory=dict)
+    # the distinct texts of some columns
+    known: Mapping[str, list[str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return int(self.rows.numbers.size)
@@ -71,8 +78,7 @@ class Table:
         return cells
 
     def distinct(self, name: str) -> list[Any]:
-        """Return the distinct values of a column of texts."""
-        # in the order of the rows, as they lie in memory
+        """Return the distinct values of a column of texts, in the order of the rows."""
         return self.known.get(name) or list(dict.fromkeys(self.values(name)))
 
 
@@ -82,8 +88,10 @@ class TableError(InputError):
     def __init__(self, problems: Sequence[str], options: Mapping[str, str]) -> None:
         self.options = dict(options)
         self.problems = tuple(problems)
-        one, several = problems[0], "\n".join(f"  {problem}" for problem in problems)
-        super().__init__(one if len(problems) == 1 else f"the table has several faults:\n{several}")
+        several = "".join(f"\n  {problem}" for problem in problems)
+        super().__init__(
+            problems[0] if len(problems) == 1 else f"the table has several faults:{several}"
+        )
 
 
 #: words in the names of columns that may be meant, the likelier first
@@ -98,13 +106,13 @@ _LIKELY = {
 }
 
 
-def likely_column(kind: str, found: Sequence[str], taken: Collection[str]) -> str | None:
-    """Return the one column that may be meant by a kind of column, if there is one."""
+def likely_column(kind: str, found: Sequence[str], taken: Collection[str] = ()) -> dict[str, str]:
+    """Return the one column that may be meant by a kind, under that kind, if there is one."""
     for word in _LIKELY[kind]:
         named = [name for name in found if word in name.lower() and name not in taken]
         if named:
-            return named[0] if len(named) == 1 else None
-    return None
+            return {kind: named[0]} if len(named) == 1 else {}
+    return {}
 
 
 def array_of(items: Sequence[Any]) -> NDArray[np.object_]:
@@ -115,43 +123,9 @@ def array_of(items: Sequence[Any]) -> NDArray[np.object_]:
 
 def refuse_repeated(path: Path | str, header: Sequence[str]) -> None:
     """Refuse a header that names a column twice."""
-    seen: set[str] = set()
-    for name in header:
-        if name in seen:
-            raise InputError(f"{path} has two columns called {name!r}; keep one of them.")
-        seen.add(name)
-
-
-def of_rows(
-    path: Path,
-    header: list[str],
-    rows: Iterable[tuple[int, Sequence[Any]]],
-    wanted: AbstractSet[str],
-    read_as: tuple[str, ...],
-) -> Table:
-    """Make a table of rows and the lines that they begin on."""
-    found = matched(header, wanted)
-    cells = [(header.index(written), list[Any]()) for written in found.values()]
-    lines = []
-    for line, row in rows:
-        lines.append(line)
-        for place, column in cells:
-            column.append(row[place])
-    columns = {name: array_of(column) for name, (_, column) in zip(found, cells, strict=True)}
-    places = Rows(np.arange(1, len(lines) + 1), np.array(lines, dtype=np.int64))
-    return Table(path, header, columns, places, (*read_as, *renamed(found)))
-
-
-def nothing_in(path: Path | str) -> InputError:
-    """Return the error of a file without a table."""
-    return InputError(
-        f"{path} is empty, or holds blank lines only; write a header and one row a trajectory."
-    )
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of another program's message."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise InputError(f"{path} has two columns called {twice!r}; keep one of them.")
 
 
 def matched(names: Sequence[str], wanted: AbstractSet[str]) -> dict[str, str]:
@@ -166,7 +140,7 @@ def matched(names: Sequence[str], wanted: AbstractSet[str]) -> dict[str, str]:
         # of two that are alike neither is meant
         if len(written) == 1:
             found[name] = written[0]
-    return {name: found[name] for name in sorted(found)}
+    return dict(sorted(found.items()))
 
 
 def renamed(names: Mapping[str, str]) -> tuple[str, ...]:
@@ -180,3 +154,15 @@ def renamed(names: Mapping[str, str]) -> tuple[str, ...]:
 
 def _plain(name: str) -> str:
     return "_".join(name.lower().replace("-", " ").replace("_", " ").split())
+
+
+def nothing_in(path: Path | str) -> InputError:
+    """Return the error of a file without a table."""
+    return InputError(
+        f"{path} is empty, or holds blank lines only; write a header and one row a trajectory."
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of another program's message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

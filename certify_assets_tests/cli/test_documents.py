@@ -133,7 +133,7 @@ def test_a_split_that_the_table_cannot_have_is_refused(call: Call, tmp_path: Pat
         f"decide {tmp_path}/c.json {tmp_path}/a.csv",
     ):
         answer = call(f"{words} --split foo")
-        assert answer.code == 2 and "no split column" in answer.err
+        assert answer.code == 2 and "no row with split='foo'; splits found: none" in answer.err
 
 
 @pytest.mark.slow

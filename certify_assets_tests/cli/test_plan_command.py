@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.certificates import certify, observe
-from certify_assets.evaluation.score_table import read_score_table
+from certify_assets.tables.score_table import read_score_table
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
 

@@ -8,7 +8,7 @@ from certify_assets.certificates import certify, decide
 from certify_assets.certificates.decision import REASONS
 from certify_assets.errors import InputError
 from certify_assets.evaluation.decisions import decide_table
-from certify_assets.evaluation.score_table import read_score_table
+from certify_assets.tables.score_table import read_score_table
 from certify_assets.tables.writing import is_formula, write_table_file
 from certify_assets_tests.builders import score_rows
 

@@ -131,7 +131,7 @@ def test_one_file_is_not_two_peoples_labels(store: Store, tmp_path: Path) -> Non
             r"|ann labels 'open-0/0' a second time",
         ),
         (["open-1/0,1,an\u202en"], "column reviewer: the reviewer's name .* unreadable"),
-        (["open-1/0,1"], "has 2 fields, its header has 3"),
+        (["open-1/0,1"], "2 cells, the header has 3"),
     ],
 )
 def test_a_row_at_fault_is_named_and_nothing_is_imported(

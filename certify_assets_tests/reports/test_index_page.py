@@ -49,7 +49,7 @@ def test_a_corpus_has_its_deployed_judge_its_alarms_and_its_pages(
         "lexical decides",
         "alarm 2026-02-01: lexical, reject",
         percent(audit.realized_error, 2),
-        "every run to human review",
+        "every run to review",
         "No judge is deployed",
     ):
         assert words in text

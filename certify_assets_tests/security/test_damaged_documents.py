@@ -13,11 +13,11 @@ from certify_assets.certificates import certify
 from certify_assets.cli.documents import load_certificates
 from certify_assets.corpora.config import load_config
 from certify_assets.errors import CertifyError
-from certify_assets.evaluation.score_table import read_labels, read_score_table
 from certify_assets.judges.specs import judge_problems, judges
 from certify_assets.operations.notifications import read_notifications
 from certify_assets.operations.review_criteria import read_criteria
 from certify_assets.storage.store import Store
+from certify_assets.tables.score_table import read_labels, read_score_table
 
 
 def _certificate() -> bytes:

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.evaluation.score_reading import COLUMNS, checked_columns
-from certify_assets.evaluation.score_table import ScoreTable, read_labels, read_score_table
-from certify_assets.tables.settings import TableSettings
+from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.tables.score_table import ScoreTable, read_labels, read_score_table
+from certify_assets.tables.settings import COLUMNS, TableSettings, checked_columns
 from certify_assets.tables.table import TableError
 from certify_assets_tests.tables.ways import Way, Write, book, file_of, text, ways, words
 
@@ -94,13 +94,13 @@ def test_a_table_is_read_right_or_refused_with_a_remedy(way: Way, tmp_path: Path
         assert refused.value.options == columns
     if way.success:
         with pytest.raises(TableError) as refused:
-            read_score_table(path, columns=columns)
+            read_score_table(path, ReadingOptions(columns))
         options = refused.value.options
         assert options.items() <= {"success": "VALUE", "threshold": "NUMBER"}.items() and options
         if columns:
             assert "can be read in two ways" in str(refused.value)
         told["settings"] = TableSettings(success=(way.success,))
-    table = read_score_table(path, **told)
+    table = read_score_table(path, ReadingOptions(**told))
     assert [task.strip() for task in table.tasks] == TASKS
     np.testing.assert_array_equal(table.scores, SCORES)
     assert table.labels.tolist() == OUTCOMES
@@ -143,16 +143,16 @@ REFUSED: list[tuple[tuple[str, Write], str]] = [
     (("a.csv", lines(HEADER, "t\0,.5,1,a")), r"row 1 \(line 2\), column 'task_id': .*NUL"),
     (("a.jsonl", lines(r'{"task_id": "\ud800", "score": 1}')), "row 1, .* half a character; corr"),
     # rows and headers
-    (("a.csv", lines("task_id,score", "t,.5,9")), r"row 1 \(line 2\) has 3 fields, its header has"),
-    (("a.csv", lines(HEADER, "t,.5,1,a", "t,.5")), r"row 2 \(line 3\) has 2 fields.*; give every"),
+    (("a.csv", lines("task_id,score", "t,.5,9")), r"row 1 \(line 2\) .* 3 cells, the header has 2"),
+    (("a.csv", lines(HEADER, "t,.5,1,a", "t,.5")), r"row 2 \(line 3\) .* 2 cells.*; save"),
     (("a.csv", lines(HEADER, "", "t,.5,1,a", "   ", "t,high,1,b")), r"row 2 \(line 5\).*'high'"),
     (("a.csv", lines("task_id,score,n", 't,.5,"two', 'lines"', "t,x,y")), r"row 2 \(line 4\).*'x'"),
-    (("a.csv", lines(HEADER, 't,.5,1,"a')), "cannot be read as CSV .line 2: .*; save it"),
-    (("a.csv", lines(HEADER, 't,.5,1,"a"b')), "cannot be read as CSV .line 2"),
+    (("a.csv", lines(HEADER, 't,.5,1,"a')), "line 2. cannot be read: it is not CSV .*; save it"),
+    (("a.csv", lines(HEADER, 't,.5,1,"a"b')), "line 2. cannot be read: it is not CSV"),
     (("a.csv", lines("task_id,outcome", "t,1")), "no column 'score'; its columns are task_id, out"),
     (("a.csv", lines("task_id,score\tscore,outcome", "t,.5\t.5,1")), "no column 'score'"),
     (("a.csv", lines("task_id,score,score", "t,.1,.2")), "two columns called 'score'; keep one"),
-    (("a.csv", lines("t\0ask_id,score", "t,.1")), "has NUL bytes in its header: .*; save it"),
+    (("a.csv", lines("t\0ask_id,score", "t,.1")), "no column 'task_id'"),
     (("a.csv", lines("task_id;x|score", "t;1|2")), "can be separated by semicolons or bars; save"),
     (("a.csv", lines("All runs,,,", HEADER, "t,.5,1,a")), "two columns called ''"),
     (("a.csv", lines(HEADER, "t,.5,1,a", "Total,.5,17,")), r"row 2 \(line 3\)"),
@@ -176,7 +176,7 @@ REFUSED: list[tuple[tuple[str, Write], str]] = [
     (("a.csv", Path.mkdir), "not a file; check the path"),
     (("a.csv", lambda _: None), "does not exist"),
     (("a.parquet", arrow(task_id=BROKEN, score=[1, 2])),
-     r"row 2, column 'task_id' cannot be read \(its text is not UTF-8\); write"),
+     r"column 'task_id' cannot be read .*utf-8.*; write"),
     # workbooks
     (("a.xlsx", book(March=PLAIN, April=PLAIN)), TWO_SHEETS),
     (("a.xlsx", book(Runs=PLAIN.head(0))), "a header but no rows"),
@@ -277,7 +277,7 @@ def test_every_fault_of_a_table_is_named_at_once(tmp_path: Path) -> None:
     for problem, (first, rest) in zip(refused.value.problems, expected, strict=True):
         assert first in problem and problem.endswith(rest)
     with pytest.raises(TableError, match=r"no column 'model'.*\n.*'x' is not a number"):
-        read_score_table(path, columns={"agent": "model"})
+        read_score_table(path, ReadingOptions({"agent": "model"}))
 
 
 def test_a_label_next_to_another_word_for_success_is_refused(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_label_next_to_another_word_for_success_is_refused(tmp_path: Path) -> 
     def read(success: str, *outcomes: Any) -> list[int]:
         text(PLAIN.head(3).assign(outcome=outcomes))(path)
         settings = TableSettings(success=(success,))
-        return [*read_score_table(path, settings=settings).labels]
+        return [*read_score_table(path, ReadingOptions(settings=settings)).labels]
 
     with pytest.raises(InputError, match=r"row 2 .*'Passed' means a success as well"):
         read("pass", "pass", "Passed", "fail")
@@ -297,7 +297,7 @@ def test_a_label_next_to_another_word_for_success_is_refused(tmp_path: Path) -> 
 def test_percentages_are_probabilities_where_that_is_said(tmp_path: Path) -> None:
     def read(frame: pd.DataFrame, scale: str | None = None) -> ScoreTable:
         text(frame)(path := tmp_path / "a.csv")
-        return read_score_table(path, score_scale=scale)
+        return read_score_table(path, ReadingOptions(score_scale=scale))
 
     percent = scores("{:.2f}", 100)
     np.testing.assert_array_equal(read(percent).scores, np.array(SCORES) * 100)
@@ -319,7 +319,9 @@ def test_labels_of_a_draw_are_read_as_score_tables_are(tmp_path: Path) -> None:
     with pytest.raises(TableError) as refused:
         read_labels(path)
     assert refused.value.options == {"success": "VALUE"}
-    ids, outcomes, table = read_labels(path, settings=TableSettings(success=("good",)))
+    ids, outcomes, table = read_labels(
+        path, ReadingOptions(settings=TableSettings(success=("good",)))
+    )
     assert ids.tolist() == IDS and outcomes.tolist() == OUTCOMES
     assert "outcome: 'good' as 1 and 'bad' as 0" in table.read_as
     text(odd.rename(columns={"trajectory_id": "run", "outcome": "resolved"}))(path)

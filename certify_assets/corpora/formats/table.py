@@ -26,14 +26,13 @@ from certify_assets.errors import InputError
 from certify_assets.tables.cells import MISSING_ID, name_of
 from certify_assets.tables.delimited import DelimitedText
 from certify_assets.tables.sheets import find_sheet
-from certify_assets.tables.table import likely_column, matched, renamed
+from certify_assets.tables.table import likely_column, matched, refuse_repeated, renamed
 
 _FIELDS = words("task_id outcome text steps messages trajectory_id agent attempt instruction")
 _TEXTS = ("text", "steps", "messages")
 #: what a column of each field may be called otherwise
 _KINDS = {"task_id": "task", "outcome": "outcome", "text": "text"}
 _MISSING = frozenset({"", "nan", "none", "null", "na", "n/a"})
-_NOT_UTF8 = frozenset(map(chr, range(0xDC80, 0xDD00)))
 _PARQUET, _DELIMITED = (".parquet", ".pq"), (".csv", ".tsv")
 _SHEETS = (".xlsx", ".xlsm")
 
@@ -192,7 +191,7 @@ def _remedy(names: list[str], columns: Mapping[str, str], missing: list[str]) ->
     asked = [name for name in missing if name in _KINDS]
     taken = {*matched(names, frozenset(columns.values())).values()}
     for name in asked:
-        given[name] = likely_column(_KINDS[name], names, taken) or "…"
+        given[name] = likely_column(_KINDS[name], names, taken).get(_KINDS[name], "…")
         taken.add(given[name])
     return given
 
@@ -230,36 +229,13 @@ def _opened(file: SourceFile, wanted: AbstractSet[str]) -> _Table | None:
 def csv_rows(file: SourceFile, wanted: AbstractSet[str]) -> tuple[tuple[str, ...], Iterator[_Row]]:
     """Return what was understood of a CSV file, and its rows."""
     text = DelimitedText(file.name, file.read(), wanted)
-    return text.read_as, _csv_records(file, text)
-
-
-def _csv_records(file: SourceFile, text: DelimitedText) -> Iterator[_Row]:
-    header: list[str] | None = None
-    for first, last, cells in text.records(text.opened()):
-        if isinstance(cells, str):
-            # a quote that is never closed takes in all that follows: the row that opened it is the
-            # one to look at
-            rest = (
-                f", with the quote that it opens and nothing closes up to line {last}"
-                if last > first
-                else ""
-            )
-            yield first, f"it is not CSV ({cells}){rest}"
-        elif header is None:
-            header = _header(file, cells)
-        elif len(cells) != len(header):
-            yield last, f"it has {len(cells)} cells, the header has {len(header)}"
-        elif not _NOT_UTF8.isdisjoint("".join(cells)):
-            yield last, "it is not UTF-8"
-        else:
-            yield last, dict(zip(header, cells, strict=True))
-
-
-def _header(file: SourceFile, cells: list[str]) -> list[str]:
-    names = [cell.strip() for cell in cells]
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(f"{file.name} has the column {repeated[0]!r} twice; rename one.")
-    return names
+    names = [name.strip() for name in text.header]
+    refuse_repeated(file.name, names)
+    rows = (
+        (line, cells if isinstance(cells, str) else dict(zip(names, cells, strict=True)))
+        for line, cells in text.rows(text.opened())
+    )
+    return text.read_as, rows
 
 
 def _draft(row: Record, outcome_name: str, origin: Origin, reading: Reading) -> Draft | _Unusable:

@@ -82,12 +82,9 @@ def trajectories(step: AssetStep) -> Made:
 def split_manifest(step: AssetStep) -> Iterator[Any]:
     """Assign each task to SFT, RL, CAL or TEST, with seed, shares and hash.
 
-    Every downstream step verifies it again. Skipped for a corpus of labels without runs.
+    Every downstream step verifies it again.
     """
     corpus = step.corpus
-    if step.store.read_json(corpus.key("import.json")).get("label_facts", {}).get("labels_only"):
-        step.skip("it holds labels without runs, of which nothing can be judged.")
-        return
     manifest = corpus.make_splits()
     counts = {f"{split}_tasks": len(manifest.tasks[split]) for split in SPLITS}
     params = {"profile": manifest.profile, "seed": manifest.seed}

@@ -16,7 +16,7 @@ from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.reading import LEXICAL, JudgeInput
 from certify_assets.judges.record import CandidateScore, JudgeRecord, columns, save_files, texts
 from certify_assets.judges.specs import DELTA, PROCEDURES, JudgeSpec
-from certify_assets.storage.progress import Report
+from certify_assets.work import Report
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -40,7 +40,7 @@ from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.reading import LEXICAL
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import PROCEDURES
-from certify_assets.storage.progress import Report, silent
+from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:
     import pandas as pd

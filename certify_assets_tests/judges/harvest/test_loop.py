@@ -10,7 +10,6 @@ import pytest
 from certify_assets.certificates import verify_certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, IntegrityError, LeakError, StaleCertificateError
-from certify_assets.evaluation.score_table import read_score_table
 from certify_assets.files import read_json
 from certify_assets.judges.families.harvest import harvest_violations
 from certify_assets.judges.harvest.gate import Splits
@@ -22,6 +21,7 @@ from certify_assets.operations.pool import load_pool
 from certify_assets.reports.harvest_table import control_rows, loop_rows
 from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
 from certify_assets.storage.store import Store
+from certify_assets.tables.score_table import read_score_table
 from certify_assets_tests.builders import judged, register_runs, write_runs
 from certify_assets_tests.conftest import copy_world
 

@@ -1,0 +1,187 @@
+"""How the scores of a table were read, kept with its certificate for the tables that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from certify_assets.errors import InputError
+from certify_assets.tables.settings import TableSettings, parse_columns
+
+if TYPE_CHECKING:
+    from certify_assets.certificates import Certificate
+    from certify_assets.certificates.inputs import ScoreRange
+    from certify_assets.tables.score_table import ScoreTable
+
+PERCENT: Final = "percent"
+# 8.7 of a hundred and of ten look alike
+_DOUBTFUL = (PERCENT, "0 to 10")
+
+
+@dataclass(frozen=True)
+class ScoreReading:
+    """How a table was read where that is not as it is written."""
+
+    # percent (divided by 100), or the scale of scores that are as they are written: 0 to 10
+    score_scale: str = ""
+    lower_is_better: bool = False
+    settings: TableSettings = field(default_factory=TableSettings)
+    # as `written_columns` has them
+    columns: str = ""
+
+    @classmethod
+    def of_provenance(cls, provenance: Mapping[str, str]) -> ScoreReading:
+        """Return how the table of a certificate was read."""
+        names = [entry.name for entry in fields(TableSettings)]
+        settings = TableSettings.of({name: provenance.get(name) for name in names})
+        parse_columns(columns := provenance.get("columns", ""))
+        lower = provenance.get("lower_is_better") == "true"
+        return cls(provenance.get("score_scale", ""), lower, settings, columns)
+
+    def provenance(self) -> dict[str, str]:
+        """Return what a certificate says of it: nothing where it is read as it is written."""
+        said = {
+            "score_scale": self.score_scale,
+            "lower_is_better": "true" if self.lower_is_better else "",
+            **self.settings.provenance(),
+            "columns": self.columns,
+        }
+        return {name: words for name, words in said.items() if words}
+
+    @property
+    def words(self) -> str:
+        """Say what the scores are."""
+        return _scale_words(self.score_scale) or "probabilities or log-odds"
+
+
+def _scale_words(scale: str) -> str:
+    return "percentages" if scale == PERCENT else f"scores from {scale}" * bool(scale)
+
+
+class Doubt(NamedTuple):
+    """Why scores may not be those of a judge; `sure` where they are refused."""
+
+    sentence: str
+    # what --score-scale would say if they are
+    option: str
+    sure: bool
+
+
+@dataclass(frozen=True)
+class IssuedReading:
+    """How the table of a certificate was read, for those that are read after it."""
+
+    # what the certificate is called in messages
+    name: str
+    reading: ScoreReading
+    scores: ScoreRange | None = None
+    verb: str = "was issued on"
+
+    @classmethod
+    def of(cls, name: Path | str, certificates: Iterable[Certificate]) -> IssuedReading:
+        """Return the reading of certificates of one table."""
+        given = list(certificates)
+        readings = {ScoreReading.of_provenance(item.provenance) for item in given}
+        if len(readings) > 1:
+            raise InputError(
+                f"{name} holds certificates of scores that were read in different ways; choose one "
+                "by --side, --alpha and --procedure."
+            )
+        scores = given[0].inputs.get("scores") if given else None
+        return cls(str(name), next(iter(readings), ScoreReading()), scores)
+
+    def doubt(self, table: ScoreTable) -> Doubt | None:
+        """Say how the scores of a table are unlike those of the certificate."""
+        from certify_assets.certificates.scale import scale_fault
+
+        own, scale = f"{self.name} {self.verb}", self.reading.score_scale
+        same = "Give scores of the same judge on the same scale"
+        # the range of scores tells of others
+        divided = table.reading.score_scale == PERCENT and scale not in ("", PERCENT)
+        if divided or (scale, table.written) == _DOUBTFUL:
+            found = _scale_words(table.written) or "scores up to 1"
+            option = {"": "probability or log-odds", PERCENT: "probability"}.get(scale, "log-odds")
+            return Doubt(
+                f"{table.path} has {found}, and {own} {self.reading.words}. {same}", option, True
+            )
+        tasks = len(set(table.tasks.tolist())) or table.scores.size
+        if self.scores is None or (fault := scale_fault(self.scores, table.scores, tasks)) is None:
+            return None
+        low, middle, high = np.nanquantile(table.scores, (0, 0.5, 1))
+        least, most = self.scores["low"], self.scores["high"]
+        percentages = low >= 0 and 1 < high <= 100 and least >= 0 and most <= 1
+        return Doubt(
+            f"{table.path} has scores from {low:.4g} to {high:.4g} (median {middle:.4g}), and "
+            f"{own} scores from {least:.4g} to {most:.4g} (median "
+            f"{self.scores['quantiles'][2]:.4g}): {fault.reason}. {same}",
+            "probability" if percentages or scale == PERCENT else "log-odds",
+            fault.sure,
+        )
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How score tables are to be read.
+
+    Parameters
+    ----------
+    columns
+        Names of columns by their fields; case, spaces and hyphens count for nothing.
+    settings
+        How outcomes and ids are read. By default 0 and 1, yes and no, true and false, pass and
+        fail and the like are outcomes.
+    lower_is_better
+        Whether every score is negated.
+    score_scale
+        "probability" where scores are from 0 to 1, or percentages, which are divided by 100;
+        "log-odds" where they are any number. By default they are taken as they are.
+    issued
+        How the table was read whose scores are on the same scale, unless `score_scale` is given.
+    remembered
+        What the columns of an earlier table were called. Where a table lacks such a column, it has
+        the name that it has in most tables.
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    settings: TableSettings = field(default_factory=TableSettings)
+    lower_is_better: bool = False
+    score_scale: str | None = None
+    issued: IssuedReading | None = None
+    remembered: Mapping[str, str] | None = None
+
+    def as_issued(self, name: Path | str, certificates: Iterable[Certificate]) -> ReadingOptions:
+        """Return options that read scores as those of certificates were; refuse others."""
+        return self.under(IssuedReading.of(name, certificates))
+
+    def as_read(self, table: ScoreTable) -> ReadingOptions:
+        """Return options that read further scores of a judge as a table was; refuse others."""
+        issued = IssuedReading(str(table.path), table.reading, table.score_range, "has")
+        return replace(self, columns={}).under(issued)
+
+    def under(self, issued: IssuedReading) -> ReadingOptions:
+        """Return options that read tables as others were read; refuse options that contradict."""
+        reading, asked = issued.reading, self.score_scale
+        contrary = {PERCENT: "log-odds", "": None}.get(reading.score_scale, "probability")
+        if asked is not None and asked == contrary:
+            raise InputError(
+                f"{issued.name} was issued on {reading.words}, which --score-scale {asked} would "
+                "read in another way; leave it out."
+            )
+        if self.lower_is_better and not reading.lower_is_better:
+            raise InputError(
+                f"{issued.name} was issued on scores of which higher ones are better; leave "
+                "--lower-is-better out, or issue it again with it."
+            )
+        return ReadingOptions(
+            self.columns,
+            self.settings.under(reading.settings, issued.name),
+            reading.lower_is_better,
+            "probability" if reading.score_scale == PERCENT else asked,
+            # there is no doubt where it is said which scale scores are on
+            issued if asked is None else None,
+            parse_columns(reading.columns),
+        )

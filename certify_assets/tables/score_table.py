@@ -1,0 +1,358 @@
+"""Score tables, read and checked; what is refused is named with file, row and column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.errors import InputError
+from certify_assets.tables.cells import shown
+from certify_assets.tables.columns import PERCENT_SIGNS, ColumnReader
+from certify_assets.tables.reading import read_table
+from certify_assets.tables.score_reading import PERCENT, ReadingOptions, ScoreReading
+from certify_assets.tables.settings import COLUMNS, parse_columns, written_columns
+from certify_assets.tables.table import Rows, Table, TableError, likely_column, matched
+from certify_assets.work import counted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.certificates.inputs import ScoreRange
+
+# task, score and outcome
+_LEAST_COLUMNS = 3
+#: attributes of a score table by the fields of its columns
+_ATTRIBUTES = {
+    "score": "scores",
+    "outcome": "outcomes",
+    "task": "tasks",
+    "id": "trajectories",
+    "agent": "agents",
+    "split": "splits",
+}
+_ALL_FIELDS = tuple(COLUMNS)
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """A validated score table; a column that the file lacks is None."""
+
+    path: Path
+    # the file or the frame
+    source: Any
+    # NaN where unscored; never infinite
+    scores: NDArray[np.float64]
+    tasks: NDArray[np.object_]
+    rows: Rows
+    # all columns that the file has, as it calls them
+    found: tuple[str, ...]
+    # 0 or 1, −1 where missing
+    outcomes: NDArray[np.int8] | None = None
+    trajectories: NDArray[np.object_] | None = None
+    agents: NDArray[np.object_] | None = None
+    splits: NDArray[np.object_] | None = None
+    # what was understood that is not as a score table has it
+    read_as: tuple[str, ...] = ()
+    # how the scores are read, for the certificate
+    reading: ScoreReading = field(default_factory=ScoreReading)
+    # the scale of the scores as they are written, where it may be of grades or percentages
+    written: str = ""
+
+    def __len__(self) -> int:
+        return int(self.scores.size)
+
+    @property
+    def score_range(self) -> ScoreRange | None:
+        """The range of its scores, None without any."""
+        from certify_assets.certificates.inputs import score_range
+
+        scored = np.sort(self.scores[np.isfinite(self.scores)])
+        return score_range(scored) if scored.size else None
+
+    def choose_split(self, wanted: str | None, *more: str, required: bool = False) -> ScoreTable:
+        """Return the rows of one split or more; all rows where there is none, or none is wanted."""
+        if wanted is None or (self.splits is None and not required):
+            return self
+        splits = np.array([], dtype=str) if self.splits is None else self.splits.astype(str)
+        keep = np.isin(splits, (wanted, *more))
+        if not keep.any():
+            raise InputError(
+                f"{self.path} has no row with split={wanted!r}; splits found: "
+                f"{', '.join(sorted(set(splits))) or 'none'}. Give a table that has it or leave "
+                "the option or the column out."
+            )
+        return self.take(keep)
+
+    def take(self, keep: NDArray[np.bool_ | np.int64]) -> ScoreTable:
+        """Return the rows where `keep` is true, or those at its places."""
+        kept = {name: values[keep] for name, values in self._columns.items()}
+        return replace(self, rows=self.rows.take(keep), **kept)
+
+    @property
+    def _columns(self) -> dict[str, Any]:
+        columns = {name: getattr(self, name) for name in _ATTRIBUTES.values()}
+        return {name: values for name, values in columns.items() if values is not None}
+
+    def labelled(self) -> ScoreTable:
+        """Return the table with an outcome in every row; refuse one that lacks any.
+
+        Rows without an outcome are left out where the settings say so.
+        """
+        if self.outcomes is None:
+            raise TableError(
+                [
+                    f"{self.path} has no outcome column; its columns are "
+                    f"{', '.join(self.found[:12])}. Name the one with 0 and 1 with --columns "
+                    "outcome=NAME."
+                ],
+                likely_column("outcome", self.found),
+            )
+        missing = np.flatnonzero(self.outcomes < 0)
+        if not missing.size:
+            return self
+        rows = f"{missing.size:,} row{'s' * (missing.size > 1)}"
+        if missing.size == len(self):
+            raise InputError(f"{self.path} has no outcome in any row. Label its runs first.")
+        if not self.reading.settings.unlabelled:
+            raise TableError(
+                [
+                    f"{self.path}, {self.rows.name(int(missing[0]))} has no outcome ({rows} in "
+                    "all). Label each, or leave these rows out with --set unlabelled=drop."
+                ],
+                {"unlabelled": "drop"},
+            )
+        kept = self.take(self.outcomes >= 0)
+        return replace(kept, read_as=(*self.read_as, f"{rows} without an outcome left out"))
+
+    @property
+    def labels(self) -> NDArray[np.int8]:
+        """The outcomes of a table that has them all."""
+        outcomes = self.labelled().outcomes
+        assert outcomes is not None
+        return outcomes
+
+    def file_columns(self) -> dict[str, NDArray[Any]]:
+        """Return every column of the file in its order, and scores that were read as others."""
+        names = [name for name in self.found if name]
+        table = read_table(self.source, set(names))
+        places = self.rows.numbers - 1
+        found = {name: table.columns[name][places] for name in names}
+        if self.reading.lower_is_better or self.reading.score_scale == PERCENT:
+            return {**found, "score_used": self.scores}
+        return {**found, next(iter(self._called("score"))): self.scores}
+
+    @property
+    def naming_columns(self) -> set[str]:
+        """The columns of the file that name tasks, runs, agents and splits."""
+        return self._called("task", "id", "agent", "split")
+
+    def _called(self, *fields: str) -> set[str]:
+        """Return what the file calls the columns of some fields."""
+        names = {**COLUMNS, **parse_columns(self.reading.columns)}
+        wanted = {names[one] for one in fields}
+        return set(matched([name for name in self.found if name], wanted).values())
+
+    @property
+    def alone(self) -> bool:
+        """Whether the task of every row is the id of its run."""
+        return self.trajectories is not None and bool(np.all(self.trajectories == self.tasks))
+
+    @cached_property
+    def named(self) -> bool:
+        """Whether ids, or all columns together, tell rows apart that are alike otherwise."""
+        if self.trajectories is not None:
+            return True
+        alike = len(set(zip(self.tasks.tolist(), self.scores.tolist(), strict=True))) < len(self)
+        return len(self.found) > _LEAST_COLUMNS and alike and _rows_differ(self.file_columns())
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the table as a frame, under the platform's own column names."""
+        import pandas as pd
+
+        names = {attribute: COLUMNS[one] for one, attribute in _ATTRIBUTES.items()}
+        return pd.DataFrame(self._columns).rename(columns=names)
+
+
+def _rows_differ(columns: Mapping[str, NDArray[Any]]) -> bool:
+    """Whether no two rows of a table are equal; a column that numbers its rows does not count."""
+    texts = [list(map(str, values)) for values in columns.values()]
+    numbers = [[str(place) for place in range(start, len(texts[0]) + start)] for start in (0, 1)]
+    rows = list(zip(*(values for values in texts if values not in numbers), strict=True))
+    return len(set(rows)) == len(rows)
+
+
+def read_score_table(
+    source: Any,
+    reading: ReadingOptions | None = None,
+    *,
+    fields: Collection[str] = _ALL_FIELDS,
+) -> ScoreTable:
+    """Read and check a score table.
+
+    Parameters
+    ----------
+    source : Path or frame
+        CSV or TSV, Parquet, Arrow, JSON, JSON Lines or Excel, by its ending; or a frame.
+    reading
+        How it is to be read, where that is not clear from the table.
+    fields
+        Fields of the columns that are read; others may hold anything.
+
+    Raises
+    ------
+    InputError
+        Where anything can be read in two ways, or not at all: every such thing of the table.
+    """
+    reading = reading or ReadingOptions()
+    named = {"task", "score", *reading.columns} - {"outcome"}
+    read, found, there = _read(source, reading, fields, named & set(fields), unique=True)
+    scores, notes, scale, written = _scaled(read, there["score"], found.pop("score"), reading)
+    lower = reading.lower_is_better
+    return ScoreTable(
+        path=read.table.path,
+        source=source,
+        scores=-scores if lower else scores,
+        tasks=found.pop("task", np.empty(0, dtype=np.object_)),
+        rows=read.table.rows,
+        found=tuple(read.table.names),
+        read_as=(
+            *read.table.read_as,
+            *read.notes,
+            *notes,
+            *["lower scores as better"] * lower,
+        ),
+        reading=ScoreReading(scale, lower, read.settings, written_columns(there)),
+        written=written,
+        **{_ATTRIBUTES[one]: values for one, values in found.items()},
+    )
+
+
+def read_labels(
+    path: Path, reading: ReadingOptions | None = None
+) -> tuple[NDArray[np.object_], NDArray[np.int8], Table]:
+    """Read trajectory ids and their outcomes, −1 where there is none, as a score table is read."""
+    fields = ("id", "outcome")
+    read, found, _ = _read(path, reading or ReadingOptions(), fields, fields, unique=False)
+    table = replace(read.table, read_as=(*read.table.read_as, *read.notes))
+    return found["id"], found["outcome"], table
+
+
+def _read(
+    source: Any,
+    reading: ReadingOptions,
+    fields: Collection[str],
+    needed: Collection[str],
+    *,
+    unique: bool,
+) -> tuple[ColumnReader, dict[str, NDArray[Any]], dict[str, str]]:
+    """Read the columns of some fields; refuse all that is wrong with them at once.
+
+    Returns the reader, and by field the columns and their names.
+    """
+    usual, before = {**COLUMNS, **reading.columns}, reading.remembered or {}
+    wanted = {names[one] for names in (usual, before) for one in fields if one in names}
+    table = read_table(source, wanted)
+    names = {one: before[one] if before.get(one) in table.columns else usual[one] for one in fields}
+    for one, column in reading.columns.items():
+        if names.get(one, column) != column:
+            raise InputError(
+                f"{table.path} has the column {names[one]!r} that the certificate was issued on, "
+                f"and --columns {one}={column} names another. Leave it out."
+            )
+    there = {one: column for one, column in names.items() if column in table.columns}
+    lacking = [one for one in names if one in needed and one not in there]
+    if not len(table) and not lacking:
+        raise InputError(f"{table.path} has a header but no rows; write one row a trajectory.")
+    read = ColumnReader(table, reading.settings)
+    for one in lacking:
+        read.lacks(one, names[one])
+    readers: dict[str, Callable[[str], NDArray[Any]]] = {
+        "score": read.scores,
+        # a later table may hold successes or failures alone
+        "outcome": partial(read.outcomes, named=reading.remembered is None),
+        "task": read.ids,
+        "id": partial(read.ids, unique=unique),
+        "agent": read.names,
+        "split": read.names,
+    }
+    order = counted("checking the columns", [one for one in readers if one in there])
+    found = {one: readers[one](there[one]) for one in order}
+    if read.problems and "outcome" not in there:
+        read.remedies |= read.likely("outcome")
+    read.settle()
+    return read, found, there
+
+
+def _scaled(
+    read: ColumnReader, column: str, scores: NDArray[np.float64], reading: ReadingOptions
+) -> tuple[NDArray[np.float64], list[str], str, str]:
+    """Bring scores to the scale that they are said to have.
+
+    Returns them with what was understood, the scale that a certificate keeps, and the scale on
+    which they seem to be written.
+    """
+    asked = reading.score_scale
+    low, high = np.nanmin(scores, initial=1), np.nanmax(scores, initial=0)
+    if asked == "probability" and (low < 0 or high > 100):
+        place = int(np.flatnonzero((scores < 0) | (scores > 100))[0])
+        read.refuse(
+            column,
+            [place],
+            f": {scores[place]:g} is neither a probability nor a percentage; leave --score-scale "
+            "out, or correct the score.",
+        )
+        read.settle()
+    # ends of scales on which scores are given that are neither probabilities nor log-odds
+    ends = (end for end in (10, 100) if low >= 0 and 1 < high <= end)
+    written = next((f"0 to {end}" for end in ends), "")
+    if written and asked == "probability":
+        return scores / 100, ["scores in percent, divided by 100"], PERCENT, written
+    notes = []
+    if written and asked is None:
+        notes = [
+            f"scores up to {high:g} as they are (--score-scale probability takes them for "
+            "percentages)"
+        ]
+    return scores, notes, PERCENT if PERCENT_SIGNS in read.notes else written, written
+
+
+NOT_STATED = {
+    "code": "provenance_not_stated",
+    "message": (
+        "The table has no column provenance, audit_sample or asked: that its tasks were drawn at "
+        "random before scoring, with all their attempts, and hold no label from the review queue "
+        "is taken on trust."
+    ),
+}
+#: what columns say of rows that are drawn at random
+_AUDIT_SAMPLE = {
+    "provenance": {"audit_sample"},
+    "audit_sample": {"true", "1", "1.0", "yes"},
+    "asked": {"audit_sample", "spot_check"},
+}
+
+
+def require_audit_sample(path: Path) -> bool:
+    """Refuse labels that are no audit sample; return whether the table says where they are from."""
+    read = ColumnReader(read_table(path, _AUDIT_SAMPLE.keys()))
+    for name in read.table.columns:
+        values = read.table.values(name)
+        words = [str(value).strip().lower().replace(" ", "_").replace("-", "_") for value in values]
+        other = [place for place, word in enumerate(words) if word not in _AUDIT_SAMPLE[name]]
+        if other:
+            read.refuse(
+                name,
+                other[:1],
+                f": {shown(values[other[0]])} is no audit sample ({len(other)} of {len(values)} "
+                "rows are none); labels from the review queue are of what the judge could not "
+                "decide, so give only tasks drawn at random before scoring, with all their "
+                "attempts.",
+            )
+    read.settle()
+    return bool(read.table.columns)
