@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from certify_assets.cli.verify import verify
+from certify_assets.cli.check import verify
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, ForgedCertificateError, IntegrityError
 from certify_assets.judges.judged import JudgedCorpus
