@@ -194,9 +194,9 @@ class WorkspaceJudge(JudgedCorpus):
         """Let this judge decide the batches of the corpus from now on.
 
         With `batch_only` it may certify nothing; every batch waits for a certificate of its own.
-        `accepted` names what would otherwise be refused: "resplit_accepted" for runs that were first
-        certified under another split, "chosen_among_judges" for a judge that unpaid certificates
-        chose, "relabelling_accepted" for labels that were changed after a certificate was seen.
+        `accepted` names what would otherwise be refused: "resplit_accepted" for runs that were
+        first certified under another split, "chosen_among_judges" for a judge that unpaid
+        certificates chose, "relabelling_accepted" for labels that were changed after a certificate.
 
         Raises
         ------

@@ -389,5 +389,5 @@ def operation_history(step: AssetStep) -> Made:
         "joint": document.joint,
         "not_told": notify(corpus),
     }
-    page = layout.history_key(corpus.name, "history.html")
+    page = history.history_key(corpus.name, "history.html")
     return step.made(metadata, metrics=history_page.history_metrics(document), page=page)
