@@ -68,6 +68,17 @@ def test_json_lines_and_parquet_with_steps_hold_the_same(tmp_path: Path) -> None
     )
 
 
+def test_a_json_list_of_chats_is_a_table(tmp_path: Path) -> None:
+    chat = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "Done."}]
+    rows = [{"task_id": name, "outcome": 1, "messages": chat} for name in "ab"]
+    write_json(tmp_path / "runs.json", rows)
+    write_json(tmp_path / "about.json", {"made": "by hand"})
+    imported = read(tmp_path)
+    assert (imported.format, imported.dropped) == ("table", {"file_other_format": 1})
+    (run, _) = from_frame(imported.frame)
+    assert (run.instruction, run.steps) == ("Go.", (Step("Done.", ""),))
+
+
 def test_a_corpus_of_ours_is_a_table(tmp_path: Path) -> None:
     frame = corpus(tasks=4)
     write_trajectories(tmp_path / "own.parquet", frame)
