@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from certify_assets.certificates.words import percent
 from certify_assets.cli.options import NATURAL, PATH, store_option
 from certify_assets.cli.output import (
     NOTHING,
     emit_json,
     json_option,
-    percent,
     refuse_overwrite,
     say,
     show_line,
