@@ -132,8 +132,9 @@ def certificate(
         agents=table.agents,
         named=table.named,
         alone=table.alone,
+        provenance=table.reading.provenance(),
         **asked,
-    ).with_provenance(table.reading.provenance())
+    )
     single = procedure != "all" and side != "both"
     document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:

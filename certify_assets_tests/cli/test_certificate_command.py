@@ -346,7 +346,7 @@ def test_what_a_side_no_longer_needs_goes_to_the_other_and_verify_knows(
     out.write_text(json.dumps(mixed), "utf-8")
     answer = call(f"verify {out} {scores} --json")
     assert answer.code == 3 and "by sharing 0.05" in answer.json["difference"]
-    # no page is drawn of a joint promise that does not recompute
+    # no page is drawn of a joint promise that do not recompute
     drawn = call(f"report {out} {scores} --out {tmp_path}/no.html")
     assert drawn.code == 3 and "by sharing 0.05" in drawn.err
     assert not (tmp_path / "no.html").exists()

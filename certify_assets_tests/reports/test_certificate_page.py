@@ -112,7 +112,20 @@ def test_equal_inputs_make_equal_bytes() -> None:
 
 def audit_of(sha256: str, **changes: Any) -> Audit:
     """An audit of the certificate with this hash."""
-    found = Audit("PASS", 0.0, 0.0, 0.5, 20, 60, 20, 0, 0, sha256, 0.5, True, "")
+    found = Audit(
+        "PASS",
+        "",
+        realized_error=0.0,
+        coverage=0.5,
+        covered_tasks=20,
+        trajectories=60,
+        tasks=20,
+        known_tasks=0,
+        unscored=0,
+        certificate_sha256=sha256,
+        own_coverage=0.5,
+        paper_rule_pass=True,
+    )
     return replace(found, **changes)
 
 
