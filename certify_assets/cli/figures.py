@@ -9,9 +9,9 @@ from typing import Final
 
 import click
 
-from certify_assets.certificates.words import percent
 from certify_assets.cli.output import FIGURES, show_table
 from certify_assets.cli.output import figure as shown_figure
+from certify_assets.words import percent
 
 _WORDS: Final = {
     "alpha": "error budget",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.certificates.words import WORDS, percent
 from certify_assets.cli.options import PATH, corpus_option, parse_literals
 from certify_assets.cli.output import (
     NOTHING,
@@ -25,6 +24,7 @@ from certify_assets.cli.progress import progress
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.storage.urls import absolute
+from certify_assets.words import WORDS, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import click
 
-from certify_assets.certificates.words import percent
 from certify_assets.errors import InputError
 from certify_assets.files import write_atomic
+from certify_assets.words import percent
 
 if TYPE_CHECKING:
     from rich.console import Console

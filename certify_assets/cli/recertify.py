@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from click.core import ParameterSource
 
-from certify_assets.certificates.words import percent
 from certify_assets.cli.options import COUNT, NATURAL, OPEN_SHARE, corpus_option
 from certify_assets.cli.output import NOTHING, answer, answers, figures, say, table
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.words import percent
 
 if TYPE_CHECKING:
     from certify_assets.operations.recertification_record import RecertificationRecord

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from certify_assets.certificates.words import percent
 from certify_assets.cli.options import NATURAL, PATH, store_option
 from certify_assets.cli.output import (
     NOTHING,
@@ -26,6 +25,7 @@ from certify_assets.cli.output import (
 from certify_assets.cli.reading import remedies, say_read_as, set_option
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
+from certify_assets.words import percent
 
 if TYPE_CHECKING:
     from certify_assets.cli.review_server import ReviewServer
