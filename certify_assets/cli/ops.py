@@ -127,17 +127,21 @@ def deploy(
     certificates attached. Where MLflow does not answer, the deployment holds and says so.
     """
     from certify_assets.operations.deployment import plan_before
+    from certify_assets.operations.rollout import CHOSEN, RELABELLING_ACCEPTED, RESPLIT_ACCEPTED
     from certify_assets.operations.rollout import deploy as deploy_judge
 
+    accepts = {
+        RESPLIT_ACCEPTED: accept_resplit,
+        CHOSEN: accept_choice,
+        RELABELLING_ACCEPTED: accept_relabelled,
+    }
     given = {name: value for name, value in plan.items() if value is not None}
     made = deploy_judge(
         JudgedCorpus(corpus, judge),
         alpha=_budgets(alphas),
         sampling=replace(plan_before(corpus), **given),
         batch_only=batch_only,
-        accept_resplit=accept_resplit,
-        accept_choice=accept_choice,
-        accept_relabelled=accept_relabelled,
+        accepted=[code for code, given in accepts.items() if given],
     )
     _answer_deployed(corpus, "ops deploy", made)
 
@@ -297,7 +301,7 @@ def history(corpus: Corpus, page: Path | None) -> None:
     if page is not None:
         write_text(page, render_history(found))
     shown = Table(f"Certificates of {corpus}", COLUMNS, history_rows(found))
-    answer(asdict(found), shown, found.joint)
+    answer(found.to_dict(), shown, found.joint)
 
 
 @ops.command()

@@ -102,7 +102,7 @@ def recertify(
     from certify_assets.operations.deployment import certified_judge
     from certify_assets.operations.notifications import notify
     from certify_assets.operations.recertification import recertify as make
-    from certify_assets.operations.rollout import promote
+    from certify_assets.operations.rollout import RELABELLING_ACCEPTED, promote
     from certify_assets.operations.spending import Schedule
 
     for name in ("total", "count", "every"):
@@ -125,13 +125,14 @@ def recertify(
     if record is not None:
         report_stored(corpus, "ops recertify", "operations/recertification")
         if deploys:
-            deployed = promote(corpus, record, accept_relabelled=accept_relabelled).number
+            accepted = [RELABELLING_ACCEPTED] if accept_relabelled else []
+            deployed = promote(corpus, record, accepted=accepted).number
             report_stored(corpus, "ops recertify --deploy", "operations/deployment")
     for sentence in notify(corpus):
         say(sentence)
     nothing = {"number": None, "corpus": corpus.name, "judge": judged.name}
     answer(
-        {"said": said, "deployment": deployed, **(asdict(record) if record else nothing)},
+        {"said": said, "deployment": deployed, **(record.to_dict() if record else nothing)},
         said,
         *(_blocks(record) if record else ()),
         *([] if deployed is None else [f"deployment {deployed} decides now."]),
