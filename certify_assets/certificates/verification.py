@@ -194,7 +194,8 @@ def _sharing_difference(given: CertificateSet, certifier: Certifier) -> str | No
 def _difference(given: Any, found: Any, path: str = "") -> str | None:
     """First difference of two JSON values, keys sorted; an integer is no float, and True no 1."""
     if type(given) is type(found) is dict:
-        for key in sorted(set(given) | set(found)):
+        # a hash names all that is next to it
+        for key in sorted(set(given) | set(found), key=lambda name: (name != "sha256", name)):
             where = f"{path}.{key}" if path else key
             if key not in given or key not in found:
                 found_in = "in the document only" if key in given else "missing in the document"
