@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from published import DATA, PUBLISHED
 
 from certify_assets.certificates import certify
-from certify_assets.certificates.shift import decided_shift
+from certify_assets.certificates.shift import compare_tasks
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.corpora.rendering import Renderer, render_frame
@@ -177,17 +177,15 @@ def sabotage(name: str, score: _Score, words: str, cal: pd.DataFrame, runs: pd.D
         cells = []
         for found in scores[1:]:
             inside = found <= item.threshold
-            shift = decided_shift(
-                (scores[0] <= item.threshold, cal["task_id"].tolist()),
-                (inside, runs["task_id"].tolist()),
-            )
-            p_value = "–" if shift is None else f"{shift.p_value:.2g}"
+            before, after = (scores[0], cal["task_id"].tolist()), (found, runs["task_id"].tolist())
+            tests = compare_tasks(before, after, {"reject": item.threshold})
+            p_value = f"{tests[-1].p_value:.2g}" if tests else "–"
             cells.append((f"{inside.mean():.2f}", f"{success[inside].mean():.3f}", p_value))
-        before, after = cells
+        usual, hostile = cells
         print(
             f"  {name}, {len(runs)} runs of {runs['task_id'].nunique()} tasks, reject at "
-            f"{alpha:g}: rejected {before[0]} → {after[0]}, error {before[1]} → {after[1]}, "
-            f"p {before[2]} → {after[2]}",
+            f"{alpha:g}: rejected {usual[0]} → {hostile[0]}, error {usual[1]} → {hostile[1]}, "
+            f"p {usual[2]} → {hostile[2]}",
             flush=True,
         )
 

@@ -358,15 +358,14 @@ def certify(
     else:
         scores = _higher(scores, reading)
     evidence = _Evidence(scores, outcomes, tasks, reading, keywords.get("pool"), read_as)
-    said = read.provenance() | (keywords.pop("provenance", None) or {})
+    keywords["provenance"] = read.provenance() | (keywords.get("provenance") or {})
     if side != "both":
-        keywords["provenance"] = said
         return TableCertificate.of(
             core.certify(scores, outcomes, tasks, side=side, **keywords), evidence
         )
     if "procedure" in keywords:
         keywords["procedures"] = (keywords.pop("procedure"),)
-    found = core.certify_sides(scores, outcomes, tasks, **keywords).with_provenance(said)
+    found = core.certify_sides(scores, outcomes, tasks, **keywords)
     return CertificatePair(found.certificates, found.joint_delta, evidence)
 
 

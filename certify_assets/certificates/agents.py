@@ -19,7 +19,6 @@ from certify_assets.certificates.counts import TaskCounts, count_at
 from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.inputs import observe
 from certify_assets.certificates.procedures import binomial_tails
-from certify_assets.certificates.taskboot import resample_errors
 from certify_assets.certificates.verification import settings_of
 
 #: with fewer agents, leaving one out says little of the next
@@ -28,8 +27,6 @@ FEWEST_AGENTS: Final = 3
 ENOUGH_AGENTS: Final = 10
 #: probability that `agent_shift` is found where no agent is above the budget, at most
 SHIFT_LEVEL: Final = 0.05
-_DRAWS = 2000
-_LEVELS = (0.05, 0.95)
 
 
 @dataclass(frozen=True)
@@ -47,8 +44,6 @@ class AgentError:
         Runs that this threshold decides.
     error : float or None
         Share of them that is decided wrongly; None where none is decided.
-    low, high : float or None
-        90 % interval over resamples of the agent's tasks.
     tail : float or None
         Probability of as large an error, or a larger one, were the true one α: binomial, with
         Kish's number of the agent's covered tasks.
@@ -63,8 +58,6 @@ class AgentError:
     threshold: float | None
     covered: int
     error: float | None
-    low: float | None
-    high: float | None
     tail: float | None
     own_error: float | None
     unseen: bool
@@ -101,68 +94,52 @@ def leave_one_agent_out(
     values = np.asarray(scores, dtype=np.float64)
     labels, groups = np.asarray(outcomes), np.asarray(tasks)
     names = np.asarray([str(agent) for agent in agents])
-    known = sorted(set(names.tolist()))
-    if len(known) < FEWEST_AGENTS or certificate.threshold is None:
+    settings, unseen = settings_of(certificate), unseen or {}
+    known = np.unique(names).tolist()
+    if len(known) < FEWEST_AGENTS or certificate.threshold is None or settings.method.pilot:
         return []
-    settings = settings_of(certificate)
     found = []
     for agent in known:
-        mine = (names == agent) & np.isfinite(values)
-        rest = names != agent
+        mine, rest = (names == agent) & np.isfinite(values), names != agent
         if not mine.any():
             continue
-        others = unseen[agent] if unseen and agent in unseen else values
-        used = np.asarray(others, dtype=np.float64)
-        evaluation = evaluate(observe(used[rest], labels[rest], groups[rest]), settings)
-        if evaluation.lacks_pilot:
-            return []
-        own, left_out = (
-            None
-            if at is None
-            else _counts(certificate, at, scored[mine], labels[mine], groups[mine])
-            for at, scored in ((certificate.threshold, values), (evaluation.threshold, used))
-        )
-        error = low = high = tail = None
-        if left_out is not None:
-            error = _error(left_out)
-            draws = resample_errors(
-                left_out.covered[0], left_out.errors[0], _DRAWS, certificate.seed
-            )
-            low, high = (float(value) for value in np.quantile(draws, _LEVELS))
-            tail = _excess(left_out, certificate.alpha)
+        others = np.asarray(unseen.get(agent, values), dtype=np.float64)
+        threshold = evaluate(observe(others[rest], labels[rest], groups[rest]), settings).threshold
+        truth = labels[mine], groups[mine]
+        own = _decided(settings.side, certificate.threshold, values[mine], *truth)
+        decided = None
+        if threshold is not None:
+            decided = _decided(settings.side, threshold, others[mine], *truth)
+        error = None if decided is None else _error(decided)
         found.append(
             AgentError(
                 agent=agent,
                 runs=int(mine.sum()),
-                threshold=evaluation.threshold,
-                covered=0 if left_out is None else int(left_out.covered_trajectories[0]),
+                threshold=threshold,
+                covered=0 if decided is None else int(decided.covered_trajectories[0]),
                 error=error,
-                low=low,
-                high=high,
-                tail=tail,
-                own_error=None if own is None else _error(own),
-                unseen=unseen is not None and agent in unseen,
+                tail=None if decided is None or error is None else excess(decided, settings.alpha),
+                own_error=_error(own),
+                unseen=agent in unseen,
             )
         )
     return found
 
 
-def _counts(certificate: Certificate, threshold: float, *table: NDArray[Any]) -> TaskCounts | None:
-    """Return the counts of one threshold; None where it decides nothing."""
-    counts = count_at(observe(*table), certificate.side, np.array([threshold]))
-    return counts if counts.covered_trajectories[0] else None
+def _decided(side: str, threshold: float, *table: NDArray[Any]) -> TaskCounts:
+    return count_at(observe(*table), side, np.array([threshold]))
 
 
-def _error(counts: TaskCounts) -> float:
-    return float(counts.selective_error[0])
+def _error(counts: TaskCounts) -> float | None:
+    """Return the error among the decided runs; None where none is decided."""
+    return float(counts.selective_error[0]) if counts.covered_trajectories[0] else None
 
 
-def _excess(counts: TaskCounts, alpha: float) -> float:
+def excess(counts: TaskCounts, alpha: float) -> float:
     """Return P(Binomial(n, α) ≥ k), n Kish's number of covered tasks, k its share of errors."""
     # a task's share of errors varies no more than one trial of the same mean does
     size = counts.effective_tasks
-    right = size * (1.0 - counts.selective_error)
-    return float(binomial_tails(right, size, 1.0 - alpha)[0])
+    return float(binomial_tails(size * (1.0 - counts.selective_error), size, 1.0 - alpha)[0])
 
 
 def largest_agent_error(rows: Sequence[AgentError]) -> AgentError | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,8 +62,6 @@ class ThresholdCurve:
         Clopper–Pearson bound at 1 − level as if trajectories were independent.
     floor_probability : float64
         Of the guard; not a number on pseudo_task, which has none.
-    effective_tasks : float64
-    covered_tasks : int64
     passed_bootstrap, passed_guard : bool
     """
 
@@ -76,8 +74,6 @@ class ThresholdCurve:
     bootstrap_upper: NDArray[np.float64]
     naive_upper: NDArray[np.float64]
     floor_probability: NDArray[np.float64]
-    effective_tasks: NDArray[np.float64]
-    covered_tasks: NDArray[np.int64]
     passed_bootstrap: NDArray[np.bool_]
     passed_guard: NDArray[np.bool_]
 
@@ -121,8 +117,6 @@ def threshold_curve(
         bootstrap_upper=_upper_bounds(evaluation, settings, tails <= settings.level),
         naive_upper=np.array(naive),
         floor_probability=guard.floor_probability,
-        effective_tasks=counts.effective_tasks,
-        covered_tasks=counts.covered_tasks,
         passed_bootstrap=evaluation.passed_test,
         passed_guard=guard.passed,
     )
@@ -137,7 +131,7 @@ def _upper_bounds(
     steps = math.lcm(_STEPS, settings.budget.denominator)
     at_alpha = int(settings.budget * steps)
     low, high = np.where(passed, -1, at_alpha), np.where(passed, at_alpha, steps)
-    while (high - low > 1).any():
+    while (unsettled := high - low > 1).any():
         middle = (low + high) // 2
         if pseudo is None:
             lattice = kernels.lattice_histogram(counts.covered, counts.errors, middle, steps)
@@ -145,7 +139,6 @@ def _upper_bounds(
         else:
             tails = charged_tails_at(counts, middle, steps, pseudo)
         inside = tails <= settings.level
-        unsettled = high - low > 1
         low = np.where(unsettled & ~inside, middle, low)
         high = np.where(unsettled & inside, middle, high)
     return high / steps
@@ -176,14 +169,29 @@ def bootstrap_errors(
     float64 array, shape (draws,)
         0 for a resample that covers nothing.
     """
-    Settings(side=side, draws=draws, seed=seed)
     counts = count_at(observe(scores, outcomes, tasks), side, np.array([float(threshold)]))
     return resample_errors(counts.covered[0], counts.errors[0], draws, seed)
 
 
 @dataclass(frozen=True)
 class MeasuredThreshold:
-    """A threshold on other data: the part of an `Audit` that needs no certificate."""
+    """A threshold on other data: the part of an `Audit` that needs no certificate.
+
+    Attributes
+    ----------
+    verdict : {"PASS", "WARN", "ERROR"}
+        ERROR when the lower bound of the realised error exceeds α; WARN when only the realised
+        error does, when there is too little to judge by, or when tasks are those of the
+        certificate; PASS otherwise.
+    reason : str
+    realized_error : float or None
+        Errors over covered trajectories; None when nothing is covered.
+    lower_bound : float
+        Task-level lower 1 − δ bound of the realised error.
+    coverage : float
+        Share of the audited trajectories that the certified threshold covers: what is deployed.
+    covered_tasks : int
+    """
 
     verdict: str
     reason: str
@@ -193,23 +201,12 @@ class MeasuredThreshold:
     covered_tasks: int = 0
 
 
-@dataclass(frozen=True)
-class Audit:
+@dataclass(frozen=True, kw_only=True)
+class Audit(MeasuredThreshold):
     """A certified threshold on other data.
 
     Attributes
     ----------
-    verdict : {"PASS", "WARN", "ERROR"}
-        ERROR when the lower bound of the realised error exceeds α; WARN when only the realised
-        error does, when there is too little to judge by, or when tasks are those of the
-        certificate; PASS otherwise.
-    realized_error : float or None
-        Errors over covered trajectories; None when nothing is covered.
-    lower_bound : float
-        Task-level lower 1 − δ bound of the realised error.
-    coverage : float
-        Share of the audited trajectories that the certified threshold covers: what is deployed.
-    covered_tasks : int
     trajectories, tasks : int
         Scored trajectories and their tasks.
     known_tasks : int
@@ -222,14 +219,8 @@ class Audit:
         pool; None for betting, which would take a pilot.
     paper_rule_pass : bool
         Whether the realised error is at most α, the point rule of the paper.
-    reason : str
     """
 
-    verdict: str
-    realized_error: float | None
-    lower_bound: float
-    coverage: float
-    covered_tasks: int
     trajectories: int
     tasks: int
     known_tasks: int
@@ -237,7 +228,6 @@ class Audit:
     certificate_sha256: str
     own_coverage: float | None
     paper_rule_pass: bool
-    reason: str
 
     def to_dict(self) -> dict[str, Any]:
         """Return the audit as JSON values."""
@@ -324,6 +314,24 @@ def audit_certificate(
     )
 
 
+#: what a threshold was seen to do, in words
+REASONS: Final = {
+    "unscored": "No TEST row has a score: none of the rows to audit on was scored, so there is "
+    "nothing to measure.",
+    "nothing": "Nothing was certified, so there is nothing to audit.",
+    "uncovered": "The certified threshold covers no trajectory here, so there is nothing to "
+    "measure.",
+    "above": "The lower {confidence:g} bound {lower:.3f} of the realised error {error:.3f} exceeds "
+    "alpha {alpha:g}.",
+    "point": "The realised error {error:.3f} exceeds alpha {alpha:g}; its lower bound {lower:.3f} "
+    "does not.",
+    "few": "Too few covered tasks ({seen} of at least {needed}) to see an error of {alpha:g} that "
+    "comes as wrong tasks.",
+    "within": "The realised error {error:.3f} is at most alpha {alpha:g} over {seen} covered "
+    "tasks.",
+}
+
+
 def measure_threshold(
     observations: Observations,
     settings: Settings,
@@ -332,55 +340,37 @@ def measure_threshold(
     delta: float | None = None,
 ) -> MeasuredThreshold:
     """Measure a threshold on a table, as an audit does."""
-    if not observations.scored:
-        return MeasuredThreshold(
-            "WARN",
-            "No TEST row has a score: none of the rows to audit on was scored, so there is nothing "
-            "to measure.",
-        )
-    if threshold is None:
-        return MeasuredThreshold("WARN", "Nothing was certified, so there is nothing to audit.")
+    if not observations.scored or threshold is None:
+        nothing = REASONS["nothing" if observations.scored else "unscored"]
+        return MeasuredThreshold("WARN", nothing)
+    alpha, needed = settings.alpha, n_min(settings.alpha, settings.delta)
     counts = count_at(observations, settings.side, np.array([threshold]))
     covered, seen = int(counts.covered_trajectories[0]), int(counts.covered_tasks[0])
-    realized = int(counts.error_totals[0]) / covered if covered else None
+    error = int(counts.error_totals[0]) / covered if covered else None
     spent = settings.delta if delta is None else delta
     lower = lower_error_bound(counts, spent, settings.budget) if covered else 0.0
-    verdict, reason = _verdict(settings, realized, lower, seen=seen)
+    found, verdict = "within", "WARN"
+    if error is None:
+        found = "uncovered"
+    elif lower > alpha:
+        found, verdict = "above", "ERROR"
+    elif error > alpha:
+        found = "point"
+    elif seen < needed:
+        found = "few"
+    else:
+        verdict = "PASS"
+    reason = REASONS[found].format(
+        confidence=1 - settings.delta,
+        lower=lower,
+        error=error,
+        alpha=alpha,
+        seen=seen,
+        needed=needed,
+    )
     if settings.method.estimand == "task":
         reason = f"{reason} {_OTHER_ESTIMAND}"
-    return MeasuredThreshold(verdict, reason, realized, lower, covered / counts.trajectories, seen)
-
-
-def _verdict(
-    settings: Settings,
-    realized: float | None,
-    lower: float,
-    *,
-    seen: int,
-) -> tuple[str, str]:
-    alpha, needed = settings.alpha, n_min(settings.alpha, settings.delta)
-    verdict = "WARN"
-    if realized is None:
-        reason = (
-            "The certified threshold covers no trajectory here, so there is nothing to measure."
-        )
-    elif lower > alpha:
-        verdict, bound = "ERROR", f"The lower {1 - settings.delta:g} bound {lower:.3f}"
-        reason = f"{bound} of the realised error {realized:.3f} exceeds alpha {alpha:g}."
-    elif realized > alpha:
-        reason = (
-            f"The realised error {realized:.3f} exceeds alpha {alpha:g}; its lower bound "
-            f"{lower:.3f} does not."
-        )
-    elif seen < needed:
-        reason = (
-            f"Too few covered tasks ({seen} of at least {needed}) to see an error of {alpha:g} "
-            "that comes as wrong tasks."
-        )
-    else:
-        verdict, over = "PASS", f"over {seen} covered tasks"
-        reason = f"The realised error {realized:.3f} is at most alpha {alpha:g} {over}."
-    return verdict, reason
+    return MeasuredThreshold(verdict, reason, error, lower, covered / counts.trajectories, seen)
 
 
 def lower_error_bound(counts: TaskCounts, delta: float, budget: Fraction) -> float:
@@ -388,15 +378,13 @@ def lower_error_bound(counts: TaskCounts, delta: float, budget: Fraction) -> flo
     # the δ quantile of the resampled error on a grid that holds α, so that it exceeds α exactly
     # when P*(resampled error ≤ α) ≤ δ
     steps = math.lcm(_STEPS, budget.denominator)
-
-    def above(step: int) -> float:
-        lattice = error_lattice(counts.covered[:1], counts.errors[:1], Fraction(step, steps))
-        return float(bootstrap_tails(lattice, 1 - delta)[0])
-
     low, high = -1, steps
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if above(middle) >= 1 - delta else (low, middle)
+        rate = Fraction(middle, steps)
+        lattice = error_lattice(counts.covered[:1], counts.errors[:1], rate)
+        above = bootstrap_tails(lattice, 1 - delta)[0] >= 1 - delta
+        low, high = (middle, high) if above else (low, middle)
     return high / steps
 
 
@@ -433,42 +421,25 @@ def resample_audit(
     # another word than "exact" is refused by the settings, like any draws that are no number
     number: Any = 1 if draws == "exact" else draws
     settings = Settings(side=side, alpha=alpha, delta=delta, seed=seed, draws=number)
-    at = _finite(threshold)
-
-    def result(share: float, passed: bool | None, note: str) -> ResampleAudit:
-        return ResampleAudit(share, draws, passed, coverage, note)
-
-    coverage = 0.0
-    observations = observe(scores, outcomes, tasks)
-    if not observations.scored:
-        return result(0.0, None, "No row has a score, so there is no error to measure.")
-    counts = count_at(observations, side, np.array([at]))
-    coverage = float(counts.coverage[0])
-    if not coverage:
-        note = "The threshold covers nothing here, so there is no error to measure."
-        return result(0.0, None, note)
-    if draws == "exact":
-        lattice = error_lattice(counts.covered, counts.errors, settings.budget)
-        tail = float(bootstrap_tails(lattice, settings.delta)[0])
-        return result(tail, tail <= delta, _BY_CONSTRUCTION)
-    shares = exceedance_shares(counts, settings.budget, settings.draws, settings.seed)
-    needed = draws_needed(delta)
-    if settings.draws < needed:
-        note = f"{settings.draws} draws cannot resolve delta {delta:g}; give at least {needed}."
-        return result(float(shares[0]), None, note)
-    passed = bool(tail_estimate(shares, settings.draws)[0] <= delta)
-    return result(float(shares[0]), passed, _BY_CONSTRUCTION)
-
-
-def _finite(threshold: object) -> float:
-    kinds = int | float | np.integer | np.floating
-    number = (
-        threshold if isinstance(threshold, kinds) and not isinstance(threshold, bool) else math.nan
-    )
-    try:
-        value = float(number)
-    except OverflowError:
-        value = math.inf
-    if not math.isfinite(value):
+    if not math.isfinite(threshold):
         raise InputError(f"threshold is {quoted(threshold)}; give a finite score.")
-    return value
+    counts = count_at(observe(scores, outcomes, tasks), side, np.array([float(threshold)]))
+    exceedance, passed, note = 0.0, None, _BY_CONSTRUCTION
+    coverage = float(counts.coverage[0])
+    needed = draws_needed(delta)
+    if not counts.trajectories:
+        note = "No row has a score, so there is no error to measure."
+    elif not coverage:
+        note = "The threshold covers nothing here, so there is no error to measure."
+    elif draws == "exact":
+        lattice = error_lattice(counts.covered, counts.errors, settings.budget)
+        exceedance = float(bootstrap_tails(lattice, settings.delta)[0])
+        passed = exceedance <= delta
+    else:
+        shares = exceedance_shares(counts, settings.budget, settings.draws, settings.seed)
+        exceedance = float(shares[0])
+        passed = bool(tail_estimate(shares, settings.draws)[0] <= delta)
+        if settings.draws < needed:
+            passed = None
+            note = f"{draws} draws cannot resolve delta {delta:g}; give at least {needed}."
+    return ResampleAudit(exceedance, draws, passed, coverage, note)

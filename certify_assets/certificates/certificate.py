@@ -11,6 +11,7 @@ from typing_extensions import TypedDict  # pydantic reads those of `typing` from
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.inputs import LEVELS, Inputs, ScoreRange
 from certify_assets.certificates.settings import level_shares
+from certify_assets.certificates.words import WORDS
 from certify_assets.documents import (
     CLOSED,
     Count,
@@ -133,7 +134,7 @@ class Certificate(Document):
                 raise ForgedCertificateError(f"{sentence}; give the certificate as it was written.")
 
     def __repr__(self) -> str:
-        decision = {"reject": "auto-fail", "release": "auto-pass"}[self.side]
+        decision = WORDS[self.side]
         if self.threshold is None:
             return f"<certificate: no {decision} with an error of at most {100 * self.alpha:g} %>"
         sign = "≤" if self.side == "reject" else "≥"

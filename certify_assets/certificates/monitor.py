@@ -28,22 +28,16 @@ detection.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import covers
-from certify_assets.certificates.inputs import (
-    KnownTasks,
-    Observations,
-    known_tasks,
-    observe,
-    task_codes,
-)
+from certify_assets.certificates.inputs import KnownTasks, known_tasks, observe, task_codes
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import significant
 
@@ -51,6 +45,14 @@ DETECTORS = ("e_process", "shiryaev_roberts")
 #: smallest mean number of tasks to a false alarm of the Shiryaev–Roberts detector; within T tasks
 #: one has probability at most T/10,000, by optional stopping
 RUN_LENGTH = 10_000
+SENTENCES: Final = {
+    "known_tasks": "{known.sentence}",
+    "estimand_differs": "The certificate speaks of the {estimand}-weighted error, the monitor of "
+    "the task-weighted one. They differ where tasks of another size err more or less often.",
+    "unscored_rows": "{unscored} of {rows} rows have no score, so none is decided; left out.",
+    "nothing_covered": "{empty} of {tasks} tasks have no row that the certificate decides; they "
+    "are counted and contribute nothing.",
+}
 #: exp of more is no float
 _LARGEST_LOG = 700.0
 _POINTS = 60
@@ -88,8 +90,7 @@ class TaskStream:
 
     def head(self, length: int) -> TaskStream:
         """Return the first tasks alone."""
-        covered, errors = self.covered[:length], self.errors[:length]
-        return TaskStream(covered, errors, self.scale[:length], self.labels[:length])
+        return TaskStream(self.covered[:length], self.errors[:length], self.scale[:length])
 
     def excess(self, level: float) -> NDArray[np.float64]:
         """Return x_g(c) = (k_g − c·n_g)/s_g, from −c to 1 − c; 0 where nothing is covered."""
@@ -97,7 +98,7 @@ class TaskStream:
 
 
 def alarm_process(stream: TaskStream, alpha: float) -> NDArray[np.float64]:
-    """E-process against "the error is at most α", after each task."""
+    """Logarithm of the e-process against "the error is at most α", after each task."""
     # Half of the capital is bet from the first task on, and 1/(2j(j−1)) of it from task j on; what
     # is not yet bet is kept.
     places = np.arange(1, stream.covered.size + 1, dtype=np.float64)
@@ -106,28 +107,28 @@ def alarm_process(stream: TaskStream, alpha: float) -> NDArray[np.float64]:
 
 
 def shiryaev_roberts(stream: TaskStream, alpha: float) -> NDArray[np.float64]:
-    """Shiryaev–Roberts e-detector of a change to an error above α, after each task."""
+    """Logarithm of the e-detector of a change to an error above α, after each task."""
     return _started(stream, alpha, np.zeros(stream.covered.size))
 
 
 def certification_process(stream: TaskStream, alpha: float) -> NDArray[np.float64]:
-    """E-process against "the error is at least α", after each task."""
-    from scipy.special import logsumexp
-
-    capital = np.cumsum(np.log1p(np.outer(-_DOWNWARD / (1 - alpha), stream.excess(alpha))), axis=1)
-    return np.asarray(logsumexp(capital, axis=0) - math.log(_DOWNWARD.size))
+    """Logarithm of the e-process against "the error is at least α", after each task."""
+    growth = np.log1p(np.outer(-_DOWNWARD / (1 - alpha), stream.excess(alpha)))
+    return _mixed(np.cumsum(growth, axis=1))
 
 
 def _started(
     stream: TaskStream, alpha: float, log_starts: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Logarithm of Σ_j w_j·W↑(tasks j to t), mixed over the bets."""
-    from scipy.special import logsumexp
-
     growth = np.log1p(np.outer(_UPWARD / alpha, stream.excess(alpha)))
     capital = np.cumsum(growth, axis=1)
-    sums = np.logaddexp.accumulate(log_starts - (capital - growth), axis=1)
-    return np.asarray(logsumexp(capital + sums, axis=0) - math.log(_UPWARD.size))
+    return _mixed(capital + np.logaddexp.accumulate(log_starts - (capital - growth), axis=1))
+
+
+def _mixed(log_capital: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithm of the mean capital over the bets."""
+    return np.asarray(np.logaddexp.reduce(log_capital, axis=0) - math.log(len(log_capital)))
 
 
 def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:
@@ -136,27 +137,21 @@ def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:
     point = stream.realized_error
     if point is None:
         return 0.0, 1.0
-    table = np.stack([stream.errors / stream.scale, stream.covered / stream.scale])[
-        :, stream.covered > 0
-    ]
-    kinds, numbers = np.unique(table, axis=1, return_counts=True)
-    limit = math.log(2 / delta)
+    shares = np.stack([stream.errors / stream.scale, stream.covered / stream.scale])
+    kinds, numbers = np.unique(shares[:, stream.covered > 0], axis=1, return_counts=True)
 
-    def rejected(level: float, upward: bool) -> bool:
-        shares = _UPWARD / level if upward else -_DOWNWARD / (1 - level)
-        capital = np.log1p(np.outer(shares, kinds[0] - level * kinds[1])) @ numbers
-        return float(np.logaddexp.reduce(capital)) - math.log(shares.size) >= limit
-
-    def end(outer: float, upward: bool) -> float:
+    def end(outer: float, share: NDArray[np.float64], whole: float) -> float:
+        """Return the end of the interval on the side of `outer`, by bets whose scale is c."""
         inner = point
-        for _ in range(_BISECTIONS):
+        for _ in range(_BISECTIONS if outer != point else 0):
             middle = (outer + inner) / 2
-            outer, inner = (middle, inner) if rejected(middle, upward) else (outer, middle)
-        return outer
+            bets = share / (middle - whole)
+            growth = np.log1p(np.outer(bets, kinds[0] - middle * kinds[1]))
+            rejected = float(_mixed(growth @ numbers)) >= math.log(2 / delta)
+            outer, inner = (middle, inner) if rejected else (outer, middle)
+        return significant(outer)
 
-    low = significant(end(0.0, True)) if point > 0 else 0.0
-    high = significant(end(1.0, False)) if point < 1 else 1.0
-    return low, high
+    return end(0.0, _UPWARD, 0.0), end(1.0, _DOWNWARD, 1.0)
 
 
 @dataclass(frozen=True)
@@ -278,20 +273,26 @@ def monitor_certificate(
     """
     if detector not in DETECTORS:
         raise InputError(f"detector is {quoted(detector)}; give one of {', '.join(DETECTORS)}.")
-    known, new = _new_rows(certificate, scores, outcomes, tasks)
-    observations, stream = observe(*new), task_stream(certificate, *new)
-    alpha, delta = certificate.alpha, certificate.delta
-    alarms = {
+    new = new_tasks(certificate, scores, outcomes, tasks)
+    stream, alpha, delta = new.stream, certificate.alpha, certificate.delta
+    detectors = {
         "e_process": DetectorState.of(alarm_process(stream, alpha), 1 / delta),
         "shiryaev_roberts": DetectorState.of(shiryaev_roberts(stream, alpha), float(RUN_LENGTH)),
     }
-    realized = stream.realized_error
-    first = alarms[detector].first_alarm_at
+    realized, first = stream.realized_error, detectors[detector].first_alarm_at
+    figures = {
+        "known": new.known,
+        "estimand": certificate.estimand,
+        "unscored": new.unscored,
+        "rows": new.rows,
+        "empty": int(np.count_nonzero(stream.covered == 0)),
+        "tasks": len(stream.labels),
+    }
     return Monitoring(
         alarm=first is not None,
-        e_value=alarms["e_process"].value,
+        e_value=detectors["e_process"].value,
         tasks=len(stream.labels),
-        known_tasks=known.number,
+        known_tasks=new.known.number,
         interval=error_interval(stream, delta),
         detector=detector,
         alpha=alpha,
@@ -303,96 +304,69 @@ def monitor_certificate(
         covered_tasks=int(np.count_nonzero(stream.covered)),
         covered_trajectories=int(stream.covered.sum()),
         errors=int(stream.errors.sum()),
-        trajectories=observations.scored,
-        unscored=observations.unscored,
+        trajectories=new.rows - new.unscored,
+        unscored=new.unscored,
         realized_error=None if realized is None else significant(realized),
         findings=tuple(
-            {"code": code, "message": message}
-            for code, message in (
-                *([("known_tasks", known.sentence)] if known.number else []),
-                *_findings(certificate, observations, stream),
+            {"code": code, "message": SENTENCES[code].format(**figures)}
+            for code, holds in (
+                ("known_tasks", new.known.number),
+                ("estimand_differs", certificate.estimand != "task"),
+                ("unscored_rows", new.unscored),
+                ("nothing_covered", figures["empty"]),
             )
+            if holds
         ),
-        **alarms,
+        **detectors,
     )
 
 
-def _new_rows(certificate: Certificate, *table: Any) -> tuple[KnownTasks, Sequence[Any]]:
-    """Return the tasks of a table that the certificate knows, and its rows without them."""
-    observe(*table)
-    labels, codes = task_codes(table[-1])
-    known = known_tasks(certificate.inputs, labels)
-    if known.number and (known.known.all() or not known.complete):
-        raise InputError(f"There is nothing to monitor by. {known.sentence}")
-    if not known.number:
-        return known, table
-    new = ~known.known[codes]
-    return known, [
-        [value for value, kept in zip(column, new, strict=True) if kept] for column in table
-    ]
+class NewTasks(NamedTuple):
+    """What a labelled table says of a certificate that was issued on other tasks."""
+
+    stream: TaskStream
+    known: KnownTasks
+    rows: int
+    unscored: int
 
 
-def task_stream(
+def new_tasks(
     certificate: Certificate,
     scores: ArrayLike,
     outcomes: ArrayLike,
     tasks: Sequence[Any] | NDArray[Any],
-) -> TaskStream:
-    """Count what a certified threshold decides, rightly and wrongly, in each task in order."""
-    # the rows are those of monitor_certificate
+) -> NewTasks:
+    """Count what a certified threshold decides in each new task, in the order of first rows."""
     if certificate.threshold is None:
         raise InputError(
             "The certificate certifies nothing, so nothing is decided by it and there is nothing "
             "to monitor; give one that does."
         )
+    observe(scores, outcomes, tasks)
     labels, codes = task_codes(tasks)
-    values, right = np.asarray(scores, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
+    known = known_tasks(certificate.inputs, labels)
+    if known.number and (known.known.all() or not known.complete):
+        raise InputError(f"There is nothing to monitor by. {known.sentence}")
+    new = ~known.known[codes]
+    codes, values = codes[new], np.asarray(scores, dtype=np.float64)[new]
+    right = np.asarray(outcomes, dtype=np.float64)[new] == 1
     decided = covers(certificate.side, certificate.threshold, values)
     wrong = decided & (right == (certificate.side == "reject"))
     found, first = np.unique(codes, return_index=True)
     order = found[np.argsort(first, kind="stable")]
+    scored = ~np.isnan(values)
     covered, errors, sizes = (
         np.bincount(codes[rows], minlength=len(labels))[order].astype(np.int64)
-        for rows in (decided, wrong, ~np.isnan(values))
+        for rows in (decided, wrong, scored)
     )
-    names = tuple(labels[code] for code in order)
-    return TaskStream(covered, errors, np.maximum(sizes, 1).astype(np.float64), names)
+    scale = np.maximum(sizes, 1).astype(np.float64)
+    stream = TaskStream(covered, errors, scale, tuple(labels[code] for code in order))
+    return NewTasks(stream, known, values.size, int(values.size - scored.sum()))
 
 
 def _first(log_process: NDArray[np.float64], threshold: float) -> int | None:
     reached = log_process >= math.log(threshold)
     return int(np.argmax(reached)) + 1 if reached.any() else None
-
-
-def _findings(
-    certificate: Certificate, observations: Observations, stream: TaskStream
-) -> Iterator[tuple[str, str]]:
-    if certificate.estimand != "task":
-        yield (
-            "estimand_differs",
-            f"The certificate speaks of the {certificate.estimand}-weighted error, the monitor of "
-            "the task-weighted one: they differ where tasks of another size err more or less "
-            "often.",
-        )
-    elif certificate.procedure == "task_hoeffding":
-        yield (
-            "task_weights_differ",
-            "The certificate weighs all covered tasks alike; the monitor weighs a task by the "
-            "share of its attempts that is covered.",
-        )
-    if observations.unscored:
-        yield (
-            "unscored_rows",
-            f"{observations.unscored} of {observations.rows} rows have no score, so none is "
-            "decided; left out.",
-        )
-    empty = int(np.count_nonzero(stream.covered == 0))
-    if empty:
-        yield (
-            "nothing_covered",
-            f"{empty} of {stream.covered.size} tasks have no row that the certificate decides; "
-            "they are counted and contribute nothing.",
-        )
 
 
 @dataclass(frozen=True)
@@ -407,10 +381,6 @@ class MonitorPath:
     high: tuple[float, ...]
     error: tuple[float | None, ...]  # realised error there; None before anything was covered
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the path as JSON values."""
-        return {name: list(values) for name, values in asdict(self).items()}
-
 
 def monitor_path(
     certificate: Certificate,
@@ -419,21 +389,21 @@ def monitor_path(
     tasks: Sequence[Any] | NDArray[Any],
 ) -> MonitorPath:
     """Follow a monitor task by task, with intervals at evenly spaced places."""
-    stream = task_stream(certificate, *_new_rows(certificate, scores, outcomes, tasks)[1])
+    stream = new_tasks(certificate, scores, outcomes, tasks).stream
     length = stream.covered.size
-    at = sorted({int(place) for place in np.linspace(1, length, min(_POINTS, length)).round()})
+    at = np.unique(np.linspace(1, length, min(_POINTS, length)).round().astype(int)).tolist()
     heads = [stream.head(place) for place in at]
-    ends = [error_interval(head, certificate.delta) for head in heads]
-    errors = [head.realized_error for head in heads]
+    low, high = zip(*(error_interval(head, certificate.delta) for head in heads), strict=True)
+    processes = (
+        process(stream, certificate.alpha) for process in (alarm_process, shiryaev_roberts)
+    )
+    log_e, log_sr = (tuple(map(significant, process.tolist())) for process in processes)
+    errors = (head.realized_error for head in heads)
     return MonitorPath(
-        log_e=_significant_tuple(alarm_process(stream, certificate.alpha)),
-        log_sr=_significant_tuple(shiryaev_roberts(stream, certificate.alpha)),
+        log_e=log_e,
+        log_sr=log_sr,
         at=tuple(at),
-        low=tuple(low for low, _ in ends),
-        high=tuple(high for _, high in ends),
+        low=low,
+        high=high,
         error=tuple(None if error is None else significant(error) for error in errors),
     )
-
-
-def _significant_tuple(values: NDArray[np.float64]) -> tuple[float, ...]:
-    return tuple(significant(float(value)) for value in values)

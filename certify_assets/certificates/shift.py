@@ -22,25 +22,12 @@ _HALF_SPENT: Final = 60
 _ORDER, _DISTRIBUTION, _DECIDED = 0.5, 0.25, 0.25
 # tasks of CAL that are compared at most, and the work of one exact test, which gives it a bound
 _MOST_CAL_TASKS, _WORK = 300, 2e8
-# scaled distance of two distributions that is reached with probability .2 in large samples
-_COMMON_DISTANCE: Final = 1.073
 # steps into which ranks and shares are rounded, at most and at least
 _STEPS, _FEWEST_STEPS = 20, 4
-#: the same of a single batch, a side and batch, of runs that no certificate of the corpus decides
+#: chance of one for a single batch and side, of runs that no certificate of the corpus decides
 SHIFT_LEVEL: Final = 0.001
-_LEAST_TASKS: Final = 10
-_DRAWS, _CHUNK, _SEED = 4999, 500, 0
-_Decided = tuple[NDArray[np.bool_], Sequence[Any]]
+_SEED = 0
 _Scored = tuple[NDArray[np.float64], Sequence[Any]]
-
-
-@dataclass(frozen=True)
-class Shift:
-    """The share of runs that a threshold decides, in CAL and in new runs."""
-
-    calibration: float
-    batch: float
-    p_value: float  # two-sided, of tasks drawn alike
 
 
 @dataclass(frozen=True)
@@ -94,9 +81,10 @@ def compare_tasks(
       makes it cautious.
 
     Ranks and shares are rounded to steps, which leaves a test exact. Within two standard deviations
-    a sum has the normal approximation, and a distance that is as likely as .2 that of Kolmogorov:
-    no level that is asked for is near.
+    a sum has the normal approximation: no level that is asked for is near.
     """
+    from scipy.stats import rankdata
+
     new = _Tasks.of(*batch)
     cal = _Tasks.of(*calibration, most=int(np.median(new.sizes)) if len(new) else 1)
     if len(new) < LEAST_NEW_TASKS or len(cal) < LEAST_CAL_TASKS:
@@ -104,7 +92,7 @@ def compare_tasks(
     chosen = np.sort(np.random.default_rng(_SEED).permutation(len(cal))[:_MOST_CAL_TASKS])
     before, after = cal.means(cal.scores)[chosen], new.means(new.scores)
     middle = (float(np.median(before)), float(np.median(after)))
-    ranks = _ranks(np.concatenate([before, after]))
+    ranks = (rankdata([*before, *after]) - 1) / (before.size + after.size - 1)
     order = sum_p_value(ranks[: before.size], ranks[before.size :])
     found = [
         TaskTest("order", *middle, order, _ORDER),
@@ -139,23 +127,20 @@ def sum_p_value(before: NDArray[np.float64], after: NDArray[np.float64]) -> floa
 
 def _sums(values: NDArray[np.int64], size: int) -> NDArray[np.float64]:
     """Return the distribution of the sum over `size` of all values, each choice as likely."""
-    # the smallest first, in whatever order they are taken: the table fills slowly
-    values = np.sort(values)
-    most, top = int(values[-size:].sum()), 0
+    most = int(np.sort(values)[-size:].sum())
+    # row k: the values so far of which k were chosen, by their sum
     table = np.zeros((size + 1, most + 1))
     table[0, 0] = 1.0
     for place, value in enumerate(values.tolist()):
-        # row k: the values so far of which k were chosen, by their sum; with too few it is empty
-        left = values.size - place
-        low, high = max(0, size - left), min(place, size) + 1
-        chosen = np.clip((size - np.arange(low, high)) / left, 0.0, 1.0)[:, None]
-        part = table[low:high, : top + 1]
-        more = part * chosen
-        part -= more
-        above, upper = min(high, size), min(top + value, most)
-        table[low + 1 : above + 1, value : upper + 1] += more[: above - low, : upper + 1 - value]
-        top = upper
+        chosen = table * _chances(size, values.size - place)[:, None]
+        table -= chosen
+        table[1:, value:] += chosen[:-1, : most + 1 - value]
     return np.asarray(table[size])
+
+
+def _chances(size: int, left: int) -> NDArray[np.float64]:
+    """Return how likely the next of so many left is chosen, by the number chosen before it."""
+    return np.asarray(np.clip((size - np.arange(size + 1)) / left, 0.0, 1.0))
 
 
 def distance_p_value(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:
@@ -167,32 +152,24 @@ def distance_p_value(before: NDArray[np.float64], after: NDArray[np.float64]) ->
     every = np.concatenate([few, many])
     order = np.argsort(every, kind="stable")
     ends = np.append(np.diff(every[order]) > 0, True)
-    counts, seen = np.arange(few.size + 1), np.cumsum(order < few.size)
-    places = np.arange(1, every.size + 1)
-    reached = float(np.abs(seen / few.size - (places - seen) / many.size)[ends].max()) - 1e-9
-    scaled = reached * math.sqrt(few.size * many.size / every.size)
-    if scaled < _COMMON_DISTANCE:
-        return min(1.0, 2 * math.exp(-2 * max(scaled, 0.0) ** 2))
+
+    def distances(chosen: NDArray[np.int64], so_far: Any) -> NDArray[np.float64]:
+        return np.asarray(np.abs(chosen / few.size - (so_far - chosen) / many.size))
+
+    seen = distances(np.cumsum(order < few.size), np.arange(1, every.size + 1))
+    reached, counts = float(seen[ends].max()) - 1e-9, np.arange(few.size + 1)
     # chance of k of the few among the values so far that were nowhere as far apart
     inside, beyond = np.zeros(few.size + 1), 0.0
     inside[0] = 1.0
     for place, end in enumerate(ends.tolist()):
-        chosen = np.clip((few.size - counts) / (every.size - place), 0.0, 1.0)
-        more = (inside * chosen)[:-1]
-        inside *= 1.0 - chosen
-        inside[1:] += more
+        more = inside * _chances(few.size, every.size - place)
+        inside -= more
+        inside[1:] += more[:-1]
         if end:
-            far = np.abs(counts / few.size - (place + 1 - counts) / many.size) >= reached
+            far = distances(counts, place + 1) >= reached
             beyond += float(inside[far].sum())
             inside[far] = 0.0
     return min(1.0, beyond)
-
-
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the ranks of values between 0 and 1, the mean one of those that are alike."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    middle = np.cumsum(counts) - (counts + 1) / 2
-    return np.asarray(middle[places] / max(1, values.size - 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,56 +200,3 @@ class _Tasks:
     def means(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Return the mean over the runs of each task."""
         return np.asarray(np.add.reduceat(values.astype(np.float64), self.starts) / self.sizes)
-
-
-def decided_shift(calibration: _Decided, batch: _Decided) -> Shift | None:
-    """Compare the share of runs that a threshold decides in CAL and in new runs.
-
-    Parameters
-    ----------
-    calibration, batch : pair of (n,) arrays
-        Whether each run is decided, and its task.
-
-    Returns
-    -------
-    Shift or None
-        None with fewer than ten tasks in either.
-
-    Notes
-    -----
-    Runs of a task are alike, so tasks are what is drawn. With r_g the decided runs of task g less
-    its share of all decided runs, the sum of r_g over the new tasks is compared with what other
-    choices of as many of all tasks give: by the normal approximation where it is within 2.5
-    standard deviations, else by 4,999 of them (a permutation test, exact where tasks are drawn
-    alike; the threshold comes from CAL, which makes it cautious).
-    """
-    residuals, new, shares = _residuals(calibration, batch)
-    number, few = new.size, int(min(new.sum(), new.size - new.sum()))
-    if few < _LEAST_TASKS:
-        return None
-    seen = abs(float(residuals[new].sum()))
-    # variance of the sum of few of all without replacement
-    variance = few * (number - few) / (number * (number - 1)) * float((residuals**2).sum())
-    if variance == 0.0 or seen <= 2.5 * math.sqrt(variance):
-        ratio = 0.0 if variance == 0.0 else seen / math.sqrt(variance)
-        return Shift(*shares, math.erfc(ratio / math.sqrt(2)))
-    rng, beyond = np.random.default_rng(_SEED), 0
-    for start in range(0, _DRAWS, _CHUNK):
-        order = rng.random((min(_CHUNK, _DRAWS - start), number), np.float32)
-        chosen = order.argpartition(few, axis=1)[:, :few]
-        beyond += int((np.abs(residuals[chosen].sum(axis=1)) >= seen * (1 - 1e-9)).sum())
-    return Shift(*shares, (1 + beyond) / (1 + _DRAWS))
-
-
-def _residuals(
-    calibration: _Decided, batch: _Decided
-) -> tuple[NDArray[np.float64], NDArray[np.bool_], tuple[float, float]]:
-    """Return the residual of every task, which are of the batch, and both shares."""
-    parts = []
-    for decided, tasks in (calibration, batch):
-        _, places = np.unique(np.asarray(tasks, dtype=object).astype(str), return_inverse=True)
-        parts.append((np.bincount(places, weights=decided), np.bincount(places)))
-    covered, sizes = (np.concatenate(both) for both in zip(*parts, strict=True))
-    new = np.repeat([False, True], [part[0].size for part in parts])
-    before, after = (float(count.sum() / max(1, total.sum())) for count, total in parts)
-    return covered - sizes * (covered.sum() / sizes.sum()), new, (before, after)

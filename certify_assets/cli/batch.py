@@ -30,7 +30,6 @@ from certify_assets.cli.options import (
     SIDE,
     Finite,
     certificate_argument,
-    column_options,
     gathered,
     scores_argument,
     split_option,
@@ -45,6 +44,7 @@ from certify_assets.cli.output import (
     show_table,
     write_tables,
 )
+from certify_assets.cli.reading import column_options
 from certify_assets.errors import InputError
 from certify_assets.files import write_json_atomic
 

@@ -25,7 +25,7 @@ from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan, plan_s
 from certify_assets.certificates.certificate import check_range
 from certify_assets.certificates.inputs import ScoreRange
 from certify_assets.cli.documents import Choice, load_certificates
-from certify_assets.cli.options import labelled, read_scores, remedies, say_read_as
+from certify_assets.cli.reading import labelled, read_scores, remedies, say_read_as
 from certify_assets.errors import InputError
 from certify_assets.files import (
     canonical_json,

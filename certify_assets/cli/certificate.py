@@ -1,81 +1,72 @@
-"""``certify certificate``."""
+"""``certify certificate`` and ``certify show``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from certify_assets.cli.figures import verbose_option
-from certify_assets.cli.gate import (
-    MIN_COVERAGE,
-    Case,
-    CiResult,
-    coverage_case,
-    gated,
-    min_coverage_option,
-    report,
+from certify_assets.certificates import (
+    EVERY_PROCEDURE,
+    Certificate,
+    CertificateSet,
+    Settings,
+    Sides,
+    certify_sides,
 )
-from certify_assets.cli.options import (
-    DEFAULT_PROCEDURE,
-    PATH,
-    alpha_option,
-    labelled,
-    out_option,
-    read_pilot,
-    read_pool,
-    read_scores,
-    reading_options,
-    scores_argument,
-)
+from certify_assets.certificates.words import WORDS, at_most, percent
+from certify_assets.cli.documents import CertificateFile, read_certificate_file
+from certify_assets.cli.gate import gated, min_coverage_option, report, too_little
+from certify_assets.cli.options import PATH, out_option, scores_argument
 from certify_assets.cli.output import (
     NOTHING,
+    Table,
+    answer,
+    answers,
+    answers_at_length,
     complain,
-    emit_json,
-    json_option,
-    percent,
+    figures,
     refuse_overwrite,
-    show_line,
-    show_table,
+    wants_all,
     write_document,
 )
-from certify_assets.files import shortest
+from certify_assets.cli.reading import labelled, read_pilot, read_pool, read_scores, reading_options
+from certify_assets.cli.settings import setting_option, settings_help
+from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.tables.score_reading import ReadingOptions
 
-if TYPE_CHECKING:
-    from certify_assets.certificates import Certificate, CertificateSet, Sides
-
-_SIDE_BY_SIDE = 2
 _BAR = 60
 _MARKS = {"reject": "█", "human": "░", "release": "▒"}
 _NOT_HOLDING = "none under clustering"
-#: findings that say of a procedure why it certifies nothing, as a cell says it
-_OF_PROCEDURE = {
-    "pilot_missing": "needs --pilot",
-    "nothing_passes": "nothing",
-}
-_PROCEDURE_HELP = (
-    "pseudo_task (calibrated by simulation; takes --pool), guarded_taskboot, taskboot, naive, "
-    "deff, one_per_task, task_hoeffding or betting (proved at any number of tasks; needs --pilot); "
-    "or 'all' for every one side by side."
-)
-_SETTINGS = (
+_MOST_FINDINGS = 2
+_FIGURES = (
+    "procedure",
+    "certified",
+    "coverage",
+    "alpha",
     "delta",
-    "joint",
-    "guard",
-    "size_ratio",
-    "grid",
-    "engine",
-    "draws",
-    "seed",
-    "candidates",
+    "threshold",
+    "selective_error",
+    "covered_tasks",
+    "tasks",
+    "trajectories",
+    "success_rate",
+    "icc",
+    "deff",
+    "n_eff",
+    "effective_tasks",
+    "tail",
+    "level",
+    "estimand",
+    "validity",
+    "sha256",
 )
-_ABOUT_SETTINGS = (
-    "Rare settings of the certificate, such as delta=.05, joint=true (both sides together at "
-    "1−δ), candidates=3 (judges compared on this table); docs/certificates.md lists all. "
-)
+#: options of their own
+_CHOSEN = ("alpha", "procedure", "side")
+_RARE = [name for name in Settings.model_fields if name not in _CHOSEN]
+_JOINT = "joint=true certifies both sides together at 1 − δ. "
 
 
 @click.command()
@@ -83,50 +74,37 @@ _ABOUT_SETTINGS = (
 @click.option(
     "--side",
     type=click.Choice(["reject", "release", "both"]),
-    default="both",
-    show_default=True,
-    help="Which decision to certify.",
+    help="Decision to certify: auto-fail (reject) or auto-pass (release). [default: both]",
 )
-@alpha_option
-@click.option("--procedure", default=DEFAULT_PROCEDURE, show_default=True, help=_PROCEDURE_HELP)
+@setting_option("alpha")
+@setting_option("procedure", more="; or all, side by side")
 @click.option(
     "--pilot",
     type=PATH,
-    help=(
-        "Scores of other, labelled tasks, from which betting takes thresholds, start and bets "
-        "(its rows with split=pilot, or else split=rl)."
-    ),
+    help="Scores of other, labelled tasks, from which betting takes thresholds, start and bets "
+    "(its rows with split=pilot, or else split=rl).",
 )
 @click.option(
     "--pool",
     type=PATH,
-    help=(
-        "Scores of other, unlabelled tasks, from which pseudo_task takes how unequal tasks are in "
-        "size (its rows without split=cal); outcomes are not read."
-    ),
+    help="Scores of other, unlabelled tasks, from which pseudo_task takes how unequal tasks are in "
+    "size (its rows without split=cal); outcomes are not read.",
 )
 @out_option
 @min_coverage_option
-@reading_options(*_SETTINGS, about=_ABOUT_SETTINGS)
-@verbose_option
-@json_option
-@click.pass_context
+@reading_options(*_CHOSEN, *_RARE, "joint", about=settings_help(_RARE) + _JOINT)
+@answers_at_length
+@answers
 @gated
 def certificate(
-    ctx: click.Context,
-    /,
     scores: Path,
     out: Path | None,
-    as_json: bool,
     pilot: Path | None,
     pool: Path | None,
     min_coverage: float | None,
-    verbose: bool,
     reading: ReadingOptions,
     settings: dict[str, Any],
-    side: str,
-    procedure: str,
-    alpha: float,
+    **options: str | float | None,
 ) -> None:
     """Certify what share of trajectories a judge may decide alone, on both sides.
 
@@ -136,261 +114,181 @@ def certificate(
     are used). The document holds a certificate a side, and the shares decided and left to people;
     with --side, one certificate.
     """
-    from certify_assets.certificates import EVERY_PROCEDURE
-
-    given = {"SCORES": scores, "--pilot": pilot, "--pool": pool}
-    refuse_overwrite({"--out": out}, given)
-    if min_coverage is not None and procedure == "all":
-        raise click.UsageError("--min-coverage goes with one procedure; name it.")
-    _refuse(side, procedure, settings, pilot=pilot, pool=pool)
-    procedures = EVERY_PROCEDURE if procedure == "all" else (procedure,)
-    sides = ("reject", "release") if side == "both" else (side,)
-    settings["alpha"] = alpha
-    found = _certify(scores, reading, sides, procedures, pilot, pool, **settings)
-    single = procedure != "all" and side != "both"
-    document = found.certificates[0].to_dict() if single else found.to_dict()
-    if out is not None:
-        write_document(out, document)
-    for sentence in _unread(procedures, settings):
-        complain(sentence)
-    if as_json:
-        emit_json(document)
-    else:
-        show_certificates(found, verbose=verbose)
-        if out is not None:
-            certified = any(item.certified for item in found.certificates)
-            command = f"decide {out} NEW_SCORES" if certified else f"plan {scores}"
-            show_line(f"wrote {out}\nnext: certify {command}")
-    result = _gate_result(found, scores, min_coverage)
-    report(result)
-    for case in result.failed:
-        if case.name == MIN_COVERAGE:
-            complain(case.message)
-    ctx.exit(NOTHING if result.failed else 0)
-
-
-def _gate_result(found: CertificateSet, scores: Path, minimum: float | None) -> CiResult:
-    from certify_assets.certificates import Sides
-
-    sides = found.sides or Sides(found.certificates[:1])
-    several = len({item.procedure for item in found.certificates}) > 1
-    opened = any(item.certified for item in found.certificates)
-    cases = [
-        Case(
-            f"{item.procedure} {item.side}" if several else item.side,
-            "passed" if item.certified else "skipped" if opened else "failed",
-            f"{_certified(item)} at a {_region(item)}, error at most {100 * item.alpha:g} %"
-            if item.certified
-            else item.promise,
-        )
-        for item in found.certificates
-    ]
-    promise = found.promise or sides.certificates[0].promise
-    return CiResult(
-        scores.name,
-        sides.sentence,
-        (*cases, *coverage_case(sides.decided, minimum)),
-        bar=_bar(sides),
-        promise=tuple(promise.splitlines()),
-        warnings=tuple(
-            f"{', '.join(names)}: {code}: {message}"
-            for (code, message), names in _gathered(list(found.certificates)).items()
-        ),
-    )
-
-
-def _certify(
-    scores: Path,
-    reading: ReadingOptions,
-    sides: Sequence[str],
-    procedures: Sequence[str],
-    pilot: Path | None,
-    pool: Path | None,
-    **options: Any,
-) -> CertificateSet:
-    from certify_assets.certificates import certify_sides
-
+    refuse_overwrite({"--out": out}, {"SCORES": scores, "--pilot": pilot, "--pool": pool})
+    asked = {**settings, **{name: value for name, value in options.items() if value is not None}}
+    side = asked.pop("side", "both")
+    procedure = asked.pop("procedure", EVERY_PROCEDURE[0])
+    _refuse(side, procedure, asked, pilot, min_coverage)
     whole = read_scores(scores, reading)
     table, reading = labelled(whole.choose_split("cal")), reading.as_read(whole)
     found = certify_sides(
         table.scores,
         table.labels,
         table.tasks,
-        sides=sides,
-        procedures=procedures,
+        sides=("reject", "release") if side == "both" else (side,),
+        procedures=EVERY_PROCEDURE if procedure == "all" else (procedure,),
         pilot=None if pilot is None else read_pilot(pilot, reading),
         pool=None if pool is None else read_pool(pool, reading),
         agents=table.agents,
         named=table.named,
         alone=table.alone,
-        **options,
+        provenance=table.reading.provenance(),
+        **asked,
     )
-    return found.with_provenance(table.reading.provenance())
+    single = procedure != "all" and side != "both"
+    document = found.certificates[0].to_dict() if single else found.to_dict()
+    if out is not None:
+        write_document(out, document)
+    sides = found.sides or Sides(found.certificates[:1])
+    certified = any(item.certified for item in found.certificates)
+    little = too_little(sides.decided, min_coverage)
+    promise = found.promise or found.certificates[0].promise
+    report(
+        scores.name,
+        [sides.sentence, _bar(sides), *promise.splitlines()],
+        failed=([] if certified else [promise]) + little,
+        warnings=_findings(found.certificates),
+    )
+    for sentence in little:
+        complain(sentence)
+    wrote = "" if out is None else f"wrote {out}; "
+    decide = (
+        f"certify decide {out} NEW_SCORES" if out else f"certify certificate {scores} --out c.json"
+    )
+    step = f"{wrote}next: {decide if certified else f'certify plan {scores}'}"
+    answer(document, *summary(found), step, code=0 if certified and not little else NOTHING)
 
 
 def _refuse(
     side: str,
     procedure: str,
-    settings: Mapping[str, Any],
-    *,
+    asked: Mapping[str, Any],
     pilot: Path | None,
-    pool: Path | None,
+    min_coverage: float | None,
 ) -> None:
-    for name, path, reader in (("--pilot", pilot, "betting"), ("--pool", pool, "pseudo_task")):
-        if path is not None and procedure not in (reader, "all"):
-            raise click.UsageError(
-                f"{name} is for {reader}, and {procedure} does not read it; leave it out or name "
-                f"{reader} or all."
-            )
-    if procedure == "betting" and pilot is None:
+    if min_coverage is not None and procedure == "all":
+        raise click.UsageError("--min-coverage goes with one procedure; name it.")
+    if (pilot is not None and procedure not in ("betting", "all")) or (
+        pilot is None and procedure == "betting"
+    ):
         raise click.UsageError(
-            "betting takes thresholds, start and bets from a pilot; give one (--pilot), scores of "
-            "other, labelled tasks."
+            f"{procedure} does not fit --pilot: betting needs one, scores of other, labelled "
+            "tasks, and no other procedure reads it."
         )
-    joint = settings.get("joint", False)
-    if not isinstance(joint, bool):
-        raise click.UsageError(f"joint is {joint!r}; give true or false.")
-    if joint and side != "both":
-        raise click.UsageError("joint is about both sides; add --side both.")
+    if asked.get("joint", False) not in (False, True) or (asked.get("joint") and side != "both"):
+        raise click.UsageError("joint is true or false, and about both sides; add --side both.")
 
 
-def _unread(procedures: Sequence[str], settings: Mapping[str, object]) -> list[str]:
-    """Say which settings change nothing under some of the procedures."""
-    from certify_assets.certificates import PROCEDURES
-
-    known = [PROCEDURES[name] for name in procedures if name in PROCEDURES]
-    unread = {
-        name: [item.name for item in known if not item.reads(name, value)]
-        for name, value in settings.items()
-    }
+def summary(found: CertificateSet, *, whole: bool = False) -> list[Any]:
+    """Return what people read of certificates of one table: at most seven lines, or all of it."""
+    items, whole = found.certificates, whole or wants_all()
+    if len({item.procedure for item in items}) > 1:
+        return [_procedures(items), *_findings(items)]
+    sides, lead = found.sides or Sides(items[:1]), items[0]
+    runs = {name: round(share * lead.trajectories) for name, share in sides.shares.items()}
+    counts = ", ".join(f"{runs[name]:,} {word}" for name, word in WORDS.items())
+    findings = _findings(items)
+    rest = len(findings) - _MOST_FINDINGS
+    more = [f"{rest} more findings: --verbose"] if rest > 0 and not whole else []
+    names = [item.side for item in items] if len(items) > 1 else []
+    each = [{**item.to_dict(), "sha256": item.sha256} for item in items]
     return [
-        f"{name} changes nothing under {', '.join(found)}."
-        for name, found in unread.items()
-        if found
+        sides.sentence,
+        _bar(sides),
+        f"{lead.trajectories:,} runs of {lead.tasks:,} tasks: {counts}; "
+        f"{at_most(lead.alpha)}, {100 * (1 - lead.delta):.4g} % confidence",
+        *(figures("Certificate", *each, most=_FIGURES, names=names) if whole else ()),
+        found.promise or lead.promise,
+        *(findings if whole else findings[:_MOST_FINDINGS]),
+        *more,
     ]
 
 
-def show_certificates(found: CertificateSet, *, verbose: bool = False) -> None:
-    """Print certificates of one table in words: shares, figures, promise and findings."""
-    certificates = list(found.certificates)
-    if len(certificates) > _SIDE_BY_SIDE:
-        _show_procedures(certificates)
-        return
-    if found.sides is not None:
-        show_line(found.sides.sentence)
-        show_line(_bar(found.sides))
-    _show_upright(certificates, verbose=verbose)
-    show_line(found.promise or certificates[0].promise)
-    for finding, names in _gathered(certificates).items():
-        owner = f"{', '.join(names)}: " if len(certificates) > 1 else ""
-        show_line(f"  {owner}{finding[0]}: {finding[1]}")
+def _bar(sides: Sides) -> str:
+    """Draw the shares: auto-fail, review, auto-pass."""
+    cells = {side: round(_BAR * sides.shares[side]) for side in ("reject", "release")}
+    cells["human"] = _BAR - sum(cells.values())
+    legend = " ".join(f"{mark} {WORDS[name]}" for name, mark in _MARKS.items())
+    return "".join(mark * cells[name] for name, mark in _MARKS.items()) + f"  {legend}"
 
 
-def _show_procedures(certificates: list[Certificate]) -> None:
-    """Print a row a procedure, marked where it decides most of those that hold; no promises."""
-    from certify_assets.certificates import Sides
+def _findings(certificates: Sequence[Certificate]) -> list[str]:
+    """Return each finding once, with the certificates that carry it."""
+    several = len({item.procedure for item in certificates}) > 1
+    owners: dict[str, list[str]] = {}
+    for item in certificates:
+        name = f"{item.procedure} {item.side}" if several else item.side
+        for finding in item.findings:
+            # of several procedures the table says it
+            if several and finding["code"] == "nothing_passes":
+                continue
+            owners.setdefault(f"{finding['code']}: {finding['message']}", []).append(name)
+    if len(certificates) == 1 or several:
+        return list(owners)
+    return [f"{', '.join(names)}: {finding}" for finding, names in owners.items()]
 
+
+def _procedures(certificates: Sequence[Certificate]) -> Table:
+    """Return a row a procedure, marked where it decides most of those that hold."""
     rows: dict[str, list[Certificate]] = {}
     for item in certificates:
         rows.setdefault(item.procedure, []).append(item)
     decided = {name: Sides(tuple(items)).decided for name, items in rows.items()}
     holding = [name for name, items in rows.items() if items[0].validity != _NOT_HOLDING]
     best = max(holding, key=lambda name: decided[name], default="")
-    best = best if decided.get(best) else ""
-    show_table(
-        "Procedures, ▸ the one that decides most of those that hold where runs share a task",
-        ["procedure", *(item.side for item in next(iter(rows.values()))), "estimand", "validity"],
+    return Table(
+        "Procedures, ▸ the one that decides most of those that hold where runs share a task. "
+        f"One that is chosen by its result is one of --set candidates={len(rows)}.",
+        ["procedure", *(WORDS[item.side] for item in next(iter(rows.values()))), "validity"],
         [
             [
-                f"{'▸' if name == best else ' '} {name}",
-                *map(_share_or_reason, items),
-                items[0].estimand,
+                f"{'▸' if name == best and decided[name] else ' '} {name}",
+                *(percent(item.coverage) if item.certified else "nothing" for item in items),
                 items[0].validity,
             ]
             for name, items in rows.items()
         ],
     )
-    show_line(
-        "What each promises: --procedure NAME. One that is chosen by its result is one of "
-        f"--set candidates={len(rows)}."
-    )
-    # a procedure that certifies nothing is a row; what is peculiar to the data is said once
-    said: dict[str, str] = {}
-    for item in certificates:
-        for finding in item.findings:
-            if finding["code"] not in _OF_PROCEDURE:
-                said.setdefault(finding["code"], finding["message"])
-    for code, message in said.items():
-        show_line(f"  {code}: {message}")
 
 
-def _share_or_reason(item: Certificate) -> str:
-    if item.certified:
-        return percent(item.coverage)
-    codes = {finding["code"] for finding in item.findings}
-    return next((words for code, words in _OF_PROCEDURE.items() if code in codes), "nothing")
+@click.command()
+@click.argument("file", type=PATH)
+@answers
+def show(file: Path) -> None:
+    """A certificate in words, with its hashes.
 
-
-def _bar(sides: Sides) -> str:
-    """Draw the shares: rejected, left to reviewers, released."""
-    cells = {side: round(_BAR * sides.shares[side]) for side in ("reject", "release")}
-    middle = _BAR - sum(cells.values())
-    drawn = [_MARKS[name] * number for name, number in ({**cells, "human": middle}).items()]
-    return f"{drawn[0]}{drawn[2]}{drawn[1]}  █ rejected ░ human review ▒ released"
-
-
-def _gathered(certificates: list[Certificate]) -> dict[tuple[str, str], list[str]]:
-    """Return each finding once, with the certificates that carry it."""
-    several = len({item.procedure for item in certificates}) > 1
-    sides = len({item.side for item in certificates}) > 1
-    found: dict[tuple[str, str], list[str]] = {}
-    for item in certificates:
-        name = " ".join([*([item.procedure] if several else []), *([item.side] if sides else [])])
-        for finding in item.findings:
-            found.setdefault((finding["code"], finding["message"]), []).append(name)
-    return found
-
-
-def _show_upright(certificates: list[Certificate], *, verbose: bool) -> None:
-    """Print one column a certificate: a terminal is narrow."""
-    figures: dict[str, Callable[[Certificate], str]] = {
-        "procedure": lambda item: item.procedure,
-        "certified": lambda item: (
-            percent(item.coverage) + " of trajectories" if item.certified else "nothing"
-        ),
-        "error budget": lambda item: (
-            f"{100 * item.alpha:g} %, confidence {100 * (1 - item.delta):g} %"
-        ),
-        "threshold": _region,
-        "observed error": lambda item: _rounded(item.selective_error),
-        "tasks": lambda item: f"{item.covered_tasks} of {item.tasks} covered",
-        "trajectories": lambda item: str(item.trajectories),
-        "success rate, ICC": lambda item: f"{item.success_rate:.3f}, {item.icc:.3f}",
-        "estimand": lambda item: f"error by {item.estimand}",
-        "validity": lambda item: item.validity,
+    FILE is one certificate or a document of several, also one of the platform. Nothing but FILE is
+    read. That the digests fit is checked (exit 3 where one does not); `certify verify` recomputes
+    the figures from the scores.
+    """
+    given = read_certificate_file(file)
+    found = given.checked()
+    groups: dict[str, list[Certificate]] = {}
+    for item in found.certificates:
+        groups.setdefault(f"{item.procedure}, α = {item.alpha:g}", []).append(item)
+    blocks: list[Any] = []
+    for title, items in groups.items():
+        blocks += [title, *summary(CertificateSet(tuple(items), found.joint_delta), whole=True)]
+    hashes, first = _hashes(given, found), found.certificates[0]
+    each = {
+        f"{item.side}, {item.procedure}, α = {item.alpha:g}": item.sha256
+        for item in found.certificates
     }
-    if verbose:
-        figures |= {
-            "p-value ≤ cutoff": lambda item: (
-                "" if item.tail is None else f"{item.tail:.2e} ≤ {item.level:.2e}"
-            ),
-            "design effect, effective runs": lambda item: f"{item.deff:.3g}, {item.n_eff:.1f}",
-            "effective tasks": lambda item: f"{item.effective_tasks:.1f}",
-            "hash of the certificate": lambda item: item.sha256,
-        }
-    rows = [[name, *[show(item) for item in certificates]] for name, show in figures.items()]
-    show_table("Certificate", ["", *[item.side for item in certificates]], rows)
+    for title, rows in (
+        ("SHA-256 of the file, of its canonical JSON, and of each certificate", {**hashes, **each}),
+        ("Provenance: how the table was read, and what made its scores", first.provenance),
+        ("Table", first.inputs),
+    ):
+        # whole lines, from which a hash can be copied
+        blocks += [title, *(f"  {name}: {value}" for name, value in rows.items())]
+    items_ = [{**item.to_dict(), "sha256": item.sha256} for item in found.certificates]
+    answer({**hashes, "certificates": items_, **found.outline()}, *blocks)
 
 
-def _certified(item: Certificate) -> str:
-    return percent(item.coverage) if item.certified else "nothing"
-
-
-def _region(item: Certificate) -> str:
-    if item.threshold is None:
-        return ""
-    return f"score {'≤' if item.side == 'reject' else '≥'} {shortest(item.threshold)}"
-
-
-def _rounded(error: float | None) -> str:
-    return "" if error is None else percent(error)
+def _hashes(given: CertificateFile, found: CertificateSet) -> dict[str, str]:
+    """Return the hashes of the file as it is, and of its canonical bytes."""
+    document = found.certificates[0].to_dict()
+    if given.several:
+        document = {"certificates": given.documents, **given.outline}
+        document |= {} if given.pool is None else {"pool": given.pool}
+    return {"file": sha256_file(given.path), "canonical": sha256_bytes(canonical_json(document))}

@@ -1,17 +1,28 @@
-"""Commands on a certificate and a score table: audit, resample, decide, report."""
+"""Commands on a certificate and a score table: verify, audit, decide, report; and resample."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import asdict
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
+from certify_assets.certificates import (
+    NOT_VOUCHED,
+    Audit,
+    Certificate,
+    audit_certificate,
+    resample_audit,
+)
+from certify_assets.certificates import verify as recompute
+from certify_assets.certificates.words import WORDS, percent
 from certify_assets.cli.documents import (
+    CertificateFile,
     Choice,
     certified_splits,
     choice_options,
@@ -19,46 +30,44 @@ from certify_assets.cli.documents import (
     one_a_side,
     read_certificate_file,
 )
-from certify_assets.cli.figures import show_figures, verbose_option
-from certify_assets.cli.gate import Case, CiResult, State, gated
-from certify_assets.cli.gate import report as report_result
+from certify_assets.cli.gate import gated
+from certify_assets.cli.gate import report as report_gate
 from certify_assets.cli.options import (
     OPEN_SHARE,
     PATH,
     SIDE,
     Finite,
     certificate_argument,
-    column_options,
-    labelled,
     pilot_option,
     pool_option,
-    read_pilot,
-    read_scores,
     scores_argument,
     split_option,
 )
 from certify_assets.cli.output import (
     NOTHING,
-    emit_json,
-    json_option,
-    percent,
+    Table,
+    answer,
+    answers,
+    answers_at_length,
+    complain,
+    figures,
     refuse_overwrite,
     say,
-    show_line,
-    show_table,
     write_tables,
     write_text,
 )
-from certify_assets.cli.verify import pool_of, verify_documents
-from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.cli.reading import column_options, labelled, read_pilot, read_scores
+from certify_assets.documents import JsonObject
+from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
 from certify_assets.tables.score_reading import ReadingOptions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from certify_assets.certificates import Audit, Certificate
+    from certify_assets.cli.reading import Table as Columns
+    from certify_assets.cli.reading import Unlabelled
+    from certify_assets.corpora.formats.mlflow_server import VerdictCounts
     from certify_assets.evaluation.decisions import Decisions
-    from certify_assets.storage.traces import VerdictCounts
     from certify_assets.tables.score_table import ScoreTable
 
 _AUDITED = (
@@ -77,22 +86,112 @@ _AUDITED = (
 @click.command()
 @certificate_argument
 @scores_argument
+@pilot_option
+@pool_option
 @choice_options
 @column_options
-@verbose_option
-@json_option
-@click.pass_context
+@answers
 @gated
-def audit(
-    ctx: click.Context,
-    /,
+def verify(
     certificate: Path,
     scores: Path,
+    pilot: Path | None,
+    pool: Path | None,
     choice: Choice,
-    verbose: bool,
-    as_json: bool,
     reading: ReadingOptions,
 ) -> None:
+    """Recompute a certificate from its scores and compare every byte.
+
+    Exit 3, with the first difference, when the certificate was altered, is incomplete or is of
+    other scores, or when it is one of betting and its pilot table is not given. Exit 2 when it was
+    issued with a pool and none is given. What the scores cannot show (the names and hashes under
+    provenance, the selection rule) is carried as it is: the data root's own checks compare those.
+    Of a document of several each is recomputed, and what it says of them together; --side, --alpha
+    and --procedure choose from it.
+    """
+    given = read_certificate_file(certificate)
+    try:
+        chosen = _chosen(given, choice)
+        issued = [item for _, item in chosen]
+        asked, reading = reading, replace(reading.as_issued(certificate, issued), issued=None)
+        try:
+            table = read_scores(scores, reading).choose_split(*certified_splits(issued))
+        except InputError as error:
+            if reading.score_scale == asked.score_scale:
+                raise
+            raise ForgedCertificateError(f"provenance.score_scale does not fit: {error}") from None
+        others = None if pilot is None else read_pilot(pilot, reading)
+        unlabelled = given.unlabelled(pool, reading)
+        difference = _difference(given, chosen, table, others, unlabelled)
+    except ForgedCertificateError as error:
+        difference = str(error)
+    verified = f"Verified: {certificate.name} recomputes from {scores.name}, byte for byte."
+    result: JsonObject = {"verified": difference is None, "difference": difference}
+    if difference is None:
+        report_gate(certificate.name, [verified])
+        answer(
+            {**result, "certificates": len(chosen), "not_vouched": NOT_VOUCHED},
+            f"{verified} {NOT_VOUCHED}",
+        )
+    report_gate(certificate.name, ["Not verified."], [f"Not verified: {difference}"])
+    complain(f"not verified: {difference}")
+    answer({**result, "certificates": len(given.documents)}, "Not verified.", code=NOTHING)
+
+
+def _chosen(given: CertificateFile, choice: Choice) -> list[tuple[Any, Certificate]]:
+    """Return the chosen documents with their certificates, whose digests are not checked."""
+    found = []
+    for place, document in enumerate(given.documents, 1):
+        try:
+            found.append((document, Certificate.parse(document)[0]))
+        except ForgedCertificateError as error:
+            raise ForgedCertificateError(f"{_place(given, place)}{error}") from None
+    chosen = [(document, item) for document, item in found if choice.names(item)]
+    if not chosen:
+        raise InputError(f"{given.path} holds no certificate of that side, budget and procedure.")
+    return chosen
+
+
+def _place(given: CertificateFile, place: int) -> str:
+    number = len(given.documents)
+    return f"certificate {place} of {number}: " if number > 1 else ""
+
+
+def _difference(
+    given: CertificateFile,
+    chosen: Sequence[tuple[Any, Certificate]],
+    table: ScoreTable,
+    pilot: Columns | None,
+    pool: Unlabelled | None,
+) -> str | None:
+    """Recompute certificates from their table; return the first difference.
+
+    What a document says of its certificates together is recomputed where all of them are.
+    """
+    table, documents = labelled(table), [document for document, _ in chosen]
+    every = len(documents) == len(given.documents)
+    return recompute(
+        {"certificates": documents, **(given.outline if every else {})},
+        table.scores,
+        table.labels,
+        table.tasks,
+        agents=table.agents,
+        named=table.named,
+        alone=table.alone,
+        pilot=pilot,
+        pool=pool,
+    )
+
+
+@click.command()
+@certificate_argument
+@scores_argument
+@choice_options
+@column_options
+@answers_at_length
+@answers
+@gated
+def audit(certificate: Path, scores: Path, choice: Choice, reading: ReadingOptions) -> None:
     """How the certified threshold does on other labelled tasks.
 
     CERTIFICATE is one certificate, or a document with one a side, each of which is audited;
@@ -103,52 +202,49 @@ def audit(
     """
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
     reading = reading.as_issued(certificate, certificates)
-    audits = _audits(certificates, read_scores(scores, reading).choose_split("test"))
-    verdict = _worst(certificates, audits)
-    if as_json:
-        each = [
-            {"side": item.side, "alpha": item.alpha, **audit.to_dict()}
-            for item, audit in zip(certificates, audits, strict=True)
-        ]
-        emit_json(audits[0].to_dict() if len(audits) == 1 else {"verdict": verdict, "audits": each})
-    else:
-        each_side = {
-            item.side: audit.to_dict() for item, audit in zip(certificates, audits, strict=True)
-        }
-        show_figures("Audit", each_side, most=_AUDITED, verbose=verbose)
-    report_result(_gate_result(scores, certificates, audits, verdict))
-    ctx.exit(NOTHING if verdict == "ERROR" else 0)
-
-
-def _gate_result(
-    scores: Path, certificates: list[Certificate], audits: list[Audit], verdict: str
-) -> CiResult:
-    opened = any(item.certified for item in certificates)
-    found, warnings = [], []
-    for item, audit in zip(certificates, audits, strict=True):
-        counts = item.certified or not opened
-        failed = counts and audit.verdict == "ERROR"
-        error = audit.realized_error
-        of_them = "" if error is None else f", of which {percent(error)} are wrong"
-        message = " ".join(
-            [f"{audit.verdict}: {percent(audit.coverage)} of runs decided{of_them}."]
-            + ([audit.reason] if audit.reason else [])
-        )
-        state: State = "failed" if failed else "passed" if counts else "skipped"
-        found.append(Case(f"audit of {item.side}", state, message))
-        if audit.verdict == "WARN":
-            warnings.append(f"audit of {item.side}: {message}")
-    return CiResult(
-        scores.name, f"The audit says {verdict}.", tuple(found), warnings=tuple(warnings)
+    found = _audits(certificates, read_scores(scores, reading).choose_split("test"))
+    # of certificates that decide something, where there are any
+    asked = [item for item in certificates if item.certified] or certificates
+    verdicts = {
+        item.side: audited.verdict for item, audited in zip(certificates, found, strict=True)
+    }
+    counting = {verdicts[item.side] for item in asked}
+    verdict = next((name for name in ("ERROR", "WARN") if name in counting), "PASS")
+    each = [
+        {"side": item.side, "alpha": item.alpha, **audited.to_dict()}
+        for item, audited in zip(certificates, found, strict=True)
+    ]
+    said = [_audit_sentence(item) for item in each]
+    failed = [
+        sentence
+        for item, sentence in zip(each, said, strict=True)
+        if item["verdict"] == "ERROR" and item["side"] in {one.side for one in asked}
+    ]
+    warned = [text for item, text in zip(each, said, strict=True) if item["verdict"] == "WARN"]
+    report_gate(scores.name, [f"The audit says {verdict}.", *said], failed, warned)
+    names = [WORDS[item.side] for item in certificates] if len(each) > 1 else []
+    answer(
+        found[0].to_dict() if len(found) == 1 else {"verdict": verdict, "audits": each},
+        *figures("Audit", *each, most=_AUDITED, names=names),
+        code=NOTHING if verdict == "ERROR" else 0,
     )
 
 
-def _worst(certificates: list[Certificate], audits: list[Audit]) -> str:
-    """Return the worst verdict of the certified sides, of any where none is certified."""
-    pairs = list(zip(certificates, audits, strict=True))
-    verdicts = {audit.verdict for item, audit in pairs if item.certified}
-    verdicts = verdicts or {audit.verdict for audit in audits}
-    return next((name for name in ("ERROR", "WARN") if name in verdicts), "PASS")
+def _audit_sentence(item: JsonObject) -> str:
+    error = item["realized_error"]
+    wrong = "" if error is None else f", {percent(error)} of them wrong on held-out tasks"
+    reason = f" {item['reason']}" if item["reason"] else ""
+    return (
+        f"audit of {item['side']}: {item['verdict']}: {percent(item['coverage'])} decided{wrong}."
+        f"{reason}"
+    )
+
+
+def _audits(certificates: Sequence[Certificate], test: ScoreTable) -> list[Audit]:
+    test = labelled(test)
+    if not len(test):
+        raise InputError(f"{test.path} has no row to audit with; give labelled rows.")
+    return [audit_certificate(item, test.scores, test.labels, test.tasks) for item in certificates]
 
 
 @click.command()
@@ -160,45 +256,32 @@ def _worst(certificates: list[Certificate], audits: list[Audit]) -> str:
 @click.option("--seed", type=int, default=42, help="Seed of the draws.")
 @split_option
 @column_options
-@json_option
+@answers
 def resample(
-    scores: Path,
-    as_json: bool,
-    split: str | None,
-    draws: str,
-    reading: ReadingOptions,
-    **options: Any,
+    scores: Path, split: str | None, draws: str, reading: ReadingOptions, **options: Any
 ) -> None:
     """How often a threshold's error exceeds α when tasks are resampled.
 
     On the scores from which a bootstrap chose its own threshold this passes by construction: it is
     evidence only on other scores, or for another procedure's threshold.
     """
-    from certify_assets.certificates import resample_audit
-
-    if draws != "exact" and not (draws.isdecimal() and int(draws) > 0):
+    exact = draws == "exact"
+    if not exact and not (draws.isdecimal() and int(draws) > 0):
         raise click.UsageError(f"--draws is {draws!r}; give a whole number above zero, or exact.")
     table = labelled(read_scores(scores, reading).choose_split(split, required=True))
     result = resample_audit(
-        table.scores,
-        table.labels,
-        table.tasks,
-        draws=draws if draws == "exact" else int(draws),
-        **options,
+        table.scores, table.labels, table.tasks, draws="exact" if exact else int(draws), **options
     )
-    if as_json:
-        emit_json({**result.to_dict(), "exact": draws == "exact"})
-        return
-    show_line(
+    answer(
+        {**result.to_dict(), "exact": exact},
         f"The error at {options['threshold']:g} exceeds {options['alpha']:g} in "
-        f"{percent(result.exceedance)} of task resamples "
-        f"({'exact' if draws == 'exact' else draws + ' draws'})."
+        f"{percent(result.exceedance)} of task resamples ({draws}{'' if exact else ' draws'}).",
+        result.note,
     )
-    show_line(result.note)
 
 
 _QUEUE_HELP = (
-    "Write the rows that go to human review here (CSV, Parquet or JSON Lines). Names are written "
+    "Write the rows that go to review here (CSV, Parquet or JSON Lines). Names are written "
     "as they are; a CSV is refused where one begins like a formula, which a spreadsheet would run."
 )
 
@@ -217,11 +300,8 @@ _QUEUE_HELP = (
 @split_option
 @choice_options
 @column_options
-@json_option
-@click.pass_context
+@answers
 def decide(
-    ctx: click.Context,
-    /,
     certificate: Path,
     scores: Path,
     queue: Path | None,
@@ -229,16 +309,16 @@ def decide(
     mlflow: str | None,
     split: str | None,
     choice: Choice,
-    as_json: bool,
     reading: ReadingOptions,
 ) -> None:
-    """Decide new trajectories: reject, release or human review.
+    """Decide new trajectories: auto-fail (reject), auto-pass (release) or review (human).
 
     CERTIFICATE is one certificate, or a document with one a side; --side, --alpha and --procedure
     choose from a document of more. A row in both regions, an unscored row and every row where
-    nothing was certified go to human review (exit 3 when nothing was certified at all).
+    nothing was certified go to review (exit 3 when nothing was certified at all).
     """
     from certify_assets.certificates.scale import share_doubt
+    from certify_assets.evaluation.decisions import decide_table
 
     refuse_overwrite(
         {"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores}
@@ -246,44 +326,42 @@ def decide(
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
     reading = reading.as_issued(certificate, certificates)
     table = read_scores(scores, reading, outcomes=False).choose_split(split, required=True)
-    result = _decide(certificates, table, queue, decisions)
+    result = decide_table(certificates, table)
+    write_tables(
+        *(
+            (path, _harmless(path, result.columns(rows), table.naming_columns))
+            for path, rows in ((queue, result.queue()), (decisions, slice(None)))
+            if path is not None
+        )
+    )
     assessed = _assess(mlflow, scores, result) if mlflow else None
-    counts = result.rows.counts
-    reasons = dict(sorted(Counter(result.rows.reasons.tolist()).items()))
-    hashes = [item.sha256 for item in certificates]
-    if as_json:
-        emit_json(
-            {
-                **counts,
-                "reasons": reasons,
-                "certificate_sha256": hashes[0] if len(hashes) == 1 else hashes,
-                **({"mlflow": asdict(assessed)} if assessed else {}),
-            }
-        )
-    else:
-        total = max(1, sum(counts.values()))
-        show_table(
-            "Decisions",
-            ["decision", "trajectories", "share"],
-            [[name, str(n), f"{100 * n / total:.1f} %"] for name, n in counts.items()],
-        )
-        for reason, number in reasons.items():
-            show_line(f"  {reason}: {number}")
-        if assessed:
-            lost = assessed.unknown
-            show_line(
-                f"MLflow: {assessed.logged} decisions logged, {assessed.unchanged} there already"
-                + (f"; {len(lost)} traces are not there, such as {lost[0]}" if lost else "")
-            )
     for item in certificates:
         if doubt := share_doubt(item, table.scores, table.tasks):
             say(f"warning: {doubt}")
-    ctx.exit(0 if any(item.certified for item in certificates) else NOTHING)
+    counts, hashes = result.rows.counts, [item.sha256 for item in certificates]
+    reasons = dict(sorted(Counter(result.rows.reasons.tolist()).items()))
+    document = {
+        **counts,
+        "reasons": reasons,
+        "certificate_sha256": hashes[0] if len(hashes) == 1 else hashes,
+        **({"mlflow": assessed._asdict()} if assessed else {}),
+    }
+    rows = [
+        [WORDS[name], f"{number:,}", percent(number / max(1, len(table)))]
+        for name, number in counts.items()
+    ]
+    answer(
+        document,
+        Table("Decisions", ["decision", "runs", "share"], rows),
+        *(f"  {reason}: {number}" for reason, number in reasons.items()),
+        *(figures("MLflow", assessed._asdict()) if assessed else ()),
+        code=0 if any(item.certified for item in certificates) else NOTHING,
+    )
 
 
 def _assess(address: str, scores: Path, result: Decisions) -> VerdictCounts:
     """Log decisions as assessments of the traces that the rows name."""
-    from certify_assets.storage.traces import TraceVerdict, log_verdicts
+    from certify_assets.corpora.formats.mlflow_server import TraceVerdict, log_verdicts
 
     ids = result.table.trajectories
     if ids is None:
@@ -297,30 +375,10 @@ def _assess(address: str, scores: Path, result: Decisions) -> VerdictCounts:
     return log_verdicts(address, [TraceVerdict(*map(str, row)) for row in said])
 
 
-def _decide(
-    certificates: list[Certificate], table: ScoreTable, queue: Path | None, decisions: Path | None
-) -> Decisions:
-    """Decide every row, and write what is asked for."""
-    from certify_assets.evaluation.decisions import decide_table
-
-    result = decide_table(certificates, table)
-    asked = ((queue, result.queue()), (decisions, slice(None)))
-    write_tables(
-        *(
-            (path, _harmless(path, result.columns(rows), table.naming_columns))
-            for path, rows in asked
-            if path is not None
-        )
-    )
-    return result
-
-
 def _harmless(
     path: Path, columns: dict[str, NDArray[Any]], naming: Collection[str]
 ) -> dict[str, NDArray[Any]]:
     """Keep a spreadsheet from running the texts of a CSV that are only passed on."""
-    import numpy as np
-
     from certify_assets.tables.writing import defused
 
     # names are written as they are, or refused: another spelling would be lost to later joins
@@ -356,7 +414,7 @@ def _harmless(
     help="Minutes a reviewer needs for one run: the page then says how many hours are saved.",
 )
 @column_options
-@json_option
+@answers
 def report(
     certificate: Path,
     scores: Path,
@@ -367,7 +425,6 @@ def report(
     out: Path,
     title: str | None,
     minutes: float | None,
-    as_json: bool,
     reading: ReadingOptions,
 ) -> None:
     """Draw a certificate as a page that opens from disk.
@@ -380,25 +437,17 @@ def report(
     from certify_assets.reports.certificate_source import recognised_scale
     from certify_assets.reports.certificate_text import page_title
 
-    refuse_overwrite(
-        {"--out": out},
-        {
-            "CERTIFICATE": certificate,
-            "SCORES": scores,
-            "--audit": audit_path,
-            "--pilot": pilot,
-            "--pool": pool,
-        },
-    )
+    inputs = {"CERTIFICATE": certificate, "SCORES": scores, "--audit": audit_path}
+    refuse_overwrite({"--out": out}, {**inputs, "--pilot": pilot, "--pool": pool})
     certificates = load_certificates(certificate, choice)
     given = read_certificate_file(certificate)
     reading = reading.as_issued(certificate, certificates)
     whole = read_scores(scores, reading)
-    documents = [item.to_dict() for item in certificates]
-    table = labelled(whole.choose_split(*certified_splits(documents)))
-    unlabelled = pool_of(pool, certificate, given, reading)
+    table = labelled(whole.choose_split(*certified_splits(certificates)))
+    unlabelled = given.unlabelled(pool, reading)
     others = None if pilot is None else read_pilot(pilot, reading)
-    difference = verify_documents(given, documents, table, others, unlabelled)
+    documents = [(item.to_dict(), item) for item in certificates]
+    difference = _difference(given, documents, table, others, unlabelled)
     if difference is not None:
         raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
     test = _audit_table(whole, audit_path, reading)
@@ -406,11 +455,13 @@ def report(
     if reading.lower_is_better and scale == "probability":
         # the negative of a probability is none; negated log-odds are log-odds
         scale = "score"
+    written = datetime.fromtimestamp(certificate.stat().st_mtime, UTC)
     page = render_page(
         certificates,
         table.to_frame(),
         title=title or page_title(scores.name, certificates),
-        date=f"{_written(certificate):%Y-%m-%d}",
+        # the day of the file: the same files give the same page
+        date=f"{written:%Y-%m-%d}",
         audits=() if test is None else _audits(certificates, test),
         audit_frame=None if test is None else test.to_frame(),
         minutes_per_review=minutes,
@@ -421,22 +472,16 @@ def report(
         given_pool=unlabelled,
     )
     write_text(out, page)
-    document = {
-        "page": str(out),
-        "bytes": len(page.encode("utf-8")),
-        "certificates": len(certificates),
-        "audited": test is not None,
-        "score_scale": scale,
-    }
-    if as_json:
-        emit_json(document)
-    else:
-        show_line(f"{out}: {len(certificates)} certificate(s), {document['bytes']} bytes")
-
-
-def _written(path: Path) -> datetime:
-    """Return the day of a file: the same files give the same page."""
-    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    answer(
+        {
+            "page": str(out),
+            "bytes": len(page.encode("utf-8")),
+            "certificates": len(certificates),
+            "audited": test is not None,
+            "score_scale": scale,
+        },
+        f"{out}: {len(certificates)} certificate(s), {len(page.encode('utf-8'))} bytes",
+    )
 
 
 def _audit_table(
@@ -451,12 +496,3 @@ def _audit_table(
     if test.outcomes is None or bool((test.outcomes < 0).all()):
         return None
     return labelled(test)
-
-
-def _audits(certificates: list[Certificate], test: ScoreTable) -> list[Audit]:
-    from certify_assets.certificates import audit_certificate
-
-    test = labelled(test)
-    if not len(test):
-        raise InputError(f"{test.path} has no row to audit with; give labelled rows.")
-    return [audit_certificate(item, test.scores, test.labels, test.tasks) for item in certificates]

@@ -156,12 +156,6 @@ def import_(
     for reason, number in profile.dropped.items():
         first = summary.examples.get(reason, "not described")
         show_line(f"{reason} ({number}), the first: {first}")
-    if summary.label_facts.get("labels_only"):
-        show_line(
-            "This corpus holds labels without runs: it has a profile, but nothing that could "
-            "be judged or certified."
-        )
-        return
     for sentence in overlap.sentences:
         show_line(f"{sentence} Where the tasks are separate, --set accept_shared_tasks=REASON.")
     # TEST audits and certifies nothing: its gate says nothing that a user could act on here

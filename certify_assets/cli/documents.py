@@ -1,4 +1,4 @@
-"""Reading certificate documents: one certificate, or {"certificates": [...]}."""
+"""Certificate documents that commands take: one certificate, or {"certificates": [...]}."""
 
 from __future__ import annotations
 
@@ -9,52 +9,53 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from certify_assets.cli.options import OPEN_SHARE, SIDE, argument_order, gathered
+from certify_assets.cli.options import OPEN_SHARE, SIDE, gathered
+from certify_assets.cli.reading import Unlabelled, argument_order, read_pool, stored_pool
 from certify_assets.corpora import CERTIFYING
-from certify_assets.errors import ForgedCertificateError, InputError, quoted
+from certify_assets.documents import JsonObject
+from certify_assets.errors import ForgedCertificateError, InputError
 from certify_assets.files import read_json
+from certify_assets.tables.score_reading import ReadingOptions
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, CertificateSet
 
 
-def certified_splits(documents: Sequence[Any]) -> tuple[str, ...]:
-    """Return the splits of a score table that certificates are of; CAL where they name none."""
-    named = {
-        name
-        for document in documents
-        if isinstance(document, dict) and isinstance(document.get("provenance"), dict)
-        for name in str(document["provenance"].get("split", "")).split(" and ")
-    }
-    return ("cal", *sorted(named.intersection(CERTIFYING) - {"cal"}))
-
-
 class CertificateFile(NamedTuple):
     """A certificate file as its user gave it: nothing in it is checked but its keys."""
 
+    path: Path
     #: JSON objects, not yet checked
-    certificates: list[Any]
+    documents: list[Any]
     #: what a document says next to its certificates
-    outline: dict[str, Any]
+    outline: JsonObject
     #: of a document of the platform: the pool by which its certificates are recomputed
     pool: Any = None
     #: whether it is a document of several
     several: bool = False
 
-    def certificate_set(self, certificates: list[Certificate]) -> CertificateSet:
-        """Return its certificates as one set, once they are checked; its outline must be theirs."""
-        from certify_assets.certificates import CertificateSet
+    def parsed(self) -> list[Certificate]:
+        """Return its certificates; their digests are not checked."""
+        from certify_assets.certificates import Certificate
 
-        joint = self.outline.get("joint_delta")
-        if joint is not None and not (type(joint) is float and 0 < joint < 1):
-            raise ForgedCertificateError(
-                f"joint_delta is {quoted(joint)}, not a number between 0 and 1; give the file as "
-                "it was written."
-            )
-        found = CertificateSet(tuple(certificates), joint)
-        if difference := found.difference(self.outline):
-            raise ForgedCertificateError(difference)
-        return found
+        return [Certificate.parse(document)[0] for document in self.documents]
+
+    def checked(self) -> CertificateSet:
+        """Return its certificates as one set; digests and outline must be theirs."""
+        from certify_assets.certificates import Certificate, CertificateSet
+
+        certificates = [Certificate.from_dict(document) for document in self.documents]
+        return CertificateSet.of(certificates, self.outline)
+
+    def unlabelled(self, given: Path | None, reading: ReadingOptions) -> Unlabelled | None:
+        """Return the pool that is given, that of the document, or pool.json next to it."""
+        if given is not None:
+            return read_pool(given, reading, certified=certified_splits(self.parsed()))
+        if self.pool is not None:
+            return stored_pool(self.pool, f"the pool in {self.path}")
+        beside = self.path.with_name("pool.json")
+        named = any("pool" in item.inputs for item in self.parsed())
+        return stored_pool(read_json(beside), str(beside)) if named and beside.is_file() else None
 
 
 def read_certificate_file(path: Path) -> CertificateFile:
@@ -67,16 +68,15 @@ def read_certificate_file(path: Path) -> CertificateFile:
         )
     document = read_json(path)
     if not isinstance(document, dict) or "certificates" not in document:
-        return CertificateFile([document], {})
+        return CertificateFile(path, [document], {})
     outline = {name: value for name, value in document.items() if name != "certificates"}
-    pool = outline.pop("pool", None)
-    inner = document["certificates"]
+    pool, inner = outline.pop("pool", None), document["certificates"]
     if not set(outline) <= set(OUTLINE) or not isinstance(inner, list) or not inner:
         raise ForgedCertificateError(
             f"{path} is not a list of certificates as the command writes it; give the file as it "
             "was written."
         )
-    return CertificateFile(inner, outline, pool, several=True)
+    return CertificateFile(path, inner, outline, pool, several=True)
 
 
 def _is_json(path: Path) -> bool:
@@ -98,13 +98,9 @@ class Choice:
     alpha: float | None = None
     procedure: str | None = None
 
-    def names(self, document: Any) -> bool:
-        """Whether a JSON object, which need not be a certificate, says that it is one of those."""
-        asked = {name: value for name, value in vars(self).items() if value is not None}
-        return not asked or (
-            isinstance(document, dict)
-            and all(document.get(name) == value for name, value in asked.items())
-        )
+    def names(self, item: Certificate) -> bool:
+        """Whether a certificate is one of those."""
+        return all(value in (None, getattr(item, name)) for name, value in vars(self).items())
 
 
 choice_options = gathered(
@@ -122,19 +118,15 @@ choice_options = gathered(
 
 def load_certificates(path: Path, choice: Choice | None = None) -> list[Certificate]:
     """Return the chosen certificates of a file, each checked for keys, types and sense."""
-    from certify_assets.certificates import Certificate
-
     try:
-        given = read_certificate_file(path)
-        certificates = [Certificate.from_dict(document) for document in given.certificates]
-        given.certificate_set(certificates)
+        held = list(read_certificate_file(path).checked().certificates)
     except ForgedCertificateError as error:
         raise InputError(f"{path} does not hold a certificate: {error}") from None
-    chosen = [item for item in certificates if (choice or Choice()).names(vars(item))]
+    chosen = [item for item in held if (choice or Choice()).names(item)]
     if not chosen:
         raise InputError(
             f"{path} holds no certificate of that side, budget and procedure; it holds "
-            f"{_named(certificates)}."
+            f"{_named(held)}."
         )
     return chosen
 
@@ -155,3 +147,11 @@ def _named(certificates: list[Certificate]) -> str:
     return "; ".join(
         dict.fromkeys(f"{item.side}, {item.alpha:g}, {item.procedure}" for item in certificates)
     )
+
+
+def certified_splits(certificates: Sequence[Certificate]) -> tuple[str, ...]:
+    """Return the splits of a score table that certificates are of; CAL where they name none."""
+    named = {
+        name for item in certificates for name in item.provenance.get("split", "").split(" and ")
+    }
+    return ("cal", *sorted(named.intersection(CERTIFYING) - {"cal"}))

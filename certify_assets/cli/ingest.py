@@ -293,7 +293,7 @@ def export(corpus: Corpus, path: str, tool: str, batch: str, as_json: bool) -> N
     written.
     """
     from certify_assets.operations.decision_exports import export_decisions, log_decisions
-    from certify_assets.storage.mlflow_server import without_credentials
+    from certify_assets.storage.tracking import without_credentials
 
     if tool == "mlflow":
         made = log_decisions(corpus, path, batch=batch)

@@ -99,18 +99,7 @@ def run_corpus(corpus: Corpus, *, quiet: bool, judges: Sequence[str] = ()) -> No
         If the run failed; what was finished is kept and the next run resumes from it.
     IntegrityError
         If a blocking check stopped it; the next run would stop there again.
-    InputError
-        If the corpus was imported as labels alone, of which nothing can be judged.
     """
-    key = corpus.key("import.json")
-    if corpus.store.exists(key) and corpus.store.read_json(key).get("label_facts", {}).get(
-        "labels_only"
-    ):
-        raise InputError(
-            f"{corpus} holds labels without runs: it has a profile "
-            f"(`certify corpus show {corpus}`) and nothing that could be judged; import the runs "
-            "too."
-        )
     known = corpus.deliveries.read()
     if gone := corpus.missing_source:
         say(f"{gone} is gone; the runs are used as they were imported.")

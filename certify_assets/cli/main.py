@@ -17,6 +17,7 @@ import click
 
 from certify_assets._version import __version__
 from certify_assets.cli import progress
+from certify_assets.cli.options import GIVEN
 from certify_assets.cli.output import NOTHING, complain, emit_json
 from certify_assets.cli.progress import heartbeat
 from certify_assets.errors import CertifyError, UnreadableFileError
@@ -31,10 +32,10 @@ _SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "certificate:certificate",
             "Certify what share of trajectories a judge may decide alone.",
         ),
-        "verify": ("verify:verify", "Recompute a certificate and compare every byte."),
-        "show": ("show:show", "Show a certificate in words, with its hashes."),
+        "verify": ("check:verify", "Recompute a certificate and compare every byte."),
+        "show": ("certificate:show", "Show a certificate in words, with its hashes."),
         "audit": ("check:audit", "Audit a certified threshold on other labelled tasks."),
-        "decide": ("check:decide", "Decide new trajectories: reject, release or human review."),
+        "decide": ("check:decide", "Decide new trajectories: auto-fail, auto-pass or review."),
         "batch": ("batch:batch", "Certify one finite batch by labels drawn from it."),
         "monitor": (
             "monitor:monitor",
@@ -79,20 +80,17 @@ _SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
 _COMMANDS: Final = {name: found for part in _SECTIONS.values() for name, found in part.items()}
 
 
-_GIVEN: Final = "certify_assets.given"
-
-
 class _ReaderGoneError(Exception):
     """The reader of stdout has gone (`certify … | head`): no sentence can be printed."""
 
 
 class _Lazy(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[_GIVEN] = tuple(args)
+        ctx.meta[GIVEN] = tuple(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        given = [word for word in ctx.meta.get(_GIVEN, ()) if not word.startswith("-")]
+        given = [word for word in ctx.meta.get(GIVEN, ()) if not word.startswith("-")]
         grouped = bool(given) and isinstance(self.get_command(ctx, given[0]), click.Group)
         words = " ".join(given[: 2 if grouped else 1])
         try:

@@ -1,4 +1,4 @@
-"""Output of a command: one JSON document or tables on stdout, errors as one sentence on stderr."""
+"""Output of a command: `answer` prints one document, as JSON or as tables and lines for people."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import click
 
@@ -21,10 +21,32 @@ if TYPE_CHECKING:
 
     from certify_assets.tables.writing import Writable
 
-NOTHING = 3
-_MOST_SHOWN = 20
+#: exit code of an answer that is no: nothing certified, a gate closed, a check failed
+NOTHING: Final = 3
 #: columns of a table of one thing
-FIGURES = ("figure", "value")
+FIGURES: Final = ("figure", "value")
+_JSON, _VERBOSE = "certify_assets.json", "certify_assets.verbose"
+_FIRST, _MOST_SHOWN = 3, 20
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
+#: figures that are shares, which people read in percent
+_SHARES: Final = frozenset(
+    [
+        "alpha",
+        "coverage",
+        "decided",
+        "delta",
+        "exceedance",
+        "expected_net_share",
+        "human",
+        "interval",
+        "lower_bound",
+        "net_share",
+        "open_share",
+        "own_coverage",
+        "realized_error",
+        "success_rate",
+    ]
+)
 
 # what moves the cursor, colours, hides or reorders text, or cannot be encoded: categories Cc, Cf,
 # Cs, Zl and Zp
@@ -38,6 +60,88 @@ _UNPRINTABLE = re.compile(
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document on stdout and nothing else."
 )
+verbose_option = click.option(
+    "--verbose", "-v", is_flag=True, help="Show every figure, and hashes whole."
+)
+
+
+def _kept(place: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+    """Return a callback that keeps a flag for `answer`, so that no command has to pass it on."""
+
+    def keep(context: click.Context, _: click.Parameter, value: bool) -> None:
+        context.meta[place] = value
+
+    return keep
+
+
+#: decorators of a command that ends with `answer`
+answers = click.option(
+    "--json",
+    is_flag=True,
+    expose_value=False,
+    callback=_kept(_JSON),
+    help="Print one JSON document on stdout and nothing else.",
+)
+answers_at_length = click.option(
+    "--verbose",
+    "-v",
+    is_flag=True,
+    expose_value=False,
+    callback=_kept(_VERBOSE),
+    help="Show every figure, and hashes whole.",
+)
+
+
+class Table(NamedTuple):
+    """A table for people."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def wants_json() -> bool:
+    """Whether this call prints one JSON document."""
+    return _asked(_JSON)
+
+
+def wants_all() -> bool:
+    """Whether this call shows every figure."""
+    return _asked(_VERBOSE)
+
+
+def _asked(place: str) -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(place))
+
+
+def answer(document: Any, *blocks: Any, code: int = 0) -> NoReturn:
+    """Print the answer of a command, and end the command with its exit code.
+
+    Parameters
+    ----------
+    document : JSON value
+        What ``--json`` prints.
+    *blocks : str, Table or rich renderable
+        What people read instead; by default the figures of the document.
+    code : int
+    """
+    if wants_json():
+        emit_json(document)
+    else:
+        show(*(blocks or figures("", document)))
+    raise click.exceptions.Exit(code)
+
+
+def show(*blocks: Any) -> None:
+    """Print lines, tables and what else rich can draw."""
+    for block in blocks:
+        if isinstance(block, Table):
+            show_table(*block)
+        elif isinstance(block, str):
+            show_line(block)
+        else:
+            console().print(block, soft_wrap=False)
 
 
 def printable(text: str, *, keep: str = "") -> str:
@@ -127,12 +231,14 @@ _NAME = 24
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on stdout, row by row where the terminal is narrow; cells are never markup."""
+    """Print a table, or one a row where the terminal is narrow; cells are never markup."""
     from rich.table import Table
     from rich.text import Text
 
     if len(columns) > 2 and _narrowest(columns, rows) > console().width:
-        _show_rows(title, columns, rows)
+        for row in rows:
+            cells = [list(pair) for pair in zip(columns[1:], row[1:], strict=True)]
+            show_table(f"{title}: {row[0]}", FIGURES, cells)
         return
     table = Table(title=Text(printable(title)), title_justify="left", header_style="bold")
     for place, column in enumerate(columns):
@@ -159,29 +265,63 @@ def _narrowest(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     return sum(min(width, _NAME) for width in words) + 3 * len(columns) + 1
 
 
-def _show_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    import textwrap
+def figures(
+    title: str, *documents: Mapping[str, Any], most: Sequence[str] = (), names: Sequence[str] = ()
+) -> list[Any]:
+    """Return what people read of documents: figures side by side, then tables of what they list.
 
-    from rich.text import Text
+    Parameters
+    ----------
+    title : str
+    *documents : mappings with the same keys
+    most : sequence of str
+        The figures that are shown without ``--verbose``; by default all.
+    names : sequence of str
+        Head of each document's column, where there are several.
+    """
+    first = documents[0]
+    chosen = [name for name in most if name in first] or list(first)
+    chosen += [name for name in first if name not in chosen] if wants_all() else []
+    listed = [name for name in chosen if _is_table(first[name])]
+    rows = [
+        [name.replace("_", " "), *(figure(name, item.get(name)) for item in documents)]
+        for name in chosen
+        if name not in listed
+    ]
+    blocks: list[Any] = [Table(title, ("figure", *names) if names else FIGURES, rows)]
+    return blocks + [table(name.replace("_", " "), first[name]) for name in listed]
 
-    out = console()
-    glue = "\N{NO-BREAK SPACE}"
-    out.print(Text(printable(title), style="italic"))
-    for row in rows:
-        out.print(Text(printable(f"{columns[0]} {row[0]}"), style="bold"))
-        cells = [
-            f"{column} {cell or '–'}" for column, cell in zip(columns[1:], row[1:], strict=True)
-        ]
-        # a short cell keeps to one line; a sentence breaks between its words
-        cells = [cell if len(cell) > out.width // 2 else cell.replace(" ", glue) for cell in cells]
-        lines = textwrap.wrap(
-            printable("; ".join(cells)),
-            out.width,
-            initial_indent="  ",
-            subsequent_indent="  ",
-            break_on_hyphens=False,
-        )
-        out.print(Text("\n".join(lines).replace(glue, " ")))
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and isinstance(value[0], Mapping)
+
+
+def table(title: str, items: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> Table:
+    """Return the objects of a list as a table with a column for each of their keys."""
+    names = columns or list(items[0] if items else ())
+    return Table(
+        title,
+        [name.replace("_", " ") for name in names],
+        [[figure(name, item.get(name)) for name in names] for item in items],
+    )
+
+
+def figure(name: str, value: Any) -> str:
+    """Return a figure as people read it: shares in percent, long texts by their beginning."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return percent(value) if name in _SHARES else f"{value:.4g}"
+    if isinstance(value, str) and _HASH.fullmatch(value) and not wants_all():
+        return value[:12]
+    if isinstance(value, int):
+        return str(value) if name == "seed" else f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(figure(name, item) for item in value) or "–"
+    if isinstance(value, Mapping) and len(value) > _FIRST and not wants_all():
+        first = dict(islice(value.items(), _FIRST))
+        return f"{shown(first)}, and {len(value) - _FIRST:,} more"
+    return shown(value)
 
 
 def shown(value: Any) -> str:

@@ -15,11 +15,9 @@ from certify_assets.cli.options import (
     SHARE,
     SIDE,
     alpha_option,
-    labelled,
-    read_scores,
-    reading_options,
 )
 from certify_assets.cli.output import NOTHING, emit_json, json_option, show_line
+from certify_assets.cli.reading import labelled, read_scores, reading_options
 from certify_assets.tables.score_reading import ReadingOptions
 
 if TYPE_CHECKING:

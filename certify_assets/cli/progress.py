@@ -10,13 +10,19 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from certify_assets.cli.output import console, printable, say
-from certify_assets.storage.progress import Advance, ProgressLines
-from certify_assets.work import WorkStage, open_stages, told_when_idle, under_way
+from certify_assets.work import (
+    Advance,
+    ProgressLines,
+    WorkStage,
+    open_stages,
+    told_when_idle,
+    under_way,
+)
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from certify_assets.storage.progress import Report
+    from certify_assets.work import Report
 
 #: seconds after which a command that says nothing is missed, and how much later each time
 PATIENCE_S: Final = 5.0

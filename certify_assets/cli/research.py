@@ -146,7 +146,7 @@ def harvest(
     """
     from certify_assets.reports.harvest_table import control_rows, loop_rows
     from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
-    from certify_assets.storage.progress import ProgressLines
+    from certify_assets.work import ProgressLines
 
     plan = HarvestPlan(
         learner=learner,

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from certify_assets.cli.options import (
-    NATURAL,
-    PATH,
-    remedies,
-    say_read_as,
-    set_option,
-    store_option,
-)
+from certify_assets.cli.options import NATURAL, PATH, store_option
 from certify_assets.cli.output import (
     NOTHING,
     emit_json,
@@ -30,6 +23,7 @@ from certify_assets.cli.output import (
     show_line,
     show_table,
 )
+from certify_assets.cli.reading import remedies, say_read_as, set_option
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 

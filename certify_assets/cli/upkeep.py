@@ -70,7 +70,7 @@ def gc(older: float, reason: str | None, discard_older: float, store: Store, as_
 @json_option
 def pages(store: Store, as_json: bool) -> None:
     """Make all copies below pages/ of the data root again."""
-    from certify_assets.storage.cleaning import publish_all
+    from certify_assets.storage.pages import publish_all
 
     count = publish_all(store)
     if as_json:

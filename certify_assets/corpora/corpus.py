@@ -407,11 +407,6 @@ class Corpus:
     def write_split(self, split: str) -> pd.DataFrame:
         """Store one split's trajectories; refuse where the manifest does not hold."""
         chosen = self._runs_of(split)
-        if len(chosen) and not chosen["steps"].map(len).any():
-            raise InputError(
-                f"no trajectory of split {split} of {self} has a step: labels alone cannot be "
-                "judged; import the runs too."
-            )
         self._store(self.split_key(split), chosen)
         return chosen
 
@@ -493,8 +488,6 @@ class Corpus:
         """Why nothing can be certified on what is stored, as far as it is known; else empty."""
         from certify_assets.corpora.leakage import LeakChecks
 
-        if self.has("import.json") and self.import_summary.label_facts.get("labels_only"):
-            return f"{self} holds labels without runs, of which nothing can be judged."
         if not (self.has("controls.json") and self.has("splits/manifest.json")):
             return ""
         document = self.store.read_json(self.key("controls.json"))

@@ -338,7 +338,7 @@ class _Scan:
     def entries(self, folder: str | Path) -> Iterator[tuple[str, bool]]:
         """Go through the visible names in a folder; say of each whether it is a folder."""
         if is_url(folder):
-            places = [place.partition("/") for place in sorted(RemoteFiles.of(str(folder)).sizes())]
+            places = [place.partition("/") for place in sorted(RemoteFiles.of(str(folder)).about)]
             found = {name: bool(below) for name, _, below in places}
         else:
             path = Path(folder)

@@ -12,10 +12,9 @@ from certify_assets.defs.setup import PREFIX_VARIABLE
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.judges.specs import SHOWN_VARIABLE
 from certify_assets.processes import end_with_parent
-from certify_assets.storage.mlflow_server import without_credentials
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store, default_root
-from certify_assets.storage.tracking import Record, Tracker, write_record
+from certify_assets.storage.tracking import Record, Tracker, without_credentials, write_record
 
 
 class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]

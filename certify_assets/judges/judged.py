@@ -27,8 +27,8 @@ from certify_assets.judges.specs import (
     platform_judges,
     register_family,
 )
-from certify_assets.storage.progress import Report, counted, silent
 from certify_assets.storage.snapshot import remembered
+from certify_assets.work import Report, reported, silent
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -449,7 +449,7 @@ class JudgedCorpus:
         parts, cut = [], 0
         for split in _SCORED_SPLITS:
             frame = self.corpus.split(split)
-            progress = counted(report, f"scoring {split}")
+            progress = reported(report, f"scoring {split}")
             ready = family.prepared(self, model, progress=progress)
             rendered = render_frame(frame, using)
             cut += sum(family.cuts(self, model, rendered))
@@ -520,7 +520,7 @@ class JudgedCorpus:
         self, frame: pd.DataFrame, *, report: Report = silent
     ) -> tuple[pd.DataFrame, Bill | None]:
         """Score new trajectories and store nothing; return the table and the bill of a server."""
-        family, progress = self.family, counted(report, "scoring new runs")
+        family, progress = self.family, reported(report, "scoring new runs")
         model = family.prepared(self, self.load(), progress=progress)
         table = score_table(model, frame, self.renderer)
         bill, then = family.bill(model), self.bill

@@ -19,7 +19,7 @@ from certify_assets.files import canonical_json, sha256_bytes, stored_as
 from certify_assets.judges.base import JUDGED_COLUMNS, score_table
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import save_files
-from certify_assets.storage.progress import Advance, Report, silent
+from certify_assets.work import Advance, Report, silent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -28,7 +28,6 @@ from certify_assets.certificates.shift import (
     SHIFT_LEVEL,
     TaskTest,
     compare_tasks,
-    decided_shift,
     spent_level,
 )
 from certify_assets.corpora.corpus import Corpus
@@ -46,7 +45,6 @@ from certify_assets.operations.layout import decisions_of
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
     from certify_assets.judges.judged import JudgedCorpus
 
@@ -281,22 +279,18 @@ def _of_new_tasks(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _shift(cal: pd.DataFrame, rows: pd.DataFrame, item: Certificate) -> Iterator[str]:
-    found = decided_shift(
-        *((_decided(part["score"], item), part["task_id"].tolist()) for part in (cal, rows))
+    assert item.threshold is not None
+    before, after = (
+        (part["score"].to_numpy(np.float64), part["task_id"].tolist()) for part in (cal, rows)
     )
-    if found is not None and found.p_value <= SHIFT_LEVEL:
-        yield (
-            f"the {item.side} threshold decides {100 * found.batch:.0f} % of the runs of new tasks "
-            f"and {100 * found.calibration:.0f} % of the calibration table (p "
-            f"{found.p_value:.1g}): they are not like the runs that the certificate is about; have "
-            "some labelled, or certify this batch by a draw (`certify ops ingest --draw`)."
-        )
-
-
-def _decided(scores: pd.Series[Any], item: Certificate) -> NDArray[np.bool_]:
-    values, threshold = scores.to_numpy(np.float64), item.threshold
-    assert threshold is not None
-    return np.asarray(values <= threshold if item.side == "reject" else values >= threshold)
+    for found in compare_tasks(before, after, {item.side: item.threshold}):
+        if found.name == item.side and found.p_value <= SHIFT_LEVEL:
+            yield (
+                f"the {item.side} threshold decides {100 * found.batch:.0f} % of the runs of new "
+                f"tasks and {100 * found.calibration:.0f} % of the calibration table (by task; p "
+                f"{found.p_value:.1g}): they are not like the runs that the certificate is about; "
+                "have some labelled, or certify this batch by a draw (`certify ops ingest --draw`)."
+            )
 
 
 def _larger_tasks(cal: pd.DataFrame, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:

@@ -41,10 +41,10 @@ from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.labels import Labelled
 from certify_assets.operations.monitoring import monitor_new_labels
 from certify_assets.operations.sampling import Draw
-from certify_assets.storage.progress import Report, silent
 from certify_assets.storage.urls import local_copies, shown_url
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.table import matched
+from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:
     from certify_assets.corpora.formats import ImportFacts

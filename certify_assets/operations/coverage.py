@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from certify_assets.judges.judged import JudgedCorpus
-    from certify_assets.storage.progress import Report
+    from certify_assets.work import Report
 
 # probability at which an agent of CAL is taken for another one by mistake, over a whole batch
 _LEVEL: Final = 0.01

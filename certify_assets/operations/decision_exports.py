@@ -97,7 +97,7 @@ def log_decisions(corpus: Corpus, address: str, *, batch: str = "") -> ExportedD
 
     Each is there once, however often it is logged.
     """
-    from certify_assets.storage.traces import TraceVerdict, log_verdicts
+    from certify_assets.corpora.formats.mlflow_server import TraceVerdict, log_verdicts
 
     found, final = _decided(corpus, batch)
     if not final:

@@ -51,7 +51,7 @@ from certify_assets.operations.coverage import Coverage, cover
 from certify_assets.operations.deployment import Deployment
 from certify_assets.operations.layout import DECISION_COLUMNS, NOT_COVERED, PROVISIONAL, batch_runs
 from certify_assets.operations.sampling import Draw, asked_rows
-from certify_assets.storage.progress import Report, silent
+from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:
     import pandas as pd

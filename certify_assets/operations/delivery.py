@@ -12,8 +12,7 @@ import sqlalchemy as sa
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.files import parse_json
 from certify_assets.operations.batch_record import UndoneBatch, identities_of, ready_batches
-from certify_assets.storage.database import number_column, tables, text_column
-from certify_assets.storage.indexes import insert
+from certify_assets.storage.database import insert, number_column, tables, text_column
 
 if TYPE_CHECKING:
     import pandas as pd

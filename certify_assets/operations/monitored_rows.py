@@ -24,8 +24,7 @@ from certify_assets.operations.batch_record import (
 from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.layout import decisions_of
 from certify_assets.operations.sampling import Draw
-from certify_assets.storage.database import number_column, tables, text_column
-from certify_assets.storage.indexes import insert
+from certify_assets.storage.database import insert, number_column, tables, text_column
 from certify_assets.storage.snapshot import Snapshot, remembered
 from certify_assets.storage.store import Store
 

@@ -33,9 +33,8 @@ from certify_assets.operations.batch_record import (
 from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.labels import GoldLabelled, Label, Labelled
 from certify_assets.operations.layout import ASKED, batch_run, decisions_of, drawn_runs
-from certify_assets.storage.database import number_column, parts, tables, text_column
+from certify_assets.storage.database import insert, number_column, parts, tables, text_column
 from certify_assets.storage.events import Event, Payload
-from certify_assets.storage.indexes import insert
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 

@@ -112,7 +112,7 @@ class ReviewSession:
         # who reads a run, and since when
         self._shown: dict[str, tuple[str, float]] = {}
         self._unreadable: dict[str, str] = {}
-        self._started = Corpus(self.store, corpus).store.head(corpus)[0]
+        self._started = Corpus(self.store, corpus).store.ledger(corpus)["sequence"]
 
     def _now(self) -> ReviewState:
         # every look is at what is stored then

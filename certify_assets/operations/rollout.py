@@ -42,8 +42,7 @@ from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.served import MODEL_FOLDER, log_model
 from certify_assets.storage.events import Stored
-from certify_assets.storage.mlflow_server import without_credentials
-from certify_assets.storage.tracking import Record, Tracker
+from certify_assets.storage.tracking import Record, Tracker, without_credentials
 
 #: share of the drawn tasks that may be open or tied in a recertification that decides
 MOST_OPEN: Final = 0.5

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from certify_assets.certificates.words import WORDS
 from certify_assets.reports.wording import (
     DASH,
-    DECISIONS,
     compact,
     counted,
     done,
@@ -90,9 +90,9 @@ def _bar(sides: Sides) -> str:
         at = place * _WIDTH / 3
         parts.append(
             f'<rect x="{at:.1f}" y="31" width="10" height="10" fill="{COLOURS[name]}"/>'
-            + _text(at + 15, 40, f"{DECISIONS[name]} {percent(share)}")
+            + _text(at + 15, 40, f"{WORDS[name]} {percent(share)}")
         )
-    label = ", ".join(f"{DECISIONS[name]} {percent(share)}" for name, share in shares.items())
+    label = ", ".join(f"{WORDS[name]} {percent(share)}" for name, share in shares.items())
     return _drawn("".join(parts), 48, f"Of all runs: {label}.")
 
 
@@ -143,7 +143,7 @@ def _curves(explained: Sequence[Explained]) -> str:
                 f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}" stroke="currentColor"/>'
             )
         share = percent(certificate.coverage) if certificate.certified else "nothing"
-        said.append(f"{DECISIONS[curve.side]}: {share} certified")
+        said.append(f"{WORDS[curve.side]}: {share} certified")
     return _drawn(
         "".join(parts),
         _HEIGHT,
@@ -176,7 +176,7 @@ def draw_curves(explained: Sequence[Explained], axes: Axes | None = None) -> Axe
     for item in explained:
         certificate, curve = item.certificate, item.curve
         order, colour = np.argsort(curve.coverage, kind="stable"), COLOURS[curve.side]
-        share, side = curve.coverage[order], DECISIONS[curve.side]
+        share, side = curve.coverage[order], WORDS[curve.side]
         error, upper = curve.selective_error[order], curve.bootstrap_upper[order]
         axes.plot(share, error, color=colour, label=f"{side}: observed error")
         axes.plot(share, upper, color=colour, ls=":", label=f"{side}: upper bound")
@@ -197,7 +197,7 @@ def account(sides: Sides, explained: Sequence[Explained], read_as: Sequence[str]
     parts = [sides.sentence]
     for item in explained:
         certificate = item.certificate
-        name = DECISIONS[certificate.side].capitalize()
+        name = WORDS[certificate.side].capitalize()
         found = "".join(
             f"\n    - {finding['code']}: {finding['message']}" for finding in certificate.findings
         )

@@ -318,7 +318,7 @@ def _score_panel(source: PageSource) -> Panel:
         + (
             f"Runs are {regions}."
             if regions
-            else "No threshold is certified, so every run goes to human review."
+            else "No threshold is certified, so every run goes to review."
         ),
     )
 

@@ -12,10 +12,10 @@ import numpy as np
 from markupsafe import Markup
 
 from certify_assets.certificates.findings import RELABELLED
+from certify_assets.certificates.words import WORDS
 from certify_assets.reports.certificate_source import deployed
 from certify_assets.reports.wording import (
     DASH,
-    DECISIONS,
     compact,
     count,
     counted,
@@ -112,7 +112,7 @@ def page_title(name: str, certificates: Sequence[Certificate]) -> str:
     budgets: dict[str, list[str]] = {}
     for item in deployed(certificates):
         if item.certified:
-            budgets.setdefault(DECISIONS[item.side], []).append(percent(item.alpha))
+            budgets.setdefault(WORDS[item.side], []).append(percent(item.alpha))
     limits = [f"{side} ≤ {' and '.join(found)}" for side, found in budgets.items()]
     return f"{name}, {', '.join(limits) or 'nothing certified'}"
 
@@ -149,7 +149,7 @@ def banner(source: PageSource, reasons: Sequence[NothingCertified]) -> Banner:
         "nothing": "Nothing certified",
     }[state]
     if state == "nothing":
-        sentence = f"Every run goes to human review. {short_reason(reasons)}"
+        sentence = f"Every run goes to review. {short_reason(reasons)}"
         facts = _facts_of_nothing(source, reasons)
     else:
         sentence, facts = _sentence(source), _facts(source)
@@ -160,8 +160,7 @@ def banner(source: PageSource, reasons: Sequence[NothingCertified]) -> Banner:
             state, heading = "warn", f"Certified, {_DOUBTS[doubts[0]['code']]}"
     # both sides of one run are counted as the review that they lead to
     found = Counter(source.decisions)
-    words = {"reject": "rejected", "human": "to review", "release": "released"}
-    counts = {side: f"{counted(found[side], 'run')} {word}" for side, word in words.items()}
+    counts = {side: f"{counted(found[side], 'run')} {word}" for side, word in WORDS.items()}
     return Banner(state, heading, sentence, counts, facts)
 
 
@@ -182,7 +181,7 @@ def _sentence(source: PageSource) -> str:
     sentence = f"Wrong decisions {limits}, with {trust}{both}."
     if round(source.both.overlap, 4) > 0:
         share = percent(source.both.overlap)
-        sentence += f" {share} of runs fall under both thresholds and go to human review."
+        sentence += f" {share} of runs fall under both thresholds and go to review."
     return sentence
 
 
@@ -304,7 +303,7 @@ def promise_notes(source: PageSource) -> list[str]:
             both = percent(source.both.overlap)
             together += (
                 f" Each side is certified as it is, before the {both} of runs under both "
-                "thresholds go to human review."
+                "thresholds go to review."
             )
     return [
         _rests(main, source.evidence),

@@ -36,12 +36,12 @@ _MOST_TASKS = 640
 _LEGEND = 26.0
 # (decision, outcome) → words of the legend, fill of the cell, colour and shape of its mark
 _LOOKS: dict[tuple[str, int], tuple[str, str, str, str]] = {
-    ("reject", 0): ("rejected, failed", svg.SHARE_SOFT, "", ""),
-    ("reject", 1): ("rejected, but succeeded (error)", svg.WRONG, svg.PAPER, "cross"),
+    ("reject", 0): ("auto-fail, failed", svg.SHARE_SOFT, "", ""),
+    ("reject", 1): ("auto-fail, but succeeded (error)", svg.WRONG, svg.PAPER, "cross"),
     ("human", 0): ("reviewed, failed", svg.HUMAN_SOFT, "", ""),
     ("human", 1): ("reviewed, succeeded", svg.HUMAN_SOFT, svg.HUMAN, "dot"),
-    ("release", 1): ("released, succeeded", "url(#map-hatch)", svg.INK, "dot"),
-    ("release", 0): ("released, but failed (error)", svg.WRONG, svg.PAPER, "bar"),
+    ("release", 1): ("auto-pass, succeeded", "url(#map-hatch)", svg.INK, "dot"),
+    ("release", 0): ("auto-pass, but failed (error)", svg.WRONG, svg.PAPER, "bar"),
     ("run", 0): ("failed", svg.HUMAN_SOFT, "", ""),
     ("run", 1): ("succeeded", svg.SHARE, svg.PAPER, "dot"),
 }
@@ -97,9 +97,9 @@ def verdict_markdown(sides: Sides, counts: TaskCounts) -> str:
     certificate = sides.lead
     if sides.certified:
         decided, human = percent(sides.decided), percent(sides.human)
-        status = f"**\N{CHECK MARK} {decided} decided**, {human} to reviewers"
+        status = f"**\N{CHECK MARK} {decided} decided**, {human} to review"
     else:
-        status = "**\N{EN DASH} Nothing certified**, every run to reviewers"
+        status = "**\N{EN DASH} Nothing certified**, every run to review"
     image = base64.b64encode(
         sparkline_svg(
             counts,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from certify_assets._version import __version__
+from certify_assets.certificates.words import WORDS
 from certify_assets.files import sha256_bytes
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ _STAMP = "@@stamp@@"
 _PERCENT = "\N{NARROW NO-BREAK SPACE}%"
 # they change the order in which the text after them is shown
 _REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
-#: what becomes of a run, by the side that decides it
-DECISIONS = {"reject": "auto-fail", "human": "reviewers", "release": "auto-pass"}
 
 
 def percent(share: float | None, digits: int = 1) -> str:
@@ -117,8 +116,8 @@ def log_odds(threshold: float | None, scale: str = "log-odds") -> str:
 
 
 def done(side: str) -> str:
-    """Return what a run is after the decision of a side: rejected or released."""
-    return {"reject": "rejected", "release": "released"}.get(side, side)
+    """Return what a run is after the decision of a side: auto-failed or auto-passed."""
+    return f"{WORDS[side]}ed"
 
 
 def in_order(page: str) -> str:

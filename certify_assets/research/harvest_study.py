@@ -55,7 +55,7 @@ from certify_assets.judges.lm import smollm2
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES
 from certify_assets.judges.transfer import gather_pool
 from certify_assets.operations.ledger import LedgerEntry, announce_study, record_result
-from certify_assets.storage.progress import Report, silent
+from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:
     import pandas as pd

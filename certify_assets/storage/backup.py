@@ -17,17 +17,17 @@ import sqlalchemy as sa
 
 from certify_assets.errors import CertifyError, InputError, MissingToolError
 from certify_assets.storage.care import verify
-from certify_assets.storage.cleaning import publish_all
 from certify_assets.storage.database import FILE, ROOT_FILE, uses
 from certify_assets.storage.folder import Folder
 from certify_assets.storage.objects import Objects
+from certify_assets.storage.pages import publish_all
 from certify_assets.storage.store import Store
 
 _DUMP: Final = "certify.dump"
 # names the backup that a data root is being made of
 _RESTORING: Final = "restoring"
-# files and folders that users place next to the database
-_PLACED: Final = ("judges.yaml", "notifications.yaml")
+# files next to the database: the name of the data root, and those of users
+_PLACED: Final = (ROOT_FILE, "judges.yaml", "notifications.yaml")
 _SAMPLES: Final = "monitoring"
 
 
@@ -60,8 +60,6 @@ def back_up(store: Store, target: str) -> int:
         # an earlier copy stays until there is a whole one
         part.replace(copied)
     _copy_placed(store.folder, folder)
-    if store.folder.exists(ROOT_FILE):
-        folder.write(ROOT_FILE, store.folder.read(ROOT_FILE))
     return sum(Objects(folder).copy_from(store.objects, name) for name in named)
 
 
@@ -97,8 +95,6 @@ def restore(store: Store, source: str) -> int:
     else:
         whole = ("--no-owner", "--clean", "--if-exists", "--single-transaction")
         _run("pg_restore", *whole, str(folder.path(_DUMP)), address=store.database.engine.url)
-    if folder.exists(ROOT_FILE):
-        store.folder.write(ROOT_FILE, folder.read(ROOT_FILE))
     verify(store)
     publish_all(store)
     store.folder.delete(_RESTORING)

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
-from certify_assets.storage.database import blanked, events, properties, register, tables
-from certify_assets.storage.events import Discarded, Head, blanked_payloads, chain, objects_of
-from certify_assets.storage.indexes import follow, insert
+from certify_assets.storage.database import blanked, events, insert, properties, register, tables
+from certify_assets.storage.events import Discarded, Head, blanked_payloads, chain
+from certify_assets.storage.steps import follow
 from certify_assets.storage.store import Store
 
 _ROWS_AT_ONCE = 1000
@@ -60,7 +60,7 @@ def verify(store: Store, corpus: str | None = None, heads: Iterable[Head] = ()) 
             for event in chain(connection, name):
                 head = Head(corpus=name, sequence=event.sequence, sha256=event.sha256)
                 about = event.subject or f"event {event.sequence} of {name}"
-                needed |= dict.fromkeys(objects_of(event.payload), about)
+                needed |= dict.fromkeys(event.objects.values(), about)
                 if event.kind == Discarded.kind:
                     for gone in Discarded.model_validate_json(event.payload).discarded:
                         needed.pop(gone, None)

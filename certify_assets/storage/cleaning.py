@@ -1,9 +1,10 @@
-"""Removing objects that no event needs, and making pages again."""
+"""Removing objects that no event needs."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 import sqlalchemy as sa
@@ -11,15 +12,12 @@ from pydantic import BaseModel, ValidationError
 
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.storage.database import chains, events, uses
-from certify_assets.storage.events import Discarded, EventDraft, Head, Stored
-from certify_assets.storage.folder import FoundFile
+from certify_assets.storage.events import Discarded, Event, Head, Stored
 from certify_assets.storage.objects import MissingObjectError
-from certify_assets.storage.pages import publish
 from certify_assets.storage.steps import append
 from certify_assets.storage.store import Store
 
 _DAY: Final = 86_400.0
-# a part of an object may be what another process writes now
 _LEAST_SECONDS = 3600.0
 # removed under one lock, for which every writer waits
 _AT_ONCE = 200
@@ -46,18 +44,20 @@ def collect(store: Store, *, older_days: float = 1.0) -> Freed:
     with store.database.reading() as connection:
         named = set(connection.scalars(sa.select(uses.c.object)))
     least = older_days * _DAY
-    loose = [
-        found
-        for found in store.objects.found()
-        if found.name not in named
-        and found.seconds >= (max(least, _LEAST_SECONDS) if found.is_part else least)
-    ]
-    if ahead := next(_ahead(store, loose), None):
-        raise IntegrityError(
-            f"the object {ahead[:12]} names an event that the database lacks: the database is an "
-            "older copy than its objects; restore the newer one. Nothing was removed."
-        )
-    removed: list[int] = []
+    loose = []
+    for found in store.objects.found():
+        # a part may be what another process writes now
+        wanted = max(least, _LEAST_SECONDS) if found.is_part else least
+        if found.name not in named and store.folder.age(found.key) >= wanted:
+            loose.append(found)
+    for found in loose:
+        if not found.is_part and _is_ahead(store, found.name):
+            raise IntegrityError(
+                f"the object {found.name[:12]} names an event that the database lacks: the "
+                "database is an older copy than its objects; restore the newer one. Nothing was "
+                "removed."
+            )
+    sizes: list[int] = []
     for start in range(0, len(loose), _AT_ONCE):
         portion = loose[start : start + _AT_ONCE]
         with store.database.writing((), sole=True) as connection:
@@ -67,8 +67,8 @@ def collect(store: Store, *, older_days: float = 1.0) -> Freed:
             for found in portion:
                 if found.name not in named:
                     store.objects.remove(found)
-                    removed.append(found.size)
-    return Freed(len(removed), sum(removed))
+                    sizes.append(found.size)
+    return Freed(len(sizes), sum(sizes))
 
 
 class _Document(BaseModel):
@@ -78,24 +78,15 @@ class _Document(BaseModel):
     certificates: tuple[_Document, ...] = ()
 
 
-def _ahead(store: Store, loose: Iterable[FoundFile]) -> Iterator[str]:
-    """Iterate over objects that name an event which the ledger lacks."""
-    for found in loose:
-        try:
-            data = b"" if found.is_part else store.objects.get(found.name)
-        except MissingObjectError:
-            # another call was first
-            continue
-        if data[:1] != b"{" or b'"ledger"' not in data:
-            continue
-        try:
-            document = _Document.model_validate_json(data, strict=True)
-        except ValidationError:
-            # of somebody else
-            continue
-        heads = [part.ledger for part in (document, *document.certificates)]
-        if not all(store.now().holds(**head) for head in heads if head):
-            yield found.name
+def _is_ahead(store: Store, name: str) -> bool:
+    """Whether an object names an event which the ledger lacks."""
+    try:
+        document = _Document.model_validate_json(store.objects.get(name), strict=True)
+    except (MissingObjectError, ValidationError):
+        # another call was first, or it is of somebody else
+        return False
+    heads = [part.ledger for part in (document, *document.certificates)]
+    return not all(store.now().holds(**head) for head in heads if head)
 
 
 def discard(
@@ -112,51 +103,21 @@ def discard(
     count = 0
     if not store.database.exists():
         return count
+    before = (datetime.now(UTC) - timedelta(days=older_days)).isoformat(timespec="milliseconds")
+    later = events.alias()
+    same = (later.c[name] == events.c[name] for name in ("corpus", "kind", "subject"))
+    is_later = later.c.sequence > events.c.sequence, later.c.time < before
+    replaced = (events.c.kind == Stored.kind) & sa.exists().where(*same, *is_later)
+    naming = (events.c.corpus == uses.c.corpus) & (events.c.sequence == uses.c.sequence)
+    named = sa.select(uses.c.object).join(events, naming)
+    by_object = named.group_by(uses.c.object).order_by(uses.c.object)
     with store.database.writing((), sole=True) as connection:
         for corpus in list(connection.scalars(sa.select(chains))):
-            if gone := _unneeded(connection, corpus, older_days, removed=corpus in removed):
-                payload = Discarded(discarded=tuple(gone), reason=reason)
-                append(store, connection, [EventDraft.of(corpus, payload, uuid.uuid4().hex)])
+            is_old = events.c.time < before if corpus in removed else replaced
+            all_old = sa.func.min(sa.case((is_old, 1), else_=0)) == 1
+            found = by_object.where(uses.c.corpus == corpus).having(all_old)
+            if gone := tuple(connection.scalars(found)):
+                payload = Discarded(discarded=gone, reason=reason)
+                append(store, connection, [Event.draft(corpus, payload, uuid.uuid4().hex)])
                 count += len(gone)
     return count
-
-
-def _unneeded(
-    connection: sa.Connection, corpus: str, older_days: float, *, removed: bool
-) -> list[str]:
-    from datetime import UTC, datetime, timedelta
-
-    before = (datetime.now(UTC) - timedelta(days=older_days)).isoformat(timespec="milliseconds")
-    if removed:
-        place = (events.c.corpus == uses.c.corpus) & (events.c.sequence == uses.c.sequence)
-        theirs = sa.select(uses.c.object).join(events, place).where(uses.c.corpus == corpus)
-        query = theirs.where(events.c.time < before).distinct().order_by(uses.c.object)
-        return list(connection.scalars(query))
-    after = sa.func.lead(events.c.time).over(
-        partition_by=events.c.subject, order_by=events.c.sequence
-    )
-    versions = (
-        sa.select(events.c.sequence, after.label("replaced"))
-        .where(events.c.corpus == corpus, events.c.kind == Stored.kind)
-        .subquery()
-    )
-    named = sa.select(uses.c.object, versions.c.replaced).outerjoin(
-        versions, versions.c.sequence == uses.c.sequence
-    )
-    kept: set[str] = set()
-    old: dict[str, None] = {}
-    for row in connection.execute(named.where(uses.c.corpus == corpus).order_by(uses.c.sequence)):
-        if row.replaced and row.replaced < before:
-            old[row.object] = None
-        else:
-            kept.add(row.object)
-    return [name for name in old if name not in kept]
-
-
-def publish_all(store: Store) -> int:
-    """Make all pages again; return how many there are."""
-    view = store.now()
-    with store.database.reading() as connection:
-        query = sa.select(events.c.subject).where(events.c.kind == Stored.kind).distinct()
-        keys = list(connection.scalars(query))
-    return publish(view, keys)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict  # pydantic reads those of `typing` from 3.12 on
 
-# pydantic takes that of the standard library only from Python 3.12 on
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, parse_json, sha256_bytes
 from certify_assets.storage.database import blanked, events
@@ -63,32 +62,14 @@ class Discarded(Payload):
     reason: str
 
 
-class EventDraft(NamedTuple):
-    """An event before it has its place in the chain."""
-
-    corpus: str
-    kind: str
-    subject: str
-    payload: str
-    objects: tuple[str, ...]
-    # name of the request that it is part of
-    token: str
-
-    @classmethod
-    def of(cls, corpus: str, payload: Payload, token: str) -> EventDraft:
-        """Return the draft of a payload."""
-        document = payload.model_dump(mode="json")
-        objects = tuple(dict.fromkeys(payload.objects.values()))
-        return cls(corpus, payload.kind, payload.subject, storable_text(document), objects, token)
-
-
 class Event(NamedTuple):
-    """An event, as it is stored."""
+    """An event; one that has no place in the chain yet has number 0 and no time and hash."""
 
     corpus: str
     sequence: int
     kind: str
     subject: str
+    # name of the request, and the place of the event in it
     token: str
     part: int
     time: str
@@ -97,11 +78,25 @@ class Event(NamedTuple):
     sha256: str
 
     @classmethod
-    def after(cls, draft: EventDraft, last: tuple[int, str], part: int, time: str) -> Event:
-        """Return the event that follows the last one, given by its number and hash."""
-        sequence, previous = last
-        about = (draft.corpus, sequence + 1, draft.kind, draft.subject, draft.token)
-        event = cls(*about, part, time, draft.payload, previous, "")
+    def draft(cls, corpus: str, payload: Payload, token: str) -> Event:
+        """Return an event that has no place in the chain yet."""
+        text = storable_text(payload.model_dump(mode="json"))
+        return cls(corpus, 0, payload.kind, payload.subject, token, 0, "", text, "", "")
+
+    @property
+    def about(self) -> tuple[str, str, str]:
+        """Corpus, kind and subject."""
+        return self.corpus, self.kind, self.subject
+
+    @property
+    def objects(self) -> Mapping[str, str]:
+        """Objects that it names, by what they are."""
+        found: Mapping[str, str] = parse_json(self.payload).get("objects", {})
+        return found
+
+    def after(self, last: tuple[int, str], part: int, time: str) -> Event:
+        """Return the event in its place after the last one, given by its number and hash."""
+        event = self._replace(sequence=last[0] + 1, previous=last[1], part=part, time=time)
         return event._replace(sha256=event.digest())
 
     def digest(self, payload_sha256: str = "") -> str:
@@ -115,10 +110,7 @@ P = TypeVar("P", bound=Payload)
 
 
 class TypedEvent(NamedTuple, Generic[P]):
-    """An event of one kind, with its payload.
-
-    One that a step has not committed yet has number 0 and no time and hash.
-    """
+    """An event of one kind, with its payload."""
 
     content: P
     sequence: int
@@ -177,22 +169,17 @@ def blanked_payloads(connection: sa.Connection, corpus: str) -> dict[int, str]:
 
 def chain(connection: sa.Connection, corpus: str) -> Iterator[Event]:
     """Iterate over the events of a corpus, verified."""
-    last = (0, "")
+    number, previous = 0, ""
     known = blanked_payloads(connection, corpus)
     query = sa.select(events).where(events.c.corpus == corpus).order_by(events.c.sequence)
     # of the statement alone: the connection writes as well where indexes are made again
     for row in connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE}):
-        event = Event(*row)
-        following = event._replace(sequence=last[0] + 1, previous=last[1])
-        if event != following or event.sha256 != event.digest(known.get(event.sequence, "")):
+        event, number = Event(*row), number + 1
+        whole = event.sha256 == event.digest(known.get(event.sequence, ""))
+        if not whole or (event.sequence, event.previous) != (number, previous):
             raise IntegrityError(
-                f"event {last[0] + 1} of {corpus or 'the data root'} was altered; restore the "
+                f"event {number} of {corpus or 'the data root'} was altered; restore the "
                 "database from a backup."
             )
-        last = event.sequence, event.sha256
+        previous = event.sha256
         yield event
-
-
-def objects_of(payload: str) -> Sequence[str]:
-    """Return the objects that a stored payload names."""
-    return tuple(dict.fromkeys(parse_json(payload).get("objects", {}).values()))

@@ -25,7 +25,6 @@ class FoundFile(NamedTuple):
 
     key: str
     size: int
-    seconds: float  # since it was written
 
     @property
     def name(self) -> str:
@@ -93,15 +92,15 @@ class Folder:
     @contextmanager
     def writing(self, key: str) -> Iterator[IO[bytes]]:
         """Open a stream whose content is stored at the end, unless the block fails."""
-        place = self.locate(key)
         if not self.is_local:
             with tempfile.NamedTemporaryFile() as stream:
                 yield stream
                 stream.flush()
+                place = self.locate(key)
                 self._system.makedirs(place.rpartition("/")[0], exist_ok=True)
                 self._system.put_file(stream.name, place)
             return
-        path = self._require_inside(place)
+        path = self._inside(key)
         with naming(path), replacing(path) as stream:
             yield stream
         # the name must be on the disk before a row names it
@@ -121,18 +120,16 @@ class Folder:
 
     def delete(self, key: str) -> None:
         """Remove a file, if it is there."""
-        place = self.locate(key)
-        if self.is_local:
-            self._require_inside(place)
         with suppress(FileNotFoundError):
-            self._system.rm_file(place)
+            self._system.rm_file(str(self._inside(key)) if self.is_local else self.locate(key))
 
-    def _require_inside(self, place: str) -> Path:
-        if not Path(os.path.realpath(place)).is_relative_to(os.path.realpath(self.root)):
+    def _inside(self, key: str) -> Path:
+        path = self.path(key)
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.root)):
             raise InputError(
-                f"{place} leads out of {self.root} by a symbolic link; remove the link."
+                f"{path} leads out of {self.root} by a symbolic link; remove the link."
             )
-        return Path(place)
+        return path
 
     def names(self, key: str) -> list[str]:
         """Return the sorted names directly below a folder, hidden ones left out."""
@@ -143,16 +140,20 @@ class Folder:
 
     def files(self, key: str) -> Iterator[FoundFile]:
         """Iterate over the files below a folder that have a key, those of killed writes too."""
-        now, place = time.time(), self._system._strip_protocol(self.locate(key))
+        place = self._system._strip_protocol(self.locate(key))
         for name, about in self._system.find(place, detail=True).items():
+            # a link that leads nowhere is no file
             if about.get("islink") and not self._system.isfile(name):
                 continue
-            # each file system has its own name for it
-            written = about.get("LastModified") or about.get("updated") or about.get("created")
-            stamp = about.get("mtime") or (written.timestamp() if written else now)
             tail = name.removeprefix(place).lstrip("/")
             if all(map(_SEGMENT.fullmatch, tail.split("/"))):
-                yield FoundFile(f"{key}/{tail}", int(about.get("size") or 0), now - stamp)
+                yield FoundFile(f"{key}/{tail}", int(about.get("size") or 0))
+
+    def age(self, key: str) -> float:
+        """Return the seconds since a file was written; 0 where it is gone."""
+        with suppress(FileNotFoundError):
+            return time.time() - float(self._system.modified(self.locate(key)).timestamp())
+        return 0.0
 
     @property
     def _system(self) -> Any:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FOLDER: Final = "objects"
 _NAME: Final = re.compile(r"[0-9a-f]{64}|\.certify\..*")
 # identity of the files whose hash this process knows: a large one is hashed once
-_VERIFIED: dict[str, tuple[int, int, int]] = {}
+_VERIFIED: dict[Path, tuple[int, int, int]] = {}
 
 
 class MissingObjectError(IntegrityError):
@@ -80,12 +80,9 @@ class Objects:
 
     def get(self, name: str, key: str = "") -> bytes:
         """Return an object, found by a key; refuse one that is not what its name says."""
-        try:
+        with self._present(name, key):
             data = self.folder.read(_key(name))
-        except FileNotFoundError:
-            raise self._missing(name, key) from None
-        if sha256_bytes(data) != name:
-            raise self._altered(name, key)
+        self._require(sha256_bytes(data), name, key)
         return data
 
     def get_json(self, name: str) -> Any:
@@ -119,15 +116,12 @@ class Objects:
                 yield path
             return
         path = self.path(name)
-        try:
+        with self._present(name, key):
             found = path.stat()
-        except FileNotFoundError:
-            raise self._missing(name, key) from None
         identity = found.st_ino, found.st_size, found.st_mtime_ns
-        if _VERIFIED.get(str(path)) != identity:
-            if sha256_file(path) != name:
-                raise self._altered(name, key)
-            _VERIFIED[str(path)] = identity
+        if _VERIFIED.get(path) != identity:
+            self._require(sha256_file(path), name, key)
+            _VERIFIED[path] = identity
         yield path
 
     def path(self, name: str) -> Path:
@@ -146,11 +140,18 @@ class Objects:
         """Remove an object, or the part of one."""
         self.folder.delete(found.key)
 
-    def _missing(self, name: str, key: str) -> MissingObjectError:
-        return MissingObjectError(f"{self._named(name, key)} is gone; restore it from a backup.")
+    @contextmanager
+    def _present(self, name: str, key: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            named = self._named(name, key)
+            raise MissingObjectError(f"{named} is gone; restore it from a backup.") from None
 
-    def _altered(self, name: str, key: str) -> IntegrityError:
-        return IntegrityError(f"{self._named(name, key)} was altered; restore it from a backup.")
+    def _require(self, sha256: str, name: str, key: str) -> None:
+        if sha256 != name:
+            named = self._named(name, key)
+            raise IntegrityError(f"{named} was altered; restore it from a backup.")
 
     def _named(self, name: str, key: str) -> str:
         return f"the object {name[:12]} of {self.folder.root}{key and f' ({key})'}"

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+import sqlalchemy as sa
+
+from certify_assets.storage.database import events
+from certify_assets.storage.events import Stored
 from certify_assets.storage.store import PAGES, Store
 
-# tables and documents that commands take as files
-_DOCUMENTS: Final = ("certificates.json", "scores.parquet", "audits.json", "history.json")
-
-
-def is_page(key: str) -> bool:
-    """Whether people open what is stored under a key."""
-    name = key.rpartition("/")[2]
-    return key.endswith((".html", ".svg", ".csv")) or name in _DOCUMENTS
+# pages, and tables and documents that commands take as files
+_COPIED: Final = (
+    *(".html", ".svg", ".csv"),
+    *("/certificates.json", "/scores.parquet", "/audits.json", "/history.json"),
+)
 
 
 def publish(store: Store, keys: Iterable[str]) -> int:
     """Copy what is stored under keys to where people open it; return the number of copies."""
     count = 0
-    for key in filter(is_page, keys):
+    for key in keys:
+        if not key.endswith(_COPIED):
+            continue
         # a killed call may have left the copy behind
         written = store.folder.sha256(f"{PAGES}/{key}")
         # another process may copy an older one at the same time: what is stored decides
@@ -32,3 +35,11 @@ def publish(store: Store, keys: Iterable[str]) -> int:
             written = now
         count += bool(written)
     return count
+
+
+def publish_all(store: Store) -> int:
+    """Make all pages again; return how many there are."""
+    with store.database.reading() as connection:
+        query = sa.select(events.c.subject).where(events.c.kind == Stored.kind).distinct()
+        keys = list(connection.scalars(query))
+    return publish(store.now(), keys)

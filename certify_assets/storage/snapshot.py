@@ -20,18 +20,9 @@ from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, T
 import sqlalchemy as sa
 
 from certify_assets.errors import LedgerError
-from certify_assets.files import lock_file, parse_json
+from certify_assets.files import lock_file
 from certify_assets.storage.database import chains, events, parts
-from certify_assets.storage.events import (
-    Event,
-    EventDraft,
-    Head,
-    P,
-    Payload,
-    Stored,
-    TypedEvent,
-    last_event,
-)
+from certify_assets.storage.events import Event, Head, P, Payload, Stored, TypedEvent, last_event
 from certify_assets.storage.pages import publish
 from certify_assets.storage.steps import (
     Changes,
@@ -42,7 +33,7 @@ from certify_assets.storage.steps import (
     known,
     require_same,
 )
-from certify_assets.storage.store import Store, chain_of, keys_of
+from certify_assets.storage.store import CORPUS_PLACES, Store, chain_of
 
 A = ParamSpec("A")
 R = TypeVar("R")
@@ -121,36 +112,28 @@ class Snapshot(Store):
 
     def names(self, folder: str) -> list[str]:
         """Return the sorted names directly below a folder."""
-        below, pins = f"{folder}/", self.pins
-        keys = self._keys(folder) if pins is None or not pins.cover(folder) else set[str]()
-        if pins is not None:
-            keys |= pins.files.keys()
-        found = [key for key in keys if key.startswith(below) and self.current(key)]
-        return sorted({key[len(below) :].partition("/")[0] for key in found})
+        below = self._below(folder).items()
+        return sorted({key[len(folder) + 1 :].partition("/")[0] for key, now in below if now})
 
     def corpora(self) -> list[str]:
         """Return the sorted names of all corpora that have events."""
         with self._reading() as connection:
             return sorted(filter(None, connection.scalars(sa.select(chains))))
 
-    def _keys(self, folder: str) -> set[str]:
-        """Return the keys below a folder, also those under which nothing is stored any more."""
-        below, found, drafted = f"{folder}/", dict[str, str](), set[str]()
-        with self._reading() as connection:
-            for corpus in keys_of(lambda: connection.scalars(sa.select(chains)), folder):
-                question = Question(corpus, Stored.kind, below, below=True)
-                self._ask(question)
-                drafted.update(draft.subject for draft in self._drafted(question))
-                newest = self._select(connection, corpus, Stored.kind).where(
-                    events.c.subject >= below, events.c.subject < f"{folder}0"
-                )
-                for row in connection.execute(newest.order_by(events.c.subject, events.c.sequence)):
-                    found[row.subject] = _content(row.payload)
-        for key in found.keys() - drafted:
-            # what it names now is known without asking again
-            asked = {Question(chain_of(key), Stored.kind, key)}
-            self._seen.answers["current", key] = (found[key], asked)
-        return found.keys() | drafted
+    def _below(self, folder: str) -> dict[str, str]:
+        """Return what the keys below a folder name, "" where nothing is stored any more."""
+        below, found = f"{folder}/", dict[str, str]()
+        if self.pins is None or not self.pins.cover(folder):
+            named, area = chain_of(below), below.partition("/")[0]
+            others = self.corpora() if area in CORPUS_PLACES and not named else []
+            for corpus in (named, *others):
+                rows = self._answer(Question(corpus, Stored.kind, below))
+                found |= {row.subject: _content(row) for row in rows}
+        if self.pins is not None:
+            pinned, cover = self.pins.files, self.pins.cover
+            found = {key: sha256 for key, sha256 in found.items() if not cover(key)}
+            found |= {key: sha256 for key, sha256 in pinned.items() if key.startswith(below)}
+        return found
 
     def current(self, key: str) -> str:
         """Return the SHA-256 of what is stored under a key; "" where nothing is."""
@@ -158,8 +141,8 @@ class Snapshot(Store):
             return self.pins.files.get(key, "")
 
         def find() -> str:
-            rows = self.rows(chain_of(key), Stored.kind, key, last=1)
-            return _content(rows[0].payload) if rows else ""
+            rows = self._answer(Question(chain_of(key), Stored.kind, key), last=1)
+            return _content(rows[0]) if rows else ""
 
         return self.unpinned.remember(("current", key), find)
 
@@ -183,7 +166,7 @@ class Snapshot(Store):
         question = Question(corpus, kind.kind, None)
         self._ask(question)
         with self._reading() as connection:
-            query = self._select(connection, corpus, kind.kind).order_by(events.c.subject)
+            query = self._seen_rows(connection, question).order_by(events.c.subject)
             # in the order of the index, which then has all that is asked
             found = {*connection.scalars(query.with_only_columns(events.c.subject))}
         return sorted(found.union(draft.subject for draft in self._drafted(question)))
@@ -213,36 +196,47 @@ class Snapshot(Store):
 
         Of the stored ones all, or so many of the last, or those after a number.
         """
-        question = Question(corpus, kind, subject, watched=watched)
-        drafted = [
-            Event(corpus, 0, kind, draft.subject, "", 0, "", draft.payload, "", "")
-            for draft in self._drafted(question)
-        ]
+        return self._answer(Question(corpus, kind, subject, watched), last=last, after=after)
+
+    def _answer(
+        self, question: Question, *, last: int | None = None, after: int = 0
+    ) -> list[Event]:
+        drafted = self._drafted(question)
         if last and len(drafted) >= last:
             # what a step says itself depends on nobody else
             self._ask(question._replace(watched=False))
             return drafted[-last:]
         self._ask(question)
-        asked = [] if subject is None else [events.c.subject == subject]
-        found = self._stored(corpus, kind, *asked, events.c.sequence > after, last=last)
-        return found + drafted
+        return self._stored(question, last=last, after=after) + drafted
 
-    def _drafted(self, question: Question) -> list[EventDraft]:
+    def _drafted(self, question: Question) -> list[Event]:
         """Return the events of the step that is under way which answer a question."""
         drafts = self._seen.step.drafts if self._seen.step is not None else []
-        return [draft for draft in drafts if question.concerns(changes_of([draft[:3]])) is not None]
+        return [
+            draft for draft in drafts if question.concerns(changes_of([draft.about])) is not None
+        ]
 
-    def head(self, corpus: str) -> tuple[int, str]:
-        """Return number and hash of the last event that is seen; no step fails when others follow.
-
-        Every document that leaves the house carries it, so that an older database is noticed.
-        """
+    def _stored(
+        self, question: Question, *, last: int | None = None, after: int = 0
+    ) -> list[Event]:
+        """Return the stored events that are seen, the oldest first."""
         with self._reading() as connection:
-            return self._last(connection, corpus)
+            query = self._seen_rows(connection, question).where(events.c.sequence > after)
+            newest = query.order_by(events.c.sequence.desc()).limit(last)
+            return [Event._make(row) for row in connection.execute(newest)][::-1]
+
+    def _seen_rows(self, connection: sa.Connection, question: Question) -> sa.Select[Any]:
+        seen, _ = self._last(connection, question.corpus)
+        return sa.select(events).where(*question.conditions(), events.c.sequence <= seen)
 
     def ledger(self, corpus: str) -> Head:
-        """Return the head of a corpus as documents name it under ``ledger``."""
-        sequence, sha256 = self.head(corpus)
+        """Return the head of a corpus as documents name it under ``ledger``.
+
+        Every document that leaves the house carries it, so that an older database is noticed. No
+        step fails when other events follow.
+        """
+        with self._reading() as connection:
+            sequence, sha256 = self._last(connection, corpus)
         return {"corpus": corpus, "sequence": sequence, "sha256": sha256}
 
     def holds(self, corpus: str, sequence: int, sha256: str) -> bool:
@@ -307,22 +301,6 @@ class Snapshot(Store):
     def _reading(self) -> AbstractContextManager[sa.Connection]:
         known = self._seen.connection
         return self.database.reading() if known is None else nullcontext(known)
-
-    def _stored(
-        self, corpus: str, kind: str, *asked: sa.ColumnElement[bool], last: int | None = None
-    ) -> list[Event]:
-        """Return the events that are seen, the oldest first: all of them, or the last ones."""
-        with self._reading() as connection:
-            query = self._select(connection, corpus, kind).where(*asked)
-            newest = query.order_by(events.c.sequence.desc()).limit(last)
-            return [Event._make(row) for row in connection.execute(newest)][::-1]
-
-    def _select(self, connection: sa.Connection, corpus: str, kind: str) -> sa.Select[Any]:
-        return sa.select(events).where(
-            events.c.corpus == corpus,
-            events.c.kind == kind,
-            events.c.sequence <= self._last(connection, corpus)[0],
-        )
 
     def _last(self, connection: sa.Connection, corpus: str) -> tuple[int, str]:
         if corpus not in self._seen.last:
@@ -403,12 +381,9 @@ class Snapshot(Store):
         """
         with self.step(corpus, token=token) as step:
             named = tokens or [step.token] * len(payloads)
-            new = [
-                EventDraft.of(corpus, payload, name)
-                for payload, name in zip(payloads, named, strict=True)
-            ]
+            new = [Event.draft(corpus, *of) for of in zip(payloads, named, strict=True)]
             step.drafts += new
-            self._forget(changes_of(draft[:3] for draft in new))
+            self._forget(changes_of(draft.about for draft in new))
 
     @contextmanager
     def step(self, corpus: str, *, token: str = "", apart: bool = False) -> Iterator[OpenStep]:
@@ -459,22 +434,20 @@ class Snapshot(Store):
             outer.asked |= step.asked
         self._done(step, rows)
 
-    def _drafts(self, step: OpenStep) -> list[EventDraft]:
+    def _drafts(self, step: OpenStep) -> list[Event]:
         """Return what a step commits: its events, and the keys that name something else now."""
         keys = {draft.subject: draft for draft in step.drafts if draft.kind == Stored.kind}
-        before = {
-            key: self._stored(draft.corpus, Stored.kind, events.c.subject == key, last=1)
-            for key, draft in keys.items()
-        }
-        others = [draft for draft in step.drafts if draft.kind != Stored.kind]
-        new = [draft for key, draft in keys.items() if not _says(before[key], draft)]
+        drafts = []
         for draft in keys.values():
-            if draft not in new:
+            question = Question(*draft.about)
+            if "".join(map(_content, self._stored(question, last=1))) == _content(draft):
                 # what stays as it is must still be so, like what was read
-                self._ask(Question(*draft[:3]))
-        return new + others
+                self._ask(question)
+            else:
+                drafts.append(draft)
+        return drafts + [draft for draft in step.drafts if draft.kind != Stored.kind]
 
-    def _commit(self, step: OpenStep, drafts: Sequence[EventDraft]) -> list[Event]:
+    def _commit(self, step: OpenStep, drafts: Sequence[Event]) -> list[Event]:
         """Append the events of a step; none where those of its token are there."""
         written = {draft.corpus for draft in drafts}
         read = {question.corpus for question in step.asked}
@@ -525,14 +498,8 @@ class Snapshot(Store):
         return result
 
 
-def _content(payload: str) -> str:
-    found: Mapping[str, str] = parse_json(payload)["objects"]
-    return found.get("content", "")
-
-
-def _says(rows: Sequence[Event], draft: EventDraft) -> bool:
-    """Whether the last of some events, or none for nothing stored, says what a draft says."""
-    return (rows[-1].payload == draft.payload) if rows else not draft.objects
+def _content(event: Event) -> str:
+    return event.objects.get("content", "")
 
 
 class View(Protocol):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
 from certify_assets.errors import ChangedInputError
-from certify_assets.storage.database import events
-from certify_assets.storage.events import Event, EventDraft, Stored, last_event
-from certify_assets.storage.indexes import follow, insert
+from certify_assets.storage.database import FOLLOWERS, chains, events, insert, uses
+from certify_assets.storage.events import Discarded, Event, Stored, last_event
 from certify_assets.storage.objects import MissingObjectError
-from certify_assets.storage.store import Store
+
+if TYPE_CHECKING:
+    from certify_assets.storage.store import Store
 
 #: subjects of events, by their corpus and kind
 Changes = Mapping[tuple[str, str], Collection[str]]
@@ -26,18 +28,33 @@ class Question(NamedTuple):
 
     corpus: str
     kind: str
-    subject: str | None  # None is every subject
-    below: bool = False
+    subject: str | None  # None is every subject, one that ends with "/" those below it
     watched: bool = True
+
+    @property
+    def _is_folder(self) -> bool:
+        # other subjects are names that users choose
+        return self.kind == Stored.kind and (self.subject or "").endswith("/")
 
     def concerns(self, changes: Changes) -> str | None:
         """Return the subject of an event that may change the answer; None where none does."""
         subjects = changes.get((self.corpus, self.kind), ())
-        if self.subject is None:
-            return min(subjects, default=None)
-        if self.below:
-            return next((item for item in subjects if item.startswith(self.subject)), None)
+        if self.subject is None or self._is_folder:
+            return min(
+                (one for one in subjects if one.startswith(self.subject or "")), default=None
+            )
         return self.subject if self.subject in subjects else None
+
+    def conditions(self) -> Iterator[sa.ColumnElement[bool]]:
+        """Iterate over what the rows of an answer have in common."""
+        yield events.c.corpus == self.corpus
+        yield events.c.kind == self.kind
+        if self.subject is not None and self._is_folder:
+            yield events.c.subject > self.subject
+            # "0" follows "/"
+            yield events.c.subject < f"{self.subject[:-1]}0"
+        elif self.subject is not None:
+            yield events.c.subject == self.subject
 
 
 def changes_of(events: Iterable[tuple[str, str, str]]) -> Changes:
@@ -54,14 +71,14 @@ class OpenStep:
 
     token: str
     asked: set[Question] = field(default_factory=set)
-    drafts: list[EventDraft] = field(default_factory=list)
+    drafts: list[Event] = field(default_factory=list)
     # what is done once it is committed
     after: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def changes(self) -> Changes:
         """What it changes where it is committed."""
-        return changes_of(draft[:3] for draft in self.drafts)
+        return changes_of(draft.about for draft in self.drafts)
 
 
 def known(connection: sa.Connection, corpus: str, token: str) -> bool:
@@ -70,9 +87,21 @@ def known(connection: sa.Connection, corpus: str, token: str) -> bool:
     return connection.execute(query.limit(1)).first() is not None
 
 
-def append(store: Store, connection: sa.Connection, drafts: Sequence[EventDraft]) -> list[Event]:
+def require_same(asked: Iterable[Question], changes: Changes) -> None:
+    """Refuse changes after which something that was asked has another answer."""
+    for question in asked if changes else ():
+        if question.watched and (subject := question.concerns(changes)) is not None:
+            named = question.kind == Stored.kind
+            what = f"replaced {subject}" if named else f"added {question.kind} {subject}".strip()
+            raise ChangedInputError(
+                f"{question.corpus or 'the data root'} changed meanwhile: another process {what}. "
+                "Run this again."
+            )
+
+
+def append(store: Store, connection: sa.Connection, drafts: Sequence[Event]) -> list[Event]:
     """Append events in a transaction that writes, with the indexes that follow from them."""
-    for name in dict.fromkeys(name for draft in drafts for name in draft.objects):
+    for name in {name: None for draft in drafts for name in draft.objects.values()}:
         # `certify gc` is alone while it removes, so that what is there now stays
         if not store.objects.has(name):
             raise MissingObjectError(
@@ -86,7 +115,7 @@ def append(store: Store, connection: sa.Connection, drafts: Sequence[EventDraft]
         if draft.corpus not in heads:
             heads[draft.corpus] = last_event(connection, draft.corpus)
         request = draft.corpus, draft.token
-        event = Event.after(draft, heads[draft.corpus], parts[request], time)
+        event = draft.after(heads[draft.corpus], parts[request], time)
         parts[request] += 1
         heads[draft.corpus] = event.sequence, event.sha256
         rows.append(event)
@@ -96,13 +125,18 @@ def append(store: Store, connection: sa.Connection, drafts: Sequence[EventDraft]
     return rows
 
 
-def require_same(asked: Iterable[Question], changes: Changes) -> None:
-    """Refuse changes after which something that was asked has another answer."""
-    for question in asked if changes else ():
-        if question.watched and (subject := question.concerns(changes)) is not None:
-            named = question.kind == Stored.kind
-            what = f"replaced {subject}" if named else f"added {question.kind} {subject}".strip()
-            raise ChangedInputError(
-                f"{question.corpus or 'the data root'} changed meanwhile: another process {what}. "
-                "Run this again."
-            )
+def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
+    """Bring the indexes to the state after these events."""
+    insert(connection, chains, [(row.corpus,) for row in rows if row.sequence == 1])
+    named = ({(name, row.corpus, row.sequence) for name in row.objects.values()} for row in rows)
+    insert(connection, uses, [use for found in named for use in sorted(found)])
+    for row in rows:
+        if row.kind == Discarded.kind:
+            gone = Discarded.model_validate_json(row.payload).discarded
+            # where indexes are made again, later events that name it are here already
+            mine = uses.c.corpus == row.corpus, uses.c.sequence < row.sequence
+            for name in gone:
+                connection.execute(uses.delete().where(*mine, uses.c.object == name))
+    for module, kinds in FOLLOWERS.items():
+        if mine_rows := [row for row in rows if row.kind in kinds]:
+            importlib.import_module(module).follow(store, connection, mine_rows)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -40,12 +40,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.storage.database import Database
-    from certify_assets.storage.events import Event, P, Payload, TypedEvent
+    from certify_assets.storage.events import P, Payload, TypedEvent
     from certify_assets.storage.snapshot import Snapshot
 
 _PASSWORD = re.compile(r"[a-z0-9+.\-]+://[^/@]*:[^/@]*@", re.IGNORECASE)
 PAGES: Final = "pages"
-_OF_CORPORA = ("corpora", "operations", "ledger")
+#: areas of corpora, and which part of their keys names the corpus
+CORPUS_PLACES: Final = {"corpora": 1, "operations": 1, "ledger": 1, "judges": 2}
 
 
 def default_root() -> str:
@@ -56,7 +57,7 @@ def default_root() -> str:
 def chain_of(key: str) -> str:
     """Return the corpus whose chain of events has a key; "" for those of the data root."""
     parts = key.split("/")
-    place = 2 if parts[0] == "judges" else 1 if parts[0] in _OF_CORPORA else len(parts)
+    place = CORPUS_PLACES.get(parts[0], len(parts))
     return parts[place].partition(".")[0] if place < len(parts) else ""
 
 
@@ -137,7 +138,7 @@ class Store:
         """Whether a killed process left something to resume."""
         return any(not path.name.startswith(".") for path in self.scratch(key).iterdir())
 
-    # What is stored under keys, and what happened; a snapshot has the first six of its own
+    # What is stored under keys, and what happened; a snapshot has the first five of its own
 
     def current(self, key: str) -> str:
         """Return the SHA-256 of what is stored under a key; "" where nothing is."""
@@ -150,19 +151,6 @@ class Store:
     def corpora(self) -> list[str]:
         """Return the sorted names of all corpora that have events."""
         return self.now().corpora()
-
-    def rows(
-        self,
-        corpus: str,
-        kind: str,
-        subject: str | None = None,
-        *,
-        last: int | None = None,
-        after: int = 0,
-        watched: bool = True,
-    ) -> list[Event]:
-        """Return events as they are stored: all, so many of the last, or those after a number."""
-        return self.now().rows(corpus, kind, subject, last=last, after=after, watched=watched)
 
     def point(self, key: str, sha256: str) -> None:
         """Let a key name an object that is stored; "" lets it name none."""
@@ -186,14 +174,14 @@ class Store:
         A step that reads them commits even if others follow, unless they are watched. With `after`
         those with a higher number alone.
         """
-        rows = self.rows(corpus, kind.kind, subject, after=after, watched=watched)
+        rows = self.now().rows(corpus, kind.kind, subject, after=after, watched=watched)
         return [kind.typed(row) for row in rows]
 
     def last(
         self, corpus: str, kind: type[P], subject: str | None = None, *, watched: bool = True
     ) -> TypedEvent[P] | None:
         """Return the last event of a kind, of one subject or of all; None where there is none."""
-        rows = self.rows(corpus, kind.kind, subject, last=1, watched=watched)
+        rows = self.now().rows(corpus, kind.kind, subject, last=1, watched=watched)
         return kind.typed(rows[-1]) if rows else None
 
     def exists(self, key: str) -> bool:
@@ -241,12 +229,8 @@ class Store:
 
     def read_json(self, key: str) -> Any:
         """Return the JSON document under the key."""
-        try:
+        with self._parsing(key):
             return parse_json(self.read_bytes(key).decode("utf-8"))
-        except ValueError as error:
-            raise InputError(
-                f"{key} of {self.root} is not a JSON document ({error}); {_remedy(key)} again."
-            ) from None
 
     def write_json(self, key: str, value: Any) -> str:
         """Store a JSON document, indented for readers; return its SHA-256."""
@@ -254,14 +238,17 @@ class Store:
 
     def read_table(self, key: str) -> pd.DataFrame:
         """Return the Parquet table under the key."""
-        import pyarrow as pa
-
-        try:
+        with self._parsing(key):
             return self.objects.get_table(self.sha256(key), key=key)
-        except (pa.ArrowException, OSError) as error:
+
+    @contextmanager
+    def _parsing(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, OSError) as error:
             raise InputError(
-                f"{key} of {self.root} is not a readable table ({type(error).__name__}); "
-                f"{_remedy(key)} again."
+                f"{key} of {self.root} cannot be read ({type(error).__name__}); {_remedy(key)} "
+                "again."
             ) from None
 
     def write_table(self, key: str, frame: pd.DataFrame) -> str:
@@ -297,15 +284,6 @@ class Store:
                 path = files.enter_context(self.as_file(f"{key}/{name}"))
                 Path(folder, name).symlink_to(path.resolve())
             yield Path(folder)
-
-
-def keys_of(chains: Callable[[], Iterable[str]], folder: str) -> list[str]:
-    """Return the chains in which keys below a folder may be."""
-    parts = folder.split("/")
-    if parts[0] not in (*_OF_CORPORA, "judges"):
-        return [""]
-    named = chain_of(f"{folder}/")
-    return [named] if named else ["", *chains()]
 
 
 def _remedy(key: str) -> str:

@@ -7,56 +7,79 @@
 
 from __future__ import annotations
 
-import getpass
+import logging
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from certify_assets._version import __version__
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, lock_file, sha256_bytes
-from certify_assets.storage.mlflow_server import mlflow_client, said_by, without_credentials
 from certify_assets.storage.store import Store
 
-#: experiment of the records where nothing else is asked for
-EXPERIMENT = "certify_assets"
+_EXPERIMENT = "certify_assets"
 _UI = "http://127.0.0.1:5000"
 _MAX_PARAM = 500
-# what MLflow takes in one call, at most 1,000 of both
-_MAX_PARAMS, _MAX_METRICS = 100, 900
+# what MLflow takes in one call
+_MAX_METRICS = 1000
 
 _PAUSE_SECONDS = 120.0
-_SUMMARY = "certify.summary"
-_PARENT = "mlflow.parentRunId"
-_CONTEXT = "mlflow.data.context"
+_SUMMARY, _PARENT = "certify.summary", "mlflow.parentRunId"
 # MLflow takes no longer digest of a data set
 _DIGEST = 32
 # server → when and why it did not take a record of this process
 _FAILED: dict[str, tuple[float, str]] = {}
 
-_Points = Sequence[tuple[int, float]]
+# up to the last @ before the path: a password may hold one, as clients read it
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s]+@")
+_SETTINGS = {
+    # MLflow's own limits let one step wait for a quarter of an hour on a server that hangs
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    # its progress bars would be printed between the lines of a command
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+}
+
+
+def without_credentials(text: str) -> str:
+    """Take user and password out of every URL in a text."""
+    return _CREDENTIALS.sub("", text)
+
+
+def said_by(error: Exception) -> str:
+    """Return the beginning of what MLflow or the network says, in one line."""
+    return without_credentials(" ".join(str(error).split()))[:200]
+
+
+def mlflow_client(uri: str) -> Any:
+    """Return MLflow's client of a server or database, which does not wait long for an answer."""
+    # imported here: MLflow costs about two CPU seconds, and only steps that record pay them
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    from mlflow.tracking import MlflowClient
+
+    # the error comes back and is said in a sentence; MLflow would print its traceback as well
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+    return MlflowClient(tracking_uri=uri)
 
 
 def tracking_uri(store: Store) -> str:
     """Return ``MLFLOW_TRACKING_URI``, else the address of a SQLite file in the data root."""
     if uri := os.environ.get("MLFLOW_TRACKING_URI"):
         return uri
-    if not store.is_local:
+    path = store.folder.locate("mlflow/mlflow.db")
+    # MLflow takes one for the end of the path and the other for a code, quoted or not, and would
+    # write next to the data root
+    if not store.is_local or {"?", "%"} & set(path):
         raise InputError(
-            f"MLflow cannot keep its records in {store.root}, which is remote, so there are none; "
-            "set MLFLOW_TRACKING_URI to the address of an MLflow server or database."
-        )
-    path = str(store.local_path("mlflow/mlflow.db"))
-    if {"?", "%"} & set(path):
-        # MLflow takes one for the end of the path and the other for a code, quoted or not, and
-        # would write next to the data root
-        raise InputError(
-            f"MLflow cannot keep its records in {store.root}, whose path has '?' or '%'; rename "
-            "the folder, or set MLFLOW_TRACKING_URI."
+            f"MLflow cannot keep its records in {store.root}, which is remote or has '?' or '%' in "
+            "its path; set MLFLOW_TRACKING_URI to the address of an MLflow server or database."
         )
     return f"sqlite:///{path}"
 
@@ -118,7 +141,8 @@ class Record:
     params: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     documents: Mapping[str, str] = field(default_factory=dict)
-    curves: Mapping[str, _Points] = field(default_factory=dict)
+    # values by steps
+    curves: Mapping[str, Sequence[tuple[int, float]]] = field(default_factory=dict)
     # artifact folder of each file
     files: Mapping[Path, str] = field(default_factory=dict)
     summary: Summary | None = None
@@ -138,46 +162,37 @@ class Tracker:
     @classmethod
     def for_store(cls, store: Store) -> Tracker:
         """Return the tracker that belongs to a data root."""
-        if store.is_local:
-            store.local_path("mlflow").mkdir(parents=True, exist_ok=True)
-        return cls(
-            uri=tracking_uri(store),
-            artifact_root=store.folder.locate("mlflow/artifacts").replace("%", "%25"),
-            own=store.is_local and "MLFLOW_TRACKING_URI" not in os.environ,
-        )
+        place = store.folder.locate("mlflow/artifacts").replace("%", "%25")
+        return cls(tracking_uri(store), place, own=not os.environ.get("MLFLOW_TRACKING_URI"))
 
     def write(self, record: Record) -> str:
         """Write one finished MLflow run; return the address of its page in the MLflow UI."""
         from mlflow.entities import Metric, Param
 
-        client = self._client()
+        client, now = self._client(), int(1000 * time.time())
         experiment = self._experiment_id(client)
         tags = {**_source(), **record.tags}
         if record.summary is not None:
-            tags[_PARENT] = _summary_run(client, experiment, record.summary)
+            tags[_PARENT] = _summed_up(client, experiment, record.summary, now)
         run = client.create_run(experiment, run_name=record.name, tags=tags).info.run_id
         try:
-            now = int(1000 * time.time())
-            params = [Param(name, str(of)[:_MAX_PARAM]) for name, of in record.params.items()]
-            points = [
-                *((name, number, 0) for name, number in record.metrics.items()),
-                *((name, of, step) for name, all in record.curves.items() for step, of in all),
-            ]
+            points = [(name, value, 0) for name, value in record.metrics.items()]
+            for name, curve in record.curves.items():
+                points += [(name, value, step) for step, value in curve]
             metrics = [
-                Metric(name, float(number), now, step)
-                for name, number, step in points
-                if number is not None
+                Metric(name, float(value), now, step)
+                for name, value, step in points
+                if value is not None
             ]
+            params = [Param(name, str(of)[:_MAX_PARAM]) for name, of in record.params.items()]
             # one transaction for many values: MLflow commits each call
-            while params or metrics:
-                client.log_batch(run, params=params[:_MAX_PARAMS], metrics=metrics[:_MAX_METRICS])
-                params, metrics = params[_MAX_PARAMS:], metrics[_MAX_METRICS:]
+            client.log_batch(run, params=params)
+            for start in range(0, len(metrics), _MAX_METRICS):
+                client.log_batch(run, metrics=metrics[start : start + _MAX_METRICS])
             for name, text in record.documents.items():
                 client.log_text(run, text, name)
             for path, folder in record.files.items():
                 client.log_artifact(run, str(path), folder)
-            if record.summary is not None:
-                _add(client, tags[_PARENT], record.summary, now)
         except BaseException:
             client.set_terminated(run, status="FAILED")
             raise
@@ -192,24 +207,18 @@ class Tracker:
     def find(self, tags: Mapping[str, str]) -> str | None:
         """Return the id of the latest finished run with these tags, if there is one."""
         client = self._client()
-        experiment, _ = self._experiment(client)
-        return None if experiment is None else _find(client, experiment.experiment_id, tags)
-
-    def _experiment(self, client: Any) -> tuple[Any, str]:
-        """Return the experiment of the records, None where there is none yet, and its name."""
-        found = client.get_experiment_by_name(EXPERIMENT)
-        place = found and found.artifact_location.removeprefix("file://").rstrip("/")
-        if found is None or not self.own or place == self.artifact_root.rstrip("/"):
-            return found, EXPERIMENT
-        # of a data root that was copied or moved: MLflow would write into the original's artifacts
-        name = f"{EXPERIMENT} in {self.artifact_root}"
-        return client.get_experiment_by_name(name), name
+        return _find(client, self._experiment_id(client), tags)
 
     def _experiment_id(self, client: Any) -> str:
         """Return the id of the experiment of the records, made where there is none."""
-        found, name = self._experiment(client)
         # a server decides for itself where artifacts go
         place = None if self.uri.startswith("http") else self.artifact_root
+        name = _EXPERIMENT
+        found = client.get_experiment_by_name(name)
+        if found and self.own and found.artifact_location.removeprefix("file://") != place:
+            # of a data root that was copied or moved: MLflow would write into the original's
+            name = f"{name} in {place}"
+            found = client.get_experiment_by_name(name)
         return str(found.experiment_id if found else client.create_experiment(name, place))
 
     def _client(self) -> Any:
@@ -218,82 +227,51 @@ class Tracker:
         return mlflow_client(self.uri)
 
 
-def _source() -> dict[str, str]:
+def _source() -> Mapping[str, str]:
     """Return columns of MLflow's table of runs, which its client leaves empty."""
-    found = {
-        "mlflow.source.name": "certify_assets",
-        "mlflow.source.type": "JOB",
-        "certify.version": __version__,
-    }
-    # an account without a name, as in a container, is none
-    with suppress(KeyError, OSError):
-        found["mlflow.user"] = os.environ.get("MLFLOW_TRACKING_USERNAME") or getpass.getuser()
-    return found
+    from mlflow.tracking.context.default_context import DefaultRunContext
+
+    own = {"mlflow.source.name": "certify_assets", "mlflow.source.type": "JOB"}
+    default: Any = DefaultRunContext()
+    return {**default.tags(), **own, "certify.version": __version__}
 
 
-def _summary_run(client: Any, experiment: str, summary: Summary) -> str:
-    """Return the run of a summary, made where there is none."""
-    name = {_SUMMARY: sha256_bytes(canonical_json(dict(summary.tags)))}
-    found = _find(client, experiment, name, first=True)
-    if found is not None:
-        return found
-    tags = {**_source(), **summary.tags, **name}
-    made = str(client.create_run(experiment, run_name=summary.name, tags=tags).info.run_id)
-    client.set_terminated(made)
-    # two steps may have made one each: the first is that of both
-    found = _find(client, experiment, name, first=True) or made
-    if found != made:
-        client.delete_run(made)
-    return found
-
-
-def _find(
-    client: Any, experiment: str, tags: Mapping[str, str], *, first: bool = False
-) -> str | None:
-    """Return the last finished run with these tags, or the first run, finished or not."""
+def _find(client: Any, experiment: str, tags: Mapping[str, str]) -> str | None:
+    """Return the last finished run with these tags."""
     conditions = [f"tags.`{name}` = '{value}'" for name, value in tags.items()]
-    found = client.search_runs(
-        [experiment],
-        " and ".join(conditions + ([] if first else ["attributes.status = 'FINISHED'"])),
-        max_results=1,
-        order_by=[f"attributes.start_time {'ASC' if first else 'DESC'}"],
-    )
+    asked = " and ".join([*conditions, "attributes.status = 'FINISHED'"])
+    newest = ["attributes.start_time DESC"]
+    found = client.search_runs([experiment], asked, max_results=1, order_by=newest)
     return str(found[0].info.run_id) if found else None
 
 
-def _add(client: Any, run: str, summary: Summary, now: int) -> None:
-    """Add what a step found to the run of its summary; the latest value of a metric counts."""
+def _summed_up(client: Any, experiment: str, summary: Summary, now: int) -> str:
+    """Add what a step found to the run of its summary, made where there is none; return its id."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric
-    from mlflow.exceptions import MlflowException
 
-    if summary.metrics:
-        figures = {
-            name: float("nan") if value is None else float(value)
-            for name, value in summary.metrics.items()
-        }
-        client.log_batch(run, metrics=[Metric(*item, now, 0) for item in figures.items()])
-    if summary.datasets:
-        inputs = [
-            DatasetInput(
-                Dataset(
-                    item.name,
-                    item.sha256[:_DIGEST],
-                    "certify_assets",
-                    canonical_json({"key": item.key, "sha256": item.sha256}).decode().strip(),
-                ),
-                [InputTag(_CONTEXT, item.context)],
-            )
-            for item in summary.datasets
-        ]
-        try:
-            client.log_inputs(run, inputs)
-        except MlflowException:
-            # another step may have written the same data set between MLflow's look and its write
-            client.log_inputs(run, inputs)
+    name = {_SUMMARY: sha256_bytes(canonical_json(dict(summary.tags)))}
+    run = _find(client, experiment, name)
+    if run is None:
+        tags = {**_source(), **summary.tags, **name}
+        run = str(client.create_run(experiment, run_name=summary.name, tags=tags).info.run_id)
+        client.set_terminated(run)
+    # the latest value of a metric counts
+    figures = [
+        Metric(metric, float("nan") if value is None else float(value), now, 0)
+        for metric, value in summary.metrics.items()
+    ]
+    client.log_batch(run, metrics=figures)
+    inputs = []
+    for read in summary.datasets:
+        source = canonical_json({"key": read.key, "sha256": read.sha256}).decode().strip()
+        dataset = Dataset(read.name, read.sha256[:_DIGEST], "certify_assets", source)
+        inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", read.context)]))
+    if inputs:
+        client.log_inputs(run, inputs)
+    return run
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(NamedTuple):
     """Result of recording: the page in the MLflow UI, or why MLflow did not take the record."""
 
     url: str | None

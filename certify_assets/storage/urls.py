@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -14,12 +14,17 @@ from certify_assets.errors import InputError, MissingToolError
 from certify_assets.files import sha256_bytes
 
 #: most files, and bytes in all, that one call copies
-FILES = 100_000
-TOTAL_BYTES = 8 << 30
+FILES: Final = 100_000
+TOTAL_BYTES: Final = 8 << 30
 # what file systems say of a file that changes with its content, each by its own name
 _STAMPS: Final = (
-    *("e_tag", "ETag", "etag", "version"),
+    *("size", "e_tag", "ETag", "etag", "version"),
     *("mtime", "LastModified", "Last-Modified", "created"),
+)
+#: file systems of this package, next to those that fsspec knows
+_OWN: Final = dict.fromkeys(
+    ("mlflow", "mlflow+http", "mlflow+https", "mlflow+sqlite"),
+    "certify_assets.corpora.formats.mlflow_server.MlflowExperiment",
 )
 
 
@@ -48,6 +53,8 @@ def file_system(url: str, **options: object) -> tuple[Any, str]:
     try:
         import fsspec
 
+        for scheme, implementation in _OWN.items():
+            fsspec.register_implementation(scheme, implementation)
         system, path = fsspec.core.url_to_fs(url, **options)
     except ImportError as error:
         raise MissingToolError(
@@ -68,9 +75,6 @@ def local_copies(places: Sequence[str]) -> Iterator[list[Path]]:
 
     Sentences on a copy name its URL.
     """
-    if not any(map(is_url, places)):
-        yield [Path(place) for place in places]
-        return
     with tempfile.TemporaryDirectory(prefix="certify-incoming-") as folder:
         found = {
             place: RemoteFiles.of(place).copied(Path(folder) / str(number))
@@ -90,87 +94,70 @@ def local_copies(places: Sequence[str]) -> Iterator[list[Path]]:
 
 @dataclass(frozen=True)
 class RemoteFiles:
-    """A file or folder behind a URL."""
+    """The files behind a URL, by their paths below it; "" is the place itself, if it is a file."""
 
     shown: str  # the URL without secrets
-    filesystem: Any
+    system: Any
     root: str
+    about: Mapping[str, Mapping[str, Any]]
 
     @classmethod
     def of(cls, url: str) -> RemoteFiles:
-        """Open a URL; raise an InputError where it cannot be."""
-        shown, scheme = shown_url(url), urlsplit(url).scheme
-        if scheme.partition("+")[0] == "mlflow":
-            # the records of MLflow are kept in a data root, whose place may be a URL
-            from certify_assets.storage.traces import MlflowExperiment
-
-            experiment = MlflowExperiment.of(url)
-            return cls(shown, experiment, experiment.name)
-        return cls(shown, *file_system(url))
-
-    def sizes(self) -> dict[str, int]:
-        """Return the bytes of every file by its path below the root; "" is the root itself."""
-        return {place: int(info.get("size") or 0) for place, info in self._found().items()}
+        """Look what is behind a URL; raise an InputError where nobody can."""
+        shown, (system, root) = shown_url(url), file_system(url)
+        with _asking(shown):
+            system.invalidate_cache()
+            if system.isfile(root):
+                return cls(shown, system, root, {"": system.info(root)})
+            about = system.find(root, detail=True)
+        inside = {str(name).removeprefix(root).lstrip("/"): info for name, info in about.items()}
+        for name in inside:
+            # the other side chose it
+            if ".." in name.split("/") or "\0" in name or not name:
+                raise InputError(
+                    f"{shown} names a file {name!a} that would lie outside of it; it is not read."
+                )
+        return cls(shown, system, root, inside)
 
     def stamps(self) -> dict[str, str]:
         """Return for every file what differs once its content does, without reading any."""
         return {
-            place: sha256_bytes(
-                repr([info.get("size"), *(str(info.get(name)) for name in _STAMPS)]).encode("utf-8")
-            )
-            for place, info in self._found().items()
+            place: sha256_bytes(repr([str(info.get(name)) for name in _STAMPS]).encode("utf-8"))
+            for place, info in self.about.items()
         }
 
     def copied(self, folder: Path) -> Path:
         """Copy the file or folder into a folder, within limits; return the copy."""
-        sizes = self.sizes()
-        if not sizes:
+        if not self.about:
             raise InputError(f"there is no file in {self.shown}; check the address.")
-        self._require_few(len(sizes), sum(sizes.values()))
         target = folder / (PurePosixPath(self.root).name or "runs")
+        self._require_few(sum(int(info.get("size") or 0) for info in self.about.values()))
         copied = 0
-        for place in sorted(sizes):
+        for place in sorted(self.about):
             path = target / place
             path.parent.mkdir(parents=True, exist_ok=True)
-            with self._asking():
-                self.filesystem.get_file(f"{self.root}/{place}".rstrip("/"), str(path))
+            with _asking(self.shown):
+                self.system.get_file(f"{self.root}/{place}".rstrip("/"), str(path))
             copied += path.stat().st_size
             # not every service says how large its files are
-            self._require_few(len(sizes), copied)
+            self._require_few(copied)
         return target
 
-    def _require_few(self, files: int, size: int) -> None:
-        if files > FILES or size > TOTAL_BYTES:
+    def _require_few(self, size: int) -> None:
+        if len(self.about) > FILES or size > TOTAL_BYTES:
             raise InputError(
                 f"{self.shown} holds more than {FILES:,} files or {TOTAL_BYTES:,} bytes, which is "
                 "the most that is copied at once; give less."
             )
 
-    def _found(self) -> dict[str, Any]:
-        with self._asking():
-            self.filesystem.invalidate_cache()
-            if self.filesystem.isfile(self.root):
-                return {"": self.filesystem.info(self.root)}
-            found = self.filesystem.find(self.root, detail=True)
-        return {_inside(str(name), self.root, self.shown): info for name, info in found.items()}
 
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, ValueError) as error:
-            # what a server answers may repeat an address that is signed
-            raise InputError(
-                f"{self.shown} cannot be read ({type(error).__name__}); check the address and the "
-                "right to read it."
-            ) from None
-
-
-def _inside(name: str, root: str, shown: str) -> str:
-    """Return the place of a remote file below its root; the other side chose its name."""
-    relative = PurePosixPath(name.removeprefix(root).lstrip("/"))
-    if relative.is_absolute() or not relative.parts or ".." in relative.parts or "\0" in name:
+@contextmanager
+def _asking(shown: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        # what a server answers may repeat an address that is signed
         raise InputError(
-            f"{shown} names a file {name!a} that would lie outside of it; it is not read."
-        )
-    return str(relative)
+            f"{shown} cannot be read ({type(error).__name__}); check the address and the right to "
+            "read it."
+        ) from None

@@ -12,7 +12,7 @@ from certify_assets.certificates import (
     diagnose,
     evaluate,
     observe,
-    verify_certificate,
+    verify,
 )
 from certify_assets.certificates.betting import make_plan, payoffs, wealth_tails
 from certify_assets.certificates.populations import Sample
@@ -51,10 +51,10 @@ def test_a_certificate_names_its_pilot_and_recomputes_with_it(
     assert found.threshold in pilot[0] and "every task weighing the same" in found.promise
     assumed = " ".join(found.assumptions)
     assert "fixed sequence" in assumed and named[:12] in assumed
-    assert verify_certificate(found.to_json(), *data, pilot=pilot) is None
-    assert "cannot be recomputed without it" in str(verify_certificate(found, *data))
+    assert verify(found.to_json(), *data, pilot=pilot) is None
+    assert "cannot be recomputed without it" in str(verify(found, *data))
     other = (pilot[0] + 1.0, *pilot[1:])
-    assert "parameters.pilot is" in str(verify_certificate(found, *data, pilot=other))
+    assert "parameters.pilot is" in str(verify(found, *data, pilot=other))
     assert audit_certificate(found, *pilot).own_coverage is None
 
 
@@ -62,7 +62,7 @@ def test_without_a_pilot_nothing_is_tested(data: Sample) -> None:
     found = certify(*data, procedure="betting")
     assert not found.certified and codes(found) == ["pilot_missing"]
     assert found.parameters["pilot"] is None
-    assert verify_certificate(found.to_json(), *data) is None
+    assert verify(found.to_json(), *data) is None
     assert diagnose(*data, procedure="betting").stopped_by == "input"
     with pytest.raises(InputError, match="No row of the pilot"):
         certify(*data, procedure="betting", pilot=([np.nan], [1], ["p"]))

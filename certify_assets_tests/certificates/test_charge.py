@@ -15,7 +15,7 @@ from certify_assets.certificates import (
     evaluate,
     observe,
     threshold_curve,
-    verify_certificate,
+    verify,
 )
 from certify_assets.certificates.charge import charged_numerators, size_charges
 from certify_assets.certificates.counts import count_tasks
@@ -125,7 +125,7 @@ def test_a_certificate_with_a_charge() -> None:
     assert found.validity == "calibrated by simulation"
     (charge,) = [item for item in found.findings if item["code"] == "size_charge"]
     assert "count as wrong" in charge["message"] and "count as wrong" in str(found.assumptions)
-    assert verify_certificate(found.to_json(), *CAL, pool=pool) is None
+    assert verify(found.to_json(), *CAL, pool=pool) is None
     even = [f"pool {task}" for task in np.repeat(np.arange(150), 8)]
     free = certify(*CAL, pool=(scores[: len(even)], even))
     assert free.coverage > found.coverage

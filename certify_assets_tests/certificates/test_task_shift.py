@@ -59,8 +59,6 @@ def test_the_distance_has_the_tail_of_all_choices(seed: int) -> None:
     seen = distance((9, 10, 11, 12))
     reached = [distance(places) >= seen - 1e-9 for places in combinations(range(13), 4)]
     expected = float(np.mean(reached))
-    # one that is common gets an upper bound
-    assert expected < 0.1
     assert distance_p_value(every[:9], every[9:]) == pytest.approx(expected, rel=1e-9)
     assert distance_p_value(every[9:], every[:9]) == pytest.approx(expected, rel=1e-9)
 

@@ -7,15 +7,9 @@ from pathlib import Path
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import write_runs
 from certify_assets_tests.cli.calling import Call
-from certify_assets_tests.corpora.formats.agent_reward_bench import (
-    AGENTS,
-    annotation,
-    write_annotations,
-)
 
 
 @pytest.fixture
@@ -93,11 +87,11 @@ def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: 
     write_runs(tmp_path / "two.jsonl", tasks=30, attempts=2)
     imported = f"corpus import --name c --root {root}"
     assert call(f"{imported} {tmp_path}/one.jsonl").code == 0
-    before = Store(str(root)).now().head("c")
+    before = Store(str(root)).now().ledger("c")
     # a call that was killed is made again in the same words
     repeated = call(f"{imported} {tmp_path}/one.jsonl")
     assert repeated.code == 0 and "No run changes" in repeated.err
-    assert Store(str(root)).now().head("c") == before
+    assert Store(str(root)).now().ledger("c") == before
     again = call(f"{imported} {tmp_path}/two.jsonl")
     assert again.code == 2
     assert "registered already (40 trajectories)" in again.err
@@ -106,7 +100,7 @@ def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: 
     assert call(f"{imported} {tmp_path}/bad.csv --replace").code == 2
     shutil.copy(tmp_path / "two.jsonl", tmp_path / "one.jsonl")
     assert call(f"{imported} {tmp_path}/one.jsonl").code == 2
-    assert Store(str(root)).now().head("c") == before
+    assert Store(str(root)).now().ledger("c") == before
     replaced = call(f"{imported} {tmp_path}/two.jsonl --replace --json")
     assert replaced.code == 0
     assert replaced.json["trajectories"] == 60
@@ -220,37 +214,6 @@ def test_an_embedded_corpus_is_shown_from_nothing(call: Call, root: Path) -> Non
     assert shown["page"] is None
     assert 0 < shown["profile"]["flips"]["cell_rate"] < shown["profile"]["flips"]["task_rate"]
     assert call(f"corpus show nothing --root {root}").code == 2
-
-
-def test_labels_without_runs_are_imported_only_when_asked_and_say_so(
-    call: Call, root: Path, tmp_path: Path
-) -> None:
-    rows = [
-        annotation("A", f"shop.{number}", AGENTS[0], "Successful" if number % 3 else "Unsuccessful")
-        for number in range(40)
-    ]
-    labels = write_annotations(tmp_path / "labels", rows)
-    refused = call(f"corpus import {labels} --name c --root {root}")
-    assert refused.code == 2
-    assert "40 annotations of 40 trajectories" in refused.err
-    assert "labels_only=true" in refused.err
-    asked = f"corpus import {labels} --name c --root {root} --option labels_only=true"
-    answer = call(f"{asked} --json")
-    assert answer.code == 0 and answer.json["label_facts"]["labels_only"] == 1
-    assert answer.json["notes"] == {
-        "runs without instruction and steps, from labels alone: nothing to judge": 40
-    }
-    shown = call(f"{asked} --replace")
-    assert shown.err.count("No run changes") == 1
-    assert "holds labels without runs" in shown.out and "certificate is possible" not in shown.out
-    store = Store(str(root))
-    Corpus(store, "c").make_splits()
-    with pytest.raises(InputError, match="labels alone cannot be judged"):
-        Corpus(store, "c").write_split("cal")
-    judged = call(f"run c --root {root}")
-    assert judged.code == 2
-    assert "c holds labels without runs" in judged.err
-    assert "again" not in judged.err
 
 
 def test_the_list_counts_what_was_read(call: Call, root: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from certify_assets.corpora.formats import import_corpus
-from certify_assets.storage.mlflow_server import mlflow_client
+from certify_assets.storage.tracking import mlflow_client
 from certify_assets_tests.cli.calling import Call
 from certify_assets_tests.corpora.builders import write_lines
 from certify_assets_tests.corpora.formats import langfuse, langsmith

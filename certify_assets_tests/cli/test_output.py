@@ -129,6 +129,6 @@ def test_a_table_that_would_break_words_is_printed_row_by_row(
         return capsys.readouterr().out
 
     narrow, wide = shown(80), shown(200)
-    assert "judge lexical_weighted\n" in narrow and "measurement 8 0.12345678" in narrow
-    assert "┃" not in narrow and max(map(len, narrow.splitlines())) <= 80
-    assert "┃" in wide and narrow.count("0.12345678") == wide.count("0.12345678") == 9
+    assert "Figures: lexical_weighted\n" in narrow and "measurement 8 │ 0.12345678" in narrow
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert narrow.count("0.12345678") == wide.count("0.12345678") == 9

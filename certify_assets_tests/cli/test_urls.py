@@ -48,7 +48,7 @@ def test_what_a_url_has_not_is_a_sentence_that_names_it(
     with pytest.raises(InputError, match=r"^the path s3://bucket/runs has a user, a password or a"):
         CorpusConfig("c", paths=("s3://key:secret@bucket/runs",))
     with pytest.raises(InputError, match=r"^s3://nowhere/x cannot be read"):
-        RemoteFiles.of("s3://nowhere/x").sizes()
+        RemoteFiles.of("s3://nowhere/x")
 
 
 def test_declared_urls_arrive_once_two_looks_agree(s3_root: str, tmp_path: Path) -> None:

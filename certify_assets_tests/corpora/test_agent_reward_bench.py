@@ -1,10 +1,8 @@
-import json
 from pathlib import Path
 
 import pytest
 
 from certify_assets.corpora.formats import detect_format, import_corpus
-from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import from_frame, reader, write_json
@@ -120,25 +118,6 @@ def test_the_published_labels() -> None:
     with pytest.raises(
         InputError,
         match=r"1,408 annotations of 1,302 trajectories of 351 tasks \(1,290 with a majority, "
-        r"12 ties, .* 0\.271, ICC 0\.492\)",
+        r"12 ties, success rate 0\.271\)",
     ):
         import_corpus(root, name="arb")
-    imported = read(root, labels_only=True)
-    profile = profile_corpus(imported.frame)
-    assert len(imported.frame) == 1290
-    assert profile.tasks == 351
-    assert round(profile.success_rate, 3) == 0.271
-    assert round(profile.icc, 3) == 0.492
-    assert {
-        name: count for name, count in imported.dropped.items() if name != "file_other_format"
-    } == {"no_label": 12}
-    facts = json.loads(json.dumps(imported.label_facts))
-    assert facts.pop("disagreement_rate") == pytest.approx(12 / 105)
-    assert facts == {
-        "annotations": 1408,
-        "trajectories_annotated": 1302,
-        "double_annotated": 106,
-        "ties": 12,
-        "unsure": 1,
-        "labels_only": 1,
-    }

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from certify_assets.cli import main
+from certify_assets.corpora.formats.mlflow_server import TraceVerdict, log_verdicts
 from certify_assets.errors import InputError
-from certify_assets.storage.traces import MlflowExperiment, TraceVerdict, log_verdicts
-from certify_assets.storage.urls import local_copies
+from certify_assets.storage.urls import file_system, local_copies
 from certify_assets_tests.corpora.builders import from_frame, reader, write_json, write_lines
 from certify_assets_tests.corpora.formats.mlflow import columns, feedback, row, trace
 from certify_assets_tests.corpora.mlflow_server import log_runs, mlflow_server
@@ -100,13 +100,14 @@ def test_urls_of_experiments(
     url: str, address: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere")
-    assert MlflowExperiment.of(url) == MlflowExperiment(address, name)
+    system, root = file_system(url)
+    assert (system.address, system.experiment, root) == (address, name, name)
 
 
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("mlflow+ftp://host/agents", "names no experiment of MLflow"),
+        ("mlflow+ftp://host/agents", "give a path or a URL that fsspec knows"),
         ("mlflow+http://host", "names no experiment"),
         ("mlflow://agents", "set MLFLOW_TRACKING_URI"),
     ],

@@ -12,7 +12,8 @@ from certify_assets.corpora.formats.base import Draft, Origin, Reading
 from certify_assets.corpora.formats.files import Tally
 from certify_assets.corpora.formats.outcomes import Assessment, Outcomes
 from certify_assets.corpora.formats.span_messages import messages_of
-from certify_assets.corpora.formats.span_tree import Span, TraceRecords, tool_messages
+from certify_assets.corpora.formats.span_names import tool_messages
+from certify_assets.corpora.formats.span_tree import Span, Traces
 from certify_assets.corpora.formats.spans import drafts_of_traces
 from certify_assets.corpora.formats.texts import Message
 from certify_assets.corpora.schema import Step
@@ -62,13 +63,13 @@ def a_run(**root: Any) -> list[Span]:
 def drafts(
     spans: list[Span], *assessments: Assessment, **options: Any
 ) -> tuple[list[Draft], Reading]:
-    records, reading = TraceRecords(), Reading({"keep_unlabelled": True} | options, Tally())
+    records, reading = Traces(), Reading({"keep_unlabelled": True} | options, Tally())
     for item in spans:
         records.add(item)
     for assessment in assessments:
         records.assess(assessment)
     outcomes = Outcomes(reading)
-    found = [*outcomes.read(drafts_of_traces(records.trees(reading), reading), None)]
+    found = [*outcomes.read(drafts_of_traces(records, reading), None)]
     outcomes.require_clear()
     return found, reading
 

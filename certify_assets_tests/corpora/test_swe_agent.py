@@ -38,6 +38,17 @@ def test_a_run_becomes_steps(tmp_path: Path) -> None:
     )
 
 
+def test_a_chat_of_mini_swe_agent_becomes_steps(tmp_path: Path) -> None:
+    said = ("system", "You fix."), ("user", SWE_PROMPT), ("assistant", "ls"), ("user", "sums.py")
+    chat = {"messages": [{"role": role, "content": text} for role, text in said], "info": {}}
+    write_json(tmp_path / "mini" / "org__name-1" / "org__name-1.traj.json", chat)
+    write_json(tmp_path / "mini" / "report.json", report(["org__name-1"]))
+    assert detect_format([tmp_path]) == "swe_agent"
+    (run,) = from_frame(read(tmp_path).frame)
+    assert (run.task_id, run.agent, run.instruction) == ("org__name-1", "mini", ISSUE)
+    assert run.steps == (Step("ls", "user: sums.py"),)
+
+
 def test_the_demonstration_is_not_the_instruction(tmp_path: Path) -> None:
     shown = {"role": "user", "content": f"--- DEMONSTRATION ---\n{SWE_PROMPT}"}
     words = "<pr_description>\nCount right.\n</pr_description> Work."

@@ -123,17 +123,6 @@ def test_a_larger_profile_makes_more_trials_and_a_smaller_one_keeps_them(
     assert ran == [PROFILES["quick"].trials, PROFILES["full"].trials]
 
 
-def test_labels_without_runs_are_skipped_with_the_reason(store: Store) -> None:
-    document = store.read_json("corpora/c/import.json")
-    document["label_facts"] = {"labels_only": 1}
-    store.write_json("corpora/c/import.json", document)
-    store.delete("corpora/c/splits/manifest.json")
-    found = {item.asset: item for item in studied(store, ["c"]) if item.corpus == "c"}
-    assert found["corpora/split_manifest"].status == "skipped"
-    assert "labels without runs" in found["corpora/split_manifest"].reason
-    assert found["judges/lexical/model"].status == "skipped"
-
-
 def test_unknown_corpora_and_profiles_are_refused(tmp_path: Path) -> None:
     for corpora, profile, words in ((["nowhere"], "quick", "nowhere"), ([], "long", "long")):
         with pytest.raises(InputError, match=words):

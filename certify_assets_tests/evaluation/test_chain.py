@@ -220,7 +220,7 @@ def test_a_forged_certificate_with_its_digest_is_neither_audited_nor_drawn(finis
     document["certificates"][0] = _forge(document["certificates"][0])
     finished.write_json(key, document)
     for step in (audit_judge, write_page):
-        with pytest.raises(ForgedCertificateError, match="does not recompute"):
+        with pytest.raises(ForgedCertificateError, match="do not recompute"):
             step(judged(finished))
     finished.write_bytes("judges/lexical/c/page.html", b"an old page")
     write_index(finished)

@@ -88,9 +88,9 @@ def test_a_judge_that_never_saw_the_agent_is_fooled_by_it(dialects: Store) -> No
 def test_the_document_is_made_once_and_again_for_other_certificates(dialects: Store) -> None:
     key = "judges/lexical/c/agents.json"
     left_out_agents(judged(dialects))
-    before, digest = dialects.now().head("dialects"), dialects.sha256(key)
+    before, digest = dialects.now().ledger("dialects"), dialects.sha256(key)
     left_out_agents(judged(dialects))
-    assert dialects.now().head("dialects") == before
+    assert dialects.now().ledger("dialects") == before
     for spoiled in ({"schema": 1}, {**dialects.read_json(key), "hashes": {}}, []):
         dialects.write_json(key, spoiled)
         left_out_agents(judged(dialects))

@@ -240,7 +240,7 @@ def test_a_pool_that_is_not_the_rules_is_refused_whatever_it_claims(store: Store
         load_certificates(judged(store))
     assert "another when it is gathered again" in verify_stored(judged(store))[0]
     _with_pool(store, pool, "given")
-    with pytest.raises(ForgedCertificateError, match="does not recompute"):
+    with pytest.raises(ForgedCertificateError, match="do not recompute"):
         load_certificates(judged(store))
     _with_pool(store, None)
     with pytest.raises(StaleCertificateError, match="the ledger gives them nothing"):

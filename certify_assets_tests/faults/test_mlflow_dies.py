@@ -9,8 +9,8 @@ import requests
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.rollout import deploy, model_name
-from certify_assets.storage.mlflow_server import mlflow_client
 from certify_assets.storage.store import Store
+from certify_assets.storage.tracking import mlflow_client
 from certify_assets_tests.builders import judged
 from certify_assets_tests.corpora.mlflow_server import kill_group, mlflow_process
 from certify_assets_tests.services import free_port

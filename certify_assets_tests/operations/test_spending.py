@@ -54,9 +54,9 @@ def test_the_same_inputs_are_the_same_number_and_others_the_next(store: Store) -
 
 def test_another_schedule_needs_a_sentence_and_what_was_spent_stays_spent(store: Store) -> None:
     declare(Corpus(store, "c"), Schedule())
-    before = store.now().head("c")
+    before = store.now().ledger("c")
     declare(Corpus(store, "c"), Schedule())
-    assert store.now().head("c") == before
+    assert store.now().ledger("c") == before
     spent = recertified(Corpus(store, "c"), "a").delta
     with pytest.raises(InputError, match="why it changes"):
         declare(Corpus(store, "c"), Schedule("planned", 0.02, count=1))

@@ -30,7 +30,7 @@ def test_the_banner_says_share_budget_and_confidence(certified: Case) -> None:
     text = text_of(certified.html)
     for certificate in certified.certificates:
         if (certificate.procedure, certificate.alpha) == ("pseudo_task", 0.1):
-            word = {"reject": "rejected", "release": "released"}[certificate.side]
+            word = {"reject": "auto-failed", "release": "auto-passed"}[certificate.side]
             assert certificate.certified and f"runs {word}" in text
             assert percent(certificate.coverage) in text
     promised = f"at most {percent(0.1)}, with {percent(0.9)} confidence by simulation"
@@ -98,7 +98,7 @@ def test_a_page_without_a_certificate_says_what_stopped_it_and_what_would_lift_i
 ) -> None:
     text = text_of(nothing.html)
     assert not any(c.certified for c in nothing.certificates if c.procedure == "pseudo_task")
-    assert "Nothing certified" in text and "Every run goes to human review." in text
+    assert "Nothing certified" in text and "Every run goes to review." in text
     assert text.count("this stopped it") == 4
     assert re.search(r"about \d+ more tasks? like these", text)
     assert "no number of tasks like these; a judge that ranks better, or a larger budget" in text
@@ -112,7 +112,20 @@ def test_equal_inputs_make_equal_bytes() -> None:
 
 def audit_of(sha256: str, **changes: Any) -> Audit:
     """An audit of the certificate with this hash."""
-    found = Audit("PASS", 0.0, 0.0, 0.5, 20, 60, 20, 0, 0, sha256, 0.5, True, "")
+    found = Audit(
+        "PASS",
+        "",
+        realized_error=0.0,
+        coverage=0.5,
+        covered_tasks=20,
+        trajectories=60,
+        tasks=20,
+        known_tasks=0,
+        unscored=0,
+        certificate_sha256=sha256,
+        own_coverage=0.5,
+        paper_rule_pass=True,
+    )
     return replace(found, **changes)
 
 
@@ -180,7 +193,7 @@ def test_overlapping_sides_are_not_counted_twice() -> None:
     pair = [certify(*arrays(cal), side=side, alpha=0.2) for side in ("reject", "release")]
     assert sum(c.coverage for c in pair) > 1
     text = text_of(render_page(pair, cal, title="overlap"))
-    assert "fall under both thresholds and go to human review" in text
+    assert "fall under both thresholds and go to review" in text
 
 
 def test_unscored_and_unlabelled_rows_are_counted() -> None:

@@ -49,9 +49,9 @@ def test_wrong_decisions_are_marked_by_a_cross_and_counted_by_task() -> None:
         ["a", "a", "b", "c"], [-3, -2, 3, 0], [0, 1, 0, 1], ["reject", "reject", "release", "human"]
     )
     assert drawn.wrong_tasks == 2
-    assert "rejected, but succeeded (error)" in drawn.markup
-    assert "released, but failed (error)" in drawn.markup
-    assert "released, succeeded" not in drawn.markup
+    assert "auto-fail, but succeeded (error)" in drawn.markup
+    assert "auto-pass, but failed (error)" in drawn.markup
+    assert "auto-pass, succeeded" not in drawn.markup
 
 
 def test_two_thousand_runs_stay_small_and_huge_corpora_are_sampled() -> None:

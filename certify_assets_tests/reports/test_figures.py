@@ -26,7 +26,7 @@ def test_the_histogram_says_the_share_above_the_budget() -> None:
     errors = np.array([0.05] * 90 + [0.2] * 10)
     markup = error_histogram(errors, alpha=0.1, side="release", observed=None, name="h")
     assert "10\N{NARROW NO-BREAK SPACE}% of them have an error above" in markup
-    assert "released runs of TEST" in markup
+    assert "auto-passed runs of TEST" in markup
 
 
 def test_a_histogram_says_the_medians_of_both_outcomes() -> None:

@@ -55,15 +55,15 @@ def test_the_steps_of_a_long_run_are_cut_in_the_middle_with_the_count_said() -> 
     [
         (
             {"score": -2.0},
-            "The judge rejected it. Score −2 (reject at or below −1; release at or above 1.5).",
+            "The judge auto-failed it. Score −2 (reject at or below −1; release at or above 1.5).",
         ),
         (
             {"score": 2.0, "reject_threshold": float("nan")},
-            "The judge released it. Score 2 (release at or above 1.5).",
+            "The judge auto-passed it. Score 2 (release at or above 1.5).",
         ),
         (
             {"score": float("nan"), "reason": "stale_certificate"},
-            "The judge left it to human review (stale certificate). No score (reject",
+            "The judge left it to review (stale certificate). No score (reject",
         ),
     ],
 )

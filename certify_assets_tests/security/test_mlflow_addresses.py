@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from certify_assets.corpora.formats import mlflow_server
+from certify_assets.corpora.formats.mlflow_server import TraceVerdict, log_verdicts
 from certify_assets.errors import InputError
-from certify_assets.storage import traces
-from certify_assets.storage.mlflow_server import without_credentials
-from certify_assets.storage.traces import TraceVerdict, log_verdicts
+from certify_assets.storage.tracking import without_credentials
 from certify_assets.storage.urls import local_copies
 
 VERDICT = TraceVerdict("tr-1", "reject", "reject_region", "a" * 64)
@@ -70,14 +70,14 @@ def test_only_decisions_of_our_own_are_replaced(
     kind: str, who: str, overrides: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = Client(source_type=kind, source_id=who)
-    monkeypatch.setattr(traces, "_assessing", lambda address: client)
+    monkeypatch.setattr(mlflow_server, "_assessing", lambda address: client)
     assert log_verdicts("http://host", [VERDICT]).logged == 1
     assert client.logged == [("tr-1", overrides)]
 
 
 def test_ids_of_a_table_lead_to_no_other_address(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client(source_type="HUMAN", source_id="ann")
-    monkeypatch.setattr(traces, "_assessing", lambda address: client)
+    monkeypatch.setattr(mlflow_server, "_assessing", lambda address: client)
     hostile = ["../experiments/get", "tr-1?a=b", "tr-1#", "%2e%2e/x", "", "/", "a/../../b", "a\nb"]
     verdicts = [TraceVerdict(one, "reject", "", "a" * 64) for one in (*hostile, "trace:/c.s/1")]
     counts = log_verdicts("http://host", verdicts)

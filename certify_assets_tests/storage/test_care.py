@@ -209,8 +209,9 @@ def test_a_backup_made_while_others_write_is_whole(
         writer.join()
     other = new_store("restored")
 
-    # killed with the database there and no name of the root, and with all there but pages
-    for place in ("ROOT_FILE", "publish_all"):
+    # killed before the database is there, with it unverified, and with all there but pages
+    program = "shutil" if store.database.is_sqlite else "subprocess"
+    for place in (program, "verify", "publish_all"):
         with monkeypatch.context() as patch, pytest.raises((AttributeError, TypeError)):
             patch.setattr(f"certify_assets.storage.backup.{place}", None)
             restore(other, str(tmp_path / "copy"))

@@ -24,7 +24,7 @@ from certify_assets.storage import snapshot
 from certify_assets.storage.care import rebuild, verify
 from certify_assets.storage.cleaning import collect
 from certify_assets.storage.database import VARIABLE, Database
-from certify_assets.storage.events import Payload, Stored, chain, objects_of
+from certify_assets.storage.events import Payload, Stored, chain
 from certify_assets.storage.folder import FoundFile
 from certify_assets.storage.objects import MissingObjectError, Objects
 from certify_assets.storage.store import Store
@@ -136,7 +136,7 @@ def _faults(store: Store) -> list[str]:
             chosen = about["number"], objects
         elif row.kind == Decided.kind and (about["number"], objects) != chosen:
             found.append("a decision by another deployment")
-    named = {name for row in rows for name in objects_of(row.payload)}
+    named = {name for row in rows for name in row.objects.values()}
     there = {item.name for item in store.objects.found()}
     return found + ["an object is gone" for _ in named - there]
 

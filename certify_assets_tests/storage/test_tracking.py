@@ -12,9 +12,16 @@ import pytest
 from certify_assets._version import __version__
 from certify_assets.errors import InputError
 from certify_assets.storage import tracking
-from certify_assets.storage.mlflow_server import without_credentials
 from certify_assets.storage.store import Store
-from certify_assets.storage.tracking import DatasetRead, Record, Summary, Tracker, write_record
+from certify_assets.storage.tracking import (
+    DatasetRead,
+    Record,
+    Summary,
+    Tracker,
+    make_database,
+    without_credentials,
+    write_record,
+)
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::sqlalchemy.exc.SADeprecationWarning"
@@ -27,8 +34,7 @@ DOWN = "http://user:pass-word-1@127.0.0.1:9"
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty MLflow database: making one costs a second, copying it nothing."""
     root = tmp_path_factory.mktemp("mlflow") / "root"
-    (root / "mlflow").mkdir(parents=True)
-    Tracker(uri=f"sqlite:///{root}/mlflow/mlflow.db", artifact_root="").find({})
+    make_database(root / "mlflow/mlflow.db")
     return root / "mlflow/mlflow.db"
 
 
@@ -152,5 +158,5 @@ def test_mlflow_writes_nothing_next_to_a_data_root_whose_path_it_cannot_read(
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     recorded = write_record(Store(str(tmp_path / name)), _record("step"))
-    assert recorded.url is None and "rename the folder" in recorded.reason
+    assert recorded.url is None and "set MLFLOW_TRACKING_URI" in recorded.reason
     assert {path.name for path in tmp_path.iterdir()} <= {name}

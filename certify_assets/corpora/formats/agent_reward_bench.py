@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -16,10 +16,8 @@ from certify_assets.corpora.formats.texts import (
     Turn,
     is_list_of_objects,
     message_text,
-    objects,
     page_text,
     steps_of_turns,
-    switch,
     text_of,
 )
 from certify_assets.errors import InputError
@@ -35,48 +33,38 @@ _VARIANTS = frozenset({"resized", "improved"})
 _HEADER = 1 << 12
 
 
-@dataclass
-class _Labels:
-    """Annotations, and the runs that they went to."""
+class _Run(NamedTuple):
+    """What names an annotated trajectory."""
 
-    annotations: Annotations
-    found: set[AnnotatedRun] = field(default_factory=set)
-    taken: dict[AnnotatedRun, tuple[str, bytes]] = field(default_factory=dict)
-
-    def find(self, record: Record, draft: Draft) -> AnnotatedRun | None:
-        """Return the annotated run that a file holds, and remember that there is a file of it."""
-        experiments = [
-            text_of(record.get("experiment")),
-            *PurePosixPath(draft.origin.file).parts[-2:-1],
-        ]
-        run = self.annotations.find(
-            text_of(record["benchmark"]), draft.task_id, draft.agent, experiments
-        )
-        self.found |= {run} if run else set()
-        return run
+    benchmark: str
+    task: str
+    agent: str
+    experiment: str
 
 
 def _fits(file: SourceFile) -> bool:
     if file.suffix == ".csv":
-        return is_annotations(file)
+        return _is_annotations(file)
     try:
         return is_object_with(file.head(HEAD), _MARKS) and _is_run(json_value(file.read()))
     except ValueError:
         return False
 
 
+def _is_annotations(file: SourceFile) -> bool:
+    header = file.head(_HEADER).decode("utf-8", "replace").removeprefix("\ufeff").partition("\n")[0]
+    return {name.strip(' "\r') for name in header.split(",")} >= _COLUMNS
+
+
 def _is_run(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and value.keys() >= _REQUIRED
-        and not value.keys() & _JUDGMENT
-        and isinstance(value["steps"], list)
-    )
+    known = value.keys() if isinstance(value, dict) else set()
+    return known >= _REQUIRED and not known & _JUDGMENT and isinstance(value["steps"], list)
 
 
 def _explain(file: SourceFile) -> str | None:
+    head = file.head(HEAD)
     if file.suffix == ".json" and all(
-        f'"{key}"'.encode() in file.head(HEAD) for key in ("judge", "benchmark", "agent")
+        key in head for key in (b'"judge"', b'"benchmark"', b'"agent"')
     ):
         return (
             f"{file.name} holds a judge's opinion of a run of AgentRewardBench, not a run; give "
@@ -92,117 +80,71 @@ def _explain(file: SourceFile) -> str | None:
     fits=_fits,
     explain=_explain,
     label_source="majority of human annotators",
-    options={
-        "labels_only": (
-            "make a corpus of outcomes without trajectories, for its profile alone (true or false)"
-        ),
-    },
 )
 def agent_reward_bench(files: FileSet, reading: Reading) -> Drafts:
     """Read cleaned runs and the labels of their annotators."""
-    labels_only = switch(reading.options, "labels_only")
-    labels = _Labels(read_annotations(files, reading))
-    reading.label_facts.update(labels.annotations.facts() if labels.annotations.verdicts else {})
+    annotations = _Annotations(files, reading)
+    reading.label_facts.update(annotations.facts())
+    found: set[_Run] = set()
+    taken: dict[_Run, tuple[str, bytes]] = {}
     for file in files:
-        if file.suffix == ".csv" and file.name not in labels.annotations.files:
-            reading.other(file, "has no columns annotator_name, exp_name and trajectory_success.")
-        elif file.suffix == ".json" and labels_only:
-            reading.other(file, "was not read, because only labels were asked for (labels_only).")
-        elif file.suffix == ".json":
-            yield from _run(file, labels, reading)
-    if labels_only:
-        yield from _labels_alone(labels.annotations, reading)
-    else:
-        _count_without_trajectory(labels, reading)
-
-
-# Annotations are published apart from the runs: without runs there is nothing to judge, and only
-# the option labels_only makes a corpus (of tasks and outcomes, for a profile) of them.
-def _labels_alone(annotations: Annotations, reading: Reading) -> Drafts:
-    reading.label_facts["labels_only"] = 1
-    for run, (file, row) in annotations.places.items():
-        outcome = annotations.outcome(run)
-        if outcome is not None or reading.options.get("keep_unlabelled"):
-            reading.notes[
-                "runs without instruction and steps, from labels alone: nothing to judge"
-            ] += 1
-        what = f"task {run.task} of {run.benchmark}, experiment {run.experiment}"
-        yield Draft(
-            task_id=run.task,
-            agent=run.agent,
-            instruction=f"LABELS ONLY, no trajectory: {what}.",
-            steps=(),
-            outcome=outcome,
-            origin=reading.origin(file, row),
-        )
-
-
-def _count_without_trajectory(labels: _Labels, reading: Reading) -> None:
-    annotations = labels.annotations
-    without = [run for run in annotations.verdicts if run not in labels.found]
-    for run in without:
-        file, row = annotations.places[run]
-        if labels.found:
-            sentence = (
-                f"{file.name} row {row} is on {run.task} by {run.agent}, of which there is no "
-                "readable trajectory file."
-            )
+        if file.suffix == ".csv":
+            if file.name not in annotations.files:
+                reading.other(
+                    file, "has no columns annotator_name, exp_name and trajectory_success."
+                )
+            continue
+        if (record := _record(file, reading)) is None:
+            continue
+        draft = _draft(file, record, reading)
+        run = annotations.of(record, draft)
+        found |= {run} if run else set()
+        reason, words = _problem(record, draft)
+        if run and not reason:
+            first, content = taken.setdefault(run, (file.name, draft.content()))
+            if content != draft.content():
+                reason = "ambiguous_label"
+                words = f"and {first} are two runs of one annotation, which went to the latter"
+        if not (annotations.verdicts or reason or reading.options.get("keep_unlabelled")):
+            reason, words = "no_label", "has no annotations next to it; give annotations.csv too"
+        if reason:
+            reading.drop(reason, f"{file.name} {words}.")
         else:
-            sentence = (
-                f"{file.name} holds labels alone, {annotations.sentence()}, and no trajectory to "
-                "judge; give the folder of cleaned trajectories "
-                "(cleaned/<benchmark>/<agent>/<experiment>/<task>.json) too, or make a corpus of "
-                "labels for its profile alone with "
-                "--format agent_reward_bench --option labels_only=true."
-            )
-        reading.drop("no_trajectory", sentence)
+            yield replace(draft, outcome=annotations.outcome(run) if run else None)
+    for run in annotations.verdicts:
+        if run not in found:
+            reading.drop("no_trajectory", annotations.missing(run, alone=not found))
 
 
-def _run(file: SourceFile, labels: _Labels, reading: Reading) -> Drafts:
+def _record(file: SourceFile, reading: Reading) -> Record | None:
     try:
         record = json_value(file.read())
     except BrokenFileError as error:
         reading.drop("file_unreadable", str(error))
-        return
     except ValueError as error:
         if is_object_with(file.head(HEAD), _MARKS):
             reading.unusable(file.name, str(error))
         else:
             reading.other(file, f"is no trajectory: {error}.")
-        return
-    if not _is_run(record):
+    else:
+        if _is_run(record):
+            return dict(record)
         reading.other(
             file,
             "is no cleaned trajectory; one has benchmark, goal and steps and is no judge's output.",
         )
-        return
-    draft = _draft(file, record, reading)
-    run = labels.find(record, draft)
-    labelled = _problem(record, draft) or _labelled(record, draft, run, labels, reading)
-    if isinstance(labelled, Draft):
-        yield labelled
-    else:
-        reading.drop(*labelled)
-
-
-def _problem(record: Record, draft: Draft) -> tuple[str, str] | None:
-    if not is_list_of_objects(record["steps"]):
-        words = "one of its steps is not an object"
-    elif not draft.task_id or not draft.agent:
-        words = "its agent is not known"
-    else:
-        return None
-    return "unreadable_record", f"{draft.origin.file} cannot be used: {words}."
+    return None
 
 
 def _draft(file: SourceFile, record: Record, reading: Reading) -> Draft:
     path = PurePosixPath(file.plain_name)
     agent = text_of(record.get("agent")) or (path.parts[-3] if len(path.parts) > 2 else "")
+    steps = record["steps"] if is_list_of_objects(record["steps"]) else ()
     return Draft(
-        task_id=normalised(path.stem),
+        task_id=_normalised(path.stem),
         agent=agent,
         instruction=message_text(record["goal"]),
-        steps=steps_of_turns(map(_turn, objects(record["steps"]))),
+        steps=steps_of_turns(map(_turn, steps)),
         outcome=None,
         origin=reading.origin(file),
         named_agent=agent,
@@ -218,178 +160,129 @@ def _turn(step: Record) -> Turn:
     return Turn(page, text_of(step.get("reasoning")), text_of(step.get("action")))
 
 
-def _labelled(
-    record: Record,
-    draft: Draft,
-    run: AnnotatedRun | None,
-    labels: _Labels,
-    reading: Reading,
-) -> Draft | tuple[str, str]:
-    name = draft.origin.file
+def _problem(record: Record, draft: Draft) -> tuple[str, str]:
+    """Return why a run is left out, or nothing twice."""
+    if not is_list_of_objects(record["steps"]):
+        return "unreadable_record", "cannot be used: one of its steps is not an object"
+    if not draft.task_id or not draft.agent:
+        return "unreadable_record", "cannot be used: its agent is not known"
     if record.get("valid") is False:
-        return "infrastructure_error", f"{name} is marked as not valid by its source."
+        return "infrastructure_error", "is marked as not valid by its source"
     if not draft.steps:
-        return "no_trajectory", f"{name} has no action of the agent; nothing can be judged."
-    content = draft.content()
-    if run and (first := labels.taken.setdefault(run, (name, content)))[1] != content:
-        both = f"{name} and {first[0]} are two runs of one annotation, which went to the latter"
-        return "ambiguous_label", f"{both}; give one of them."
-    outcome = labels.annotations.outcome(run) if run else None
-    if (
-        outcome is None
-        and not labels.annotations.verdicts
-        and not reading.options.get("keep_unlabelled")
-    ):
-        return "no_label", f"{name} has no annotations next to it; give annotations.csv too."
-    return replace(draft, outcome=outcome)
+        return "no_trajectory", "has no action of the agent; nothing can be judged"
+    return "", ""
 
 
-class AnnotatedRun(NamedTuple):
-    """What names an annotated trajectory."""
-
-    benchmark: str
-    task: str
-    agent: str
-    experiment: str
+def _normalised(name: str) -> str:
+    """Remove the parts of a dotted name that name variants of a benchmark."""
+    return ".".join(part for part in name.strip().split(".") if part not in _VARIANTS)
 
 
-@dataclass
-class Annotations:
+class _Annotations:
     """Verdicts of annotators, by trajectory; None where one was unsure."""
 
-    verdicts: dict[AnnotatedRun, list[int | None]] = field(default_factory=dict)
-    places: dict[AnnotatedRun, tuple[SourceFile, int]] = field(default_factory=dict)
-    files: set[str] = field(default_factory=set)
-    unclear: list[str] = field(default_factory=list)
-    _runs: dict[tuple[str, str, str], list[AnnotatedRun]] = field(default_factory=dict)
+    def __init__(self, files: FileSet, reading: Reading) -> None:
+        self.verdicts: dict[_Run, list[int | None]] = {}
+        self.files: set[str] = set()
+        self._places: dict[_Run, str] = {}
+        self._runs: dict[tuple[str, str, str], list[_Run]] = {}
+        seen: set[tuple[str, _Run]] = set()
+        for file in files.matching("*.csv", "*.csv.gz"):
+            if not _is_annotations(file):
+                continue
+            self.files.add(file.name)
+            reading.sha256(file)
+            for where, row in _rows(file, reading):
+                run = _Run(
+                    row["benchmark"].strip(),
+                    _normalised(row["task_id"]),
+                    row["model_name"].strip(),
+                    _normalised(row["exp_name"]),
+                )
+                annotator = (row["annotator_name"].strip(), run)
+                if annotator in seen:
+                    words = "repeats an annotation by the same annotator."
+                    reading.drop("duplicate", f"{where} {words}")
+                    continue
+                seen.add(annotator)
+                if run not in self.verdicts:
+                    self._runs.setdefault(run[:3], []).append(run)
+                    self._places[run] = where
+                self.verdicts.setdefault(run, []).append(_verdict(row, where))
 
-    def add(self, run: AnnotatedRun, verdict: int | None, place: tuple[SourceFile, int]) -> None:
-        """Add one annotator's verdict."""
-        if run not in self.verdicts:
-            self._runs.setdefault(run[:3], []).append(run)
-            self.places[run] = place
-        self.verdicts.setdefault(run, []).append(verdict)
+    def of(self, record: Record, draft: Draft) -> _Run | None:
+        """Return the annotated run that a file holds."""
+        runs = self._runs.get((text_of(record["benchmark"]), draft.task_id, draft.agent), [])
+        # a run of unknown experiment is found where only one of its task and agent was annotated
+        named = (text_of(record.get("experiment")), *PurePosixPath(draft.origin.file).parts[-2:-1])
+        experiments = [_normalised(name) for name in named if "_on_" in name]
+        found = [run for run in runs if run.experiment in experiments] if experiments else runs
+        return found[0] if len(found) == 1 else None
 
-    def outcome(self, run: AnnotatedRun) -> int | None:
+    def outcome(self, run: _Run) -> int | None:
         """Return what most of a trajectory's annotators say."""
         decided = [verdict for verdict in self.verdicts[run] if verdict is not None]
         return None if 2 * sum(decided) == len(decided) else int(2 * sum(decided) > len(decided))
 
-    def find(
-        self, benchmark: str, task: str, agent: str, experiments: Iterable[str]
-    ) -> AnnotatedRun | None:
-        """Return the annotated run of that task and agent in one of the experiments."""
-        runs = self._runs.get((benchmark, normalised(task), agent), [])
-        # a run of unknown experiment is found where only one of its task and agent was annotated
-        names = [normalised(name) for name in experiments if "_on_" in name]
-        found = [run for run in runs if run.experiment in names] if names else runs
-        return found[0] if len(found) == 1 else None
-
     def facts(self) -> dict[str, float]:
         """Count annotations, ties and disagreement."""
+        if not self.verdicts:
+            return {}
         decided = [
             [verdict for verdict in verdicts if verdict is not None]
             for verdicts in self.verdicts.values()
         ]
         # unsure verdicts aside, disagreement is that of the trajectories with two or more
-        several = [verdicts for verdicts in decided if len(verdicts) > 1]
+        several = [len(set(verdicts)) > 1 for verdicts in decided if len(verdicts) > 1]
         return {
             "annotations": sum(map(len, self.verdicts.values())),
             "trajectories_annotated": len(self.verdicts),
             "double_annotated": sum(len(verdicts) > 1 for verdicts in self.verdicts.values()),
-            "ties": sum(
-                bool(verdicts) and 2 * sum(verdicts) == len(verdicts) for verdicts in decided
-            ),
+            "ties": sum(bool(found) and 2 * sum(found) == len(found) for found in decided),
             "unsure": sum(verdicts.count(None) for verdicts in self.verdicts.values()),
-            "disagreement_rate": sum(len(set(verdicts)) > 1 for verdicts in several) / len(several)
-            if several
-            else 0.0,
+            "disagreement_rate": sum(several) / len(several) if several else 0.0,
         }
 
-    def sentence(self) -> str:
-        """Say how many annotations there are and what their majorities are like."""
-        import numpy as np
-
-        from certify_assets.certificates.clustering import summarise_clusters
-
-        facts, tasks = self.facts(), {run.task for run in self.verdicts}
-        by_task: dict[str, list[int]] = {}
-        for run in self.verdicts:
-            if (outcome := self.outcome(run)) is not None:
-                by_task.setdefault(run.task, []).append(outcome)
-        sizes, successes = (
-            np.array([count(outcomes) for outcomes in by_task.values()], dtype=np.int64)
-            for count in (len, sum)
-        )
-        summary = summarise_clusters(sizes, successes)
-        return (
-            f"{facts['annotations']:,} annotations of {facts['trajectories_annotated']:,} "
-            f"trajectories of {len(tasks):,} tasks "
-            f"({summary.trajectories:,} with a majority, {facts['ties']:,} ties, success rate "
-            f"{summary.success_rate:.3f}, ICC {summary.icc:.3f})"
-        )
-
-
-def normalised(name: str) -> str:
-    """Remove the parts of a dotted name that name variants of a benchmark."""
-    return ".".join(part for part in name.strip().split(".") if part not in _VARIANTS)
-
-
-def is_annotations(file: SourceFile) -> bool:
-    """Say whether a CSV file has the columns of annotations."""
-    header = file.head(_HEADER).decode("utf-8", "replace").removeprefix("\ufeff").partition("\n")[0]
-    return {name.strip(' "\r') for name in header.split(",")} >= _COLUMNS
-
-
-def read_annotations(files: FileSet, reading: Reading) -> Annotations:
-    """Read every annotation file; unusable and repeated rows are counted."""
-    annotations = Annotations()
-    rows_seen: set[tuple[str, AnnotatedRun]] = set()
-    for file in files.matching("*.csv", "*.csv.gz"):
-        try:
-            if is_annotations(file):
-                annotations.files.add(file.name)
-                reading.sha256(file)
-                _read_file(file, annotations, rows_seen, reading)
-        except InputError as error:
-            reading.drop("file_unreadable", str(error))
-            annotations.files.add(file.name)
-    if annotations.unclear:
-        raise InputError(annotations.unclear[0])
-    return annotations
-
-
-def _read_file(
-    file: SourceFile,
-    annotations: Annotations,
-    rows_seen: set[tuple[str, AnnotatedRun]],
-    reading: Reading,
-) -> None:
-    for number, found in csv_rows(file, _COLUMNS)[1]:
-        where = f"{file.name} row {number}"
-        if (row := usable(found, where, reading, _row_problem)) is None:
-            continue
-        verdict = row["trajectory_success"].strip()
-        if verdict not in _VERDICTS:
-            annotations.unclear.append(
-                f"{where}: trajectory_success is {verdict[:40]!r}. "
-                f"Write {', '.join(_VERDICTS)} instead."
+    def missing(self, run: _Run, *, alone: bool) -> str:
+        """Say of an annotation that its run is not here, or (alone) that no run is."""
+        if not alone:
+            return (
+                f"{self._places[run]} is on {run.task} by {run.agent}, of which there is no "
+                "readable trajectory file."
             )
-            continue
-        run = AnnotatedRun(
-            row["benchmark"].strip(),
-            normalised(row["task_id"]),
-            row["model_name"].strip(),
-            normalised(row["exp_name"]),
+        facts, tasks = self.facts(), {each.task for each in self.verdicts}
+        outcomes = [self.outcome(each) for each in self.verdicts]
+        decided = [outcome for outcome in outcomes if outcome is not None]
+        return (
+            f"{', '.join(sorted(self.files))} holds labels alone, {facts['annotations']:,} "
+            f"annotations of {len(self.verdicts):,} trajectories of {len(tasks):,} tasks "
+            f"({len(decided):,} with a majority, {facts['ties']:,} ties, success rate "
+            f"{sum(decided) / max(1, len(decided)):.3f}), and no trajectory to judge; give the "
+            "folder of cleaned trajectories "
+            "(cleaned/<benchmark>/<agent>/<experiment>/<task>.json) too."
         )
-        if (row["annotator_name"].strip(), run) in rows_seen:
-            reading.drop("duplicate", f"{where} repeats an annotation by the same annotator.")
-            continue
-        rows_seen.add((row["annotator_name"].strip(), run))
-        annotations.add(run, _VERDICTS[verdict], (file, number))
+
+
+def _rows(file: SourceFile, reading: Reading) -> Iterator[tuple[str, Record]]:
+    try:
+        for number, found in csv_rows(file, _COLUMNS)[1]:
+            where = f"{file.name} row {number}"
+            if (row := usable(found, where, reading, _row_problem)) is not None:
+                yield where, row
+    except BrokenFileError as error:
+        reading.drop("file_unreadable", str(error))
 
 
 def _row_problem(row: Record) -> str | None:
-    if missing := sorted(name for name in _COLUMNS if not row[name].strip()):
-        return f"it has no {', '.join(missing)}"
-    return None
+    missing = sorted(name for name in _COLUMNS if not row[name].strip())
+    return f"it has no {', '.join(missing)}" if missing else None
+
+
+def _verdict(row: Record, where: str) -> int | None:
+    verdict = row["trajectory_success"].strip()
+    if verdict not in _VERDICTS:
+        raise InputError(
+            f"{where}: trajectory_success is {verdict[:40]!r}. "
+            f"Write {', '.join(_VERDICTS)} instead."
+        )
+    return _VERDICTS[verdict]

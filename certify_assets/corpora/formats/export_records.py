@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from certify_assets.corpora.formats.base import Origin, Reading, contents
@@ -12,8 +12,7 @@ from certify_assets.corpora.formats.records import (
     HEAD,
     Record,
     begins_json,
-    iter_lines,
-    json_value,
+    json_records,
     listed_records,
     parquet_names,
     parquet_rows,
@@ -22,113 +21,106 @@ from certify_assets.corpora.formats.table import csv_rows
 from certify_assets.corpora.formats.texts import listed
 from certify_assets.errors import InputError
 
-EXPORT_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".pq")
-_TABLES, _PARQUET, _LINES = (".csv", ".tsv"), (".parquet", ".pq"), (".jsonl", ".ndjson")
+PARQUET = (".parquet", ".pq")
+JSON = (".json", ".jsonl", ".ndjson")
+_TABLES = (".csv", ".tsv")
+EXPORT_SUFFIXES = (*JSON, *_TABLES, *PARQUET)
 _KEY = re.compile(rb'"([A-Za-z_]{2,40})"\s*:')
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
-_BATCH_ROWS = 1024
+_BATCH_ROWS = 256
 
 
-def snake(name: str) -> str:
-    """Return a name of an API (traceId) as files of the same tool write it (trace_id)."""
+def snake(record: Record) -> Record:
+    """Name the fields of an API (traceId) as files of the same tool do (trace_id)."""
+    return {_snake(name): value for name, value in record.items()}
+
+
+def _snake(name: str) -> str:
     return _HUMP.sub(r"_\1", name).lower()
 
 
-def has_fields(file: SourceFile, kinds: Sequence[frozenset[str]]) -> bool:
+def has_fields(file: SourceFile, *kinds: frozenset[str]) -> bool:
     """Whether a file begins with records that have all fields of one of the kinds."""
     try:
-        names = _field_names(file)
+        names = set(map(_snake, _field_names(file)))
     except InputError:
         return False
     return any(kind <= names for kind in kinds)
 
 
-def _field_names(file: SourceFile) -> set[str]:
-    if file.suffix in _PARQUET:
-        return {snake(name) for name in parquet_names(file) or ()}
+def _field_names(file: SourceFile) -> Iterable[str]:
+    if file.suffix in PARQUET:
+        return parquet_names(file) or ()
+    head = file.head(HEAD)
     if file.suffix in _TABLES:
-        head, _, _ = file.head(HEAD).decode("utf-8", "replace").partition("\n")
-        separator = "\t" if file.suffix == ".tsv" else ","
-        return {snake(name.strip().strip('"')) for name in head.split(separator)}
-    found = _KEY.findall(file.head(HEAD)) if begins_json(file.head(HEAD)) else ()
-    return {snake(name.decode()) for name in found}
+        header = head.decode("utf-8", "replace").partition("\n")[0]
+        cells = header.split("\t" if file.suffix == ".tsv" else ",")
+        return [name.strip().strip('"') for name in cells]
+    return [name.decode() for name in _KEY.findall(head)] if begins_json(head) else ()
 
 
 def export_records(
-    files: FileSet, reading: Reading, under: tuple[str, ...], kinds: Sequence[frozenset[str]]
-) -> Iterator[tuple[Record, Origin]]:
-    """Go through the records of exports, with fields in lower case and underscores.
+    files: FileSet,
+    reading: Reading,
+    is_record: Callable[[Record], bool],
+    under: Sequence[str] = (),
+) -> Iterator[tuple[Origin, Record]]:
+    """Go through the records of exports; what cannot be read is counted.
 
     Parameters
     ----------
     files : FileSet
         JSON (a list, one record, or pages that hold a list under one of the keys), JSON lines, CSV
-        and Parquet.
+        or Parquet.
     reading : Reading
         Counts what cannot be read.
-    under : tuple of str
+    is_record : callable
+        Whether an object is a record of the format; a file that has none is noted as another's.
+    under : sequence of str
         Keys of a page under which its records are.
-    kinds : sequence of frozenset
-        Fields by which records of the tool are recognised; other files are noted.
     """
     for file in files:
-        if not has_fields(file, kinds):
-            reading.other(file, "has no record of this format.")
-            continue
+        sound, strangers = False, list[int]()
         for row, record in _rows(file, reading, under):
             if isinstance(record, str):
                 reading.unusable(f"{file.name} row {row}", record)
+            elif is_record(record):
+                sound = True
+                yield reading.origin(file, row), record
             else:
-                named = {snake(name): value for name, value in record.items()}
-                yield named, reading.origin(file, row)
+                strangers.append(row)
+        if sound:
+            for row in strangers:
+                reading.unusable(f"{file.name} row {row}", "it is no record of this format")
+        elif strangers:
+            reading.other(file, "has no record of this format.")
 
 
 def _rows(
-    file: SourceFile, reading: Reading, under: tuple[str, ...]
+    file: SourceFile, reading: Reading, under: Sequence[str]
 ) -> Iterator[tuple[int, Record | str]]:
-    if file.suffix in _PARQUET:
-        yield from parquet_rows(file, sorted(parquet_names(file) or ()), batch_rows=_BATCH_ROWS)
-        return
-    if file.suffix in _TABLES:
+    if file.suffix in PARQUET:
+        names = parquet_names(file)
+        if names is None:
+            reading.drop("file_unreadable", f"{file.name} is not a Parquet file; write it again.")
+        else:
+            yield from parquet_rows(file, sorted(names), batch_rows=_BATCH_ROWS)
+    elif file.suffix in _TABLES:
         try:
             said, rows = csv_rows(file, frozenset())
             reading.understood(file, said)
             yield from rows
         except BrokenFileError as error:
             reading.drop("file_unreadable", str(error))
-        return
-    for _, data in contents([file], reading):
-        if file.suffix in _LINES:
-            for row, line in iter_lines(data):
-                if isinstance(line, str):
-                    yield row, line
-                    continue
-                for record in _of_page(line, under):
-                    yield row, record
-        else:
-            yield from _document(file, data, reading, under)
+    else:
+        for _, data in contents([file], reading):
+            for row, record in json_records(data):
+                page = None if isinstance(record, str) else _page(record, under)
+                yield from [(row, record)] if page is None else listed_records(page)
 
 
-def _document(
-    file: SourceFile, data: bytes, reading: Reading, under: tuple[str, ...]
-) -> Iterator[tuple[int, Record | str]]:
-    try:
-        document = json_value(data)
-    except ValueError as error:
-        lines = list(iter_lines(data))
-        if len(lines) > 1 and not isinstance(lines[0][1], str):
-            # JSON lines under another name
-            yield from lines
-            return
-        reading.drop("file_unreadable", f"{file.name} cannot be used: {error}; export it again.")
-        return
-    records = document if isinstance(document, list) else _of_page(document, under)
-    yield from listed_records(records)
-
-
-def _of_page(document: Record, under: tuple[str, ...]) -> list[Any]:
-    """Return the records of a page, or the one record that a document is."""
-    if "id" in document:
-        return [document]
-    found = [item for key in under for item in listed(document.get(key))]
-    return found if any(key in document for key in under) else [document]
+def _page(record: Record, under: Sequence[str]) -> list[Any] | None:
+    """Return the records of a page, None where it is a record itself."""
+    if "id" in record or not any(isinstance(record.get(key), list) for key in under):
+        return None
+    return [item for key in under for item in listed(record.get(key))]

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from certify_assets.errors import InputError, UnreadableFileError
 from certify_assets.work import WorkStage, read_so_far, under_way
@@ -49,7 +50,7 @@ _EXTENSIONS = (
     tarfile.SOLARIS_XHDTYPE,
 )
 _TARS = (".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tar.xz")
-_ZIPS = (".zip",)
+_ARCHIVES = (*_TARS, ".zip")
 
 
 class BrokenFileError(InputError):
@@ -116,8 +117,6 @@ class SourceFile:
     size: int
     stored: Callable[[], IO[bytes]]
     limit: int = _FILE_BYTES
-    # has the stream looked at, where it is one of a file on disk
-    follow: Callable[[IO[bytes]], IO[bytes]] = lambda stream: stream
 
     @property
     def plain_name(self) -> str:
@@ -131,7 +130,7 @@ class SourceFile:
 
     def open(self) -> IO[bytes]:
         """Open the content for reading, decompressed."""
-        stored = self.follow(self.stored())
+        stored = self.stored()
         if self.plain_name == self.name:
             return stored
         unzipped = gzip.GzipFile(fileobj=stored)
@@ -141,9 +140,9 @@ class SourceFile:
 
     def read(self) -> bytes:
         """Return the whole content, decompressed."""
-        data = b"" if self.size > self.limit else self.head(self.limit + 1)
         if self.size > self.limit:
             raise too_large(f"{self.name} has {self.size:,} bytes", self.limit)
+        data = self.head(self.limit + 1)
         if len(data) > self.limit:
             raise too_large(f"{self.name} has more bytes than that when decompressed", self.limit)
         return data
@@ -193,6 +192,16 @@ class SmallHeader(tarfile.TarInfo):
         return super()._proc_member(archive)  # type: ignore[misc]
 
 
+class _Member(NamedTuple):
+    """One entry of an archive."""
+
+    name: str
+    # folder, file or other
+    kind: str
+    size: int
+    read: Callable[[], bytes]
+
+
 class FileSet:
     """Files, folders and archives to import from, one file at a time, more than once."""
 
@@ -203,7 +212,7 @@ class FileSet:
         tally: Tally,
         limits: ReadLimits | None = None,
     ) -> None:
-        self._roots = _roots(paths)
+        self._roots = _labelled(paths)
         self._suffixes = frozenset(suffixes)
         self._tally, self._counted = tally, False
         self._limits = limits or ReadLimits()
@@ -212,208 +221,171 @@ class FileSet:
         """Go through all files."""
         tally = Tally() if self._counted else self._tally
         self._counted = True
-        return self._walk(tally, lambda name: True)
+        return self._walk(tally, ("*",))
 
     def matching(self, *patterns: str) -> Iterator[SourceFile]:
         """Go through the files whose names match a shell pattern; counts nothing."""
-        return self._walk(
-            Tally(), lambda name: any(fnmatchcase(name, pattern) for pattern in patterns)
-        )
+        return self._walk(Tally(), patterns)
 
-    def _walk(self, tally: Tally, wanted: Callable[[str], bool]) -> Iterator[SourceFile]:
-        place = _Place([path for _, path in self._roots])
-        walk = _Walk(self._suffixes, wanted, tally, self._limits, place)
-        with under_way(WorkStage("reading files", 0, in_bytes=True, look=place.look)):
-            for label, path in self._roots:
-                if path.is_dir():
-                    yield from walk.folder(label, path)
-                elif not path.is_file():
-                    raise InputError(
-                        f"{path} does not exist or is neither file nor folder; check the path."
-                    )
-                else:
-                    yield from walk.file(label, path)
-                    place.passed(path)
+    def _walk(self, tally: Tally, patterns: Sequence[str]) -> Iterator[SourceFile]:
+        walk = _Walk(self._suffixes, patterns, tally, self._limits)
+        found = [item for label, path in self._roots for item in walk.on_disk(label, path)]
+        total = sum(path.stat().st_size for _, path in found)
+        with under_way(WorkStage("reading files", total, in_bytes=True, look=walk.look)):
+            for label, path in found:
+                yield from walk.file(label, path)
+                walk.passed(path)
 
 
-def _roots(paths: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Name every path by its last part, and by more where that is ambiguous."""
+def _labelled(paths: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Name paths by their last part, or by as many as tell them apart."""
     unique = sorted(
         {Path(os.path.abspath(path)) for path in paths},  # noqa: PTH100 - links are not followed
         key=lambda path: (path.name, path.as_posix()),
     )
-    labels = [(path.name, "/".join(path.parts[-2:]), path.as_posix()) for path in unique]
-    used = Counter(label for all_of_path in labels for label in dict.fromkeys(all_of_path))
-    return [
-        (next(label for label in all_of_path if used[label] == 1), path)
-        for all_of_path, path in zip(labels, unique, strict=True)
-    ]
+    for count in range(1, max((len(path.parts) for path in unique), default=0) + 1):
+        labels = ["/".join(path.parts[-count:]) for path in unique]
+        if len(set(labels)) == len(unique):
+            return list(zip(labels, unique, strict=True))
+    return []
 
 
-def _suffix(name: str) -> str:
-    lower = name.lower()
-    return PurePosixPath(lower.removesuffix(".gz")).suffix
+@dataclass(slots=True)
+class _Walk:
+    """One walk over files; it knows how many of their bytes it has come past."""
 
-
-@dataclass
-class _Place:
-    """How many of the bytes on disk a walk has come past."""
-
-    paths: Sequence[Path]
+    suffixes: frozenset[str]
+    patterns: Sequence[str]
+    tally: Tally
+    limits: ReadLimits
     before: int = 0
     stream: IO[bytes] | None = None
 
-    def follow(self, stream: IO[bytes]) -> IO[bytes]:
-        self.stream = stream
-        return stream
+    def look(self, stage: WorkStage) -> None:
+        # a file may be read more than once, for its hash
+        read = self.before + (read_so_far(self.stream) if self.stream else 0)
+        stage.done = max(stage.done, read)
 
     def passed(self, path: Path) -> None:
+        self.stream = None
         with suppress(OSError):
             self.before += path.stat().st_size
-        self.stream = None
 
-    def look(self, stage: WorkStage) -> None:
-        stage.total = stage.total or sum(map(_bytes_below, self.paths))
-        stream = self.stream
-        stage.done = self.before + (0 if stream is None else read_so_far(stream))
-
-
-def _bytes_below(path: Path) -> int:
-    if not path.is_dir():
-        return path.stat().st_size if path.is_file() else 0
-    files = (Path(parent) / name for parent, _, names in os.walk(path) for name in names)
-    return sum(file.stat().st_size for file in files if file.is_file() and not file.is_symlink())
-
-
-@dataclass(frozen=True, slots=True)
-class _Walk:
-    suffixes: frozenset[str]
-    wanted: Callable[[str], bool]
-    tally: Tally
-    limits: ReadLimits
-    place: _Place
-
-    def folder(self, label: str, root: Path) -> Iterator[SourceFile]:
+    def on_disk(self, label: str, root: Path) -> Iterator[tuple[str, Path]]:
+        """Go through the files at a path, in the order of their names."""
+        if root.is_file():
+            yield label, root
+        elif not root.is_dir():
+            raise InputError(
+                f"{root} does not exist or is neither file nor folder; check the path."
+            )
         for parent, folders, names in os.walk(root):
             folders.sort()
             links = [folder for folder in folders if (Path(parent) / folder).is_symlink()]
-            for name in sorted([*names, *links]):
-                path = Path(parent) / name
+            for path in (Path(parent) / name for name in sorted([*names, *links])):
                 where = f"{label}/{path.relative_to(root).as_posix()}"
                 if path.is_symlink() or not path.is_file():
                     self._irregular(where)
                 else:
-                    yield from self.file(where, path)
-                    self.place.passed(path)
+                    yield where, path
 
     def file(self, label: str, path: Path) -> Iterator[SourceFile]:
-        if path.name.lower().endswith(_TARS):
-            yield from self._guarded(label, self._tar(label, path))
-        elif path.name.lower().endswith(_ZIPS):
-            yield from self._guarded(label, self._zip(label, path))
+        """Return a file, or the files of an archive."""
+        if label.lower().endswith(_ARCHIVES):
+            is_tar = label.lower().endswith(_TARS)
+            try:
+                with self._opened(path) as stored:
+                    yield from self._archive(label, (_tar if is_tar else _zip)(stored))
+            except DAMAGE as error:
+                reason = str(error) or type(error).__name__
+                self.tally.drop(
+                    "file_broken_archive", f"{label} is broken ({reason}); fetch it again."
+                )
         elif self._of_interest(label):
             size, limit = path.stat().st_size, self.limits.file_bytes
-            yield SourceFile(label, size, lambda: path.open("rb"), limit, self.place.follow)
+            yield SourceFile(label, size, lambda: self._opened(path), limit)
 
-    def _guarded(self, label: str, members: Iterator[SourceFile]) -> Iterator[SourceFile]:
-        count = 0
-        try:
-            for member in members:
-                count += 1
-                yield member
-        except DAMAGE as error:
-            reason = str(error) or type(error).__name__
-            self.tally.drop(
-                "file_broken_archive",
-                f"{label} is broken after {count} files ({reason}); fetch it again.",
-            )
+    def _opened(self, path: Path) -> IO[bytes]:
+        self.stream = path.open("rb")
+        return self.stream
 
-    def _tar(self, label: str, path: Path) -> Iterator[SourceFile]:
-        total = count = 0
-        with (
-            self.place.follow(path.open("rb")) as stored,
-            tarfile.open(fileobj=stored, mode="r|*", tarinfo=SmallHeader) as archive,
-        ):
-            for member in archive:
-                total, count = total + max(0, member.size), count + 1
-                self._check_archive(label, total, count)
-                kind = "folder" if member.isdir() else "file" if member.isreg() else "other"
-                if self._safe(label, member.name, kind, member.size):
-                    stream = archive.extractfile(member)
-                    yield self._member(
-                        f"{label}/{member.name}", stream.read() if stream else b"", member.size
-                    )
-
-    def _zip(self, label: str, path: Path) -> Iterator[SourceFile]:
-        total = 0
-        with (
-            self.place.follow(path.open("rb")) as stored,
-            zipfile.ZipFile(stored) as archive,
-        ):
-            for count, member in enumerate(archive.infolist(), 1):
-                total += member.file_size
-                self._check_archive(label, total, count)
-                # the upper half holds the mode of a Unix file; 0 where the archive was made
-                # elsewhere
-                mode = stat.S_IFMT(member.external_attr >> 16)
-                kind = (
-                    "folder"
-                    if member.is_dir()
-                    else "file"
-                    if mode in (0, stat.S_IFREG)
-                    else "other"
+    def _archive(self, label: str, members: Iterable[_Member]) -> Iterator[SourceFile]:
+        limits, total = self.limits, 0
+        for count, member in enumerate(members, 1):
+            total += max(0, member.size)
+            if total > limits.archive_bytes or count > limits.archive_members:
+                raise InputError(
+                    f"{label} unpacks to more than {limits.archive_bytes:,} bytes or "
+                    f"{limits.archive_members:,} members; "
+                    "unpack what you need and import that folder."
                 )
-                if self._safe(label, member.filename, kind, member.file_size):
-                    with archive.open(member) as stream:
-                        data = stream.read(member.file_size + 1)
-                    yield self._member(f"{label}/{member.filename}", data, member.file_size)
+            name = f"{label}/{member.name}"
+            if not self._safe(name, member):
+                continue
+            data = member.read()
+            if len(data) != member.size:
+                raise tarfile.ReadError(f"{name} is not as long as its archive says")
+            yield SourceFile(name, len(data), partial(io.BytesIO, data), limits.file_bytes)
 
-    def _of_interest(self, name: str) -> bool:
-        suffix = _suffix(name)
-        if suffix not in self.suffixes:
-            self.tally.other(
-                name, f"{name} has the suffix {suffix or '(none)'}, which this format does not use."
-            )
-        return suffix in self.suffixes and self.wanted(name)
-
-    def _irregular(self, name: str) -> None:
-        self.tally.drop("file_not_regular", f"{name} is a link or device; links are not followed.")
-
-    def _check_archive(self, label: str, total: int, count: int) -> None:
-        if total > self.limits.archive_bytes or count > self.limits.archive_members:
-            raise InputError(
-                f"{label} unpacks to more than {self.limits.archive_bytes:,} bytes or "
-                f"{self.limits.archive_members:,} members; "
-                "unpack what you need and import that folder."
-            )
-
-    def _safe(self, label: str, member: str, kind: str, size: int) -> bool:
+    def _safe(self, name: str, member: _Member) -> bool:
         """Say whether a member is a file to read: a regular one, of a wanted kind and size."""
-        name, inside = f"{label}/{member}", PurePosixPath(member)
-        if inside.is_absolute() or ".." in inside.parts or "\\" in member or "\0" in member:
+        inside = PurePosixPath(member.name)
+        if inside.is_absolute() or ".." in inside.parts or {"\\", "\0"} & {*member.name}:
             self.tally.drop(
                 "file_unsafe_path", f"{name} leads out of its archive; it was not read."
             )
-            return False
-        if kind == "folder":
-            return False
-        if kind != "file":
+        elif member.kind == "other":
             self._irregular(name)
-            return False
-        if member.lower().endswith((*_TARS, *_ZIPS)):
+        elif member.kind == "file" and name.lower().endswith(_ARCHIVES):
             self.tally.drop(
                 "file_nested_archive",
                 f"{name} is an archive inside an archive; unpack the outer one and import its "
                 "folder.",
             )
-            return False
-        if not self._of_interest(name):
-            return False
-        if size > self.limits.file_bytes:
-            raise too_large(f"{name} has {size:,} bytes", self.limits.file_bytes)
-        return True
+        elif member.kind == "file" and self._of_interest(name):
+            if member.size > self.limits.file_bytes:
+                raise too_large(f"{name} has {member.size:,} bytes", self.limits.file_bytes)
+            return True
+        return False
 
-    def _member(self, name: str, data: bytes, size: int) -> SourceFile:
-        if len(data) != size:
-            raise tarfile.ReadError(f"{name} is not as long as its archive says")
-        return SourceFile(name, len(data), lambda: io.BytesIO(data), self.limits.file_bytes)
+    def _of_interest(self, name: str) -> bool:
+        suffix = PurePosixPath(name.lower().removesuffix(".gz")).suffix
+        if suffix not in self.suffixes:
+            self.tally.other(
+                name, f"{name} has the suffix {suffix or '(none)'}, which this format does not use."
+            )
+            return False
+        return any(fnmatchcase(name, pattern) for pattern in self.patterns)
+
+    def _irregular(self, name: str) -> None:
+        self.tally.drop("file_not_regular", f"{name} is a link or device; links are not followed.")
+
+
+def _tar(stored: IO[bytes]) -> Iterator[_Member]:
+    with tarfile.open(fileobj=stored, mode="r|*", tarinfo=SmallHeader) as archive:
+        for member in archive:
+            kind = "folder" if member.isdir() else "file" if member.isreg() else "other"
+            yield _Member(member.name, kind, member.size, partial(_of_tar, archive, member))
+
+
+def _of_tar(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    stream = archive.extractfile(member)
+    return stream.read() if stream else b""
+
+
+def _zip(stored: IO[bytes]) -> Iterator[_Member]:
+    with zipfile.ZipFile(stored) as archive:
+        for member in archive.infolist():
+            # the upper half holds the mode of a Unix file; 0 where the archive was made elsewhere
+            mode = stat.S_IFMT(member.external_attr >> 16)
+            regular = "file" if mode in (0, stat.S_IFREG) else "other"
+            kind = "folder" if member.is_dir() else regular
+            yield _Member(
+                member.filename, kind, member.file_size, partial(_of_zip, archive, member)
+            )
+
+
+def _of_zip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    # one byte more than it says: a member that is longer is not read to its end
+    with archive.open(member) as stream:
+        return stream.read(member.file_size + 1)

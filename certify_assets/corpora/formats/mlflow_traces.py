@@ -8,79 +8,52 @@ from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
-from certify_assets.corpora.formats.base import (
-    Draft,
-    Origin,
-    Reading,
-    contents,
-    corpus_format,
-    parquet_columns,
-    parquet_records,
-    usable,
-    words,
-)
+from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format
+from certify_assets.corpora.formats.export_records import JSON, PARQUET, export_records, has_fields
 from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.outcomes import Assessment
-from certify_assets.corpora.formats.records import (
-    HEAD,
-    Record,
-    begins_json,
-    json_records,
-    parquet_names,
-)
-from certify_assets.corpora.formats.span_attributes import SpanEvent, span_of
+from certify_assets.corpora.formats.records import HEAD, Record, begins_json
 from certify_assets.corpora.formats.span_messages import parsed
-from certify_assets.corpora.formats.span_tree import Span, TraceRecords, nanoseconds
-from certify_assets.corpora.formats.spans import TRACE_OPTIONS, TraceDefaults, drafts_of_traces
+from certify_assets.corpora.formats.span_names import SpanEvent, span_of
+from certify_assets.corpora.formats.span_tree import Span, Traces, nanoseconds
+from certify_assets.corpora.formats.spans import TRACE_OPTIONS, drafts_of_traces
 from certify_assets.corpora.formats.texts import listed, mapping, objects, text_of
 
-_PARQUET = (".parquet", ".pq")
 # of a trace, a row of a table, or the spans alone, which name their trace; in a table the trace is
 # JSON within JSON
 _MARK = re.compile(
     rb'\\?"(?:trace_location|trace_metadata|request_metadata|mlflow\.traceRequestId)\\?"\s*:'
 )
-_TABLE = frozenset({"trace_id", "trace_metadata"})
-_CONTENT = frozenset({"trace", "spans"})
-_COLUMNS = words("trace_id trace spans assessments tags trace_metadata")
+_TABLES = tuple(frozenset({"trace_id", "trace_metadata", name}) for name in ("trace", "spans"))
+_ABOUT = ("tags", "trace_metadata", "request_metadata")
 _REQUEST_ID = "mlflow.traceRequestId"
 _CONTENT_ATTRIBUTES = ("mlflow.spanInputs", "mlflow.spanOutputs")
 # characters that eight bytes become
 _BASE64_ID = 12
-_BATCH_ROWS = 64
-_DEFAULTS = TraceDefaults(
-    agent=(*TraceDefaults.agent[:-1], "mlflow.llm.model"), label_sources=("human",)
-)
 
 
 def _fits(file: SourceFile) -> bool:
-    if file.suffix in _PARQUET:
-        names = parquet_names(file)
-        return names is not None and names >= _TABLE and not names.isdisjoint(_CONTENT)
+    if file.suffix in PARQUET:
+        return has_fields(file, *_TABLES)
     head = file.head(HEAD)
     return begins_json(head) and bool(_MARK.search(head))
 
 
 @corpus_format(
     title="MLflow traces with assessments (JSON of traces, tables of search_traces, a server)",
-    suffixes=(".json", ".jsonl", ".ndjson", *_PARQUET),
+    suffixes=(*JSON, *PARQUET),
     fits=_fits,
     options=TRACE_OPTIONS,
     label_source="assessments of the traces, by default those of people",
 )
 def mlflow(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read traces with their spans and assessments."""
-    traces = TraceRecords()
-    for origin, record in _records(files, reading):
-        trace = _trace(record)
-        info = mapping(trace.get("info"))
-        spans = objects(mapping(trace.get("data")).get("spans"))
+    traces = Traces()
+    for origin, record in export_records(files, reading, _is_trace):
+        info, spans = _trace(record)
         trace_id = _trace_id(info, spans)
         if not trace_id:
-            reading.drop(
-                "unreadable_record",
-                f"{origin} is a trace without trace_id; export it with Trace.to_json().",
-            )
+            reading.unusable(origin, "it is a trace without trace_id")
             continue
         if not spans:
             reading.drop(
@@ -92,47 +65,26 @@ def mlflow(files: FileSet, reading: Reading) -> Iterator[Draft]:
             reading.notes["traces still in progress"] += 1
         for span in spans:
             traces.add(_span(span, trace_id, origin))
-        for place in ("tags", "trace_metadata", "request_metadata"):
+        for place in _ABOUT:
             traces.describe(trace_id, mapping(info.get(place)))
-        for found in _assessments(info, trace_id, reading):
-            traces.assess(found)
-    yield from drafts_of_traces(traces.trees(reading), reading, _DEFAULTS)
+        for found in objects(listed(parsed(info.get("assessments")))):
+            _assess(found, trace_id, traces, reading)
+    yield from drafts_of_traces(traces, reading, "human")
 
 
-def _records(files: FileSet, reading: Reading) -> Iterator[tuple[Origin, Record]]:
-    for file in files:
-        if file.suffix in _PARQUET:
-            names = parquet_columns(file, reading)
-            if names >= {"trace_id"} and not names.isdisjoint(_CONTENT):
-                wanted = names & {*_COLUMNS}
-                yield from parquet_records(file, wanted, reading, batch_rows=_BATCH_ROWS)
-            elif names:
-                reading.other(file, "has no columns trace_id and trace or spans.")
-            continue
-        for _, data in contents([file], reading):
-            if not _MARK.search(data):
-                reading.other(file, "holds no MLflow trace.")
-                continue
-            for row, found in json_records(data):
-                record = usable(found, f"{file.name} row {row}", reading, lambda _: None)
-                if record is not None:
-                    yield reading.origin(file, row), record
+def _is_trace(record: Record) -> bool:
+    return not record.keys().isdisjoint(("info", "trace", "spans"))
 
 
-def _trace(record: Record) -> Record:
-    """Bring a trace, a row of search_traces or an artifact of spans alone to one shape."""
-    whole = parsed(record.get("trace"))
-    if isinstance(whole, dict):
-        return whole
-    if "info" in record:
-        return record
+def _trace(record: Record) -> tuple[Record, list[Record]]:
+    """Return what is said of a trace, and its spans: of a trace, a row, or spans alone."""
+    whole = mapping(parsed(record.get("trace"))) or record
+    if "info" in whole:
+        return mapping(whole["info"]), objects(mapping(whole.get("data")).get("spans"))
+    row = {name: parsed(value) for name, value in record.items()}
     # Parquet keeps an object of varying keys as a list of pairs
-    info = {
-        name: _paired(value) if isinstance(value, list) and name != "assessments" else value
-        for name, value in ((name, parsed(record.get(name))) for name in _COLUMNS)
-        if name not in ("trace", "spans")
-    }
-    return {"info": info, "data": {"spans": parsed(record.get("spans"))}}
+    paired = {name: _paired(row[name]) for name in _ABOUT if isinstance(row.get(name), list)}
+    return row | paired, objects(row.get("spans"))
 
 
 def _paired(items: list[Any]) -> Record:
@@ -148,9 +100,11 @@ def _trace_id(info: Record, spans: list[Record]) -> str:
 
 
 def _span(record: Record, trace_id: str, origin: Origin) -> Span:
-    context = mapping(record.get("context"))
-    status = record.get("status")
-    code = mapping(status).get("code") or status or record.get("status_code")
+    status = record.get("status") or record.get("status_code")
+    known = status if isinstance(status, dict) else {"code": status}
+    failed = str(known.get("code")).upper().endswith("ERROR")
+    said = known.get("message") or record.get("status_message") or True
+    own = record.get("span_id") or mapping(record.get("context")).get("span_id")
     return span_of(
         text_of(record.get("name")),
         _decoded(mapping(record.get("attributes"))),
@@ -158,10 +112,9 @@ def _span(record: Record, trace_id: str, origin: Origin) -> Span:
             SpanEvent(text_of(event.get("name")), mapping(event.get("attributes")))
             for event in objects(record.get("events"))
         ],
-        failed=str(code).upper().endswith("ERROR"),
-        status=mapping(status).get("message") or record.get("status_message"),
+        error=said if failed else None,
         trace_id=trace_id,
-        span_id=_span_id(record.get("span_id") or context.get("span_id")),
+        span_id=_span_id(own),
         parent_id=_span_id(record.get("parent_span_id") or record.get("parent_id")),
         start=nanoseconds(record.get("start_time_unix_nano") or record.get("start_time")),
         origin=origin,
@@ -191,21 +144,21 @@ def _decoded(attributes: Record) -> Record:
     return found
 
 
-def _assessments(info: Record, trace_id: str, reading: Reading) -> Iterator[Assessment]:
-    for record in objects(listed(parsed(info.get("assessments")))):
-        source = mapping(record.get("source"))
-        kind = text_of(source.get("source_type")).lower()
-        feedback = mapping(record.get("feedback"))
-        if record.get("valid") is False:
-            reading.notes["assessments that others replace"] += 1
-        elif feedback.get("error") is not None:
-            reading.notes["assessments that ended in an error"] += 1
-        # what was expected is no judgement of the run
-        elif feedback:
-            yield Assessment(
+def _assess(record: Record, trace_id: str, traces: Traces, reading: Reading) -> None:
+    kind = text_of(mapping(record.get("source")).get("source_type")).lower()
+    feedback = mapping(record.get("feedback"))
+    if record.get("valid") is False:
+        reading.notes["assessments that others replace"] += 1
+    elif feedback.get("error") is not None:
+        reading.notes["assessments that ended in an error"] += 1
+    # what was expected is no judgement of the run
+    elif feedback:
+        traces.assess(
+            Assessment(
                 trace_id=trace_id,
                 span_id=text_of(record.get("span_id")),
                 name=text_of(record.get("assessment_name") or record.get("name")),
                 value=feedback.get("value"),
                 source="llm_judge" if kind == "ai_judge" else kind,
             )
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -14,9 +14,8 @@ from certify_assets.corpora.formats.base import Draft, Drafts, Origin, Reading, 
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
 from certify_assets.corpora.formats.records import Record, iter_lines
 from certify_assets.corpora.formats.swe_reports import (
-    ReportedOutcomes,
+    Reports,
     Unlabelled,
-    collect_outcomes,
     issue_text,
     run_name,
     task_of,
@@ -35,6 +34,7 @@ from certify_assets.corpora.schema import Step
 _REQUIRED = frozenset({"instance_id", "history"})
 _FIRST_LINES = 5
 _LINES = (".jsonl", ".ndjson")
+_PATTERNS = ("*.jsonl", "*.ndjson", "*.jsonl.gz", "*.ndjson.gz")
 # of an evaluation with a critic, which tries again what the critic rejects
 _ATTEMPT = re.compile(r"\.critic_attempt_\d{1,4}\.jsonl$")
 # what OpenHands notes for itself, and what its runtime adds to every action
@@ -55,35 +55,10 @@ _NOISE = frozenset(
 
 def _fits(file: SourceFile) -> bool:
     """Say whether one of the first lines of a file is an evaluation output."""
-    return file.suffix in _LINES and any(keys >= _REQUIRED for keys in _first_keys(file))
-
-
-def _first_keys(file: SourceFile) -> Iterator[Set[str]]:
-    with suppress(BrokenFileError):
-        for _, record in islice(_lines(file), _FIRST_LINES):
-            if isinstance(record, dict):
-                yield record.keys()
-
-
-def _read_output(file: SourceFile, outcomes: ReportedOutcomes, reading: Reading) -> Drafts:
-    """Read the runs of one output.jsonl."""
-    reading.sha256(file)
-    try:
-        for row, record in _lines(file):
-            draft = _draft(record, reading.origin(file, row), outcomes)
-            if isinstance(draft, Unlabelled):
-                reading.drop(draft.reason, f"{file.name} row {row} {draft.words}.")
-            else:
-                yield draft
-    except BrokenFileError as error:
-        reading.drop("file_ends_early", str(error))
-
-
-def _explain(file: SourceFile) -> str | None:
     if file.suffix not in _LINES:
-        return None
-    alike = file.size > file.limit or any(keys & _REQUIRED for keys in _first_keys(file))
-    return _other(file) if alike else None
+        return False
+    first = (record for _, record in islice(_lines(file), _FIRST_LINES))
+    return any(isinstance(record, dict) and record.keys() >= _REQUIRED for record in first)
 
 
 @corpus_format(
@@ -91,71 +66,54 @@ def _explain(file: SourceFile) -> str | None:
     suffixes=(*_LINES, ".json"),
     domain="software",
     fits=_fits,
-    explain=_explain,
     label_source="tests of the instance, run by the SWE-bench harness on the agent's patch",
 )
 def openhands(files: FileSet, reading: Reading) -> Drafts:
     """Read the runs of every output file, with outcomes from reports."""
-    final = {file.plain_name for file in files}
-    outcomes = collect_outcomes(files, reading, _named_tasks(files, final))
-    outcomes.note(reading)
+    names = {file.plain_name for file in files}
+
+    def superseded(file: SourceFile) -> bool:
+        # a file next to it holds the last attempts, where this one holds one of all attempts
+        last = _ATTEMPT.sub(".jsonl", file.plain_name)
+        return last != file.plain_name and last in names
+
+    reports = Reports(files, reading, _named_tasks(files, superseded))
     for file in files:
-        if _superseding(file, final):
-            _count_superseded(file, reading)
-        elif _fits(file):
-            yield from _read_output(file, outcomes, reading)
-        elif file.name not in reading.hashes:
-            _note_other(file, reading)
-
-
-def _note_other(file: SourceFile, reading: Reading) -> None:
-    """Note a file that holds no run, or count it where it cannot be decompressed."""
-    try:
-        file.head(1)
-    except BrokenFileError as error:
-        reading.drop("file_unreadable", str(error))
-    else:
-        reading.tally.other(file.name, _other(file))
-
-
-def _superseding(file: SourceFile, names: Collection[str]) -> str | None:
-    """Return the file that holds the last attempts, where this one holds one of all attempts."""
-    last = _ATTEMPT.sub(".jsonl", file.plain_name)
-    return last if last != file.plain_name and last in names else None
-
-
-def _count_superseded(file: SourceFile, reading: Reading) -> None:
-    reading.sha256(file)
-    try:
-        for row, _ in _lines(file):
-            reading.drop("superseded", f"{file.name} row {row} is an attempt before the last.")
-    except BrokenFileError as error:
-        reading.drop("file_ends_early", str(error))
-
-
-def _named_tasks(files: FileSet, names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Go through file and task of every run that the files hold, in its last attempt."""
-    for file in filter(_fits, files.matching("*.jsonl", "*.ndjson", "*.jsonl.gz", "*.ndjson.gz")):
-        if _superseding(file, names):
-            continue
         try:
-            for _, record in _lines(file):
-                if isinstance(record, dict) and isinstance(record.get("instance_id"), str):
-                    yield file.name, task_of(record["instance_id"])
-        except BrokenFileError:
-            continue
+            if superseded(file):
+                reading.sha256(file)
+                for row, _ in _lines(file):
+                    where = f"{file.name} row {row}"
+                    reading.drop("superseded", f"{where} is an attempt before the last.")
+            elif _fits(file):
+                for row, record in _lines(file):
+                    draft = _draft(record, reading.origin(file, row), reports)
+                    if isinstance(draft, Draft):
+                        yield draft
+                    else:
+                        reading.drop(draft.reason, f"{file.name} row {row} {draft.words}.")
+            elif file.name not in reading.hashes:
+                reading.other(
+                    file,
+                    "holds no evaluation output of OpenHands, a JSON object a line with "
+                    "instance_id and history.",
+                )
+        except BrokenFileError as error:
+            whole = file.name in reading.hashes
+            reading.drop("file_ends_early" if whole else "file_unreadable", str(error))
 
 
-def _other(file: SourceFile) -> str:
-    if file.size > file.limit:
-        return (
-            f"{file.name} has {file.size:,} bytes and was not looked into; raise the option "
-            "max_file_mb or name its format."
-        )
-    return (
-        f"{file.name} holds no evaluation output of OpenHands, a JSON object a line with "
-        "instance_id and history."
-    )
+def _named_tasks(
+    files: FileSet, superseded: Callable[[SourceFile], bool]
+) -> Iterator[tuple[str, str]]:
+    """Go through file and task of every run that the files hold, in its last attempt."""
+    for file in files.matching(*_PATTERNS):
+        # what is broken is counted where every file is read
+        with suppress(BrokenFileError):
+            if not superseded(file) and _fits(file):
+                for _, record in _lines(file):
+                    if isinstance(record, dict) and isinstance(record.get("instance_id"), str):
+                        yield file.name, task_of(record["instance_id"])
 
 
 def _lines(file: SourceFile) -> Iterator[tuple[int, Record | str]]:
@@ -172,7 +130,7 @@ def _lines(file: SourceFile) -> Iterator[tuple[int, Record | str]]:
         ) from None
 
 
-def _draft(record: Record | str, origin: Origin, outcomes: ReportedOutcomes) -> Draft | Unlabelled:
+def _draft(record: Record | str, origin: Origin, reports: Reports) -> Draft | Unlabelled:
     if isinstance(record, str):
         return Unlabelled("unreadable_record", f"cannot be used: {record}")
     identity, history = record.get("instance_id"), record.get("history")
@@ -192,7 +150,7 @@ def _draft(record: Record | str, origin: Origin, outcomes: ReportedOutcomes) -> 
     task = task_of(str(identity))
     outcome = _outcome(record)
     if outcome is None:
-        outcome = outcomes.of(origin.file, task)
+        outcome = reports.outcome(origin.file, task)
     if isinstance(outcome, Unlabelled):
         return outcome
     agent = _agent(record)

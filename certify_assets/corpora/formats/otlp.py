@@ -6,27 +6,22 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from certify_assets.corpora.formats.base import (
-    Draft,
-    Origin,
-    Reading,
-    contents,
-    corpus_format,
-    usable,
-)
-from certify_assets.corpora.formats.files import FileSet, SourceFile, Tally
-from certify_assets.corpora.formats.records import HEAD, Record, begins_json, json_records
-from certify_assets.corpora.formats.span_attributes import SpanEvent, evaluations, span_of
-from certify_assets.corpora.formats.span_tree import Span, TraceRecords, nanoseconds
+from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format
+from certify_assets.corpora.formats.export_records import JSON, export_records
+from certify_assets.corpora.formats.files import FileSet, SourceFile
+from certify_assets.corpora.formats.records import HEAD, Record, begins_json
+from certify_assets.corpora.formats.span_names import SpanEvent, evaluations, span_of
+from certify_assets.corpora.formats.span_tree import Span, Traces, nanoseconds
 from certify_assets.corpora.formats.spans import TRACE_OPTIONS, drafts_of_traces
 from certify_assets.corpora.formats.texts import mapping, objects, text_of
 
 _REQUEST = re.compile(rb'"resource_?(?:[sS]pans|[lL]ogs)"\s*:\s*\[')
-_LOGS = re.compile(rb'"resource_?[lL]ogs"\s*:')
 _CAPITAL = re.compile("[A-Z]")
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 _ERRORS = ("2", "status_code_error", "error")
 _DEEPEST = 50
+
+_Ids = tuple[str, str]
 
 
 def _fits(file: SourceFile) -> bool:
@@ -36,78 +31,63 @@ def _fits(file: SourceFile) -> bool:
 
 @corpus_format(
     title="OpenTelemetry GenAI traces (OTLP JSON, or JSON lines of a collector)",
-    suffixes=(".json", ".jsonl", ".ndjson"),
+    suffixes=JSON,
     fits=_fits,
     options=TRACE_OPTIONS,
     label_source="evaluations of the traces (gen_ai.evaluation.result), or an attribute",
 )
 def otlp(files: FileSet, reading: Reading) -> Iterator[Draft]:
     """Read traces, whose spans may be in any number of requests, lines and files."""
-    traces, logs = TraceRecords(), _logs(files)
-    for file, data in contents(files, reading):
-        if not _REQUEST.search(data):
-            reading.other(file, "has no resourceSpans.")
-            continue
-        for row, read in json_records(data):
-            request = usable(read, f"{file.name} row {row}", reading, lambda _: None)
-            for resource, record in _spans(request or {}):
-                origin = reading.origin(file, row)
+    traces, spans = Traces(), list[tuple[_Ids, Record, Origin]]()
+    logs: list[tuple[int, _Ids, SpanEvent]] = []
+    for origin, request in export_records(files, reading, _is_request):
+        for resource in objects(_field(request, "resourceSpans")):
+            about = _attributes(mapping(resource.get("resource")))
+            for record in _inner(resource, "scopeSpans", "spans"):
                 ids = _ids(record)
-                if not all(ids):
-                    reading.drop(
-                        "unreadable_record",
-                        f"{origin} has a span without {'spanId' if ids[0] else 'traceId'}; export "
-                        "spans whole.",
-                    )
-                    continue
-                events = [*_events(record), *logs.get(ids, ())]
-                traces.add(_span(record, events, origin))
-                traces.describe(ids[0], resource)
-                # a recorder keeps 128 attributes unless it is asked for more
-                if lost := nanoseconds(_field(record, "droppedAttributesCount")):
-                    reading.notes["attributes that the recorder left out"] += lost
-                for found in evaluations(*ids, _events(record)):
-                    traces.assess(found)
-    for (trace_id, span_id), events in logs.items():
-        for found in evaluations(trace_id, span_id, events):
+                if all(ids):
+                    spans.append((ids, record, origin))
+                    traces.describe(ids[0], about)
+                else:
+                    missing = "spanId" if ids[0] else "traceId"
+                    reading.unusable(origin, f"it has a span without {missing}")
+        for record in _inner(request, "resourceLogs", "scopeLogs", "logRecords"):
+            if _ids(record)[0]:
+                logs.append((nanoseconds(_field(record, "timeUnixNano")), *_logged(record)))
+    logged: dict[_Ids, list[SpanEvent]] = {}
+    for _, ids, event in sorted(logs, key=lambda item: item[0]):
+        logged.setdefault(ids, []).append(event)
+    for ids, record, origin in spans:
+        events = _events(record)
+        traces.add(_span(ids, record, [*events, *logged.get(ids, ())], origin))
+        # a recorder keeps 128 attributes unless it is asked for more
+        if lost := nanoseconds(_field(record, "droppedAttributesCount")):
+            reading.notes["attributes that the recorder left out"] += lost
+        logged.setdefault(ids, []).extend(events)
+    for ids, events in logged.items():
+        for found in evaluations(*ids, events):
             traces.assess(found)
-    yield from drafts_of_traces(traces.trees(reading), reading)
+    yield from drafts_of_traces(traces, reading)
 
 
-def _logs(files: FileSet) -> dict[tuple[str, str], list[SpanEvent]]:
-    """Return the events that are records of logs, by trace and span, in the order of time."""
-    found: list[tuple[int, tuple[str, str], SpanEvent]] = []
-    # what cannot be read is counted with the spans
-    for _, data in contents(files, Reading({}, Tally())):
-        if not _LOGS.search(data):
-            continue
-        for _, request in json_records(data):
-            for record in _inner(mapping(request), "resourceLogs", "scopeLogs", "logRecords"):
-                attributes = _attributes(record)
-                name = text_of(_field(record, "eventName") or attributes.get("event.name"))
-                if name and _ids(record)[0]:
-                    event = SpanEvent(name, attributes, _value(record.get("body")))
-                    found.append((nanoseconds(_field(record, "timeUnixNano")), _ids(record), event))
-    events: dict[tuple[str, str], list[SpanEvent]] = {}
-    for _, ids, event in sorted(found, key=lambda item: item[0]):
-        events.setdefault(ids, []).append(event)
-    return events
+def _is_request(record: Record) -> bool:
+    return any(_field(record, name) is not None for name in ("resourceSpans", "resourceLogs"))
 
 
-def _spans(request: Record) -> Iterator[tuple[Record, Record]]:
-    for resource in objects(_field(request, "resourceSpans")):
-        for span in _inner(resource, "scopeSpans", "spans"):
-            yield _attributes(mapping(resource.get("resource"))), span
+def _logged(record: Record) -> tuple[_Ids, SpanEvent]:
+    attributes = _attributes(record)
+    name = text_of(_field(record, "eventName") or attributes.get("event.name"))
+    return _ids(record), SpanEvent(name, attributes, _value(record.get("body")))
 
 
-def _inner(record: Record, *names: str) -> Iterator[Record]:
+def _inner(record: Record, *names: str) -> list[Record]:
     found = [record]
     for name in names:
         found = [inner for outer in found for inner in objects(_field(outer, name))]
-    yield from found
+    return found
 
 
-def _ids(record: Record) -> tuple[str, str]:
+def _ids(record: Record) -> _Ids:
     return text_of(_field(record, "traceId")), text_of(_field(record, "spanId"))
 
 
@@ -118,17 +98,16 @@ def _events(record: Record) -> list[SpanEvent]:
     return [SpanEvent(text_of(event.get("name")), _attributes(event)) for event in ordered]
 
 
-def _span(record: Record, events: list[SpanEvent], origin: Origin) -> Span:
-    trace_id, span_id = _ids(record)
+def _span(ids: _Ids, record: Record, events: list[SpanEvent], origin: Origin) -> Span:
     status = mapping(record.get("status"))
+    failed = str(status.get("code", "")).lower() in _ERRORS
     return span_of(
         text_of(record.get("name")),
         _attributes(record),
         events,
-        failed=str(status.get("code", "")).lower() in _ERRORS,
-        status=status.get("message"),
-        trace_id=trace_id,
-        span_id=span_id,
+        error=(status.get("message") or True) if failed else None,
+        trace_id=ids[0],
+        span_id=ids[1],
         parent_id=text_of(_field(record, "parentSpanId")),
         start=nanoseconds(_field(record, "startTimeUnixNano")),
         origin=origin,
@@ -143,10 +122,11 @@ def _field(record: Record, name: str) -> Any:
 
 
 def _attributes(record: Record) -> Record:
-    return {
-        text_of(pair.get("key")): _value(pair.get("value"))
-        for pair in objects(record.get("attributes"))
-    }
+    return _pairs(record.get("attributes"), 0)
+
+
+def _pairs(pairs: Any, depth: int) -> Record:
+    return {text_of(pair.get("key")): _value(pair.get("value"), depth) for pair in objects(pairs)}
 
 
 def _value(value: Any, depth: int = 0) -> Any:
@@ -163,8 +143,5 @@ def _value(value: Any, depth: int = 0) -> Any:
     if (several := _field(found, "arrayValue")) is not None:
         return [_value(item, depth + 1) for item in objects(mapping(several).get("values"))]
     if (pairs := _field(found, "kvlistValue")) is not None:
-        return {
-            text_of(pair.get("key")): _value(pair.get("value"), depth + 1)
-            for pair in objects(mapping(pairs).get("values"))
-        }
+        return _pairs(mapping(pairs).get("values"), depth + 1)
     return None

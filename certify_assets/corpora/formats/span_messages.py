@@ -12,6 +12,7 @@ from certify_assets.corpora.formats.texts import (
     Message,
     arguments_text,
     calls_text,
+    function_of,
     is_list_of_objects,
     listed,
     mapping,
@@ -22,6 +23,8 @@ from certify_assets.corpora.formats.texts import (
 
 _CALL_PARTS = ("tool_call", "tool_use", "function_call")
 _RESULT_PARTS = ("tool_call_response", "tool_result", "function_response")
+_BLOCKS = ("parts", "contents", "content")
+_TEXTS = ("text", "content", "thinking", "reasoning", "summary")
 _LISTS = ("messages", "choices", "generations", "input")
 _DEEPEST = 6
 
@@ -50,12 +53,9 @@ def messages_of(value: Any, role: str = "user") -> tuple[Message, ...]:
 
 def value_text(value: Any) -> str:
     """Return any value of a span as text: text as it is, one text of an object, else JSON."""
-    if value is None or isinstance(value, str):
-        return value or ""
     if isinstance(value, dict) and len(value) == 1:
         only = next(iter(value.values()))
-        if isinstance(only, str):
-            return only
+        return only if isinstance(only, str) else arguments_text(value)
     return arguments_text(value)
 
 
@@ -87,11 +87,9 @@ class _Reader:
         if isinstance(value, list) and (depth or _speaks(value)):
             for item in value:
                 yield from self.read(item, depth + 1)
-        elif not isinstance(value, dict):
-            yield Message(self._role, value_text(value))
-        elif inner := _inside(value):
+        elif isinstance(value, dict) and (inner := _inside(value)):
             yield from self.read(inner, depth + 1)
-        elif _is_message(value):
+        elif isinstance(value, dict) and _is_message(value):
             yield from self._message(value)
         else:
             yield Message(self._role, value_text(value))
@@ -99,14 +97,11 @@ class _Reader:
     def _message(self, record: Record) -> Iterator[Message]:
         said = text_of(record.get("role") or record.get("type") or self._role).lower()
         role = ROLES.get(said, said)
-        parts = listed(record.get("parts")) or listed(record.get("contents"))
-        blocks = parts or listed(record.get("content"))
-        calls = [
-            *listed(record.get("tool_calls")),
-            *([record["function_call"]] if record.get("function_call") else []),
-            *(part for part in objects(blocks) if _kind(part) in _CALL_PARTS),
-        ]
-        calls = [self._call(call) for call in calls]
+        blocks: list[Any] = next(filter(None, (listed(record.get(key)) for key in _BLOCKS)), [])
+        calls = [*listed(record.get("tool_calls")), record.get("function_call")]
+        calls += (part for part in objects(blocks) if _kind(part) in _CALL_PARTS)
+        for call in calls:
+            self._remember(mapping(call))
         text = _joined(blocks) if blocks else value_text(record.get("content"))
         results = [part for part in objects(blocks) if _kind(part) in _RESULT_PARTS]
         written = calls_text(calls)
@@ -115,24 +110,14 @@ class _Reader:
             yield Message(role, text, written, tool)
         for part in results:
             result = mapping(part.get(_kind(part))) or part
-            answer = next(
-                (result[key] for key in ("response", "result", "content") if key in result), None
-            )
+            answers = (result[key] for key in ("response", "result", "content") if key in result)
+            answer = next(answers, None)
             text = message_text(answer) or value_text(answer)
             yield Message("tool", text, (), str(result.get("name") or self._named(part)))
 
-    def _call(self, call: Any) -> Record:
-        """Bring a call to the fields of chat completions, and remember its tool by its id."""
-        record = mapping(mapping(call).get("tool_call")) or mapping(call)
-        record = mapping(record.get("function_call")) or record
-        function = mapping(record.get("function")) or record
-        name = function.get("name")
-        if identity := record.get("id") or mapping(call).get("id"):
-            self._tools[str(identity)] = str(name or "")
-        arguments = next(
-            (function[key] for key in ("arguments", "args", "input") if key in function), None
-        )
-        return {"name": name, "arguments": arguments}
+    def _remember(self, call: Record) -> None:
+        if identity := mapping(call.get("tool_call")).get("id") or call.get("id"):
+            self._tools[str(identity)] = str(function_of(call)["name"] or "")
 
     def _named(self, record: Record) -> str:
         keys = ("tool_call_id", "tool_use_id", "id")
@@ -149,21 +134,22 @@ def _inside(value: Record) -> Any:
     if "role" in value or "content" in value:
         return None
     for key in _LISTS:
-        inner = parsed(value.get(key))
-        # LangChain records a list of conversations, of which there is one
-        if isinstance(inner, list) and len(inner) == 1 and isinstance(inner[0], list):
-            inner = inner[0]
-        if is_list_of_objects(inner) and inner and any(map(_may_speak, inner)):
+        inner = _conversation(parsed(value.get(key)))
+        if is_list_of_objects(inner) and any(map(_may_speak, inner)):
             return inner
     return None
+
+
+def _conversation(value: Any) -> Any:
+    """Return a list of messages; LangChain records it as the only one of a list."""
+    several = isinstance(value, list) and len(value) == 1 and isinstance(value[0], list)
+    return value[0] if several else value
 
 
 def _speaks(value: Any) -> bool:
     """Whether a value holds messages, as opposed to other data."""
     if isinstance(value, list):
-        # LangChain records a list of conversations
-        items = value[0] if len(value) == 1 and isinstance(value[0], list) else value
-        return any(_may_speak(item) for item in objects(items))
+        return any(map(_may_speak, objects(_conversation(value))))
     return isinstance(value, dict) and _may_speak(value)
 
 
@@ -192,6 +178,5 @@ def _joined(parts: list[Any]) -> str:
         if isinstance(part, str):
             texts.append(part)
         elif _kind(record) not in (*_CALL_PARTS, *_RESULT_PARTS):
-            keys = ("text", "content", "thinking", "reasoning", "summary")
-            texts.append(next((record[key] for key in keys if text_of(record.get(key))), ""))
+            texts.append(next((record[key] for key in _TEXTS if text_of(record.get(key))), ""))
     return "\n".join(filter(None, texts))

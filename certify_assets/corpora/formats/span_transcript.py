@@ -12,6 +12,8 @@ from certify_assets.corpora.formats.span_messages import parsed
 from certify_assets.corpora.formats.span_tree import Span, SpanTree
 from certify_assets.corpora.formats.texts import Message
 
+# what frameworks do between models and tools, whose inputs and outputs repeat those
+_PLUMBING = frozenset({"chain", "prompt", "parser", "embedding"})
 # characters from which on a text within another is hardly there by chance
 _TELLING = 20
 _MARKS = re.compile(r"[\"'\\\s]+")
@@ -50,48 +52,42 @@ class _Transcript:
         self._speaking = _innermost_models(tree)
         # spans that show something or hold one that does
         self._shown: set[str] = set()
-        open_spans: list[tuple[Span, int]] = []
-        for span, depth in zip(tree.spans, tree.depths, strict=True):
-            while open_spans and open_spans[-1][1] >= depth:
-                self._leave(*open_spans.pop(), open_spans)
-            open_spans.append((span, depth))
-            self._enter(span, depth)
-        while open_spans:
-            self._leave(*open_spans.pop(), open_spans)
+        for span, entering in tree.visits():
+            if entering:
+                self._begin(span)
+            else:
+                self._end(span)
 
-    def _enter(self, span: Span, depth: int) -> None:
+    def _begin(self, span: Span) -> None:
         if span.span_id in self._speaking:
             self._asked(span.asked)
         elif span.kind == "tool":
             self._call(span)
-        elif not depth and not self._speaking:
+        elif not span.parent_id and not self._speaking:
             self._asked(span.asked)
 
-    def _leave(self, span: Span, depth: int, above: list[tuple[Span, int]]) -> None:
-        shown = span.span_id in self._shown
-        if span.span_id in self._speaking:
+    def _end(self, span: Span) -> None:
+        shows = span.span_id in self._speaking or span.kind == "tool"
+        shown = shows or span.span_id in self._shown
+        if not (shown or span.kind in ("llm", *_PLUMBING)) and span.parent_id:
+            # a retriever, say: what it was asked is an action, what it gave an observation
+            shows = shown = bool(span.asked or span.answered)
+            if shows:
+                self._call(span)
+        if shows:
+            role = "assistant" if span.span_id in self._speaking else "tool"
             for message in span.answered:
-                self._say(message._replace(role="assistant"))
-            shown = True
-        elif span.kind == "tool":
-            for message in span.answered:
-                self._say(message._replace(role="tool", tool=message.tool or span.name))
-            shown = True
-        elif not depth:
+                tool = message.tool or (span.name if role == "tool" else "")
+                self._say(message._replace(role=role, tool=tool))
+        elif not span.parent_id:
             # the answer of an agent is that of its model, or the whole conversation with its end
             self._asked(span.answered)
-        elif not shown and span.kind != "llm" and depth and (span.asked or span.answered):
-            # a retriever, say: what it was asked is an action, what it gave an observation
-            self._call(span)
-            for message in span.answered:
-                self._say(Message("tool", message.text, message.calls, span.name))
-            shown = True
         if span.error and span.error not in self._errors:
             self._errors.add(span.error)
             if not any(span.error in message.text for message in self.messages[-1:]):
                 self._say(Message("tool", f"error: {span.error}", (), span.name))
-        if shown and above:
-            self._shown.add(above[-1][0].span_id)
+        if shown:
+            self._shown.add(span.parent_id)
 
     def _call(self, span: Span) -> None:
         latest = next((said for said in reversed(self.messages) if said.role == "assistant"), None)
@@ -142,13 +138,15 @@ class _Transcript:
 def _innermost_models(tree: SpanTree) -> set[str]:
     """Return the calls of models with messages, but for those that wrap another such call."""
     found: set[str] = set()
-    path: list[str] = []
-    for span, depth in zip(tree.spans, tree.depths, strict=True):
-        del path[depth:]
-        path.append(span.span_id)
-        if span.kind == "llm" and (span.asked or span.answered):
-            found.difference_update(path)
+    holding: set[str] = set()
+    for span, entering in tree.visits():
+        if entering:
+            continue
+        speaks = span.kind == "llm" and bool(span.asked or span.answered)
+        if speaks and span.span_id not in holding:
             found.add(span.span_id)
+        if speaks or span.span_id in holding:
+            holding.add(span.parent_id)
     return found
 
 

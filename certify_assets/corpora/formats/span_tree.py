@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from certify_assets.corpora.formats.base import Origin, Reading
 from certify_assets.corpora.formats.outcomes import Assessment
 from certify_assets.corpora.formats.records import Record
-from certify_assets.corpora.formats.span_messages import parsed, value_text
-from certify_assets.corpora.formats.texts import Message, arguments_text
+from certify_assets.corpora.formats.span_messages import parsed
+from certify_assets.corpora.formats.texts import Message
 
-_KINDS = {
-    "chat": "llm",
-    "chat_model": "llm",
-    "chatmodel": "llm",
-    "completion": "llm",
-    "generation": "llm",
-    "generate_content": "llm",
-    "text_completion": "llm",
-    "execute_tool": "tool",
-    "function": "tool",
-    "invoke_agent": "agent",
-    "create_agent": "agent",
-    "workflow": "chain",
-}
+#: the kind of spans that judge the run: no judge may read them
+JUDGING = "evaluator"
 _NAMED = 30
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -42,11 +30,11 @@ class Span:
     name : str
         Name of the operation, for a tool the tool's.
     kind : str
-        Kind of operation as `span_kind` returns it: "llm", "tool", "agent", "chain", ...
+        Kind of operation: "llm", "tool", "agent", "chain", ...
     start : int
         Nanoseconds; siblings are ordered by start, then as they were read.
     asked, answered : tuple of Message
-        What went in and came out, as `messages_of` reads it; for a tool as `tool_messages` does.
+        What went in and came out.
     attributes : mapping
         Other attributes, to name task, attempt, agent and outcome by.
     error : str
@@ -68,12 +56,6 @@ class Span:
     error: str = ""
 
 
-def span_kind(said: Any) -> str:
-    """Return a tool's word for the kind of a span as one word that all tools share."""
-    word = str(said or "").strip().lower()
-    return _KINDS.get(word, word)
-
-
 def nanoseconds(value: Any) -> int:
     """Return a time as nanoseconds: such a number, also as text, a datetime, or ISO 8601.
 
@@ -90,134 +72,96 @@ def nanoseconds(value: Any) -> int:
     return int(value) if str(value).isdecimal() and len(str(value)) < 25 else 0
 
 
-def tool_messages(
-    name: str, arguments: Any, result: Any
-) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Return what went into a tool and what came out of it, for `Span.asked` and `answered`."""
-    shown = () if result is None else (Message("tool", value_text(result), (), name),)
-    return (Message("user", arguments_text(arguments)),), shown
-
-
-@dataclass(frozen=True, kw_only=True)
 class SpanTree:
-    """A trace: its spans with parents before children, siblings by time.
+    """A trace: its spans below their parents, siblings by time.
 
-    Parameters
-    ----------
-    trace_id : str
-        Identity of the trace.
-    spans : tuple of Span
-        All spans, depth first.
-    depths : tuple of int
-        Depth of every span, 0 for a root.
-    assessments : tuple of Assessment
-        What was said of the trace or of one of its spans.
-    attributes : mapping
-        Attributes of the trace as a whole, such as tags and those of its resource.
-    orphans, cycles, repeated : int
-        Spans that became roots because their parent is missing, or is below them, and spans left
-        out because their id was there already.
+    A span whose parent is missing is below the root, where there is one, and else a root itself.
+    So is the earliest span of a cycle. Spans that judge the run, and what is below them, are left
+    out. All of these are counted in the notes of the reading.
     """
 
-    trace_id: str
-    spans: tuple[Span, ...]
-    depths: tuple[int, ...]
-    assessments: tuple[Assessment, ...] = ()
-    attributes: Record = field(default_factory=dict)
-    orphans: int = 0
-    cycles: int = 0
-    repeated: int = 0
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         spans: Iterable[Span],
-        assessments: Iterable[Assessment] = (),
+        reading: Reading,
+        assessments: Sequence[Assessment] = (),
         attributes: Record | None = None,
-    ) -> SpanTree:
-        """Build the tree of one trace from its spans in any order, of which there is one or more.
-
-        Orphans and the earliest span of a cycle become roots; all are counted.
-        """
+    ) -> None:
         everything = sorted(spans, key=lambda span: span.start)
+        self.trace_id, self.origin = everything[0].trace_id, everything[0].origin
+        self.assessments, self._attributes = assessments, attributes or {}
         known: dict[str, Span] = {}
         for span in everything:
             known.setdefault(span.span_id, span)
-        below: dict[str, list[Span]] = {}
+        tops = [span.span_id for span in known.values() if not span.parent_id]
+        foster = tops[0] if len(tops) == 1 else ""
+        orphans = 0
+        self._below: dict[str, list[Span]] = {}
         for span in known.values():
-            below.setdefault(span.parent_id if span.parent_id in known else "", []).append(span)
-        ordered: list[tuple[Span, int]] = []
-        seen: set[str] = set()
-        _walk(below.get("", []), below, seen, ordered)
+            if span.parent_id and span.parent_id not in known:
+                orphans += 1
+                span = replace(span, parent_id=foster)
+            self._below.setdefault(span.parent_id, []).append(span)
+        reached = {span.span_id for span, _ in self._visits("")}
         cycles = 0
         for span in known.values():
-            if span.span_id not in seen:
+            if span.span_id not in reached:
                 cycles += 1
-                _walk([span], below, seen, ordered)
-        return cls(
-            trace_id=everything[0].trace_id,
-            spans=tuple(span for span, _ in ordered),
-            depths=tuple(depth for _, depth in ordered),
-            assessments=tuple(assessments),
-            attributes=attributes or {},
-            orphans=sum(bool(span.parent_id) for span in below.get("", [])),
-            cycles=cycles,
-            repeated=len(everything) - len(known),
-        )
+                self._below[span.parent_id].remove(span)
+                self._below.setdefault("", []).append(replace(span, parent_id=""))
+                reached.update(found.span_id for found, _ in self._visits(span.span_id))
+        self.spans = [span for span, entering in self.visits() if entering]
+        for number, note in (
+            (orphans, "spans whose parent is not in the trace"),
+            (cycles, "spans among their own parents"),
+            (len(everything) - len(known), "spans recorded twice"),
+            (len(known) - len(self.spans), "spans of evaluators, left out"),
+        ):
+            if number:
+                reading.notes[note] += number
+
+    def visits(self) -> Iterator[tuple[Span, bool]]:
+        """Go through the spans depth first, each once when it begins (True) and when it ends."""
+        return self._visits("", JUDGING)
+
+    def _visits(self, parent_id: str, left_out: str = "") -> Iterator[tuple[Span, bool]]:
+        # no recursion: traces may be nested deeper than Python allows
+        waiting = [(span, True) for span in reversed(self._below.get(parent_id, ()))]
+        while waiting:
+            span, entering = waiting.pop()
+            if left_out and span.kind == left_out:
+                continue
+            yield span, entering
+            if entering:
+                waiting.append((span, False))
+                below = self._below.get(span.span_id, ())
+                waiting += [(child, True) for child in reversed(below)]
 
     @property
-    def origin(self) -> Origin:
-        """Where its first span was read."""
-        return self.spans[0].origin
-
-    @property
-    def roots(self) -> tuple[Span, ...]:
+    def roots(self) -> Sequence[Span]:
         """The spans that have no parent in the trace."""
-        return tuple(span for span, depth in zip(self.spans, self.depths, strict=True) if not depth)
+        return [span for span in self._below.get("", ()) if span.kind != JUDGING]
 
     def attribute(self, *names: str, of_whole: bool = False) -> Any:
         """Return the first attribute of one of the names: of a root, the trace, or any span.
 
         With `of_whole` under any of the names of a root or the trace before under one of a span.
         """
-        whole = [*(span.attributes for span in self.roots), self.attributes]
+        whole = [*(span.attributes for span in self.roots), self._attributes]
         inner = [span.attributes for span in self.spans]
         for places in (whole, inner) if of_whole else (whole + inner,):
-            if (value := _first(places, names)) is not None:
-                return value
+            for name in names:
+                for attributes in places:
+                    if (value := looked_up(attributes, name)) not in (None, ""):
+                        return value
         return None
 
     def attribute_names(self) -> str:
         """Name the attributes of the roots and of the trace, for a sentence."""
-        names = {name for span in self.roots for name in _paths(span.attributes)}
-        found = sorted(names | set(_paths(self.attributes)))
+        places = [*(span.attributes for span in self.roots), self._attributes]
+        found = sorted({path for attributes in places for path in _paths(attributes)})
         rest = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         return (", ".join(found[:_NAMED]) + rest) or "no attribute"
-
-
-def _walk(
-    first: list[Span],
-    below: Mapping[str, list[Span]],
-    seen: set[str],
-    ordered: list[tuple[Span, int]],
-) -> None:
-    # no recursion: traces may be nested deeper than Python allows
-    waiting = [(span, 0) for span in reversed(first)]
-    while waiting:
-        span, depth = waiting.pop()
-        if span.span_id in seen:
-            continue
-        seen.add(span.span_id)
-        ordered.append((span, depth))
-        waiting += [(child, depth + 1) for child in reversed(below.get(span.span_id, []))]
-
-
-def _first(places: Sequence[Record], names: Iterable[str]) -> Any:
-    for name in names:
-        for attributes in places:
-            if (value := looked_up(attributes, name)) not in (None, ""):
-                return value
-    return None
 
 
 def looked_up(attributes: Record, name: str) -> Any:
@@ -241,21 +185,23 @@ def _paths(attributes: Record) -> Iterator[str]:
             yield name
 
 
-class TraceRecords:
+class Traces:
     """Spans and assessments in the order in which they are read, put together by trace."""
 
     def __init__(self) -> None:
         self._spans: dict[str, list[Span]] = {}
-        self._assessments: dict[str, list[Assessment]] = {}
+        self._trace_of: dict[str, str] = {}
+        self._assessments: list[Assessment] = []
         self._attributes: dict[str, Record] = {}
 
     def add(self, span: Span) -> None:
         """Add a span."""
         self._spans.setdefault(span.trace_id, []).append(span)
+        self._trace_of[span.span_id] = span.trace_id
 
     def assess(self, assessment: Assessment) -> None:
-        """Add an assessment of a trace that may be read later."""
-        self._assessments.setdefault(assessment.trace_id, []).append(assessment)
+        """Add an assessment of a trace, or of a span alone, that may be read later."""
+        self._assessments.append(assessment)
 
     def describe(self, trace_id: str, attributes: Record) -> None:
         """Add attributes of a trace as a whole; the first value of a name is kept."""
@@ -265,14 +211,17 @@ class TraceRecords:
 
     def trees(self, reading: Reading) -> Iterator[SpanTree]:
         """Return the traces in the order of their first spans."""
-        for trace_id, found in self._assessments.items():
+        said: dict[str, list[Assessment]] = {}
+        for one in self._assessments:
+            trace_id = one.trace_id or self._trace_of.get(one.span_id, "")
             if trace_id not in self._spans:
+                place = f"trace {trace_id}" if trace_id else f"span {one.span_id}"
                 reading.drop(
                     "label_without_trace",
-                    f"the assessment {found[0].name!r} is of the trace {trace_id}, which is not "
-                    "in these files; export its spans too.",
+                    f"the assessment {one.name!r} is of the {place}, which is not in these "
+                    "files; export its spans too.",
                 )
+            said.setdefault(trace_id, []).append(one)
         for trace_id, spans in self._spans.items():
-            yield SpanTree.of(
-                spans, self._assessments.get(trace_id, ()), self._attributes.get(trace_id, {})
-            )
+            about = self._attributes.get(trace_id)
+            yield SpanTree(spans, reading, said.get(trace_id, ()), about)

@@ -1,31 +1,28 @@
-"""Runs from traces: which attributes name task, attempt and agent, and which label counts.
+"""Runs from traces: the end of the one way that the traces of all tools go.
 
-A format of traces is one module that turns the records of its tool into `Span` and `Assessment`
-and hands them to `drafts_of_traces`; `messages_of` reads chat messages in the shapes of all tools::
+A format of traces is one module. It reads the records of its tool and gives what they say under
+names of `span_names.NAMES`; the task, the messages, the transcript and the label follow::
 
     @corpus_format(title=..., suffixes=..., fits=..., options=TRACE_OPTIONS, label_source=...)
     def some_tool(files: FileSet, reading: Reading) -> Drafts:
-        traces = TraceRecords()
-        for record, origin in ...:
-            traces.add(Span(trace_id=..., asked=messages_of(record["input"]), origin=origin, ...))
+        traces = Traces()
+        for origin, record in ...:
+            traces.add(span_of(record["name"], record["attributes"], trace_id=..., origin=origin))
             traces.assess(Assessment(trace_id=..., name="correct", value=True, source="human"))
-        defaults = TraceDefaults(task=("task_id",))
-        yield from drafts_of_traces(traces.trees(reading), reading, defaults)
-
-`span_of` reads the attributes of OpenTelemetry spans in all conventions.
+        yield from drafts_of_traces(traces, reading)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from hashlib import sha256
 
 from certify_assets.corpora.formats.base import Draft, Drafts, Reading
 from certify_assets.corpora.formats.outcomes import Labelling
+from certify_assets.corpora.formats.span_names import NAMES
 from certify_assets.corpora.formats.span_transcript import transcript
-from certify_assets.corpora.formats.span_tree import SpanTree
+from certify_assets.corpora.formats.span_tree import SpanTree, Traces
 from certify_assets.corpora.formats.texts import (
     Message,
     first_prompt,
@@ -47,78 +44,49 @@ TRACE_OPTIONS: Mapping[str, str] = {
 SAME_INPUT = "input"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TraceDefaults:
-    """Attributes that name task, attempt and agent where no option does, in order of preference."""
+def drafts_of_traces(traces: Traces, reading: Reading, *label_sources: str) -> Drafts:
+    """Turn traces into runs; what cannot be used is counted in the reading's tally.
 
-    task: tuple[str, ...] = ("task_id", "task.id", "metadata.task_id")
-    attempt: tuple[str, ...] = ("attempt", "metadata.attempt", "trial", "metadata.trial")
-    agent: tuple[str, ...] = (
-        "agent",
-        "agent.name",
-        "agent_name",
-        "metadata.agent",
-        "gen_ai.agent.name",
-        "gen_ai.request.model",
-        "llm.model_name",
-        "service.name",
-    )
-    #: sources whose labels count where no option says so; empty for any
-    label_sources: tuple[str, ...] = ()
-
-
-def drafts_of_traces(
-    trees: Iterable[SpanTree], reading: Reading, defaults: TraceDefaults | None = None
-) -> Drafts:
-    """Turn traces into runs; what cannot be used is counted in the reading's tally."""
-    defaults = defaults or TraceDefaults()
-    labelling = Labelling.of(reading.options, defaults.label_sources)
-    for tree in trees:
-        for number, note in (
-            (tree.orphans, "spans whose parent is not in the trace"),
-            (tree.cycles, "spans among their own parents"),
-            (tree.repeated, "spans recorded twice"),
-        ):
-            if number:
-                reading.notes[note] += number
-        draft = _draft(tree, labelling, defaults, reading)
-        if draft is not None:
+    Labels from the `label_sources` count where no option names others; from any where none is
+    given.
+    """
+    labelling = Labelling.of(reading.options, label_sources)
+    for tree in traces.trees(reading):
+        draft = _draft(tree, labelling, reading)
+        if isinstance(draft, Draft):
             yield draft
+        else:
+            reason, words = draft
+            reading.drop(reason, f"{tree.origin.file} trace {tree.trace_id} {words}")
 
 
-def _draft(
-    tree: SpanTree, labelling: Labelling, defaults: TraceDefaults, reading: Reading
-) -> Draft | None:
-    where = f"{tree.origin.file} trace {tree.trace_id}"
+def _draft(tree: SpanTree, labelling: Labelling, reading: Reading) -> Draft | tuple[str, str]:
     messages = transcript(tree)
     instruction = _instruction(messages)
     steps = steps_of_messages(from_first(messages, "assistant", "tool"), reading)
     if not steps:
-        reading.drop(
+        return (
             "no_trajectory",
-            f"{where} has no message of the agent and no call of a tool; record inputs and "
-            "outputs of its spans.",
+            "has no message of the agent and no call of a tool; record inputs and outputs of its "
+            "spans.",
         )
-        return None
-    task, agent = _task(tree, instruction, defaults, reading), _agent(tree, defaults, reading)
-    attempt = _attempt(tree, defaults, reading)
+    task, agent = _task(tree, instruction, reading), _agent(tree, reading)
     for value, name in ((task, "task"), (agent, "agent")):
         if value is None:
-            reading.drop(f"no_{name}", f"{where} names no {name}: {_remedy(tree, name, reading)}")
-            return None
-    if attempt is not None and attempt < 0:
-        reading.drop(
+            return f"no_{name}", f"names no {name}: {_remedy(tree, name, reading)}"
+    attempt = _named(tree, "attempt", reading)
+    if attempt is not None and not (attempt.isdecimal() and len(attempt) < 10):
+        attempt = None
+    if attempt is None and reading.options.get("attempt_attribute"):
+        return (
             "unreadable_record",
-            f"{where} has an attempt that is no whole number from 0; name another attribute with "
-            "--option attempt_attribute=NAME.",
+            "has an attempt that is no whole number from 0; name another attribute with --option "
+            "attempt_attribute=NAME.",
         )
-        return None
-    label = labelling.of_trace(
-        tree.assessments, {span.span_id for span in tree.roots}, tree.attribute
-    )
+    roots = {span.span_id for span in tree.roots}
+    label = labelling.of_trace(tree.assessments, roots, tree.attribute)
     if label.problem and not (label.missing and reading.options.get("keep_unlabelled")):
-        reading.drop(label.reason, f"{where} {label.problem}")
-        return None
+        return label.reason, label.problem
     if label.value is not None:
         key = f"labels_from_{label.source or 'unknown'}"
         reading.label_facts[key] = reading.label_facts.get(key, 0) + 1
@@ -131,7 +99,7 @@ def _draft(
         outcome_name=label.name,
         origin=tree.origin,
         trajectory_id=tree.trace_id,
-        attempt=attempt,
+        attempt=None if attempt is None else int(attempt),
         repetition=tree.trace_id,
         named_agent=str(agent),
     )
@@ -144,11 +112,11 @@ def _instruction(messages: tuple[Message, ...]) -> str:
     return "\n".join(filter(None, before)) or first_prompt(messages)
 
 
-def _named(tree: SpanTree, option: str, reading: Reading, defaults: tuple[str, ...]) -> str | None:
-    chosen = reading.options.get(option)
-    names = [str(chosen)] if chosen else defaults
+def _named(tree: SpanTree, thing: str, reading: Reading) -> str | None:
+    chosen = reading.options.get(f"{thing}_attribute")
+    names = (str(chosen),) if chosen else NAMES[thing]
     # a call of a tool has tasks of its own; an agent is often named by the calls of its model alone
-    value = tree.attribute(*names, of_whole=option != "agent_attribute")
+    value = tree.attribute(*names, of_whole=thing != "agent")
     if isinstance(value, float) and math.isfinite(value) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | str):
@@ -156,34 +124,20 @@ def _named(tree: SpanTree, option: str, reading: Reading, defaults: tuple[str, .
     return str(value).strip() or None
 
 
-def _task(
-    tree: SpanTree, instruction: str, defaults: TraceDefaults, reading: Reading
-) -> str | None:
+def _task(tree: SpanTree, instruction: str, reading: Reading) -> str | None:
     if reading.options.get("task_attribute") == SAME_INPUT:
         text = instruction.strip()
         digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         return f"input-{digest[:16]}" if text else None
-    return _named(tree, "task_attribute", reading, defaults.task)
+    return _named(tree, "task", reading)
 
 
-def _agent(tree: SpanTree, defaults: TraceDefaults, reading: Reading) -> str | None:
-    found = _named(tree, "agent_attribute", reading, defaults.agent)
+def _agent(tree: SpanTree, reading: Reading) -> str | None:
+    found = _named(tree, "agent", reading)
     if found and not found.startswith("unknown_service"):
         return found
-    constant = reading.options.get("agent")
-    return str(constant) if constant else None if _asked_for(reading, "agent") else "unknown"
-
-
-def _attempt(tree: SpanTree, defaults: TraceDefaults, reading: Reading) -> int | None:
-    """Return the number of the attempt, -1 where the attribute that was asked for is no number."""
-    found = _named(tree, "attempt_attribute", reading, defaults.attempt)
-    if found is not None and found.isdecimal() and len(found) < 10:
-        return int(found)
-    return -1 if _asked_for(reading, "attempt") else None
-
-
-def _asked_for(reading: Reading, name: str) -> bool:
-    return bool(reading.options.get(f"{name}_attribute"))
+    asked, constant = (reading.options.get(name) for name in ("agent_attribute", "agent"))
+    return str(constant) if constant else None if asked else "unknown"
 
 
 def _remedy(tree: SpanTree, name: str, reading: Reading) -> str:

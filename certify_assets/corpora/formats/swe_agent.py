@@ -1,102 +1,122 @@
-"""SWE-agent runs (``<instance>.traj``) on SWE-bench or Multi-SWE-bench, with reports."""
+"""SWE-agent (`<instance>.traj`) and mini-swe-agent (`<instance>.traj.json`) runs, with reports."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from certify_assets.corpora.formats.base import Drafts, Reading, contents, corpus_format
+from certify_assets.corpora.formats.base import Draft, Drafts, Reading, contents, corpus_format
 from certify_assets.corpora.formats.files import FileSet, SourceFile
-from certify_assets.corpora.formats.records import Record, decode, one_object
+from certify_assets.corpora.formats.records import HEAD, Record, decode, one_object
 from certify_assets.corpora.formats.swe_reports import (
-    FileRun,
-    ReportedOutcomes,
-    collect_outcomes,
-    draft_of,
+    Reports,
+    Unlabelled,
     issue_text,
     parents,
     run_name,
     task_of,
 )
-from certify_assets.corpora.formats.texts import is_list_of_objects, message_text, objects
+from certify_assets.corpora.formats.texts import (
+    Message,
+    first_prompt,
+    from_first,
+    is_list_of_objects,
+    message_text,
+    objects,
+    steps_of_messages,
+)
 from certify_assets.corpora.schema import Step
 
-_HEAD = 1 << 16
-_TRAJECTORY = re.compile(rb'"trajectory"\s*:\s*\[')
+_RUNS = (".traj", ".traj.json")
+_TRAJECTORY = re.compile(rb'"(?:trajectory|messages)"\s*:\s*\[')
 _MODEL = re.compile(rb'"model_name_or_path"\s*:\s*"([^"\\]+)"')
 _PREDICTIONS = ("all_preds.jsonl", "preds.json")
 
 
-def _fits(file: SourceFile) -> bool:
-    return file.suffix == ".traj" and _TRAJECTORY.search(file.head(_HEAD)) is not None
+def _is_run(file: SourceFile) -> bool:
+    return file.plain_name.lower().endswith(_RUNS)
 
 
 def _explain(file: SourceFile) -> str | None:
-    if file.suffix == ".traj":
-        return (
-            f"{file.name} has no trajectory in it; a SWE-agent run is a JSON object with "
-            "trajectory, history and info."
-        )
-    return None
+    if not _is_run(file):
+        return None
+    return (
+        f"{file.name} has no trajectory in it; a SWE-agent run is a JSON object with "
+        "trajectory, history and info."
+    )
 
 
 @corpus_format(
-    title="SWE-agent runs (.traj) with reports of a SWE-bench harness",
+    title="SWE-agent and mini-swe-agent runs (.traj, .traj.json) with SWE-bench reports",
     suffixes=(".traj", ".json", ".jsonl"),
     domain="software",
-    fits=_fits,
+    fits=lambda file: _is_run(file) and bool(_TRAJECTORY.search(file.head(HEAD))),
     explain=_explain,
     label_source="tests of the instance, run by the SWE-bench harness on the submitted patch",
 )
 def swe_agent(files: FileSet, reading: Reading) -> Drafts:
     """Read trajectories, with outcomes from harness reports."""
-    outcomes, models = _outcomes(files, reading), _models(files, reading)
+    named = files.matching(*(f"*{suffix}{end}" for suffix in _RUNS for end in ("", ".gz")))
+    reports = Reports(files, reading, ((file.name, _task(file)) for file in named))
+    models = _models(files, reading)
     for file in files:
-        if file.suffix == ".traj":
-            yield from _read(file, outcomes, models, reading)
-        elif file.name not in reading.hashes:
-            reading.other(file, "is neither a SWE-agent run nor a report on such runs.")
+        if not _is_run(file):
+            if file.name not in reading.hashes:
+                reading.other(file, "is neither a SWE-agent run nor a report on such runs.")
+            continue
+        for _, data in contents([file], reading):
+            record = one_object(decode(data))
+            words = record if isinstance(record, str) else _problem(record)
+            if words or isinstance(record, str):
+                reading.unusable(file.name, words)
+                continue
+            instruction, steps = _run(record, reading)
+            outcome = reports.outcome(file.name, _task(file))
+            if not steps:
+                reading.drop("no_trajectory", f"{file.name} holds a run without a step.")
+            elif isinstance(outcome, Unlabelled):
+                reading.drop(outcome.reason, f"{file.name} {outcome.words}.")
+            else:
+                # what the predictions next to the runs call it, or else the folder of the runs;
+                # folders of one agent are its attempts
+                called = (models.get(folder) for folder in parents(file.name))
+                agent = next(filter(None, called), None) or run_name(
+                    file.plain_name.removesuffix(".json")
+                )
+                origin = reading.origin(file)
+                yield Draft(_task(file), agent, instruction, steps, outcome, origin)
 
 
-def _outcomes(files: FileSet, reading: Reading) -> ReportedOutcomes:
-    runs = ((file.name, _task(file)) for file in files.matching("*.traj", "*.traj.gz"))
-    outcomes = collect_outcomes(files, reading, runs)
-    outcomes.note(reading)
-    return outcomes
+def _task(file: SourceFile) -> str:
+    name = PurePosixPath(file.plain_name).name
+    return task_of(name.removesuffix(".json").removesuffix(".traj"))
 
 
 def _models(files: FileSet, reading: Reading) -> dict[str, str]:
-    patterns = [f"*{name}{end}" for name in _PREDICTIONS for end in ("", ".gz")]
+    """Return the model of every folder that has predictions."""
     models: dict[str, str] = {}
-    for file in files.matching(*patterns):
-        if match := _MODEL.search(file.head(_HEAD)):
+    for file in files.matching(*(f"*{name}{end}" for name in _PREDICTIONS for end in ("", ".gz"))):
+        if match := _MODEL.search(file.head(HEAD)):
             reading.sha256(file)
             models[parents(file.name)[0]] = match[1].decode("utf-8", "replace")
     return models
 
 
-def _read(
-    file: SourceFile, outcomes: ReportedOutcomes, models: Mapping[str, str], reading: Reading
-) -> Drafts:
-    for _, data in contents([file], reading):
-        run, names = _run(data), (_task(file), _agent(file, models))
-        yield from draft_of(file, run, *names, outcomes=outcomes, reading=reading)
-
-
-def _task(file: SourceFile) -> str:
-    return task_of(PurePosixPath(file.plain_name).stem)
-
-
-def _run(data: bytes) -> FileRun | str:
-    record = one_object(decode(data))
-    if isinstance(record, str):
-        return record
-    if not isinstance(record.get("trajectory"), list):
+def _problem(record: Record) -> str:
+    said = record.get("trajectory", record.get("messages"))
+    if not isinstance(said, list):
         return "it is no object with a trajectory"
-    if not is_list_of_objects(record["trajectory"]):
-        return "its trajectory is not a list of steps"
-    return FileRun(_instruction(record), tuple(_steps(record["trajectory"])), "without a step")
+    return "" if is_list_of_objects(said) else "its trajectory is not a list of steps"
+
+
+def _run(record: Record, reading: Reading) -> tuple[str, tuple[Step, ...]]:
+    """Return the issue and the steps of a run, in SWE-agent's form or as a chat."""
+    if "trajectory" in record:
+        return _instruction(record), tuple(_steps(record["trajectory"]))
+    chat = [Message.of(message) for message in record["messages"]]
+    steps = steps_of_messages(from_first(chat, "assistant"), reading)
+    return issue_text(first_prompt(chat)), steps
 
 
 def _steps(trajectory: Iterable[Record]) -> Iterator[Step]:
@@ -116,12 +136,3 @@ def _instruction(record: Record) -> str:
             if "--- DEMONSTRATION ---" not in text:
                 return issue_text(text)
     return ""
-
-
-def _agent(file: SourceFile, models: Mapping[str, str]) -> str:
-    # what the predictions next to the runs call it, or else the folder of the runs; folders of one
-    # agent are its attempts
-    folders = parents(file.name)
-    if model := next((models[folder] for folder in folders if folder in models), None):
-        return model
-    return run_name(file.plain_name)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.base import Draft, Reading, contents, words
-from certify_assets.corpora.formats.files import FileSet, SourceFile
-from certify_assets.corpora.formats.records import Record, decode, is_object_with, one_object
-from certify_assets.corpora.schema import Step
+from certify_assets.corpora.formats.base import Reading, contents, words
+from certify_assets.corpora.formats.files import FileSet
+from certify_assets.corpora.formats.records import decode, is_object_with, one_object
 
 _NEW_ID = re.compile(r"([^/\s]+?)(?:/|__)([^/\s]+?)(?::pr-|_pr-)(\d+)")
 _REPORT_FOLDER = re.compile(r"results|reports?|evaluation|\w*eval_results")
@@ -39,20 +38,25 @@ class Unlabelled(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class _Report:
     """One report of a harness on the runs of a folder."""
 
     name: str
-    # the folder that it is in, but for one that holds only reports, such as ``results``
-    folder: str
     resolved: frozenset[str]
     # every instance that it names, so that others count as never evaluated; None where it names
     # only those that got somewhere
-    counted: frozenset[str] | None = None
+    counted: frozenset[str] | None
     # instances whose environment could not be set up
-    no_setup: frozenset[str] = frozenset()
-    submitted: int | None = None
-    total: int | None = None
+    no_setup: frozenset[str]
+    submitted: Any
+    total: Any
+
+    @property
+    def rank(self) -> tuple[bool, int, str]:
+        """Order of the reports of one folder, the one that speaks for it first."""
+        endings = [f"/{self.name}".endswith(f"/{ending}") for ending in _RANKS]
+        place = endings.index(True) if any(endings) else len(_RANKS)
+        return "old_eval_results/" in self.name, place, self.name
 
     def outcome(self, task: str) -> int | Unlabelled:
         """Return the outcome of a run that exists."""
@@ -68,65 +72,34 @@ class Report:
         return 0
 
 
-class ReportedOutcomes:
-    """Outcomes of runs, by folder; see `collect_outcomes`."""
+class Reports:
+    """Outcomes of runs by the reports of a harness, each of which is on the runs of its folder.
 
-    def __init__(
-        self,
-        reports: Mapping[str, Report],
-        runs: Iterable[tuple[str, str]],
-        passed_over: Counter[str],
-        *,
-        keep_unlabelled: bool,
-    ) -> None:
-        self._reports, self._passed_over = reports, passed_over
-        self._keep_unlabelled = keep_unlabelled
-        # without reports the runs need not be known, which may be in long files
-        found = (
-            [(report.name, task) for name, task in runs if (report := self.report(name))]
-            if reports
-            else []
-        )
-        self._runs = Counter(found)
-        self._per_report = Counter(name for name, _ in found)
+    Parameters
+    ----------
+    files : FileSet
+        Where the reports are.
+    reading : Reading
+        Counts reports that are not believed, and resolved instances whose runs are not here.
+    runs : iterable of pairs
+        File and task of every run; gone through only where there is a report.
+    """
 
-    def report(self, name: str) -> Report | None:
-        """Return the nearest report above a file."""
-        return next(
-            (self._reports[folder] for folder in parents(name) if folder in self._reports), None
-        )
-
-    def of(self, name: str, task: str) -> int | Unlabelled | None:
-        """Return the outcome of a file's run; None where no report says it and runs are kept."""
-        found = self._of(name, task)
-        return None if self._keep_unlabelled and isinstance(found, Unlabelled) else found
-
-    def _of(self, name: str, task: str) -> int | Unlabelled | None:
-        report = self.report(name)
-        if report is None:
-            return None
-        if problem := self.rejected(report):
-            return Unlabelled("not_evaluated", f"was not evaluated: {problem}")
-        if self._runs[report.name, task] > 1:
-            return Unlabelled(
-                "ambiguous_label",
-                f"is one of {self._runs[report.name, task]} runs of one instance, of which "
-                f"{report.name} judges one",
-            )
-        return report.outcome(task)
-
-    def rejected(self, report: Report) -> str | None:
-        """Say why a report covers too little of its run to be believed about the rest."""
-        runs = self._per_report[report.name]
-        if report.submitted is None or 2 * report.submitted >= (runs or report.total or 0):
-            return None
-        whole = f"{runs} runs" if runs else f"{report.total} instances"
-        return f"{report.name} reports on {report.submitted} of {whole}"
-
-    def note(self, reading: Reading) -> None:
-        """Count reports that are not believed, and resolved instances whose runs are not here."""
-        for report in self._reports.values():
-            if problem := self.rejected(report):
+    def __init__(self, files: FileSet, reading: Reading, runs: Iterable[tuple[str, str]]) -> None:
+        self._keep_unlabelled = bool(reading.options.get("keep_unlabelled"))
+        self._by_folder: dict[str, _Report] = {}
+        passed_over: Counter[str] = Counter()
+        for folder, report in _reports(files, reading):
+            known = self._by_folder.setdefault(folder, report)
+            passed_over[folder] += known is not report
+            self._by_folder[folder] = min(known, report, key=lambda found: found.rank)
+        named = ((self._report(name), task) for name, task in runs) if self._by_folder else ()
+        self._runs = Counter((report.name, task) for report, task in named if report)
+        self._per_report: Counter[str] = Counter()
+        for (name, _), count in self._runs.items():
+            self._per_report[name] += count
+        for folder, report in self._by_folder.items():
+            if problem := self._rejected(report):
                 reading.drop(
                     "run_rejected",
                     f"{problem}; import the run with the report of its full evaluation.",
@@ -134,28 +107,87 @@ class ReportedOutcomes:
             elif self._per_report[report.name]:
                 missing = sum((report.name, task) not in self._runs for task in report.resolved)
                 reading.notes["resolved instances whose runs are not here"] += missing
-                reading.notes["reports passed over for another of the same run"] += (
-                    self._passed_over[report.folder]
-                )
+                note = "reports passed over for another of the same run"
+                reading.notes[note] += passed_over[folder]
         # what came to nothing is no note
         reading.tally.notes += Counter()
 
+    def _report(self, name: str) -> _Report | None:
+        """Return the nearest report above a file."""
+        above = (self._by_folder.get(folder) for folder in parents(name))
+        return next(filter(None, above), None)
 
-def collect_outcomes(
-    files: FileSet, reading: Reading, runs: Iterable[tuple[str, str]]
-) -> ReportedOutcomes:
-    """Read every report among the files."""
-    best: dict[str, Report] = {}
-    found: Counter[str] = Counter()
-    for report in _reports(files, reading):
-        other = best.get(report.folder)
-        found[report.folder] += 1
-        if other is None or _rank(report.name) < _rank(other.name):
-            best[report.folder] = report
-    keep_unlabelled = bool(reading.options.get("keep_unlabelled"))
-    return ReportedOutcomes(
-        best, runs, found - Counter(best.keys()), keep_unlabelled=keep_unlabelled
-    )
+    def _rejected(self, report: _Report) -> str | None:
+        """Say why a report covers too little of its run to be believed about the rest."""
+        runs = self._per_report[report.name]
+        if type(report.submitted) is not int:
+            return None
+        total = report.total if type(report.total) is int else 0
+        if 2 * report.submitted >= (runs or total):
+            return None
+        whole = f"{runs} runs" if runs else f"{total} instances"
+        return f"{report.name} reports on {report.submitted} of {whole}"
+
+    def outcome(self, name: str, task: str) -> int | Unlabelled | None:
+        """Return the outcome of a file's run; None where no report says it and runs are kept."""
+        found = self._outcome(name, task)
+        return None if self._keep_unlabelled and isinstance(found, Unlabelled) else found
+
+    def _outcome(self, name: str, task: str) -> int | Unlabelled | None:
+        report = self._report(name)
+        if report is None:
+            return None
+        if problem := self._rejected(report):
+            return Unlabelled("not_evaluated", f"was not evaluated: {problem}")
+        if (number := self._runs[report.name, task]) > 1:
+            return Unlabelled(
+                "ambiguous_label",
+                f"is one of {number} runs of one instance, of which {report.name} judges one",
+            )
+        return report.outcome(task)
+
+
+def _reports(files: FileSet, reading: Reading) -> Iterator[tuple[str, _Report]]:
+    """Go through the reports, each with the folder that it is on."""
+    for file, data in contents(files.matching("*.json", "*.json.gz"), reading):
+        if b'"resolved' not in data or not is_object_with(data, ()):
+            continue
+        document = one_object(decode(data))
+        if isinstance(document, str):
+            reading.sha256(file)
+            reading.drop(
+                "file_unreadable",
+                f"{file.name} seems to hold outcomes and cannot be read: {document}; fetch it "
+                "again.",
+            )
+            continue
+        keys = ("resolved", "resolved_ids", *_COUNTED, *_NO_SETUP)
+        lists = {key: _ids(document[key]) for key in keys if isinstance(document.get(key), list)}
+        resolved = lists.get("resolved", lists.get("resolved_ids"))
+        if resolved is None:
+            continue
+        reading.sha256(file)
+        counted = [lists[name] for name in _COUNTED if name in lists]
+        above = (
+            folder
+            for folder in parents(file.name)
+            if not _REPORT_FOLDER.fullmatch(PurePosixPath(folder).name)
+        )
+        yield (
+            next(above),
+            _Report(
+                name=file.name,
+                resolved=resolved,
+                counted=resolved.union(*counted) if counted else None,
+                no_setup=frozenset().union(*(lists.get(name, ()) for name in _NO_SETUP)),
+                submitted=document.get("submitted_instances"),
+                total=document.get("total_instances"),
+            ),
+        )
+
+
+def _ids(values: list[Any]) -> frozenset[str]:
+    return frozenset(task_of(value) for value in values if isinstance(value, str))
 
 
 def task_of(identity: str) -> str:
@@ -166,8 +198,7 @@ def task_of(identity: str) -> str:
 
 def issue_text(prompt: str) -> str:
     """Return the issue in a prompt, without the harness's instructions around it."""
-    match = _TAGS.search(prompt)
-    if match:
+    if match := _TAGS.search(prompt):
         return match[2].strip()
     match = _ISSUE.search(prompt)
     return (match[1] if match else prompt).strip()
@@ -186,99 +217,3 @@ def run_name(name: str) -> str:
         (part for part in names if part and part not in (path.stem, "trajs", "trajectories")),
         "unknown",
     )
-
-
-class FileRun(NamedTuple):
-    """What one file holds of a run."""
-
-    instruction: str
-    steps: tuple[Step, ...]
-    #: what a run without steps is called
-    empty: str = "in which the agent said nothing"
-
-
-def draft_of(
-    file: SourceFile,
-    run: FileRun | str,
-    task: str,
-    agent: str,
-    *,
-    outcomes: ReportedOutcomes,
-    reading: Reading,
-) -> Iterator[Draft]:
-    """Turn the run of one file into a draft, or count why not; `run` may say what is wrong."""
-    if isinstance(run, str):
-        reading.unusable(file.name, run)
-    elif not run.steps:
-        reading.drop("no_trajectory", f"{file.name} holds a run {run.empty}.")
-    elif isinstance(outcome := outcomes.of(file.name, task), Unlabelled):
-        reading.drop(outcome.reason, f"{file.name} {outcome.words}.")
-    else:
-        yield Draft(
-            task_id=task,
-            agent=agent,
-            instruction=run.instruction,
-            steps=run.steps,
-            outcome=outcome,
-            origin=reading.origin(file),
-        )
-
-
-def _reports(files: FileSet, reading: Reading) -> Iterator[Report]:
-    for file, data in contents(files.matching("*.json", "*.json.gz"), reading):
-        if b'"resolved' not in data or not is_object_with(data, ()):
-            continue
-        document = one_object(decode(data))
-        if isinstance(document, str):
-            reading.sha256(file)
-            reading.drop(
-                "file_unreadable",
-                f"{file.name} seems to hold outcomes and cannot be read: {document}; fetch it "
-                "again.",
-            )
-        elif report := _report(file.name, document):
-            reading.sha256(file)
-            yield report
-
-
-def _report(name: str, document: Record) -> Report | None:
-    found = [_ids(document, key) for key in ("resolved", "resolved_ids")]
-    resolved = next((ids for ids in found if ids is not None), None)
-    if resolved is None:
-        return None
-    named = [ids for key in _COUNTED if (ids := _ids(document, key)) is not None]
-    folder = next(
-        parent
-        for parent in parents(name)
-        if not _REPORT_FOLDER.fullmatch(PurePosixPath(parent).name)
-    )
-    return Report(
-        name=name,
-        folder=folder,
-        resolved=resolved,
-        counted=resolved.union(*named) if named else None,
-        no_setup=frozenset().union(*(_ids(document, key) or frozenset() for key in _NO_SETUP)),
-        submitted=_count(document.get("submitted_instances")),
-        total=_count(document.get("total_instances")),
-    )
-
-
-def _ids(document: Record, key: str) -> frozenset[str] | None:
-    values = document.get(key)
-    return (
-        frozenset(task_of(value) for value in values if isinstance(value, str))
-        if isinstance(values, list)
-        else None
-    )
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _rank(name: str) -> tuple[bool, int, str]:
-    rank = next(
-        (number for number, ending in enumerate(_RANKS) if f"/{name}".endswith(f"/{ending}")),
-        len(_RANKS),
-    )
-    return "old_eval_results/" in name, rank, name

@@ -154,20 +154,25 @@ def arguments_text(arguments: Any) -> str:
 
 def calls_text(calls: Any) -> tuple[str, ...]:
     """Write out the calls of a message."""
-    functions = map(_function, listed(calls))
+    functions = map(function_of, listed(calls))
     return tuple(
-        f"{name}({arguments_text(function.get('arguments'))})"
+        f"{function['name']}({arguments_text(function['arguments'])})"
         for function in functions
-        if (name := function.get("name"))
+        if function["name"]
     )
 
 
-def _function(call: Any) -> Record:
-    """What a tool call calls; τ²-bench and others leave out the level ``function``."""
-    inner = mapping(call).get("function")
-    if isinstance(inner, str):
-        return {"name": inner, "arguments": mapping(call).get("arguments")}
-    return mapping(inner) or mapping(call)
+def function_of(call: Any) -> Record:
+    """Return name and arguments of a call, at whatever level and under whatever key they are."""
+    record = mapping(call)
+    for level in ("tool_call", "function_call"):
+        record = mapping(record.get(level)) or record
+    function = record.get("function")
+    if isinstance(function, str):
+        return {"name": function, "arguments": record.get("arguments")}
+    found = mapping(function) or record
+    given = (found[key] for key in ("arguments", "args", "input") if key in found)
+    return {"name": found.get("name"), "arguments": next(given, None)}
 
 
 class Turn(NamedTuple):

@@ -16,7 +16,7 @@ from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.reinforced import START, GrpoSpec, optimised_by
 from certify_assets.judges.specs import CausalSpec, judges, platform_judges
-from certify_assets.storage.progress import Report
+from certify_assets.work import Report
 
 if TYPE_CHECKING:
     import pandas as pd

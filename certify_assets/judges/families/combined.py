@@ -13,7 +13,7 @@ from certify_assets.judges.judged import FileFamily, JudgedCorpus, judge_family
 from certify_assets.judges.reading import LEXICAL, JudgeInput
 from certify_assets.judges.record import JudgeRecord, save_files, texts
 from certify_assets.judges.specs import JudgeSpec
-from certify_assets.storage.progress import Report
+from certify_assets.work import Report
 
 if TYPE_CHECKING:
     import pandas as pd

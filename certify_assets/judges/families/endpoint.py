@@ -11,7 +11,7 @@ from certify_assets.judges.endpoint.config import EndpointConfig, parse_judge
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, Progress, judge_family
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JudgeSpec
-from certify_assets.storage.progress import Report
+from certify_assets.work import Report
 
 if TYPE_CHECKING:
     from certify_assets.judges.base import Bill, Judge

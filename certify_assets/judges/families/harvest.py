@@ -29,7 +29,7 @@ from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_fami
 from certify_assets.judges.reading import COMPACT, LEXICAL
 from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.specs import DELTA, PROCEDURES, JudgeSpec
-from certify_assets.storage.progress import Report
+from certify_assets.work import Report
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,7 @@ from certify_assets.judges.reading import WHOLE, JudgeInput
 from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.structure import StructureJudge
-from certify_assets.storage.progress import Report
+from certify_assets.work import Report
 
 if TYPE_CHECKING:
     import pandas as pd

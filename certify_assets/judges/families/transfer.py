@@ -18,7 +18,7 @@ from certify_assets.judges.reading import COMPACT, LEXICAL, JudgeInput
 from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.transfer import PoolRecord, TransferPool, gather_pool, require_sources
-from certify_assets.storage.progress import Report
+from certify_assets.work import Report
 
 if TYPE_CHECKING:
     from certify_assets.judges.lexical import LexicalJudge

@@ -178,46 +178,6 @@ def load_adapter(
 
 
 @contextmanager
-def merged(model: Any, name: str) -> Iterator[None]:
-    """Add an adapter to the weights; on leaving, put a copy of the weights back."""
-    # subtracting the adapter would leave rounding behind
-    import torch
-    from peft.tuners.tuners_utils import BaseTunerLayer
-
-    layers: list[Any] = [
-        module.get_base_layer() for module in model.modules() if isinstance(module, BaseTunerLayer)
-    ]
-    kept = [layer.weight.detach().clone() for layer in layers]
-    model.merge_adapter([name])
-    try:
-        yield
-    finally:
-        model.unmerge_adapter()
-        with torch.no_grad():
-            for layer, weight in zip(layers, kept, strict=True):
-                layer.weight.copy_(weight)
-
-
-@contextmanager
-def bulk_weights(model: Any) -> Iterator[None]:
-    """Merge the active adapter on CUDA; change nothing elsewhere."""
-    # elsewhere the faster products do not make up for the copy of the weights
-    from peft.tuners.tuners_utils import BaseTunerLayer
-
-    from certify_assets.judges.lm.contract import Hardware
-
-    active = any(
-        isinstance(module, BaseTunerLayer) and not module.disable_adapters
-        for module in model.modules()
-    )
-    if not (active and Hardware.of(model).accelerated):
-        yield
-        return
-    with merged(model, model.active_adapters[0]):
-        yield
-
-
-@contextmanager
 def native_inputs(model: Any) -> Iterator[None]:
     """Let autocast alone choose the type in which a float32 adapter multiplies."""
     # a float32 copy of every layer's input would be kept otherwise

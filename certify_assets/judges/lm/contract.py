@@ -43,7 +43,7 @@ class Hardware:
 
     @property
     def accelerated(self) -> bool:
-        """Whether adapters are merged and optimizers fused: on CUDA."""
+        """Whether optimizers are fused and batches large: on CUDA."""
         # a CPU keeps to the reference
         return self.device == "cuda"
 

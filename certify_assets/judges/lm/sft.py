@@ -38,7 +38,7 @@ from certify_assets.judges.lm.recipe import OBJECTIVES, Recipe
 from certify_assets.judges.lm.trainer import QuietTrainer, latest_checkpoint, own_random_state
 from certify_assets.judges.record import save_files
 from certify_assets.judges.specs import platform_judges
-from certify_assets.storage.progress import Advance, Report, silent
+from certify_assets.work import Advance, Report, silent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -114,7 +114,7 @@ def make_trainer(
         trainer = EncodedTrainer(
             model=language.model,
             reward_funcs=verdict_reward,
-            args=_arguments(language, config, folder),
+            args=_arguments(language, config, folder, longest=max(map(_length, prompts))),
             train_dataset=rows,
             processing_class=language.tokenizer,
         )
@@ -152,13 +152,20 @@ def _stopping_at(model: Any, verdicts: tuple[int, int]) -> Iterator[None]:
         settings.eos_token_id = before
 
 
-def _arguments(language: LanguageModel, config: GrpoConfig, folder: Path) -> Any:
+def _length(prompt: Encoded) -> int:
+    return len(prompt.ids)
+
+
+def _arguments(language: LanguageModel, config: GrpoConfig, folder: Path, *, longest: int) -> Any:
     import torch
     from trl.trainer.grpo_config import GRPOConfig
 
     hardware = Hardware.of(language.model)
     world = max(1, torch.cuda.device_count()) if hardware.accelerated else 1
-    here = config.samples
+    # completions of one prompt that are trained on at once: as many as the token budget holds
+    tokens = longest + config.max_completion_tokens
+    sizes = [size for size in range(1, config.samples + 1) if config.samples % size == 0]
+    here = max((size for size in sizes if size * tokens <= config.micro_tokens), default=1)
     if config.global_batch % (here * world):
         raise InputError(
             f"the global batch of {config.global_batch} completions cannot be cut among {world} "

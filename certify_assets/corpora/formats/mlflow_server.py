@@ -4,67 +4,72 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
+
+from fsspec.spec import AbstractFileSystem
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.storage.mlflow_server import mlflow_client, said_by, without_credentials
+from certify_assets.storage.tracking import mlflow_client, said_by, without_credentials
+from certify_assets.storage.urls import FILES
 
-# what follows mlflow+ in a URL; mlflow://NAME asks MLFLOW_TRACKING_URI
-_KINDS = ("", "http", "https", "sqlite")
-_SUFFIX = ".json"
-_PAGE = 100
-# more than `urls.FILES`, so that what is too much is refused by its number
-_MOST = 100_000
+_SUFFIX: Final = ".json"
+_PAGE: Final = 100
 
 
-@dataclass(frozen=True)
-class MlflowExperiment:
-    """One experiment, in the methods of a file system that `RemoteFiles` asks for."""
+class MlflowExperiment(AbstractFileSystem):  # type: ignore[misc]
+    """A file for each trace of an experiment.
 
-    address: str
-    name: str
+    Its URL is mlflow+http://HOST:PORT/NAME, mlflow+sqlite:///FILE/NAME, or mlflow://NAME, which
+    asks the server of MLFLOW_TRACKING_URI.
+    """
 
-    @classmethod
-    def of(cls, url: str) -> MlflowExperiment:
-        """Read mlflow+http://HOST:PORT/NAME, mlflow+sqlite:///FILE/NAME, or mlflow://NAME."""
+    cachable = False
+
+    def __init__(self, address: str, experiment: str) -> None:
+        super().__init__()
+        self.address = address
+        self.experiment = experiment
+
+    @staticmethod
+    def _get_kwargs_from_urls(url: str) -> dict[str, str]:
         scheme, _, rest = url.partition("://")
         place, _, name = rest.rstrip("/").rpartition("/")
-        kind = scheme.removeprefix("mlflow").removeprefix("+")
+        kind = scheme.partition("+")[2]
         address = f"{kind}://{place}" if kind else os.environ.get("MLFLOW_TRACKING_URI", "")
-        has_place = bool(place.strip("/"))
-        if kind not in _KINDS or not name or not address or has_place != bool(kind):
+        if not name or not address or bool(place.strip("/")) != bool(kind):
             raise InputError(
                 f"{without_credentials(url)} names no experiment of MLflow; give "
                 "mlflow+http://HOST:PORT/EXPERIMENT, mlflow+sqlite:///FILE/EXPERIMENT, or set "
                 "MLFLOW_TRACKING_URI and give mlflow://EXPERIMENT."
             )
-        return cls(address, unquote(name))
+        return {"address": address, "experiment": unquote(name)}
 
-    def invalidate_cache(self) -> None:
-        """Forget nothing: every call asks the server."""
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return cls._get_kwargs_from_urls(path)["experiment"] if "://" in path else path
 
-    def isfile(self, root: str) -> bool:
+    def isfile(self, path: str) -> bool:
         """Whether the experiment is a file; it is a folder."""
         return False
 
-    def find(self, root: str, detail: bool = True) -> dict[str, Mapping[str, Any]]:
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         """Return a file for each trace, with a stamp that its assessments and tags change."""
-        found: dict[str, Mapping[str, Any]] = {}
+        found: list[Any] = []
         with asking(self.address):
             client, token = _client(self.address), None
-            experiment = client.get_experiment_by_name(self.name)
+            experiment = client.get_experiment_by_name(self.experiment)
             if experiment is None:
                 raise InputError(
                     f"MLflow at {without_credentials(self.address)} has no experiment "
-                    f"{self.name!r}; check the name."
+                    f"{self.experiment!r}; check the name."
                 )
-            while True:
+            # what is too much is refused by its number
+            while len(found) <= FILES:
                 page = client.search_traces(
                     locations=[experiment.experiment_id],
                     max_results=_PAGE,
@@ -72,17 +77,19 @@ class MlflowExperiment:
                     include_spans=False,
                 )
                 for trace in page:
+                    name = f"{path}/{trace.info.trace_id}{_SUFFIX}"
                     stamp = sha256_bytes(canonical_json(trace.info.to_dict()))
-                    found[f"{root}/{trace.info.trace_id}{_SUFFIX}"] = {"etag": stamp}
-                if not (token := page.token) or len(found) > _MOST:
-                    return found
+                    found.append({"name": name, "type": "file", "size": None, "etag": stamp})
+                if not (token := page.token):
+                    break
+        return found if detail else [file["name"] for file in found]
 
-    def get_file(self, name: str, path: str) -> None:
+    def get_file(self, rpath: str, lpath: str, **_: Any) -> None:
         """Write one trace as JSON."""
-        trace_id = name.rpartition("/")[2].removesuffix(_SUFFIX)
+        trace_id = rpath.rpartition("/")[2].removesuffix(_SUFFIX)
         with asking(self.address):
             trace = _client(self.address).get_trace(trace_id, display=False)
-            Path(path).write_text(trace.to_json(), "utf-8")
+            Path(lpath).write_text(trace.to_json(), "utf-8")
 
 
 def _client(address: str) -> Any:
@@ -109,8 +116,7 @@ def asking(address: str) -> Iterator[None]:
         ) from None
 
 
-@dataclass(frozen=True)
-class TraceVerdict:
+class TraceVerdict(NamedTuple):
     """What was decided of one trace."""
 
     trace_id: str
@@ -119,8 +125,7 @@ class TraceVerdict:
     certificate_sha256: str
 
 
-@dataclass(frozen=True)
-class VerdictCounts:
+class VerdictCounts(NamedTuple):
     """Assessments that were logged, those that were there already, and traces that are not."""
 
     logged: int
@@ -128,8 +133,8 @@ class VerdictCounts:
     unknown: tuple[str, ...]
 
 
-NAME: Final = "certify_decision"
-SOURCE: Final = "certify_assets"
+_NAME: Final = "certify_decision"
+_SOURCE: Final = {"source_type": "CODE", "source_id": "certify_assets"}
 # ids become a part of an address, and come from tables of others
 _TRACE_ID: Final = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9_.:/-]*")
 
@@ -151,50 +156,36 @@ def log_verdicts(address: str, verdicts: Iterable[TraceVerdict]) -> VerdictCount
     from mlflow.entities import AssessmentSource, Feedback
     from mlflow.exceptions import MlflowException
 
+    source = AssessmentSource(**_SOURCE)
     logged = unchanged = 0
     unknown: list[str] = []
     with asking(address):
         client = _assessing(address)
-        for verdict in verdicts:
-            if not _TRACE_ID.fullmatch(verdict.trace_id):
-                unknown.append(verdict.trace_id)
-                continue
+        for trace_id, decision, reason, certificate in verdicts:
             try:
-                trace = client.get_trace(verdict.trace_id)
+                trace = client.get_trace(trace_id) if _TRACE_ID.fullmatch(trace_id) else None
             except MlflowException as error:
                 if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "NOT_FOUND"):
                     raise
-                unknown.append(verdict.trace_id)
+                trace = None
+            if trace is None:
+                unknown.append(trace_id)
                 continue
-            metadata = {
-                "certificate_sha256": verdict.certificate_sha256,
-                "reason": verdict.reason,
-            }
-            earlier = [
-                one
-                for one in trace.info.assessments
-                if one.name == NAME
-                and (one.source.source_type, one.source.source_id) == ("CODE", SOURCE)
-                and one.valid is not False
-                and (one.metadata or {}).get("certificate_sha256") == verdict.certificate_sha256
-            ]
-            if any(
-                one.feedback is not None
-                and one.feedback.value == verdict.decision
-                and metadata.items() <= one.metadata.items()
-                for one in earlier
-            ):
+            metadata = {"certificate_sha256": certificate, "reason": reason}
+            earlier, same = None, False
+            for one in trace.info.assessments:
+                about = one.metadata or {}
+                ours = (one.source.source_type, one.source.source_id) == (*_SOURCE.values(),)
+                theirs = one.name != _NAME or not ours or one.valid is False
+                if not theirs and about.get("certificate_sha256") == certificate:
+                    earlier = one.assessment_id
+                    same |= one.feedback.value == decision and metadata.items() <= about.items()
+            if same:
                 unchanged += 1
                 continue
-            client.log_assessment(
-                verdict.trace_id,
-                Feedback(
-                    name=NAME,
-                    value=verdict.decision,
-                    source=AssessmentSource(source_type="CODE", source_id=SOURCE),
-                    metadata=metadata,
-                    overrides=earlier[-1].assessment_id if earlier else None,
-                ),
+            said = Feedback(
+                name=_NAME, value=decision, source=source, metadata=metadata, overrides=earlier
             )
+            client.log_assessment(trace_id, said)
             logged += 1
     return VerdictCounts(logged, unchanged, tuple(unknown))

@@ -1,4 +1,4 @@
-from certify_assets.storage.progress import Advance, ProgressLines, counted
+from certify_assets.work import Advance, ProgressLines, reported
 
 
 def test_a_stage_has_few_lines_far_apart_and_says_what_is_left() -> None:
@@ -16,7 +16,7 @@ def test_a_fast_stage_has_two_lines_and_each_stage_its_own() -> None:
     lines = list[str]()
     show = ProgressLines(lines.append, lambda: 0.0)
     for stage in ("scoring cal", "scoring test"):
-        report = counted(show, stage)
+        report = reported(show, stage)
         for done in range(1, 31):
             report(done, 30)
     assert lines == [

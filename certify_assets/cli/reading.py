@@ -1,0 +1,252 @@
+"""How a command reads score tables: its options, what was understood, and what would help."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.cli.options import GIVEN, PATH, literal, parse_settings
+from certify_assets.cli.output import say
+from certify_assets.documents import JsonObject
+from certify_assets.errors import InputError
+from certify_assets.files import parse_yaml, read_json
+from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.tables.score_table import ScoreTable, read_score_table
+from certify_assets.tables.settings import COLUMNS, TableSettings, parse_columns, written_columns
+from certify_assets.tables.table import TableError
+
+if TYPE_CHECKING:
+    pass
+
+#: scores, outcomes and tasks
+Table = tuple[NDArray[np.float64], NDArray[np.int8], NDArray[np.object_]]
+#: scores and tasks
+Unlabelled = tuple[NDArray[np.float64], NDArray[np.object_]]
+
+_OF_TABLES = (
+    "How tables are read: success=, failure= and no_label= (outcomes, separated by commas), "
+    "threshold= (a success from there on), unlabelled=drop, ids=fold. May be repeated."
+)
+
+
+set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=lambda _, __, given: TableSettings.of(parse_settings(given)),
+    help=_OF_TABLES,
+)
+
+
+def _settings_file(_: click.Context, __: click.Parameter, path: Path | None) -> JsonObject:
+    """Read the YAML or JSON mapping of --settings."""
+    if path is None:
+        return {}
+    try:
+        found = parse_yaml(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}). Give a YAML or JSON file.") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path} is not a mapping of settings. Write NAME: VALUE lines.")
+    return found
+
+
+def reading_options(
+    *names: str, about: str = ""
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options by which score tables are read.
+
+    They reach the command as `reading`. Where there are `names`, --set and --settings take these
+    too; they reach the command as the mapping `settings`, and `about` describes them.
+    """
+    options = [
+        click.option(
+            "--set",
+            "chosen",
+            multiple=True,
+            metavar="NAME=VALUE",
+            callback=lambda _, __, given: parse_settings(given),
+            help=about + _OF_TABLES,
+        ),
+        click.option(
+            "--score-scale",
+            type=click.Choice(["probability", "log-odds"]),
+            help="What scores are. Percentages are divided by 100 where probabilities are said. "
+            "[default: as those of CERTIFICATE were, or as they are]",
+        ),
+        click.option(
+            "--lower-is-better",
+            is_flag=True,
+            help="A lower score means a success is likelier: every score is negated.",
+        ),
+        click.option(
+            "--columns",
+            metavar="FIELD=NAME,…",
+            callback=lambda _, __, text: parse_columns(text or ""),
+            help="Other names of columns: task=…,score=…,outcome=…,id=…,agent=…,split=….",
+        ),
+    ]
+    if names:
+        help_ = "YAML or JSON file of what --set takes, which goes before it."
+        options.append(
+            click.option("--settings", "file", type=PATH, callback=_settings_file, help=help_)
+        )
+
+    def add(given: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(given)
+        def called(
+            *,
+            columns: Mapping[str, str],
+            chosen: Mapping[str, str],
+            lower_is_better: bool,
+            score_scale: str | None,
+            file: Mapping[str, Any] | None = None,
+            **values: Any,
+        ) -> Any:
+            said = {**(file or {}), **{name: literal(text) for name, text in chosen.items()}}
+            # outcomes are texts, also those that look like a number
+            table = {name: chosen.get(name, said[name]) for name in said if name not in names}
+            reading = ReadingOptions(columns, TableSettings.of(table), lower_is_better, score_scale)
+            if names:
+                values["settings"] = {name: said[name] for name in said if name in names}
+            return given(reading=reading, **values)
+
+        command: Callable[..., Any] = called
+        for option in options:
+            command = option(command)
+        return command
+
+    return add
+
+
+column_options = reading_options()
+
+
+def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -> ScoreTable:
+    """Read a score table as the options say; say what was understood that is not plain."""
+    fields = [name for name in COLUMNS if outcomes or name != "outcome"]
+    try:
+        # column options are of every table of a command, so of a further one, such as a pool,
+        # they would not settle what it lacks
+        with remedies() if path in _arguments() else nullcontext():
+            table = read_score_table(path, reading, fields=fields)
+    except InputError:
+        if not _is_certificate(path):
+            raise
+        sentence = f"{path} is a certificate, not a score table{argument_order()}."
+        raise InputError(sentence) from None
+    say_read_as(path, table.read_as)
+    doubt = None if reading.issued is None else reading.issued.doubt(table)
+    if doubt is not None:
+        settled = f"or say with --score-scale {doubt.option} that these are right."
+        if doubt.sure:
+            raise InputError(f"{doubt.sentence}, {settled}")
+        say(f"warning: {doubt.sentence}, {settled}")
+    return table
+
+
+def labelled(table: ScoreTable) -> ScoreTable:
+    """Return the rows of a table that have an outcome; refuse others unless they are to go."""
+    with remedies():
+        found = table.labelled()
+    say_read_as(table.path, found.read_as[len(table.read_as) :])
+    return found
+
+
+def say_read_as(path: Path, notes: Sequence[str]) -> None:
+    """Print what was understood of a table that is not as a table has it, if anything was."""
+    if notes:
+        say(f"{path.name} read as: {'; '.join(notes)}")
+
+
+@contextmanager
+def remedies() -> Iterator[None]:
+    """Add to the faults of a table the command line that would read it."""
+    try:
+        yield
+    except TableError as problems:
+        context = click.get_current_context(silent=True)
+        if context is None or not problems.options:
+            raise
+        columns = {name: text for name, text in problems.options.items() if name in COLUMNS}
+        words = ["certify", *context.meta.get(GIVEN, ())]
+        if "--columns" in words:
+            columns = {**context.params["columns"], **columns}
+            del words[(place := words.index("--columns")) : place + 2]
+        named = written_columns(columns)
+        words += ["--columns", named] if named else []
+        for name, text in problems.options.items():
+            words += [] if name in columns else ["--set", f"{name}={text}"]
+        raise InputError(f"{problems}\n  try: {shlex.join(words)}") from None
+
+
+def _is_certificate(path: Path) -> bool:
+    try:
+        document = read_json(path)
+    except InputError:
+        return False
+    return isinstance(document, dict) and not {"certified", "certificates"}.isdisjoint(document)
+
+
+def _arguments() -> list[Any]:
+    """Return what the command was given without an option."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return []
+    given = [param for param in context.command.params if isinstance(param, click.Argument)]
+    values = [context.params.get(param.name or "") for param in given]
+    return [one for value in values for one in (value if isinstance(value, tuple) else [value])]
+
+
+def argument_order() -> str:
+    """Say in which order a command of several files takes them."""
+    context = click.get_current_context(silent=True)
+    params = [] if context is None else context.command.params
+    names = [item.human_readable_name for item in params if isinstance(item, click.Argument)]
+    return f"; the order is {' '.join(names)}" if len(names) > 1 else ""
+
+
+def read_pilot(path: Path, reading: ReadingOptions) -> Table:
+    """Read a pilot table: its rows with split=pilot, else those with split=rl."""
+    table = read_scores(path, reading)
+    named = set() if table.splits is None else set(table.splits)
+    chosen = table.choose_split("rl" if "rl" in named and "pilot" not in named else "pilot")
+    chosen = labelled(chosen)
+    return chosen.scores, chosen.labels, chosen.tasks
+
+
+def stored_pool(document: object, where: str) -> Unlabelled | None:
+    """Return scores and tasks of a pool as the platform stores it."""
+    from certify_assets.operations.pool import StoredPool
+
+    pool = StoredPool.from_dict(document, where).pool
+    return None if pool is None else (pool.scores, np.array(pool.labels, dtype=object)[pool.tasks])
+
+
+def read_pool(
+    path: Path, reading: ReadingOptions, *, certified: Sequence[str] = ("cal",)
+) -> Unlabelled:
+    """Read scores and tasks of a pool, whose outcomes are not read: its rows of other splits."""
+    from certify_assets.operations.pool import StoredPool
+
+    if StoredPool.is_file(path) and (found := stored_pool(read_json(path), str(path))):
+        return found
+    table = read_scores(path, reading, outcomes=False)
+    if table.splits is not None:
+        others = ~np.isin(table.splits.astype(str), certified)
+        if not others.any():
+            raise InputError(
+                f"{path} has only rows with split={' and '.join(certified)}, which belong to the "
+                "calibration table; give the runs of other tasks."
+            )
+        table = table.take(others)
+    return table.scores, table.tasks

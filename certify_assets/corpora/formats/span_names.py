@@ -1,0 +1,273 @@
+"""What attributes and events of a span are called: one table of names for all tracing tools.
+
+OpenTelemetry's GenAI conventions, OpenLLMetry, OpenInference, MLflow and Langfuse have names of
+their own for the same things. A new convention is a name in the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from certify_assets.corpora.formats.outcomes import Assessment
+from certify_assets.corpora.formats.records import Record
+from certify_assets.corpora.formats.span_messages import messages_of, parsed, value_text
+from certify_assets.corpora.formats.span_tree import Span
+from certify_assets.corpora.formats.texts import Message, arguments_text, mapping, objects, text_of
+
+# of what goes in and comes out: messages as a list, as its JSON text, or as one attribute for each
+# field, numbered from 0; then any value at all
+_INPUTS = (
+    "input.value",
+    "traceloop.entity.input",
+    "mlflow.spanInputs",
+    "langfuse.observation.input",
+    "langsmith.inputs",
+)
+_OUTPUTS = (
+    "output.value",
+    "traceloop.entity.output",
+    "mlflow.spanOutputs",
+    "langfuse.observation.output",
+    "langsmith.outputs",
+)
+#: what each thing is called, in order of preference
+NAMES: dict[str, tuple[str, ...]] = {
+    "kind": (
+        "gen_ai.operation.name",
+        "openinference.span.kind",
+        "traceloop.span.kind",
+        "mlflow.spanType",
+        "langfuse.observation.type",
+        "langsmith.span.kind",
+        "llm.request.type",
+    ),
+    "asked": ("gen_ai.input.messages", "gen_ai.prompt", "llm.input_messages", *_INPUTS),
+    "answered": ("gen_ai.output.messages", "gen_ai.completion", "llm.output_messages", *_OUTPUTS),
+    "instructions": ("gen_ai.system_instructions",),
+    "tool": (
+        "gen_ai.tool.name",
+        "tool.name",
+        "tool_call.function.name",
+        "traceloop.entity.name",
+    ),
+    "arguments": ("gen_ai.tool.call.arguments", "tool.parameters", *_INPUTS),
+    "result": ("gen_ai.tool.call.result", *_OUTPUTS),
+    "task": (
+        "task_id",
+        "task.id",
+        "metadata.task_id",
+        "inputs.task_id",
+        "metadata.task",
+        "metadata.dataset_item_id",
+        "reference_example_id",
+    ),
+    "attempt": ("attempt", "metadata.attempt", "trial", "metadata.trial"),
+    "agent": (
+        "agent",
+        "agent.name",
+        "agent_name",
+        "metadata.agent",
+        "metadata.agent_name",
+        "gen_ai.agent.name",
+        "gen_ai.request.model",
+        "llm.model_name",
+        "mlflow.llm.model",
+        "metadata.ls_model_name",
+        "metadata.model",
+        "provided_model_name",
+        "model",
+        "session_name",
+        "service.name",
+    ),
+}
+_CONTENT = tuple(
+    name
+    for thing in ("asked", "answered", "instructions", "arguments", "result")
+    for name in NAMES[thing]
+)
+#: words of tools for kinds of spans that have another word here
+_KINDS = {
+    "chat": "llm",
+    "chat_model": "llm",
+    "chatmodel": "llm",
+    "completion": "llm",
+    "generation": "llm",
+    "generate_content": "llm",
+    "text_completion": "llm",
+    "execute_tool": "tool",
+    "function": "tool",
+    "invoke_agent": "agent",
+    "create_agent": "agent",
+    "workflow": "chain",
+}
+# a model's own attributes tell a call of it where no kind is written
+_OF_MODELS = ("gen_ai.request.", "llm.model")
+# events of the former conventions, one a message, on a span or in a log
+_ROLE_EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message")
+_CHOICE_EVENT = "gen_ai.choice"
+_EVALUATION = "gen_ai.evaluation.result"
+_NUMBERED = re.compile(r"\d{1,6}")
+# levels of a message, far more than any convention has and far fewer than Python's limit
+_DEEPEST = 64
+
+
+class SpanEvent(NamedTuple):
+    """An event of a span, or a record of a log that names the span."""
+
+    name: str
+    attributes: Record
+    body: Any = None
+
+
+def span_of(
+    name: str, attributes: Record, events: Sequence[SpanEvent] = (), error: Any = None, **place: Any
+) -> Span:
+    """Return a span from what it says of itself; `place` are its ids, start and origin.
+
+    An `error` that is no text is one whose message the events hold.
+    """
+    merged = dict(attributes)
+    for event in events:
+        # prompt and completion were attributes of an event before they were those of a span
+        if event.name.startswith("gen_ai.") and event.name != _EVALUATION:
+            merged = {**event.attributes, **merged}
+    word = str(_named(attributes, "kind") or "").strip().lower()
+    kind = _KINDS.get(word, word)
+    if not kind and "gen_ai.tool.name" in attributes:
+        kind = "tool"
+    elif not kind and any(key.startswith(_OF_MODELS) for key in attributes):
+        kind = "llm"
+    if kind == "tool":
+        name = str(_named(attributes, "tool") or name)
+        arguments, result = _named(merged, "arguments"), _named(merged, "result")
+        asked, answered = tool_messages(name, arguments, result)
+    else:
+        said, chosen = _event_messages(events)
+        asked = said or _messages(merged, "asked", "user")
+        answered = chosen or _messages(merged, "answered", "assistant")
+        instructions = parsed(_named(merged, "instructions"))
+        if isinstance(instructions, list):
+            instructions = {"role": "system", "parts": instructions}
+        asked = (*messages_of(instructions, "system"), *asked)
+    thrown = (event.attributes.get("exception.message") for event in events)
+    return Span(
+        name=name,
+        kind=kind,
+        asked=asked,
+        answered=answered,
+        attributes={key: value for key, value in attributes.items() if not _is_content(key)},
+        error=str(next(filter(None, thrown), "") or text_of(error) or "failed") if error else "",
+        **place,
+    )
+
+
+def tool_messages(
+    name: str, arguments: Any, result: Any
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """Return what went into a tool and what came out of it, for `Span.asked` and `answered`."""
+    asked, shown = _unwrapped(arguments, "input"), _unwrapped(result, "output")
+    if isinstance(shown, dict) and shown:
+        shown = "\n".join(message.text for message in messages_of(shown, "tool"))
+    answered = () if shown is None else (Message("tool", value_text(shown), (), name),)
+    return (Message("user", arguments_text(asked)),), answered
+
+
+def _unwrapped(value: Any, key: str) -> Any:
+    """Return what LangChain wraps in an object with one key."""
+    return value[key] if isinstance(value, dict) and list(value) == [key] else value
+
+
+def evaluations(trace_id: str, span_id: str, events: Iterable[SpanEvent]) -> Iterator[Assessment]:
+    """Return the results of evaluations among events."""
+    for event in events:
+        found = event.attributes
+        if event.name == _EVALUATION and (named := text_of(found.get("gen_ai.evaluation.name"))):
+            yield Assessment(
+                trace_id=trace_id,
+                span_id=span_id,
+                name=named,
+                value=found.get("gen_ai.evaluation.score.label"),
+                score=found.get("gen_ai.evaluation.score.value"),
+                source=text_of(found.get("gen_ai.evaluation.source")).lower(),
+            )
+
+
+def undotted(value: Any, depth: int = 0) -> Any:
+    """Turn keys with dots into objects, in a list of messages as Phoenix exports it."""
+    # what is nested deeper than any message is an argument or an answer, to the letter
+    if depth > _DEEPEST:
+        return value
+    if isinstance(value, list | tuple):
+        return [undotted(item, depth + 1) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found: Record = {}
+    for key, item in value.items():
+        # Parquet gives every object the fields of all of them
+        if item is not None:
+            *path, last = str(key).split(".")
+            place = found
+            for name in path:
+                inner = place.setdefault(name, {})
+                place = inner if isinstance(inner, dict) else {}
+            place.setdefault(last, undotted(item, depth + 1))
+    return found
+
+
+def _named(attributes: Record, thing: str) -> Any:
+    values = (attributes.get(name) for name in NAMES[thing])
+    return next((value for value in values if value is not None), None)
+
+
+def _messages(attributes: Record, thing: str, role: str) -> tuple[Message, ...]:
+    for name in NAMES[thing]:
+        value = parsed(attributes[name] if name in attributes else _numbered(attributes, name))
+        if isinstance(value, list) and any("." in key for item in objects(value) for key in item):
+            value = undotted(value)
+        if value is not None and (found := messages_of(value, role)):
+            return found
+    return ()
+
+
+def _numbered(attributes: Record, prefix: str) -> Any:
+    """Return what is below a prefix as objects and lists: `prefix.0.message.role` and the like."""
+    below = {
+        key[len(prefix) + 1 :]: value
+        for key, value in attributes.items()
+        if key.startswith(f"{prefix}.") and key.count(".") <= _DEEPEST
+    }
+    return _listed(undotted(below)) or None
+
+
+def _listed(tree: Any) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    if tree and all(_NUMBERED.fullmatch(key) for key in tree):
+        return [_listed(tree[key]) for key in sorted(tree, key=int)]
+    return {key: _listed(value) for key, value in tree.items()}
+
+
+def _event_messages(
+    events: Iterable[SpanEvent],
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    asked: list[Any] = []
+    answered: list[Any] = []
+    for event in events:
+        body = {"content": "", **event.attributes, **mapping(parsed(event.body))}
+        if match := _ROLE_EVENT.fullmatch(event.name):
+            # roles of a tool's answer are named by the event, its call by the field id
+            asked.append({**body, "role": body.get("role") or match[1]})
+        elif event.name == _CHOICE_EVENT:
+            inner = {"content": "", **mapping(parsed(body.get("message")))}
+            answered.append({**(inner if "message" in body else body), "role": "assistant"})
+    for record in (*asked, *answered):
+        record["tool_calls"] = parsed(record.get("tool_calls"))
+    return messages_of(asked), messages_of(answered, "assistant")
+
+
+def _is_content(key: str) -> bool:
+    return key.startswith(_CONTENT) and any(
+        key == name or key.startswith(f"{name}.") for name in _CONTENT
+    )
