@@ -17,10 +17,9 @@ from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.charge import charged_tails_at
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_at
-from certify_assets.certificates.evaluation import Evaluation, evaluate, guard_of
+from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.inputs import Observations, known_tasks, observe
 from certify_assets.certificates.pool import GivenPool, as_pool
-from certify_assets.certificates.procedures import clopper_pearson_upper
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.taskboot import (
     draws_needed,
@@ -58,10 +57,6 @@ class ThresholdCurve:
         q(θ): the 1 − level quantile of the resampled error in the limit of infinitely many
         resamples, rounded up to a thousandth (or to the decimals of α), so that q(θ) ≤ α exactly
         where tail ≤ level. Of pseudo_task the smallest budget at which its tail is.
-    naive_upper : float64
-        Clopper–Pearson bound at 1 − level as if trajectories were independent.
-    floor_probability : float64
-        Of the guard; not a number on pseudo_task, which has none.
     passed_bootstrap, passed_guard : bool
     """
 
@@ -72,8 +67,6 @@ class ThresholdCurve:
     selective_error: NDArray[np.float64]
     tail: NDArray[np.float64]
     bootstrap_upper: NDArray[np.float64]
-    naive_upper: NDArray[np.float64]
-    floor_probability: NDArray[np.float64]
     passed_bootstrap: NDArray[np.bool_]
     passed_guard: NDArray[np.bool_]
 
@@ -104,32 +97,26 @@ def threshold_curve(
     observations = observe(scores, outcomes, tasks)
     evaluation = evaluate(observations, settings, pool=as_pool(pool))
     counts = evaluation.counts
-    tails, guard = evaluation.tails, guard_of(counts, settings, drawn=True)
-    totals = zip(counts.error_totals.tolist(), counts.covered_trajectories.tolist(), strict=True)
-    naive = [clopper_pearson_upper(errors, covered, settings.level) for errors, covered in totals]
     return ThresholdCurve(
         side=settings.side,
         level=settings.level,
         thresholds=counts.thresholds,
         coverage=counts.coverage,
         selective_error=counts.selective_error,
-        tail=tails,
-        bootstrap_upper=_upper_bounds(evaluation, settings, tails <= settings.level),
-        naive_upper=np.array(naive),
-        floor_probability=guard.floor_probability,
+        tail=evaluation.tails,
+        bootstrap_upper=_upper_bounds(evaluation, settings),
         passed_bootstrap=evaluation.passed_test,
-        passed_guard=guard.passed,
+        passed_guard=evaluation.guard.passed,
     )
 
 
-def _upper_bounds(
-    evaluation: Evaluation, settings: Settings, passed: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def _upper_bounds(evaluation: Evaluation, settings: Settings) -> NDArray[np.float64]:
     """Smallest rate r on a decimal grid with P*(resampled error > r) ≤ level, a threshold each."""
     pseudo, counts = evaluation.test.pseudo, evaluation.counts
     # whether a threshold passed says on which side of α its rate is
     steps = math.lcm(_STEPS, settings.budget.denominator)
     at_alpha = int(settings.budget * steps)
+    passed = evaluation.tails <= settings.level
     low, high = np.where(passed, -1, at_alpha), np.where(passed, at_alpha, steps)
     while (unsettled := high - low > 1).any():
         middle = (low + high) // 2

@@ -137,12 +137,9 @@ def evaluate(
     )
 
 
-def guard_of(counts: TaskCounts, settings: Settings, *, drawn: bool = False) -> GuardTest:
-    """Put every threshold to the guard; a procedure that is calibrated as a whole has none.
-
-    Where none is in force the floor is computed only to be `drawn`: it costs as much as the tails.
-    """
-    if settings.method.calibrated or (settings.applied_guard == "none" and not drawn):
+def guard_of(counts: TaskCounts, settings: Settings) -> GuardTest:
+    """Put every threshold to the guard; a procedure that is calibrated as a whole has none."""
+    if settings.method.calibrated or settings.applied_guard == "none":
         return no_guard(counts.thresholds.size)
     return apply_guard(
         counts,

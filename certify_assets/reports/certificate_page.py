@@ -202,6 +202,12 @@ def _curve_of(certificate: Certificate, source: PageSource) -> ThresholdCurve:
     return threshold_curve(table.scores, table.outcomes, table.tasks, pool=pool, **settings)
 
 
+_GUARD = (
+    " The guard asks in addition that seeing no error at all would be unlikely if the true rate "
+    "were α and errors came in whole tasks."
+)
+
+
 def build_panels(source: PageSource) -> list[Panel]:
     """Draw every figure of the page, in reading order."""
     panels: list[Panel] = []
@@ -254,25 +260,13 @@ def _risk_panel(
         ),
         "Left to right, the judge decides more runs. The solid line is how often it was "
         f"wrong on {where}; the dashed line is what the error could be once "
-        f"runs of one task are resampled together{worst}; the dotted line pretends that all runs "
-        "are independent, and is there for comparison only. " + ending,
+        f"runs of one task are resampled together{worst}. " + ending,
         layout,
     )
 
 
 def _tail_panel(certificate: Certificate, curve: ThresholdCurve, name: str) -> Panel:
-    from certify_assets.certificates.guard import FLOOR_SHARE
-
     guarded = certificate.parameters["guard"] == "floor"
-    guard_level = certificate.delta / certificate.candidates / FLOOR_SHARE if guarded else None
-    guard = (
-        (
-            " The guard asks how likely it is to see no error at all if the true rate were α and "
-            f"errors came in whole tasks; it allows {small(guard_level)}."
-        )
-        if guarded
-        else ""
-    )
     grid = int(certificate.parameters["grid"])
     resampled = "Share of task resamples in which the error exceeds the budget."
     if certificate.parameters["multiplicity"] == CALIBRATED:
@@ -285,13 +279,13 @@ def _tail_panel(certificate: Certificate, curve: ThresholdCurve, name: str) -> P
         tail_curve(
             curve,
             level=certificate.level,
-            guard_level=guard_level,
+            guarded=guarded,
             point=certificate.coverage if certificate.certified else None,
             name=f"{name}tail",
         ),
         f"{resampled} A threshold passes "
         f"at {small(certificate.level)}: δ = {rate(certificate.delta, 2)} "
-        f"{spent(certificate)}.{guard}",
+        f"{spent(certificate)}." + _GUARD * guarded,
     )
 
 

@@ -87,13 +87,10 @@ def risk_coverage(
     side, colour = curve.side, svg.side_colour(curve.side)
     order = np.argsort(curve.coverage, kind="stable")
     share, error = curve.coverage[order], curve.selective_error[order]
-    upper, naive = curve.bootstrap_upper[order], curve.naive_upper[order]
+    upper = curve.bootstrap_upper[order]
     with svg.style_context():
         figure, axes = canvas(*((590, 370) if large else (460, 330)), 2 if point is None else 3)
         _level_line(axes, alpha, f"budget α = {percent(alpha)}")
-        axes.plot(
-            share, naive, color=svg.HUMAN, lw=1.3, ls=":", label="naive upper bound", zorder=3
-        )
         axes.plot(
             share,
             upper,
@@ -163,11 +160,11 @@ def tail_curve(
     curve: ThresholdCurve,
     *,
     level: float,
-    guard_level: float | None,
+    guarded: bool,
     point: float | None,
     name: str,
 ) -> str:
-    """Draw the test of every threshold: tail and guard against their levels."""
+    """Draw the test of every threshold: its tail against the level."""
     order = np.argsort(curve.coverage, kind="stable")
     share = curve.coverage[order]
     tail = np.clip(curve.tail[order], _TAIL_FLOOR, 1.0)
@@ -176,7 +173,7 @@ def tail_curve(
         figure, axes = canvas(460, 330, 3)
         axes.set_yscale("log")
         axes.plot(share, tail, color=svg.SHARE, lw=1.5, label="tail P*(error > α)", zorder=3)
-        passes = "passes" if guard_level is None else "passes both tests"
+        passes = "passes test and guard" if guarded else "passes"
         for kept, label, fill in ((passed, passes, "full"), (~passed, "fails", "none")):
             axes.plot(
                 share[kept],
@@ -190,24 +187,6 @@ def tail_curve(
                 zorder=4,
             )
         _level_line(axes, level, f"tail level {small(level)}")
-        if guard_level is not None:
-            floor = np.clip(curve.floor_probability[order], _TAIL_FLOOR, 1.0)
-            axes.plot(
-                share,
-                floor,
-                color=svg.HUMAN,
-                lw=1.4,
-                ls=":",
-                label="guard: P(no error seen)",
-                zorder=2,
-            )
-            axes.axhline(
-                guard_level,
-                color=svg.HUMAN,
-                lw=1,
-                ls=(0, (2, 2)),
-                label=f"guard level {small(guard_level)}",
-            )
         if point is not None:
             axes.axvline(point, color=svg.INK, lw=1, ls=(0, (1, 2)))
         axes.set(
@@ -219,7 +198,6 @@ def tail_curve(
         percent_axes(axes, x=True)
         axes.set_yticks([10.0**k for k in range(-8, 1, 2)], ["10⁻⁸", "10⁻⁶", "10⁻⁴", "10⁻²", "1"])
         legend(axes, 2)
-        guarded = guard_level is not None
         return svg.figure_svg(figure, name, _tail_label(passed, level, guarded=guarded))
 
 
