@@ -91,7 +91,7 @@ class CorpusConfig:
     ] = None
     leak_thresholds: Annotated[
         Mapping[
-            Literal["length", "steps", "agent", "phrases"],
+            Annotated[str, pydantic.Field(pattern=f"^({'|'.join(THRESHOLDS)})$")],
             Annotated[float, pydantic.Field(strict=True, gt=0.5, le=1)],
         ],
         _field(

@@ -171,7 +171,7 @@ def check_leaks(
     outcomes = rows["outcome"].to_numpy(dtype=np.int64)
     lengths = np.array([item.length for item in texts], dtype=np.float64)[labelled]
     steps = rows["steps"].map(len).to_numpy(dtype=np.float64)
-    phrases = {name: found for name in _PHRASES if any(found := _occurrences(name, rows))}
+    phrases = {name: places for name in _PHRASES if any(places := _occurrences(name, rows))}
     tasks = _codes(rows["task_id"].tolist())
     resamples = _resamples(tasks)
 
