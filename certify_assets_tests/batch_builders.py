@@ -15,7 +15,7 @@ from certify_assets.operations.batch_record import (
     is_decided,
     ready_batches,
 )
-from certify_assets.operations.layout import DECISION_COLUMNS, PROVISIONAL
+from certify_assets.operations.decision_tables import DECISION_COLUMNS, PROVISIONAL
 from certify_assets.storage.store import Store
 
 __all__ = ["decide_again", "receive_batch", "store_batch", "stored_object"]

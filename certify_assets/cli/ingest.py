@@ -203,7 +203,7 @@ def _write(
 
     from certify_assets.operations.batch_audit import BatchAudit
     from certify_assets.operations.batch_record import decided
-    from certify_assets.operations.layout import decisions_of
+    from certify_assets.operations.decision_tables import decisions_of
 
     if decisions is None and queue is None:
         return
@@ -226,7 +226,7 @@ def _write(
 
 def _queue(frame: pd.DataFrame, wanted: Sequence[str]) -> pd.DataFrame:
     """Return the rows that reviewers are asked about: runs of a draw first, in its order."""
-    from certify_assets.operations.layout import ASKED
+    from certify_assets.operations.decision_tables import ASKED
 
     places = {name: place for place, name in enumerate(wanted)}
     drawn = frame["trajectory_id"].map(places)

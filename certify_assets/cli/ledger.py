@@ -137,8 +137,7 @@ def ledger_blank(corpus: str, reviewer: str, store: Store, as_json: bool) -> Non
     """
     from certify_assets.corpora.corpus import Corpus
     from certify_assets.operations.blanking import blank_reviewer
-    from certify_assets.operations.layout import queue_page_key
-    from certify_assets.operations.review_queue import load_queue
+    from certify_assets.operations.review_queue import load_queue, queue_page_key
     from certify_assets.reports.review_page import write_queue_page
 
     count = blank_reviewer(store, corpus, reviewer)

@@ -132,17 +132,21 @@ def deploy(
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.deployment import plan_before
+    from certify_assets.operations.rollout import CHOSEN, RELABELLING_ACCEPTED, RESPLIT_ACCEPTED
     from certify_assets.operations.rollout import deploy as deploy_judge
 
+    accepts = {
+        RESPLIT_ACCEPTED: accept_resplit,
+        CHOSEN: accept_choice,
+        RELABELLING_ACCEPTED: accept_relabelled,
+    }
     given = {name: value for name, value in plan.items() if value is not None}
     made = deploy_judge(
         JudgedCorpus(corpus, judge),
         alpha=_budgets(alphas),
         sampling=replace(plan_before(corpus), **given),
         batch_only=batch_only,
-        accept_resplit=accept_resplit,
-        accept_choice=accept_choice,
-        accept_relabelled=accept_relabelled,
+        accepted=[code for code, given in accepts.items() if given],
     )
     report_stored(corpus, "ops deploy", "operations/deployment")
     _show_made(corpus, made, as_json=as_json)
@@ -268,7 +272,7 @@ def history(corpus: Corpus, page: Path | None, as_json: bool) -> None:
     if page is not None:
         write_text(page, render_history(found))
     if as_json:
-        emit_json(asdict(found))
+        emit_json(found.to_dict())
         return
     show_table(f"Certificates of {corpus}", COLUMNS, history_rows(found))
     show_line(found.joint)

@@ -109,7 +109,7 @@ def recertify(
     from certify_assets.operations.deployment import certified_judge
     from certify_assets.operations.notifications import notify
     from certify_assets.operations.recertification import recertify as make
-    from certify_assets.operations.rollout import promote
+    from certify_assets.operations.rollout import RELABELLING_ACCEPTED, promote
     from certify_assets.operations.spending import Schedule
 
     for name in ("total", "count", "every"):
@@ -130,11 +130,12 @@ def recertify(
     if record is not None:
         report_stored(corpus, "ops recertify", "operations/recertification")
         if deploys:
-            deployed = promote(corpus, record, accept_relabelled=accept_relabelled).number
+            accepted = [RELABELLING_ACCEPTED] if accept_relabelled else []
+            deployed = promote(corpus, record, accepted=accepted).number
             report_stored(corpus, "ops recertify --deploy", "operations/deployment")
     if as_json:
         nothing = {"number": None, "corpus": corpus.name, "judge": judged.name}
-        made = nothing if record is None else asdict(record)
+        made = nothing if record is None else record.to_dict()
         emit_json({"said": said, "deployment": deployed, **made})
     else:
         say(said)

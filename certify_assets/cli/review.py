@@ -172,8 +172,7 @@ def import_(
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.label_files import import_labels
-    from certify_assets.operations.labels import write_label_table
-    from certify_assets.operations.layout import reviewed_key
+    from certify_assets.operations.labels import reviewed_key, write_label_table
 
     opened = _open(store, corpus)
     with opened.writing(), remedies():

@@ -18,7 +18,7 @@ from certify_assets.operations.audit import load_audits
 from certify_assets.operations.certifier import deciding_sides, load_certificates
 from certify_assets.operations.comparison import comparison_key
 from certify_assets.operations.deployment import Deployment
-from certify_assets.operations.layout import history_key
+from certify_assets.operations.history import history_key
 from certify_assets.operations.ledger import ledger_entries
 from certify_assets.operations.monitor_record import read_alarms
 from certify_assets.reports.certificate_text import AUDIT_WORDS

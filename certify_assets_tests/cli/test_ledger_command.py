@@ -15,8 +15,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import LedgerError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.labels import Label, append_label
-from certify_assets.operations.layout import queue_page_key
 from certify_assets.operations.ledger import record_read, record_result, register
+from certify_assets.operations.review_queue import queue_page_key
 from certify_assets.storage.care import blank
 from certify_assets.storage.database import FILE, chains, tables, uses
 from certify_assets.storage.events import Head, head_text

@@ -9,8 +9,8 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.operations.assets import review_assets
 from certify_assets.defs.operations.checks import review_checks
-from certify_assets.operations.labels import Label, append_label, append_labels
-from certify_assets.operations.layout import queue_key, reviewed_key
+from certify_assets.operations.labels import Label, append_label, append_labels, reviewed_key
+from certify_assets.operations.review_queue import queue_key
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.running import materialize
 from certify_assets_tests.review_builders import queue_of, session_batch

@@ -29,8 +29,8 @@ from certify_assets.defs.names import CORPORA, corpora_partitions
 from certify_assets.defs.operations.jobs import decide_job, onboard_job, recertify_job
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import CertifyError
+from certify_assets.operations.certifier import own_key
 from certify_assets.operations.labels import labels_head
-from certify_assets.operations.layout import own_key
 from certify_assets.storage.snapshot import Snapshot
 
 # gives the key of the run that is requested for what arrived, and what was observed
