@@ -11,15 +11,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.certificates import kernels
-from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice
+from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice, saddlepoint_tails
 from certify_assets.certificates.certificate import Certificate
-from certify_assets.certificates.charge import charged_tails_at
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_at
 from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.inputs import Observations, known_tasks, observe
 from certify_assets.certificates.pool import GivenPool, as_pool
+from certify_assets.certificates.pseudo_task import joined_tails, pseudo_task_tails
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.taskboot import (
     draws_needed,
@@ -121,10 +120,9 @@ def _upper_bounds(evaluation: Evaluation, settings: Settings) -> NDArray[np.floa
     while (unsettled := high - low > 1).any():
         middle = (low + high) // 2
         if pseudo is None:
-            lattice = kernels.lattice_histogram(counts.covered, counts.errors, middle, steps)
-            tails = kernels.saddlepoint_tails(*lattice, counts.tasks)
+            tails = saddlepoint_tails(error_lattice(counts, middle, steps), counts.tasks)
         else:
-            tails = charged_tails_at(counts, middle, steps, pseudo)
+            tails = joined_tails(*pseudo_task_tails(counts, middle, steps, pseudo))
         inside = tails <= settings.level
         low = np.where(unsettled & ~inside, middle, low)
         high = np.where(unsettled & inside, middle, high)
@@ -368,9 +366,8 @@ def lower_error_bound(counts: TaskCounts, delta: float, budget: Fraction) -> flo
     low, high = -1, steps
     while high - low > 1:
         middle = (low + high) // 2
-        rate = Fraction(middle, steps)
-        lattice = error_lattice(counts.covered[:1], counts.errors[:1], rate)
-        above = bootstrap_tails(lattice, 1 - delta)[0] >= 1 - delta
+        lattice = error_lattice(counts.at(0), middle, steps)
+        above = bootstrap_tails(lattice, 1 - delta, counts.tasks)[0] >= 1 - delta
         low, high = (middle, high) if above else (low, middle)
     return high / steps
 
@@ -419,8 +416,8 @@ def resample_audit(
     elif not coverage:
         note = "The threshold covers nothing here, so there is no error to measure."
     elif draws == "exact":
-        lattice = error_lattice(counts.covered, counts.errors, settings.budget)
-        exceedance = float(bootstrap_tails(lattice, settings.delta)[0])
+        lattice = error_lattice(counts, *settings.budget.as_integer_ratio())
+        exceedance = float(bootstrap_tails(lattice, settings.delta, counts.tasks)[0])
         passed = exceedance <= delta
     else:
         shares = exceedance_shares(counts, settings.budget, settings.draws, settings.seed)

@@ -143,7 +143,7 @@ def test_langfuse_traces_come_back_as_scores(call: Call, tmp_path: Path) -> None
 def test_langsmith_runs_come_back_as_feedback(call: Call, tmp_path: Path) -> None:
     root, out = imported(call, tmp_path, "langsmith"), tmp_path / "feedback.jsonl"
     made = call("ops", "export", "langsmith", out, "--format", "langsmith", *root)
-    assert made.code == 0 and "2 decisions for langsmith" in made.err, made.err
+    assert made.code == 0 and "2 decisions for langsmith" in made.out, made.err
     records = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
     for record in records:
         jsonschema.validate(record, FEEDBACK)
@@ -180,7 +180,6 @@ def test_mlflow_traces_get_assessments_once(call: Call, tmp_path: Path) -> None:
             "foreign": 0,
             "unchanged": unchanged,
         }
-    assert "2 there already" in call(*export, *root).err
     client = mlflow_client(address)
     for name in later:
         (said,) = [

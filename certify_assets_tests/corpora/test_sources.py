@@ -9,7 +9,7 @@ import pytest
 
 from certify_assets.corpora.formats import detect_format, import_corpus
 from certify_assets.corpora.profile import profile_corpus
-from certify_assets.corpora.schema import Step, write_trajectories
+from certify_assets.corpora.schema import Step, parquet_bytes
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import (
     corpus,
@@ -71,7 +71,7 @@ def test_json_lines_and_parquet_with_steps_hold_the_same(tmp_path: Path) -> None
 
 def test_a_corpus_of_ours_is_a_table(tmp_path: Path) -> None:
     frame = corpus(tasks=4)
-    write_trajectories(tmp_path / "own.parquet", frame)
+    (tmp_path / "own.parquet").write_bytes(parquet_bytes(frame))
     again = read(tmp_path / "own.parquet").frame
     assert again["trajectory_id"].tolist() == frame["trajectory_id"].tolist()
     assert again["steps"].tolist() == frame["steps"].tolist()
