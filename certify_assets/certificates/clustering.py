@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,12 +83,6 @@ def summarise_clusters(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -
     return ClusterSummary(
         total, int(sizes.size), int(successes.sum()) / total, weighted, icc, deff, total / deff
     )
-
-
-def kish_effective_tasks(covered: NDArray[np.integer[Any]]) -> float:
-    """Kish's effective number of tasks (Σ n_g)² / Σ n_g² of covered counts; 0 without any."""
-    counts = covered.astype(np.float64)
-    return float(counts.sum() ** 2 / max(counts @ counts, 1.0))
 
 
 def n_min(alpha: float, level: float) -> int:

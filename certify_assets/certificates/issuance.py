@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from certify_assets._version import __version__
 from certify_assets.certificates.certificate import Certificate, LedgerHead
-from certify_assets.certificates.clustering import kish_effective_tasks, summarise_clusters
+from certify_assets.certificates.clustering import summarise_clusters
 from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.findings import certificate_findings, stated_findings
 from certify_assets.certificates.inputs import Observations
@@ -63,9 +63,7 @@ def issue(
         covered_trajectories=0 if found is None else int(found.covered_trajectories[0]),
         covered_tasks=0 if found is None else int(found.covered_tasks[0]),
         errors=0 if found is None else int(found.error_totals[0]),
-        effective_tasks=0.0
-        if found is None
-        else significant(kish_effective_tasks(found.covered[0])),
+        effective_tasks=0.0 if found is None else significant(float(found.effective_tasks[0])),
         trajectories=clusters.trajectories,
         tasks=clusters.tasks,
         success_rate=significant(clusters.success_rate),
@@ -166,7 +164,7 @@ def _pseudo_task_assumptions(evaluation: Evaluation, pool: Pool | None) -> tuple
     )
     if pool is None:
         return (sizes,)
-    charged = () if pseudo.charges is None else (_CHARGED,)
+    charged = (_CHARGED,) if pseudo.charged else ()
     return (
         sizes,
         *charged,

@@ -24,7 +24,7 @@ from certify_assets.errors import (
     StaleCertificateError,
 )
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.judged import JudgedCorpus, judge_file
 from certify_assets.judges.record import JudgeRecord, columns, runs_are_tasks
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.operations.ledger import record_pool, register
@@ -45,6 +45,11 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate, Sides
     from certify_assets.certificates.pool import Pool
+
+
+def own_key(corpus: str, judge: str) -> str:
+    """Return the key of the certificates that a judge has on CAL."""
+    return judge_file(judge, corpus, "certificates.json")
 
 
 def certify_judge(

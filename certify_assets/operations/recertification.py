@@ -29,15 +29,10 @@ from certify_assets.operations.audit_sample import (
     count_audit_tasks,
 )
 from certify_assets.operations.batch_record import batch_names, decisions_sha256
-from certify_assets.operations.certifier import issue_all, paid_candidates
+from certify_assets.operations.certifier import issue_all, own_key, paid_candidates
+from certify_assets.operations.decision_tables import batch_runs, load_decisions
 from certify_assets.operations.deployment import corrected_labels, load_deployment
 from certify_assets.operations.labels import labels_head, overruled, read_labels
-from certify_assets.operations.layout import (
-    batch_runs,
-    load_decisions,
-    own_key,
-    recertification_key,
-)
 from certify_assets.operations.ledger import record_pool
 from certify_assets.operations.monitor_record import LabelPrefix
 from certify_assets.operations.pool import (
@@ -56,6 +51,7 @@ from certify_assets.operations.recertification_record import (
     CertifiedSide,
     RecertificationRecord,
     load_recertification,
+    recertification_key,
     recertifications,
 )
 from certify_assets.operations.relabelling import relabelling_finding
@@ -282,7 +278,7 @@ def _make(
         batches=batches,
     )
     document = recertification_key(corpus.name, claimed.number, DOCUMENT)
-    finish(corpus, claimed.number, store.write_json(document, asdict(record)))
+    finish(corpus, claimed.number, store.write_json(document, record.to_dict()))
     return record
 
 

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from certify_assets.certificates.words import WORDS
 from certify_assets.corpora import HALF_B
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
@@ -18,13 +17,14 @@ from certify_assets.operations.audit import load_audits
 from certify_assets.operations.certifier import deciding_sides, load_certificates
 from certify_assets.operations.comparison import comparison_key
 from certify_assets.operations.deployment import Deployment
-from certify_assets.operations.layout import history_key
+from certify_assets.operations.history import history_key
 from certify_assets.operations.ledger import ledger_entries
 from certify_assets.operations.monitor_record import read_alarms
 from certify_assets.reports.certificate_text import AUDIT_WORDS
 from certify_assets.reports.corpus_page import data_docs_key, page_key
 from certify_assets.reports.wording import percent, render, store_page
 from certify_assets.storage.store import Store
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Sides

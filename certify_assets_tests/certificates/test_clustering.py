@@ -6,12 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certify_assets.certificates import n_min
-from certify_assets.certificates.clustering import (
-    anova_icc,
-    design_effect,
-    kish_effective_tasks,
-    summarise_clusters,
-)
+from certify_assets.certificates.clustering import anova_icc, design_effect, summarise_clusters
 from certify_assets.certificates.procedures import clopper_pearson_upper
 
 
@@ -100,8 +95,3 @@ def test_summary() -> None:
     assert found.mean_task_size == 5.0
     assert found.n_eff == pytest.approx(8 / found.deff)
     assert summarise_clusters(np.empty(0, np.int64), np.empty(0, np.int64)).trajectories == 0
-
-
-def test_kish() -> None:
-    assert kish_effective_tasks(np.array([4, 4, 4, 0])) == 3.0
-    assert kish_effective_tasks(np.array([0, 0])) == 0.0

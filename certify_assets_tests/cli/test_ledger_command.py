@@ -15,8 +15,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import LedgerError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.labels import Label, append_label
-from certify_assets.operations.layout import queue_page_key
 from certify_assets.operations.ledger import record_read, record_result, register
+from certify_assets.operations.review_queue import queue_page_key
 from certify_assets.storage.care import blank
 from certify_assets.storage.database import FILE, chains, tables, uses
 from certify_assets.storage.events import Head, head_text
@@ -65,7 +65,7 @@ def test_a_broken_rule_is_exit_3(call: Call, store: Store) -> None:
     with pytest.raises(LedgerError):
         read(store, "0" * 64, "a")
     answer = call(f"ledger status --root {store.root}")
-    assert answer.code == 3 and "is changed" in answer.err and "is unregistered" in answer.err
+    assert answer.code == 3 and "is changed" in answer.out and "is unregistered" in answer.out
 
 
 def test_a_rule_broken_under_an_earlier_registration_is_shown_and_no_longer_exit_3(

@@ -46,7 +46,7 @@ def test_the_judge_named_beforehand_is_deployed_and_another_one_is_a_choice(
         deploy(judged(operated, judge="combined"), track=False)
     )
     assert "chosen_among_judges" in _codes(
-        deploy(judged(operated), accept_choice=True, track=False)
+        deploy(judged(operated), accepted=["chosen_among_judges"], track=False)
     )
 
 

@@ -28,11 +28,12 @@ from certify_assets.defs.setup import judges
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations import batches, history, layout
+from certify_assets.operations import batches, history
 from certify_assets.operations.automatic import deploy_by_policy
 from certify_assets.operations.batch_audit import STATES
 from certify_assets.operations.batch_drawing import waiting_runs
 from certify_assets.operations.batch_record import BatchRecord, batch_names
+from certify_assets.operations.decision_tables import decisions_of, load_decisions
 from certify_assets.operations.decisions import summarize
 from certify_assets.operations.deployment import (
     deployed_spending,
@@ -137,7 +138,7 @@ def decisions(step: AssetStep) -> Made:
     counts, said = summarize(records)
     names = batch_names(corpus)
     decided = [BatchRecord.load(corpus, name) for name in names]
-    last = layout.decisions_of(corpus, names[-1]) if names else layout.load_decisions(corpus)
+    last = decisions_of(corpus, names[-1]) if names else load_decisions(corpus)
     certificates = dict.fromkeys(found for item in records for found in item.certificates)
     metadata = {
         **table_metadata(last, rows=sum(item.rows for item in decided)),
@@ -388,5 +389,5 @@ def operation_history(step: AssetStep) -> Made:
         "joint": document.joint,
         "not_told": notify(corpus),
     }
-    page = layout.history_key(corpus.name, "history.html")
+    page = history.history_key(corpus.name, "history.html")
     return step.made(metadata, metrics=history_page.history_metrics(document), page=page)
