@@ -10,7 +10,7 @@ import pytest
 
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import write_trajectories
+from certify_assets.corpora.schema import parquet_bytes
 from certify_assets.errors import (
     ForgedCertificateError,
     InputError,
@@ -148,16 +148,15 @@ def test_an_altered_manifest_stops_every_step_in_any_run(finished: Store, rehash
             step()
 
 
-def _write_split(store: Store, split: str, frame: pd.DataFrame, folder: Path) -> None:
-    data = write_trajectories(folder / "split.parquet", frame)
-    store.write_bytes(f"corpora/c/splits/{split}.parquet", data)
+def _write_split(store: Store, split: str, frame: pd.DataFrame) -> None:
+    store.write_bytes(f"corpora/c/splits/{split}.parquet", parquet_bytes(frame))
 
 
 def test_a_split_that_holds_another_splits_task_stops_training(
-    store: Store, tmp_path: Path
+    store: Store,
 ) -> None:
     sft, test = (Corpus(store, "c").split(split) for split in ("sft", "test"))
-    _write_split(store, "sft", pd.concat([sft, test.iloc[:1]], ignore_index=True), tmp_path)
+    _write_split(store, "sft", pd.concat([sft, test.iloc[:1]], ignore_index=True))
     with pytest.raises(ManifestError, match="does not hold the sft split"):
         judged(store).train()
     report = Corpus(store, "c").quality_report(stored_splits=True)
@@ -165,12 +164,10 @@ def test_a_split_that_holds_another_splits_task_stops_training(
 
 
 @pytest.mark.parametrize("split", ["cal", "test"])
-def test_a_flipped_outcome_in_a_split_stops_every_reader(
-    finished: Store, split: str, tmp_path: Path
-) -> None:
+def test_a_flipped_outcome_in_a_split_stops_every_reader(finished: Store, split: str) -> None:
     frame = Corpus(finished, "c").split(split)
     frame.loc[0, "outcome"] = 1 - frame.loc[0, "outcome"]
-    _write_split(finished, split, frame, tmp_path)
+    _write_split(finished, split, frame)
     for read in (judged(finished).score, lambda: audit_judge(judged(finished))):
         with pytest.raises(ManifestError, match="differs from the corpus"):
             read()

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import write_trajectories
+from certify_assets.corpora.schema import parquet_bytes
 from certify_assets.errors import (
     ForgedCertificateError,
     GateClosedError,
@@ -135,9 +133,7 @@ def other_adapter(store: Store) -> None:
 def other_trajectories(store: Store) -> None:
     frame = Corpus(store, "c").trajectories
     frame.loc[0, "instruction"] = "Do something else"
-    with tempfile.TemporaryDirectory() as folder:
-        data = write_trajectories(Path(folder) / "runs.parquet", frame)
-    store.write_bytes("corpora/c/trajectories.parquet", data)
+    store.write_bytes("corpora/c/trajectories.parquet", parquet_bytes(frame))
 
 
 def no_audit(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Any table of runs (CSV, Excel, JSON lines, Parquet): a task, an outcome, and what was done."""
+"""Any table of runs (CSV, Excel, JSON, Parquet): a task, an outcome, and what was done."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format, words
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
-from certify_assets.corpora.formats.records import Record, iter_lines, parquet_names, parquet_rows
+from certify_assets.corpora.formats.records import (
+    Record,
+    begins_json,
+    iter_lines,
+    json_value,
+    listed_records,
+    parquet_names,
+    parquet_rows,
+)
 from certify_assets.corpora.formats.texts import (
     Message,
     first_prompt,
@@ -37,6 +45,7 @@ _PARQUET, _DELIMITED = (".parquet", ".pq"), (".csv", ".tsv")
 _SHEETS = (".xlsx", ".xlsm")
 
 _FIRST_LINES = 100
+_HEAD = 64
 _BATCH_ROWS = 1024
 
 _Row = tuple[int, Record | str]
@@ -58,6 +67,8 @@ class _Table(NamedTuple):
 
 
 def _fits(file: SourceFile) -> bool:
+    if _is_other_json(file):
+        return False
     try:
         found = _opened(file, frozenset(_FIELDS))
     except InputError:
@@ -67,6 +78,8 @@ def _fits(file: SourceFile) -> bool:
 
 
 def _explain(file: SourceFile) -> str | None:
+    if _is_other_json(file):
+        return None
     try:
         found = _opened(file, frozenset(_FIELDS))
         if found is None:
@@ -85,7 +98,7 @@ def _no_table(file: SourceFile) -> str:
         )
     if file.suffix in _PARQUET:
         return f"{file.name} is not a Parquet file; write it again."
-    rows = csv_rows(file, frozenset())[1] if file.suffix in _DELIMITED else iter_lines(file.read())
+    rows = csv_rows(file, frozenset())[1] if file.suffix in _DELIMITED else _json_rows(file)
     for row, values in rows:
         if isinstance(values, str):
             return f"{file.name} row {row} cannot be used: {values}; correct it."
@@ -96,8 +109,8 @@ def _no_table(file: SourceFile) -> str:
 
 
 @corpus_format(
-    title="table of runs (CSV, Excel, JSON lines or Parquet)",
-    suffixes=(*_DELIMITED, *_SHEETS, ".jsonl", ".ndjson", *_PARQUET),
+    title="table of runs (CSV, Excel, JSON, JSON lines or Parquet)",
+    suffixes=(*_DELIMITED, *_SHEETS, ".json", ".jsonl", ".ndjson", *_PARQUET),
     fits=_fits,
     explain=_explain,
     label_source="the column outcome",
@@ -111,6 +124,9 @@ def table(files: FileSet, reading: Reading) -> Iterator[Draft]:
     columns = _columns(reading.options.get("columns") or {})
     needed = ("task_id",) if reading.options.get("keep_unlabelled") else ("task_id", "outcome")
     for file in files:
+        if _is_other_json(file):
+            reading.other(file, "holds no list of runs.")
+            continue
         try:
             found = _opened(file, frozenset(columns.values()))
         except BrokenFileError as error:
@@ -118,6 +134,10 @@ def table(files: FileSet, reading: Reading) -> Iterator[Draft]:
             continue
         if found is None:
             reading.drop("file_unreadable", _no_table(file))
+            continue
+        texts = frozenset(columns[name] for name in _TEXTS)
+        if file.suffix == ".json" and not matched(found.names, texts):
+            reading.other(file, "holds no list of runs.")
             continue
         called = _called(file, found.names, columns, needed)
         reading.sha256(file)
@@ -218,12 +238,25 @@ def _opened(file: SourceFile, wanted: AbstractSet[str]) -> _Table | None:
             return None
         return _Table(list(first), lambda _: csv_rows(file, wanted)[1], said)
     good = [
-        values
-        for _, values in islice(iter_lines(file.read()), _FIRST_LINES)
-        if isinstance(values, dict)
+        values for _, values in islice(_json_rows(file), _FIRST_LINES) if isinstance(values, dict)
     ]
     keys = list(dict.fromkeys(name for values in good for name in values))
-    return _Table(keys, lambda _: iter_lines(file.read())) if good else None
+    return _Table(keys, lambda _: _json_rows(file)) if good else None
+
+
+def _is_other_json(file: SourceFile) -> bool:
+    """Whether a file holds JSON that is no list, as those of many formats do."""
+    return file.suffix == ".json" and not begins_json(file.head(_HEAD), b"[")
+
+
+def _json_rows(file: SourceFile) -> Iterator[_Row]:
+    data = file.read()
+    if file.suffix != ".json":
+        return iter_lines(data)
+    try:
+        return listed_records(json_value(data))
+    except ValueError as error:
+        raise BrokenFileError(f"{file.name} cannot be used: {error}; correct it.") from None
 
 
 def csv_rows(file: SourceFile, wanted: AbstractSet[str]) -> tuple[tuple[str, ...], Iterator[_Row]]:
