@@ -9,7 +9,9 @@ from typing import Final
 
 import click
 
-from certify_assets.cli.output import FIGURES, percent, show_table, shown
+from certify_assets.cli.output import FIGURES, show_table
+from certify_assets.cli.output import figure as shown_figure
+from certify_assets.words import percent
 
 _WORDS: Final = {
     "alpha": "error budget",
@@ -99,10 +101,10 @@ def figure(name: str, value: object, *, verbose: bool = False) -> str:
         return str(value) if name == "seed" else f"{value:,}"
     if isinstance(value, Mapping) and len(value) > _FIRST and not verbose:
         first = {key: value[key] for key in islice(value, _FIRST)}
-        return f"{shown(first)}, and {len(value) - _FIRST:,} more"
+        return f"{shown_figure('', first)}, and {len(value) - _FIRST:,} more"
     if isinstance(value, list | tuple):
         return ", ".join(figure("", item, verbose=verbose) for item in value)
-    return shown(value)
+    return shown_figure(name, value)
 
 
 def show_figures(

@@ -17,7 +17,6 @@ from certify_assets.cli.output import (
     NOTHING,
     emit_json,
     json_option,
-    percent,
     refuse_overwrite,
     say,
     show_line,
@@ -26,6 +25,7 @@ from certify_assets.cli.output import (
 from certify_assets.cli.reading import remedies, say_read_as, set_option
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
+from certify_assets.words import percent
 
 if TYPE_CHECKING:
     from certify_assets.cli.review_server import ReviewServer

@@ -12,7 +12,6 @@ import numpy as np
 from markupsafe import Markup
 
 from certify_assets.certificates.findings import RELABELLED
-from certify_assets.certificates.words import WORDS
 from certify_assets.reports.certificate_source import deployed
 from certify_assets.reports.wording import (
     DASH,
@@ -24,6 +23,7 @@ from certify_assets.reports.wording import (
     percent,
     rate,
 )
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Certificate, Diagnosis

@@ -1,4 +1,4 @@
-"""Figures drawn by matplotlib: risk and coverage, tails, errors, scores, the paths of a monitor."""
+"""Figures drawn by matplotlib: risk and coverage, scores, the paths of a monitor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.reports import svg
-from certify_assets.reports.wording import compact, count, done, percent, rate, small, superscript
+from certify_assets.reports.wording import compact, count, done, percent, rate, superscript
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-_TAIL_FLOOR = 1e-9
 _LOWEST = -3.0
 _SCALES = {"log-odds": " (log-odds of success)", "probability": " (probability of success)"}
 
@@ -154,112 +153,6 @@ def _risk_label(
         f"{percent(point[0])} of runs with an observed error of "
         f"{percent(point[1])}, below the budget of {percent(alpha)}. {widest}"
     )
-
-
-def tail_curve(
-    curve: ThresholdCurve,
-    *,
-    level: float,
-    guarded: bool,
-    point: float | None,
-    name: str,
-) -> str:
-    """Draw the test of every threshold: its tail against the level."""
-    order = np.argsort(curve.coverage, kind="stable")
-    share = curve.coverage[order]
-    tail = np.clip(curve.tail[order], _TAIL_FLOOR, 1.0)
-    passed = curve.passed_bootstrap[order] & curve.passed_guard[order]
-    with svg.style_context():
-        figure, axes = canvas(460, 330, 3)
-        axes.set_yscale("log")
-        axes.plot(share, tail, color=svg.SHARE, lw=1.5, label="tail P*(error > α)", zorder=3)
-        passes = "passes test and guard" if guarded else "passes"
-        for kept, label, fill in ((passed, passes, "full"), (~passed, "fails", "none")):
-            axes.plot(
-                share[kept],
-                tail[kept],
-                "o",
-                color=svg.SHARE,
-                ms=5,
-                fillstyle=fill,
-                ls="none",
-                label=label,
-                zorder=4,
-            )
-        _level_line(axes, level, f"tail level {small(level)}")
-        if point is not None:
-            axes.axvline(point, color=svg.INK, lw=1, ls=(0, (1, 2)))
-        axes.set(
-            xlim=(0, _ceiling(share)),
-            ylim=(_TAIL_FLOOR * 0.6, 2),
-            xlabel="share of runs decided",
-            ylabel="probability (log scale)",
-        )
-        percent_axes(axes, x=True)
-        axes.set_yticks([10.0**k for k in range(-8, 1, 2)], ["10⁻⁸", "10⁻⁶", "10⁻⁴", "10⁻²", "1"])
-        legend(axes, 2)
-        return svg.figure_svg(figure, name, _tail_label(passed, level, guarded=guarded))
-
-
-def _tail_label(passed: NDArray[np.bool_], level: float, *, guarded: bool) -> str:
-    return (
-        f"Tail probability of every threshold of the grid on a log scale: {passed.sum()} of "
-        f"{passed.size} pass their level {small(level)}{' and the guard' if guarded else ''}."
-    )
-
-
-def error_histogram(
-    errors: FloatArray, *, alpha: float, side: str, observed: float | None, name: str
-) -> str:
-    """Draw the selective error under resampling of tasks, and the share above the budget."""
-    above = float(np.mean(errors > alpha))
-    top = float(min(1.0, max(1.35 * alpha, np.max(errors, initial=0.0) * 1.08)))
-    # the budget is an edge, so that no bar straddles it
-    below_bins = max(8, round(30 * alpha / top))
-    edges = np.concatenate(
-        [np.linspace(0, alpha, below_bins + 1), np.arange(1, 61) * (alpha / below_bins) + alpha]
-    )
-    edges = edges[: int(np.searchsorted(edges, top)) + 1]
-    counts = np.histogram(errors, edges)[0] / errors.size
-    inside = edges[1:] <= alpha * (1 + 1e-9)
-    with svg.style_context():
-        figure, axes = canvas(460, 300)
-        axes.grid(visible=False, axis="x")
-        split = below_bins
-        axes.stairs(
-            counts[inside],
-            edges[: split + 1],
-            fill=True,
-            color=svg.SHARE,
-            alpha=0.78,
-            label=f"within the budget ({percent(1 - above, 2)})",
-        )
-        axes.stairs(
-            counts[~inside],
-            edges[split:],
-            fill=True,
-            facecolor=svg.WRONG_SOFT,
-            edgecolor=svg.WRONG,
-            hatch="////",
-            label=f"above it ({percent(above, 2)})",
-        )
-        axes.axvline(
-            alpha, color=svg.BUDGET, lw=1.6, ls=(0, (6, 3)), label=f"budget α = {percent(alpha)}"
-        )
-        if observed is not None:
-            axes.axvline(observed, color=svg.INK, lw=1.6, label=f"observed {percent(observed, 2)}")
-        axes.set(
-            xlim=(0, edges[-1]),
-            xlabel=f"error among {done(side)} runs of TEST",
-            ylabel="share of resamples",
-        )
-        percent_axes(axes, x=True, y=True)
-        legend(axes, 2)
-        label = (
-            f"Histogram of {count(errors.size)} task resamples of TEST: {percent(above, 2)} of "
-            f"them have an error above {percent(alpha)}."
-        )
-        return svg.figure_svg(figure, name, label)
 
 
 def score_distribution(

@@ -68,7 +68,7 @@ def test_a_broken_rule_is_exit_3(call: Call, store: Store) -> None:
     with pytest.raises(LedgerError):
         read(store, "0" * 64, "a")
     answer = call(f"ledger status --root {store.root}")
-    assert answer.code == 3 and "is changed" in answer.err and "is unregistered" in answer.err
+    assert answer.code == 3 and "is changed" in answer.out and "is unregistered" in answer.out
 
 
 def test_a_rule_broken_under_an_earlier_registration_is_shown_and_no_longer_exit_3(

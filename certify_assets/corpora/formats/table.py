@@ -1,4 +1,4 @@
-"""Any table of runs (CSV, Excel, JSON lines, Parquet): a task, an outcome, and what was done."""
+"""Any table of runs (CSV, Excel, JSON, Parquet): a task, an outcome, and what was done."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format, words
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
-from certify_assets.corpora.formats.records import Record, iter_lines, parquet_names, parquet_rows
+from certify_assets.corpora.formats.records import (
+    Record,
+    begins_json,
+    iter_lines,
+    json_value,
+    listed_records,
+    parquet_names,
+    parquet_rows,
+)
 from certify_assets.corpora.formats.texts import (
     Message,
     first_prompt,
@@ -39,6 +47,7 @@ _FIRST_ROWS = 100
 _PARQUET, _DELIMITED = (".parquet", ".pq"), (".csv", ".tsv")
 _SHEETS = (".xlsx", ".xlsm")
 
+_HEAD = 64
 _BATCH_ROWS = 1024
 
 _Row = tuple[int, Record | str]
@@ -64,6 +73,8 @@ class _Table(NamedTuple):
 
 
 def _fits(file: SourceFile) -> bool:
+    if _is_other_json(file):
+        return False
     try:
         names = matched(_opened(file, _FIELDS).names, _FIELDS)
     except InputError:
@@ -72,6 +83,8 @@ def _fits(file: SourceFile) -> bool:
 
 
 def _explain(file: SourceFile) -> str | None:
+    if _is_other_json(file):
+        return None
     try:
         _called(file, _opened(file, _FIELDS).names, _columns({}))
     except InputError as error:
@@ -80,8 +93,8 @@ def _explain(file: SourceFile) -> str | None:
 
 
 @corpus_format(
-    title="table of runs (CSV, Excel, JSON lines or Parquet)",
-    suffixes=(*_DELIMITED, *_SHEETS, ".jsonl", ".ndjson", *_PARQUET),
+    title="table of runs (CSV, Excel, JSON, JSON lines or Parquet)",
+    suffixes=(*_DELIMITED, *_SHEETS, ".json", ".jsonl", ".ndjson", *_PARQUET),
     fits=_fits,
     explain=_explain,
     label_source="the column outcome",
@@ -95,10 +108,17 @@ def table(files: FileSet, reading: Reading) -> Iterator[Draft]:
     columns = _columns(reading.options.get("columns") or {})
     needed = ("task_id",) if reading.options.get("keep_unlabelled") else ("task_id", "outcome")
     for file in files:
+        if _is_other_json(file):
+            reading.other(file, "holds no list of runs.")
+            continue
         try:
             found = _opened(file, frozenset(columns.values()))
         except (BrokenFileError, _NoTableError) as error:
             reading.drop("file_unreadable", str(error))
+            continue
+        texts = frozenset(columns[name] for name in _TEXTS)
+        if file.suffix == ".json" and not matched(found.names, texts):
+            reading.other(file, "holds no list of runs.")
             continue
         called = _called(file, found.names, columns, needed)
         reading.sha256(file)
@@ -195,7 +215,7 @@ def _opened(file: SourceFile, wanted: AbstractSet[str]) -> _Table:
     else:
 
         def rows() -> Iterator[_Row]:
-            return iter_lines(file.read())
+            return _json_rows(file)
 
     first = [values for _, values in islice(rows(), _FIRST_ROWS)]
     names = list(dict.fromkeys(name for row in first if isinstance(row, dict) for name in row))
@@ -206,6 +226,21 @@ def _opened(file: SourceFile, wanted: AbstractSet[str]) -> _Table:
             "outcome and text or steps."
         )
     return _Table(names, lambda _: rows(), read_as)
+
+
+def _is_other_json(file: SourceFile) -> bool:
+    """Whether a file holds JSON that is no list, as those of many formats do."""
+    return file.suffix == ".json" and not begins_json(file.head(_HEAD), b"[")
+
+
+def _json_rows(file: SourceFile) -> Iterator[_Row]:
+    data = file.read()
+    if file.suffix != ".json":
+        return iter_lines(data)
+    try:
+        return listed_records(json_value(data))
+    except ValueError as error:
+        raise BrokenFileError(f"{file.name} cannot be used: {error}; correct it.") from None
 
 
 def csv_rows(file: SourceFile, wanted: AbstractSet[str]) -> tuple[tuple[str, ...], Iterator[_Row]]:
