@@ -1,4 +1,4 @@
-"""Figures drawn by matplotlib: risk and coverage, scores, the paths of a monitor."""
+"""Figures drawn by matplotlib: risk and coverage, scores, the interval of a monitor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.reports import svg
-from certify_assets.reports.wording import compact, count, done, percent, rate, superscript
+from certify_assets.reports.wording import compact, count, done, percent, rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -294,38 +294,6 @@ def auroc_figure(rows: Sequence[Mapping[str, Any]], name: str) -> str:
         return svg.figure_svg(figure, name, label)
 
 
-def detector_path(
-    logs: Sequence[float], *, threshold: float, first_alarm_at: int | None, words: str, name: str
-) -> str:
-    """Draw a detector after each task on a log scale."""
-    # far below one nothing is to be seen, and the alarm line is to stay in sight
-    values = np.maximum(np.array(logs) / math.log(10), _LOWEST)
-    tasks = np.arange(1, values.size + 1)
-    line = math.log10(threshold)
-    with svg.style_context():
-        figure, axes = canvas(460, 300, left=56)
-        axes.plot(tasks, values, color=svg.SHARE, lw=1.7, label=words)
-        _level_line(axes, line, f"alarm line {count(threshold)}")
-        if first_alarm_at is not None:
-            mark = (first_alarm_at, values[first_alarm_at - 1])
-            axes.plot(
-                *mark, "X", color=svg.WRONG, ms=11, mec=svg.PAPER, ls="none", label="first alarm"
-            )
-        # twice the line is as good as any evidence beyond it, which would only flatten what came
-        # before
-        top = min(max(values.max(), line), 2 * line + 2) + 0.6
-        axes.set(ylim=(min(values.min(), 0) - 0.3, top), ylabel="evidence (log scale)")
-        axes.yaxis.set_major_locator(_whole())
-        axes.yaxis.set_major_formatter(_power)
-        _finish_monitor(axes, values.size)
-        alarm = f"an alarm after {count(first_alarm_at)} tasks" if first_alarm_at else "no alarm"
-        return svg.figure_svg(
-            figure,
-            name,
-            f"{words} over {count(values.size)} tasks, alarm line at {count(threshold)}: {alarm}.",
-        )
-
-
 def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
     """Draw the interval for the error after each task, and the realised error."""
     at, low, high = (np.array(path[key], dtype=np.float64) for key in ("at", "low", "high"))
@@ -344,7 +312,9 @@ def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
         _level_line(axes, alpha, f"budget α = {percent(alpha)}")
         axes.set(ylim=(0, top), ylabel="error among decided runs")
         percent_axes(axes, y=True)
-        _finish_monitor(axes, int(at[-1]))
+        axes.set(xlim=(1, max(at[-1], 2)), xlabel="labelled tasks, in order")
+        axes.xaxis.set_major_locator(_whole())
+        legend(axes, 2)
         label = (
             f"Interval for the error: {percent(low[-1])} to {percent(high[-1])} after "
             f"{count(at[-1])} tasks; budget {percent(alpha)}."
@@ -352,18 +322,7 @@ def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
         return svg.figure_svg(figure, name, label)
 
 
-def _finish_monitor(axes: Axes, tasks: int) -> None:
-    axes.set(xlim=(1, max(tasks, 2)), xlabel="labelled tasks, in order")
-    axes.xaxis.set_major_locator(_whole())
-    legend(axes, 2)
-
-
 def _whole() -> Any:
     from matplotlib.ticker import MaxNLocator
 
     return MaxNLocator(nbins=7, integer=True)
-
-
-def _power(value: float, _: float) -> str:
-    exponent = round(value)
-    return "1" if exponent == 0 else f"10{superscript(exponent)}"
