@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -375,23 +375,8 @@ class Corpus:
         self, tasks: Iterable[str], config: CorpusConfig | None = None
     ) -> SplitManifest:
         """Assign tasks to splits as `make_splits` does; store nothing."""
-        config = config or self.config
-        try:
-            earlier = self.stored_manifest if self.has("splits", "manifest.json") else None
-            return plan_splits(config, tasks, earlier)
-        except ManifestError:
-            # altered: what the versions of the corpus give is what it said
-            return plan_splits(config, tasks, self._replayed_manifest(config))
-
-    def _replayed_manifest(self, config: CorpusConfig) -> SplitManifest | None:
-        """Assign the tasks of every version in turn, as its delivery did."""
-        manifest = None
-        for version in self.deliveries.read():
-            with suppress(InputError):
-                # a version with too few tasks had no splits
-                tasks = self.deliveries.runs(version)["task_id"].unique()
-                manifest = plan_splits(config, tasks, manifest)
-        return manifest
+        earlier = self.stored_manifest if self.has("splits", "manifest.json") else None
+        return plan_splits(config or self.config, tasks, earlier)
 
     def write_split(self, split: str) -> pd.DataFrame:
         """Store one split's trajectories; refuse where the manifest does not hold."""
