@@ -415,9 +415,8 @@ class Corpus:
         self.store.write_json(self.key("controls.json"), {**checks.to_dict(), **self.hashes})
         return checks
 
-    @property
     def current_leak_checks(self) -> LeakChecks | None:
-        """Stored leak checks; None where they are of other runs, splits or settings than now."""
+        """Return the stored leak checks, None where what they measured has changed."""
         config, document = self.config, self.store.read_json(self.key("controls.json"))
         current = {
             **self.hashes,
@@ -429,7 +428,7 @@ class Corpus:
 
     def require_leak_checks(self) -> str | None:
         """Refuse a corpus with a structural leak; return the finding where it was accepted."""
-        checks = self.current_leak_checks
+        checks = self.current_leak_checks()
         if checks is None:
             raise LeakError(
                 f"the leak controls of {self} were measured on other runs, splits or settings "
@@ -462,7 +461,7 @@ class Corpus:
         if not (self.has("controls.json") and self.has("splits/manifest.json")):
             return ""
         # what was measured on something else is measured again by the next run
-        checks = self.current_leak_checks
+        checks = self.current_leak_checks()
         return "" if checks is None or checks.passed else self._leak_sentence(checks)
 
     def _leak_sentence(self, checks: LeakChecks) -> str:
