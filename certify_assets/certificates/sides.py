@@ -22,10 +22,10 @@ from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.issuance import confidence_words
 from certify_assets.certificates.pool import Pool
 from certify_assets.certificates.settings import BONFERRONI, Settings
-from certify_assets.certificates.words import WORDS, at_most, percent
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, quoted
 from certify_assets.files import shortest, significant
+from certify_assets.words import WORDS, at_most, percent
 
 #: the weakest first
 _WEAKEST = (

@@ -20,7 +20,6 @@ from certify_assets.certificates import (
     resample_audit,
 )
 from certify_assets.certificates import verify as recompute
-from certify_assets.certificates.words import WORDS, percent
 from certify_assets.cli.documents import (
     CertificateFile,
     Choice,
@@ -60,6 +59,7 @@ from certify_assets.cli.reading import column_options, labelled, read_pilot, rea
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
 from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.words import WORDS, percent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

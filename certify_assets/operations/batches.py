@@ -347,7 +347,7 @@ def _stored(
             objects={
                 "runs": objects.put_stream(partial(_write, gathered=gathered, runs=part)),
                 "identities": objects.put_table(new.table(part)),
-                "draw": objects.put_json(asdict(_drawn(corpus, part))),
+                "draw": objects.put_json(_drawn(corpus, part).to_dict()),
                 "files": files,
             },
         )
@@ -394,5 +394,5 @@ def _drawn(corpus: Corpus, runs: Iterable[DeliveredRun]) -> Draw:
     # once it can be
     record = load_deployment(corpus)
     if record is None:
-        return Draw(None, None, {})
+        return Draw(drawn={})
     return Draw.of(record.number, record.sampling, corpus.name, map(_task, runs))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from certify_assets.certificates.words import WORDS
 from certify_assets.reports.wording import (
     DASH,
     compact,
@@ -20,6 +19,7 @@ from certify_assets.reports.wording import (
     rate,
     small,
 )
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from certify_assets.certificates.words import WORDS
 from certify_assets.corpora import HALF_B
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
@@ -25,6 +24,7 @@ from certify_assets.reports.certificate_text import AUDIT_WORDS
 from certify_assets.reports.corpus_page import data_docs_key, page_key
 from certify_assets.reports.wording import percent, render, store_page
 from certify_assets.storage.store import Store
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Sides

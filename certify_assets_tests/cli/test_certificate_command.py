@@ -104,7 +104,7 @@ def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
         ("--procedure all --pilot {scores}", "shares 80 task(s)"),
         ("--procedure betting", "betting needs one"),
         ("--procedure taskboot --pool {scores}", "taskboot does not read it"),
-        ("--pool {scores}", "the calibration table itself"),
+        ("--pool {scores}", "with the calibration table"),
         ("--procedure pseudo_task --set size_ratio=0.9", "size_ratio is 0.9"),
         ("--set joint=true --side reject", "--side both"),
     ],
