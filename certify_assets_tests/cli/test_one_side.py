@@ -62,7 +62,7 @@ def test_all_say_the_same_of_a_judge_that_certifies_one_side(judge: JudgedCorpus
     assert f"{share} of runs decided" in page and "Nothing certified" not in page
     index = Path(write_index(judge.store)).read_text("utf-8")
     assert f'<span class="big num">{share}</span>' in index and "every run to" not in index
-    block = verdict(judge, sides)
+    block = verdict(sides)
     assert f"{share} decided" in block and "Nothing certified" not in block
     check = certified(judge)
     assert check.passed and sides.sentence in check.sentence
