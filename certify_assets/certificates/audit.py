@@ -20,12 +20,7 @@ from certify_assets.certificates.inputs import Observations, known_tasks, observ
 from certify_assets.certificates.pool import GivenPool, as_pool
 from certify_assets.certificates.pseudo_task import joined_tails, pseudo_task_tails
 from certify_assets.certificates.settings import Settings
-from certify_assets.certificates.taskboot import (
-    draws_needed,
-    exceedance_shares,
-    resample_errors,
-    tail_estimate,
-)
+from certify_assets.certificates.taskboot import draws_needed, exceedance_shares, tail_estimate
 from certify_assets.certificates.verification import settings_of
 from certify_assets.errors import InputError, quoted
 
@@ -127,35 +122,6 @@ def _upper_bounds(evaluation: Evaluation, settings: Settings) -> NDArray[np.floa
         low = np.where(unsettled & ~inside, middle, low)
         high = np.where(unsettled & inside, middle, high)
     return high / steps
-
-
-def bootstrap_errors(
-    scores: ArrayLike,
-    outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
-    *,
-    threshold: float,
-    side: str = "reject",
-    draws: int = 2000,
-    seed: int = 42,
-) -> NDArray[np.float64]:
-    """Selective errors of task resamples at one threshold, for a histogram.
-
-    Parameters
-    ----------
-    scores, outcomes, tasks
-        As for :func:`certify_assets.certificates.certify`.
-    threshold : float
-    side : {"reject", "release"}
-    draws, seed : int
-
-    Returns
-    -------
-    float64 array, shape (draws,)
-        0 for a resample that covers nothing.
-    """
-    counts = count_at(observe(scores, outcomes, tasks), side, np.array([float(threshold)]))
-    return resample_errors(counts.covered[0], counts.errors[0], draws, seed)
 
 
 @dataclass(frozen=True)

@@ -58,13 +58,6 @@ _UNPRINTABLE = re.compile(
     r"\U0001d173-\U0001d17a\U000e0001-\U000e007f]"
 )
 
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document on stdout and nothing else."
-)
-verbose_option = click.option(
-    "--verbose", "-v", is_flag=True, help="Show every figure, and hashes whole."
-)
-
 
 def _kept(place: str) -> Callable[[click.Context, click.Parameter, bool], None]:
     """Return a callback that keeps a flag for `answer`, so that no command has to pass it on."""

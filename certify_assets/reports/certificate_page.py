@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from certify_assets.certificates.counts import covers
 from certify_assets.certificates.settings import CALIBRATED
 from certify_assets.reports.certificate_source import PageScores, PageSource
 from certify_assets.reports.certificate_text import (
@@ -24,27 +20,11 @@ from certify_assets.reports.certificate_text import (
     procedure_words,
     promise_notes,
     promises,
-    spent,
     threshold_words,
 )
 from certify_assets.reports.charts import task_heatmap
-from certify_assets.reports.figures import (
-    Panel,
-    error_histogram,
-    risk_coverage,
-    score_distribution,
-    tail_curve,
-)
-from certify_assets.reports.wording import (
-    count,
-    counted,
-    done,
-    log_odds,
-    percent,
-    rate,
-    render,
-    small,
-)
+from certify_assets.reports.figures import Panel, risk_coverage, score_distribution
+from certify_assets.reports.wording import count, counted, done, log_odds, percent, rate, render
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,12 +182,6 @@ def _curve_of(certificate: Certificate, source: PageSource) -> ThresholdCurve:
     return threshold_curve(table.scores, table.outcomes, table.tasks, pool=pool, **settings)
 
 
-_GUARD = (
-    " The guard asks in addition that seeing no error at all would be unlikely if the true rate "
-    "were α and errors came in whole tasks."
-)
-
-
 def build_panels(source: PageSource) -> list[Panel]:
     """Draw every figure of the page, in reading order."""
     panels: list[Panel] = []
@@ -219,18 +193,10 @@ def build_panels(source: PageSource) -> list[Panel]:
 def _side_panels(source: PageSource, certificate: Certificate, name: str) -> list[Panel]:
     curve = _curve_of(certificate, source)
     first = certificate is source.headline
-    panels = [
-        _risk_panel(
-            certificate, curve, name, where=source.evidence, layout="lead" if first else "half"
-        ),
-        _tail_panel(certificate, curve, name),
-    ]
+    layout = "lead" if first else "half"
+    panels = [_risk_panel(certificate, curve, name, where=source.evidence, layout=layout)]
     if first:
         panels.append(_score_panel(source))
-    if certificate.certified and source.test is not None and np.isfinite(source.test.scores).any():
-        spread = _histogram_panel(certificate, source.test, name=f"{name}test")
-        # alone in its row where there is no second side
-        panels.append(spread if len(source.sides) > 1 else replace(spread, layout="lead"))
     return panels
 
 
@@ -265,30 +231,6 @@ def _risk_panel(
     )
 
 
-def _tail_panel(certificate: Certificate, curve: ThresholdCurve, name: str) -> Panel:
-    guarded = certificate.parameters["guard"] == "floor"
-    grid = int(certificate.parameters["grid"])
-    resampled = "Share of task resamples in which the error exceeds the budget."
-    if certificate.parameters["multiplicity"] == CALIBRATED:
-        resampled = (
-            f"Probability that the error exceeds the budget when tasks get random weights{_WORST}."
-        )
-    return Panel(
-        f"{name}tail",
-        f"The test of all {grid} thresholds, {certificate.side} side",
-        tail_curve(
-            curve,
-            level=certificate.level,
-            guarded=guarded,
-            point=certificate.coverage if certificate.certified else None,
-            name=f"{name}tail",
-        ),
-        f"{resampled} A threshold passes "
-        f"at {small(certificate.level)}: δ = {rate(certificate.delta, 2)} "
-        f"{spent(certificate)}." + _GUARD * guarded,
-    )
-
-
 def _score_panel(source: PageSource) -> Panel:
     thresholds = {c.side: c.threshold for c in source.sides if c.threshold is not None}
     regions = "; ".join(
@@ -315,48 +257,6 @@ def _score_panel(source: PageSource) -> Panel:
             else "No threshold is certified, so every run goes to review."
         ),
     )
-
-
-def _histogram_panel(certificate: Certificate, table: PageScores, *, name: str) -> Panel:
-    from certify_assets.certificates import bootstrap_errors, resample_audit
-
-    threshold = float(certificate.threshold or 0.0)
-    errors = bootstrap_errors(
-        table.scores,
-        table.outcomes,
-        table.tasks,
-        threshold=threshold,
-        side=certificate.side,
-        draws=certificate.parameters["draws"],
-        seed=certificate.seed,
-    )
-    limit = resample_audit(
-        table.scores,
-        table.outcomes,
-        table.tasks,
-        threshold=threshold,
-        side=certificate.side,
-        alpha=certificate.alpha,
-        delta=certificate.delta,
-        draws="exact",
-    )
-    covered = covers(certificate.side, threshold, table.scores)
-    wrong = table.outcomes[covered] == (certificate.side == "reject")
-    above = float(np.mean(errors > certificate.alpha))
-    markup = error_histogram(
-        errors,
-        alpha=certificate.alpha,
-        side=certificate.side,
-        observed=float(wrong.mean()) if wrong.size else None,
-        name=name,
-    )
-    caption = (
-        f"Error at the certified threshold in {count(errors.size)} resamples of TEST's tasks; "
-        f"{percent(above, 2)} lie above {percent(certificate.alpha)} "
-        f"(with ever more resamples: a share of {small(limit.exceedance)}). "
-        "These tasks had no part in choosing the threshold: this is the independent check."
-    )
-    return Panel(name, f"TEST resampled by task, {certificate.side} side", markup, caption)
 
 
 def _heatmap_panel(source: PageSource) -> Panel:

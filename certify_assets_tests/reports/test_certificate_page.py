@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from certify_assets.certificates import Audit, Certificate, certify
+from certify_assets.certificates.words import WORDS
 from certify_assets.reports.certificate_page import render_page
 from certify_assets.reports.wording import percent
 from certify_assets_tests.pages import HOSTILE, assert_stands_alone, outline, text_of
@@ -30,8 +31,7 @@ def test_the_banner_says_share_budget_and_confidence(certified: Case) -> None:
     text = text_of(certified.html)
     for certificate in certified.certificates:
         if (certificate.procedure, certificate.alpha) == ("pseudo_task", 0.1):
-            word = {"reject": "auto-failed", "release": "auto-passed"}[certificate.side]
-            assert certificate.certified and f"runs {word}" in text
+            assert certificate.certified and f"runs {WORDS[certificate.side]}" in text
             assert percent(certificate.coverage) in text
     promised = f"at most {percent(0.1)}, with {percent(0.9)} confidence by simulation"
     assert f"{promised} for both at once" in text
