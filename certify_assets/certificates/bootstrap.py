@@ -1,4 +1,4 @@
-"""The task bootstrap without draws: P*(resampled error > α), exactly or by a saddlepoint.
+"""Algorithm 1 without draws: P*(resampled error > α), exactly or by a saddlepoint.
 
 With α = num/den the integer v_g = den·k_g − num·n_g is positive for a task whose error exceeds α. A
 bootstrap resample of G tasks has selective error above α exactly when the sum of its G draws of v

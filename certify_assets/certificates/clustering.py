@@ -72,7 +72,7 @@ def design_effect(mean_task_size: float, icc: float) -> float:
 
 
 def summarise_clusters(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -> ClusterSummary:
-    """Summarise the clustering of outcomes."""
+    """Summarise the clustering of outcomes: a row of Table 1."""
     total = int(sizes.sum())
     if not total:
         return ClusterSummary(0, 0, 0.0, 0.0, 0.0, 1.0, 0.0)
@@ -86,7 +86,7 @@ def summarise_clusters(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -
 
 
 def n_min(alpha: float, level: float) -> int:
-    """Smallest error-free sample that excludes an error of α: ⌈ln level / ln(1 − α)⌉."""
+    """Smallest error-free sample that excludes an error of α: ⌈ln level / ln(1 − α)⌉ (below Eq. 7)."""
     if not (0 < alpha < 1 and 0 < level < 1):
         raise InputError(
             f"alpha and level are {alpha!r} and {level!r}; give both strictly between 0 and 1."

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,6 @@ from numpy.typing import NDArray
 _Integers = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 
-#: cells of the matrices (thresholds by tasks) that are handled at once
-_CELLS = 1 << 16
 _RADIX = 1 << 16
 _MOST_STEPS, _CLOSE = 200, 1e-7
 
@@ -38,31 +37,19 @@ def count_rows(
 
     The rows are in order of coverage; `ends` says how many each threshold covers, ascending.
     """
-    covered, errors = np.empty((2, ends.size, tasks), np.int32)
-    block = max(1, _CELLS // max(tasks, 1))
-    for first in range(0, ends.size, block):
-        last = min(first + block, ends.size)
-        begin = int(ends[first - 1]) if first else 0
-        rows = slice(begin, int(ends[last - 1]))
-        cells = codes[rows]
-        if last - first > 1:
-            added = np.diff(ends[first:last], prepend=begin)
-            cells = np.repeat(np.arange(last - first) * tasks, added) + cells
-        for counts, counted in ((covered, cells), (errors, cells[wrong[rows]])):
-            found = np.bincount(counted, minlength=(last - first) * tasks)
-            found = found.reshape(last - first, tasks)
-            if first:
-                found[0] += counts[first - 1]
-            if last - first > 1:
-                np.cumsum(found, axis=0, out=found)
-            counts[first:last] = found
+    covered, errors = np.zeros((2, ends.size, tasks), np.int32)
+    for place, (first, last) in enumerate(pairwise([0, *ends.tolist()])):
+        added = codes[first:last]
+        for counts, more in ((covered, added), (errors, added[wrong[first:last]])):
+            counts[place] = np.bincount(more, minlength=tasks)
+            counts[place] += counts[place - 1] if place else 0
     return covered, errors
 
 
 def lattice_histogram(
     covered: NDArray[np.int32],
     errors: NDArray[np.int32],
-    numerator: int | _Integers,
+    numerators: int | _Integers,
     denominator: int,
 ) -> tuple[_Integers, _Integers, _Integers]:
     """Distinct values of denominator*k − numerator*n over tasks, with counts, a threshold each.
@@ -70,38 +57,24 @@ def lattice_histogram(
     The histogram of threshold t is offsets[t]:offsets[t + 1], values ascending. The numerator is
     that of each threshold, or one for all.
     """
-    thresholds, tasks = covered.shape
-    numerators = np.full((thresholds, 1), np.reshape(numerator, (-1, 1)))
-    block = max(1, _CELLS // max(tasks, 1))
-    parts = [
-        _histograms(
-            np.multiply(denominator, errors[first : first + block], dtype=np.int64)
-            - np.multiply(numerators[first : first + block], covered[first : first + block])
-        )
-        for first in range(0, thresholds, block)
+    rows = zip(covered, errors, np.broadcast_to(numerators, len(covered)).tolist(), strict=True)
+    found = [
+        _histogram(denominator * k.astype(np.int64) - numerator * n.astype(np.int64))
+        for n, k, numerator in rows
     ]
-    values, counts, lengths = (
-        np.concatenate([part[place] for part in parts]) if parts else np.zeros(0, np.int64)
-        for place in range(3)
-    )
-    return values, counts, np.concatenate([[0], np.cumsum(lengths)])
+    none = [np.zeros(0, np.int64)]
+    values, counts = (np.concatenate(none + [each[side] for each in found]) for side in (0, 1))
+    return values, counts, np.cumsum([0, *(values.size for values, _ in found)])
 
 
-def _histograms(table: _Integers) -> tuple[_Integers, _Integers, _Integers]:
-    """Distinct values of each row, ascending, their counts, and how many there are a row."""
-    low = table.min(axis=1)
-    spans = table.max(axis=1) - low + 1
-    if int(spans.sum()) > 8 * table.size + _RADIX:
-        ordered = np.sort(table, axis=1)
-        new = np.ones(table.shape, dtype=bool)
-        new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-        starts = np.flatnonzero(new)
-        return ordered[new], np.diff(starts, append=table.size), np.count_nonzero(new, axis=1)
-    shifts = np.cumsum(spans) - spans - low
-    often = np.bincount((table + shifts[:, None]).ravel(), minlength=int(spans.sum()))
+def _histogram(values: _Integers) -> tuple[_Integers, _Integers]:
+    """Distinct values, ascending, and their counts."""
+    low = values.min()
+    if values.max() - low > 8 * values.size + _RADIX:
+        return np.unique(values, return_counts=True)
+    often = np.bincount(values - low)
     found = np.flatnonzero(often)
-    row = np.searchsorted(shifts + low, found, side="right") - 1
-    return found - shifts[row], often[found], np.bincount(row, minlength=low.size)
+    return found + low, often[found]
 
 
 def rising_root(

@@ -29,7 +29,6 @@ from certify_assets.operations.deployment import (
     strictest_certificates,
 )
 from certify_assets.operations.judge_figures import judge_summary
-from certify_assets.operations.ledger import certified_judges, certified_splits
 from certify_assets.operations.monitoring import label_alarm
 from certify_assets.operations.recertification_record import (
     OVERRULED,
@@ -41,6 +40,7 @@ from certify_assets.operations.recertification_record import (
 from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.served import MODEL_FOLDER, log_model
+from certify_assets.operations.split_history import certified_judges, certified_splits
 from certify_assets.storage.events import Stored
 from certify_assets.storage.tracking import Record, Tracker, without_credentials
 

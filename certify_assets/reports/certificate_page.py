@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from certify_assets.certificates.gates import sample_gate
 from certify_assets.certificates.settings import CALIBRATED
 from certify_assets.reports.certificate_source import PageScores, PageSource
 from certify_assets.reports.certificate_text import (
     AUDIT_WORDS,
-    arithmetic,
     audited,
     banner,
     control_bars,
@@ -86,6 +86,8 @@ def render_page(
         date=date,
     )
     main, reasons = source.headline, explain(source)
+    shares = round(main.delta / main.level)
+    enough = sample_gate(main.n_eff, alpha=main.alpha, delta=main.delta, grid=shares)
     return render(
         "certificate.html",
         hashed=f"certificate {main.sha256}",
@@ -113,7 +115,7 @@ def render_page(
         promise_notes=promise_notes(source),
         reasons=reasons,
         facts=corpus_facts(source),
-        gate=arithmetic(source),
+        gate=enough.reason,
         controls=control_bars(source),
         talked_to=talked_to,
         panels=build_panels(source),

@@ -17,16 +17,14 @@ from certify_assets.certificates.procedures import clopper_pearson_upper
         (0, 28, 0.05, 0.1014657),
         (0, 64, 0.00125, 0.0991775),
         (73, 502, 0.00125, 0.1984890),
+        (0, 0, 0.05, 1.0),
+        (5, 5, 0.05, 1.0),
     ],
 )
 def test_clopper_pearson_golden_numbers(
     errors: int, covered: int, level: float, bound: float
 ) -> None:
     assert clopper_pearson_upper(errors, covered, level) == pytest.approx(bound, abs=5e-8)
-
-
-def test_clopper_pearson_ends() -> None:
-    assert clopper_pearson_upper(0, 0, 0.05) == 1.0 and clopper_pearson_upper(5, 5, 0.05) == 1.0
 
 
 def test_n_min_golden_numbers() -> None:

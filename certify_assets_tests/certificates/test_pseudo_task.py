@@ -2,7 +2,6 @@
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +32,7 @@ from certify_assets.certificates.pseudo_task import (
     pseudo_task_tails,
     saddlepoint_tails,
 )
-from certify_assets.errors import ForgedCertificateError, InputError
+from certify_assets.errors import InputError
 from certify_assets.research.populations import Fooled
 from certify_assets_tests.certificates.reference import counts_of
 from certify_assets_tests.populations import paper_process
@@ -144,24 +143,20 @@ def codes(found: Certificate) -> dict[str, str]:
 
 
 def test_a_certificate_says_how_it_is_calibrated() -> None:
-    found = certify(*CAL, procedure="pseudo_task")
+    found = certify(*CAL)
     assert found.certified and found.validity == "calibrated by simulation"
     assert (found.parameters["grid"], found.parameters["multiplicity"]) == (160, "calibrated")
     assert found.level == pytest.approx(0.05 / 3) and "by simulation" in found.promise
     assert "times as large" in " ".join(found.assumptions) and "pool" not in found.inputs
     assert verify(found.to_json(), *CAL) is None
     assert settings_of(found) == Settings(procedure="pseudo_task", guard="none", grid=160)
-    assert certify(*CAL, procedure="pseudo_task", grid=40).parameters["grid"] == 40
-
-
-def test_larger_wrong_tasks_as_declared() -> None:
-    plain = certify(*CAL, procedure="pseudo_task").coverage
-    assert certify(*CAL, procedure="pseudo_task", size_ratio=5).coverage < plain
+    assert certify(*CAL, grid=40).parameters["grid"] == 40
+    assert certify(*CAL, size_ratio=5).coverage < found.coverage
 
 
 def test_a_pool_is_named_and_the_certificate_verifies_with_it_alone() -> None:
     pool = pool_of(times=6)
-    found = certify(*CAL, procedure="pseudo_task", pool=pool)
+    found = certify(*CAL, pool=pool)
     named = found.inputs["pool"]
     assert named == {**named, "rows": len(pool[1]), "origin": "given"}
     assert "pool" in " ".join(found.assumptions)
@@ -174,29 +169,22 @@ def test_a_pool_is_named_and_the_certificate_verifies_with_it_alone() -> None:
         verify(document, *CAL)
     said = verify(document, *CAL, pool=pool_of(seed=4))
     assert "inputs.pool.sha256" in str(said)
-    claimed = {**found.inputs, "pool": {**named, "origin": "every task outside CAL"}}
-    said = verify(found.replace(inputs=claimed).to_json(), *CAL, pool=pool)
-    assert "inputs.pool.origin is" in str(said), "nobody took the tasks but who gave them"
-    alone = certify(*CAL, procedure="pseudo_task")
+    alone = certify(*CAL)
     assert "inputs.pool is missing" in str(verify(alone.to_json(), *CAL, pool=pool))
-    forged: Any = found.to_dict()
-    forged["inputs"]["pool"]["more"] = 1
-    with pytest.raises(ForgedCertificateError, match=r"inputs\.pool"):
-        Certificate.parse(forged)
 
 
 def test_a_finding_says_what_the_pool_changed() -> None:
-    up = certify(*CAL, procedure="pseudo_task", pool=pool_of(times=6))
+    up = certify(*CAL, pool=pool_of(times=6))
     raised = codes(up)["pool_size_ratio"]
     assert "raises the size ratio" in raised and "equally many attempts" in raised
     assert "hand_picked" in codes(up)
     names = [f"pool {task}" for task in np.repeat(np.arange(400), 8)]
     scores = np.random.default_rng(2).normal(size=len(names))
-    down = certify(*CAL, procedure="pseudo_task", pool=(scores, names))
+    down = certify(*CAL, pool=(scores, names))
     assert "lowers the size ratio" in codes(down)["pool_size_ratio"]
-    assert down.coverage >= certify(*CAL, procedure="pseudo_task").coverage >= up.coverage
+    assert down.coverage >= certify(*CAL).coverage >= up.coverage
     scores[:3] = np.nan
-    found = certify(*CAL, procedure="pseudo_task", pool=(scores, names))
+    found = certify(*CAL, pool=(scores, names))
     assert codes(found)["unscored_pool_rows"].startswith("3 of 3200 rows")
 
 
@@ -208,7 +196,7 @@ def test_pools_that_cannot_be_used() -> None:
         ((scores[1:], tasks), r"scores and .* tasks"),
     ):
         with pytest.raises(InputError, match=words):
-            certify(*CAL, procedure="pseudo_task", pool=pool)
+            certify(*CAL, pool=pool)
 
 
 @pytest.mark.statistics

@@ -195,8 +195,12 @@ def test_two_formats_make_one_corpus_when_asked(tmp_path: Path) -> None:
     [
         ("runs.csv", b"task_id,text\na,x\n", "runs.csv has no column 'outcome' (its columns are"),
         ("runs.csv", b"task_id;outcome|text\na;1|b, c\n", "separated by semicolons or bars"),
-        ("runs.csv", b"", "runs.csv is empty"),
-        ("runs.csv", b"task_id,outcome,text\n", "runs.csv has no row"),
+        ("runs.csv", b"", "runs.csv holds no table (it is empty"),
+        (
+            "runs.csv",
+            b"task_id,outcome,text\n",
+            "runs.csv holds no table (it is empty, or has no row)",
+        ),
         ("runs.csv", b"task_id,outcome,text,text\n", "two columns called 'text'"),
         ("runs.jsonl", b'{"task_id": "a"', "row 1 cannot be used: it is not JSON"),
         ("runs.jsonl", '{"task_id": "a"}'.encode("utf-16"), "is in UTF-16; save it as UTF-8."),
