@@ -32,7 +32,6 @@ LAYERS = [
     "storage",
     "corpora",
     "judges",
-    "evaluation",
     "operations",
     "workspace",
     "reports",

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from certify_assets.cli.reading import Table as Columns
     from certify_assets.cli.reading import Unlabelled
     from certify_assets.corpora.formats.mlflow_server import VerdictCounts
-    from certify_assets.evaluation.decisions import Decisions
+    from certify_assets.tables.decisions import Decisions
     from certify_assets.tables.score_table import ScoreTable
 
 _AUDITED = (
@@ -318,7 +318,7 @@ def decide(
     nothing was certified go to review (exit 3 when nothing was certified at all).
     """
     from certify_assets.certificates.scale import share_doubt
-    from certify_assets.evaluation.decisions import decide_table
+    from certify_assets.tables.decisions import decide_table
 
     refuse_overwrite(
         {"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores}

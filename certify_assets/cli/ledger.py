@@ -32,8 +32,8 @@ def ledger_status(corpus: str | None, store: Store) -> None:
     version, some of whose runs were read before; replay: again with the same hashes; changed: with
     others after a result was seen; unregistered: asked for without a registration, and refused;
     pool: scores and task sizes of TEST, and no outcome, went into certificates, which is no read;
-    results: reads whose result was stored. --json lists every read with its registration. Exit 3 where a
-    rule of the current registration was broken.
+    results: reads whose result was stored. --json lists every read with its registration. Exit 3
+    where a rule of the current registration was broken.
     """
     from certify_assets.operations.ledger import ledger_states
 

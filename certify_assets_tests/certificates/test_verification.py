@@ -148,12 +148,6 @@ def test_altered_settings_that_change_nothing_else_are_found(data: Sample) -> No
         assert words in verify({**document, **change}, *data)
 
 
-def test_the_message_names_the_key_and_both_values(certificate: Certificate, data: Sample) -> None:
-    document = certificate.to_dict()
-    found = verify(changed(document, ("icc",), 0.9), *data)
-    assert found == f"icc is 0.9 in the document and {document['icc']!r} recomputed."
-
-
 def test_every_missing_key_and_any_extra_key_are_found(
     certificate: Certificate, data: Sample
 ) -> None:
@@ -169,6 +163,8 @@ def test_every_missing_key_and_any_extra_key_are_found(
         for other in (*(without(part, key) for key in part), {**part, "more": 1}):
             assert inner in verify({**document, inner: other}, *data)
     assert "'more'" in verify({**document, "more": 1}, *data)
+    found = verify(changed(document, ("icc",), 0.9), *data)
+    assert found == f"icc is 0.9 in the document and {document['icc']!r} recomputed."
     assert verify({**document, 3: 1}, *data) is not None
 
 
@@ -259,7 +255,6 @@ def test_a_forged_digest_does_not_let_nonsense_through(certificate: Certificate)
         ('{"alpha": 0.1, "alpha": 0.2}', "'alpha' twice"),
         ('{"inputs": {"rows": 1, "rows": 2}}', "'rows' twice"),
         ("[" * 200_000, "not JSON"),
-        ('{"seed": ' + "[" * 200_000 + "}", "not JSON"),
         ('{"seed": ' + "9" * 5_000 + "}", "not JSON"),
     ],
 )
@@ -268,15 +263,6 @@ def test_text_that_readers_take_differently_is_refused(data: Sample, text: str, 
         with pytest.raises(ForgedCertificateError, match=words):
             Certificate.from_json(form)
         assert words in verify(form, *data)
-
-
-def test_a_doubled_key_is_refused_though_the_last_value_is_honest(
-    certificate: Certificate, data: Sample
-) -> None:
-    text = certificate.to_json().decode()
-    assert "'coverage' twice" in verify(
-        text.replace('"coverage":', '"coverage":1.0,"coverage":', 1), *data
-    )
 
 
 def test_the_promise_of_a_document_is_checked(data: Sample) -> None:

@@ -109,7 +109,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
         pool = load_pool(judge, certificates)
         headline = sides.lead
         metadata = {
-            "verdict": dg.MetadataValue.md(judge_page.verdict(judge, sides)),
+            "verdict": dg.MetadataValue.md(judge_page.verdict(sides)),
             "gates": dg.MetadataValue.md(judge_page.gates(judge, headline)),
             **coverage,
             "decided": sides.decided,
