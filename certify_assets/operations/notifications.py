@@ -12,7 +12,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -69,14 +69,6 @@ class Notifications(BaseModel):
     targets: Annotated[tuple[Target, ...], Field(strict=False)] = Field(
         (), description="Receivers, each with its own name."
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_targets(cls, values: Any) -> Any:
-        # `targets:` without a value is None in YAML
-        if isinstance(values, Mapping) and values.get("targets", ()) is None:
-            return {**values, "targets": []}
-        return values
 
     @model_validator(mode="after")
     def _check(self) -> Notifications:
