@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -237,20 +237,12 @@ class Corpus:
         """Return one stored split, verified against the manifest and the trajectories."""
         expected, key = self._runs_of(split), self.split_key(split)
         stored = self._load(key)
-        if stored.equals(expected):
-            return stored
-        same_runs = set(stored["trajectory_id"]) == set(expected["trajectory_id"])
-        if not same_runs or set(stored["task_id"]) != set(expected["task_id"]):
-            other = sorted(set(stored["task_id"]) - set(expected["task_id"]))
-            example = f", for example task {other[0]!r}" if other else ""
+        if not stored.equals(expected):
             raise ManifestError(
-                f"{self.store.locate(key)} does not hold the {split} split of the manifest"
-                f"{example}; materialize corpora/{split}_split again."
+                f"{self.store.locate(key)} does not hold the {split} split of the manifest and the "
+                f"trajectories that are stored now; materialize corpora/{split}_split again."
             )
-        raise ManifestError(
-            f"{self.store.locate(key)} differs from the corpus's trajectories; "
-            f"materialize corpora/{split}_split again."
-        )
+        return stored
 
     @property
     def profile(self) -> CorpusProfile:
@@ -386,23 +378,8 @@ class Corpus:
         self, tasks: Iterable[str], config: CorpusConfig | None = None
     ) -> SplitManifest:
         """Assign tasks to splits as `make_splits` does; store nothing."""
-        config = config or self.config
-        try:
-            earlier = self.stored_manifest if self.has("splits", "manifest.json") else None
-            return plan_splits(config, tasks, earlier)
-        except ManifestError:
-            # altered: what the versions of the corpus give is what it said
-            return plan_splits(config, tasks, self._replayed_manifest(config))
-
-    def _replayed_manifest(self, config: CorpusConfig) -> SplitManifest | None:
-        """Assign the tasks of every version in turn, as its delivery did."""
-        manifest = None
-        for version in self.deliveries.read():
-            with suppress(InputError):
-                # a version with too few tasks had no splits
-                tasks = self.deliveries.runs(version)["task_id"].unique()
-                manifest = plan_splits(config, tasks, manifest)
-        return manifest
+        earlier = self.stored_manifest if self.has("splits", "manifest.json") else None
+        return plan_splits(config or self.config, tasks, earlier)
 
     def write_split(self, split: str) -> pd.DataFrame:
         """Store one split's trajectories; refuse where the manifest does not hold."""
@@ -443,28 +420,28 @@ class Corpus:
 
     def require_leak_checks(self, manifest_sha256: str | None = None) -> str | None:
         """Refuse a corpus with a structural leak; return the finding where it was accepted."""
-        from certify_assets.corpora.leakage import LeakChecks
-
-        document, config = self.store.read_json(self.key("controls.json")), self.config
-        measured = f"the leak controls of {self} were measured"
-        if document["manifest_sha256"] != (manifest_sha256 or self.stored_manifest.sha256):
+        if (checks := self.current_leak_checks(manifest_sha256)) is None:
             raise LeakError(
-                f"{measured} under other splits; materialize corpora/leak_controls again."
+                f"the leak controls of {self} were measured on other trajectories, splits or "
+                "settings of the controls; materialize corpora/leak_controls again."
             )
-        if document.get("trajectories_sha256") != self.trajectories_sha256:
-            raise LeakError(
-                f"{measured} on other trajectories; materialize corpora/leak_controls again."
-            )
-        declared = (complete_thresholds(config.leak_thresholds), config.accept_structural_leak)
-        if (document.get("thresholds"), document["accepted"]) != declared:
-            raise LeakError(
-                f"{measured} under another leak_thresholds or accept_structural_leak than its "
-                "configuration has now; materialize corpora/leak_controls again."
-            )
-        checks = LeakChecks.from_dict(document)
         if not checks.passed:
             raise LeakError(self._leak_sentence(checks))
         return f"{checks.leaks}; accepted: {checks.accepted}" if checks.over else None
+
+    def current_leak_checks(self, manifest_sha256: str | None = None) -> LeakChecks | None:
+        """Return the stored leak checks, None where what they measured has changed."""
+        from certify_assets.corpora.leakage import LeakChecks
+
+        document = self.store.read_json(self.key("controls.json"))
+        measured = {
+            "manifest_sha256": manifest_sha256 or self.stored_manifest.sha256,
+            "trajectories_sha256": self.trajectories_sha256,
+            "thresholds": complete_thresholds(self.config.leak_thresholds),
+            "accepted": self.config.accept_structural_leak,
+        }
+        same = all(document[name] == value for name, value in measured.items())
+        return LeakChecks.from_dict(document) if same else None
 
     def task_overlap(self) -> TaskOverlap:
         """Compare the tasks of the corpus with one another."""
@@ -486,21 +463,11 @@ class Corpus:
     @property
     def obstacle(self) -> str:
         """Why nothing can be certified on what is stored, as far as it is known; else empty."""
-        from certify_assets.corpora.leakage import LeakChecks
-
         if not (self.has("controls.json") and self.has("splits/manifest.json")):
             return ""
-        document = self.store.read_json(self.key("controls.json"))
-        current = {
-            **self.hashes,
-            "thresholds": complete_thresholds(self.config.leak_thresholds),
-            "accepted": self.config.accept_structural_leak,
-        }
-        if any(document.get(name) != value for name, value in current.items()):
-            # the next run measures again
-            return ""
-        checks = LeakChecks.from_dict(document)
-        return "" if checks.passed else self._leak_sentence(checks)
+        # where what they measured has changed, the next run measures again
+        checks = self.current_leak_checks()
+        return "" if checks is None or checks.passed else self._leak_sentence(checks)
 
     def _leak_sentence(self, checks: LeakChecks) -> str:
         return (

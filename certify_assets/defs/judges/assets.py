@@ -3,11 +3,9 @@
 import dagster as dg
 
 from certify_assets.defs.assets import AssetStep, Made, bill_metrics, judge_asset, score_metadata
-from certify_assets.defs.automation import EXPIRES, KEPT_CURRENT
 from certify_assets.defs.judges.models import judge_model
-from certify_assets.defs.judges.training import attempted
 from certify_assets.defs.names import CORPORA_GROUP, corpora_partitions, judge_key, key, source
-from certify_assets.defs.pool import pool_of
+from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, attempted, pool_of
 from certify_assets.defs.setup import judges
 from certify_assets.judges.specs import PROCEDURES, JudgeSpec
 from certify_assets.operations import certifier, monitoring
