@@ -373,7 +373,8 @@ def request(
     if entry.mode != "logprob":
         fields |= {"max_tokens": entry.max_tokens, "seed": entry.seed + index}
     elif read == "top":
-        fields |= {"logprobs": True, "top_logprobs": entry.top} if chat else {"logprobs": entry.top}
+        in_chat = {"logprobs": True, "top_logprobs": entry.top}
+        fields |= in_chat if chat else {"logprobs": entry.top}
         reader = partial(read_logprobs, names=entry.words)
     elif ids is None:
         raise InputError(
