@@ -132,7 +132,7 @@ def certify(path: Path) -> Callable[[], int]:
 
 def decide(path: Path) -> Callable[[], int]:
     from certify_assets.certificates import certify as issue
-    from certify_assets.evaluation.decisions import decide_table
+    from certify_assets.tables.decisions import decide_table
     from certify_assets.tables.score_table import read_score_table
     from certify_assets.tables.writing import write_table_file
 

@@ -26,9 +26,9 @@ from capacity import command, write_runs
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.batch_record import batch_names, decided, identities_of, received
+from certify_assets.operations.decision_tables import first_decisions_of
 from certify_assets.operations.deployment import load_deployment
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.layout import first_decisions_of
 from certify_assets.operations.review_index import ReviewState
 from certify_assets.operations.sampling import Draw, asked_rows
 from certify_assets.storage.store import Store

@@ -76,8 +76,7 @@ def label_and_page(store: Store) -> tuple[float, float]:
         session.say("ann", shown.key, number % 2, shown.number)
         shown, said = session.shown("ann"), session.last("ann")
         assert shown is not None
-        news, pace = session.news(), session.pace("ann")
-        render_review(shown, said, CORPUS, Reviewer("ann", ""), news=news, pace=pace)
+        render_review(shown, said, CORPUS, Reviewer("ann", ""), news=session.news())
         spent.append((time.process_time() - begun[0], time.perf_counter() - begun[1]))
     cpu, clock = zip(*spent, strict=True)
     return statistics.median(cpu), statistics.median(clock)

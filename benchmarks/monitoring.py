@@ -16,13 +16,13 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice
+from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.monitor import (
     TaskStream,
     alarm_process,
@@ -62,8 +62,9 @@ def upto(part: TaskStream, end: int) -> TaskStream:
 def retested(part: TaskStream) -> bool:
     """Whether a bootstrap at δ, taken again and again, ever finds an error above α."""
     for end in range(EVERY, TASKS + 1, EVERY):
-        counts = (column[None, :end].astype(np.int32) for column in (part.covered, part.errors))
-        if bootstrap_tails(error_lattice(*counts, Fraction(1, 10)), 1 - DELTA)[0] >= 1 - DELTA:
+        covered, errors = (column[:end].astype(np.int32) for column in (part.covered, part.errors))
+        counts = TaskCounts("reject", np.zeros(1), covered[None], errors[None], covered, errors)
+        if bootstrap_tails(error_lattice(counts, 1, 10), 1 - DELTA, end)[0] >= 1 - DELTA:
             return True
     return False
 

@@ -32,8 +32,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from certify_assets.certificates import certify, kernels, observe
-from certify_assets.certificates.bootstrap import ErrorLattice, error_lattice, exact_tail
+from certify_assets.certificates import certify, observe
+from certify_assets.certificates.bootstrap import (
+    ErrorLattice,
+    error_lattice,
+    exact_tail,
+    saddlepoint_tails,
+)
 from certify_assets.certificates.counts import TaskCounts, count_tasks
 from certify_assets.certificates.taskboot import exceedance_shares
 
@@ -101,18 +106,15 @@ def show_engines(tasks: int) -> None:
     counts = count_tasks(observe(*table(tasks, 8)))
 
     def lattice() -> ErrorLattice:
-        return error_lattice(counts.covered, counts.errors, BUDGET)
+        return error_lattice(counts, *BUDGET.as_integer_ratio())
 
     def near() -> NDArray[np.float64]:
-        found = lattice()
-        return np.asarray(
-            kernels.saddlepoint_tails(found.values, found.counts, found.offsets, found.tasks)
-        )
+        return saddlepoint_tails(lattice(), counts.tasks)
 
     def whole() -> NDArray[np.float64]:
         found = lattice()
-        histograms = map(found.histogram, range(len(found)))
-        return np.array([exact_tail(*histogram, found.tasks) for histogram in histograms])
+        tails = [exact_tail(found.histogram(at), counts.tasks) for at in range(len(found))]
+        return np.array(tails, np.float64)
 
     exact, saddle = whole(), near()
     inside = exact > 1e-6

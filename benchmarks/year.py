@@ -55,9 +55,9 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.batch_record import BatchRecord, batch_names
+from certify_assets.operations.decision_tables import load_decisions
 from certify_assets.operations.deployment import read_deployments
 from certify_assets.operations.labels import label_table
-from certify_assets.operations.layout import load_decisions
 from certify_assets.operations.monitor_record import MonitorRecord, read_alarms
 from certify_assets.storage.store import Store
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         monitor_certificate,
         resample_audit,
         threshold_curve,
-        verify_certificate,
+        verify,
     )
     from certify_assets.errors import CertifyError, InputError, IntegrityError
     from certify_assets.notebook import certify
@@ -44,7 +44,7 @@ __all__ = [
     "monitor_certificate",
     "resample_audit",
     "threshold_curve",
-    "verify_certificate",
+    "verify",
 ]
 
 # everything else is offered by the certificates package

@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import dagster as dg
 import pydantic
 
-from certify_assets.corpora.config import NAMED_JUDGE, CorpusConfig, corpus_schema
+from certify_assets.corpora.config import CorpusConfig
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.splits import PROFILES
 from certify_assets.defs.setup import (
@@ -48,53 +48,35 @@ attributes:
 """
 
 
-# the words of the configuration itself, so that both say the same of a field
-_ABOUT = {
-    name: str(about.get("description", "")) for name, about in corpus_schema()["properties"].items()
+# what a file says of a corpus is what its configuration has, in types that YAML has
+_TYPES: dict[str, Any] = {
+    "paths": list[str],
+    "options": dict[str, Any],
+    "leak_thresholds": dict[str, float],
 }
+_FIELDS: dict[str, Any] = {
+    name: (
+        _TYPES.get(name, field.annotation),
+        pydantic.Field(
+            ... if name in ("name", "paths") else field.get_default(call_default_factory=True),
+            description=field.description,
+            examples=field.examples,
+        ),
+    )
+    for name, field in CorpusConfig.__pydantic_fields__.items()  # type: ignore[attr-defined]
+    if name not in ("alphas", "grid")
+}
+_Declared: Any = pydantic.create_model("_Declared", __base__=(dg.Resolvable, dg.Model), **_FIELDS)
 
 
-class DeclaredCorpus(dg.Resolvable, dg.Model):
+class DeclaredCorpus(_Declared):  # type: ignore[misc]
     """One corpus: where its runs are stored and how they are split."""
-
-    name: str = pydantic.Field(description=_ABOUT["name"], examples=["my_corpus"], max_length=64)
-    paths: list[str] = pydantic.Field(
-        description=f"{_ABOUT['paths'].rstrip('.')}: absolute, relative to the YAML file, or URLs.",
-        examples=[["runs"]],
-        min_length=1,
-    )
-    format: str = pydantic.Field("auto", description=_ABOUT["format"])
-    options: dict[str, Any] = pydantic.Field({}, description=_ABOUT["options"])
-    profile: str = pydantic.Field("certify", description=_ABOUT["profile"])
-    seed: int = pydantic.Field(42, description=_ABOUT["seed"])
-    rl: bool = pydantic.Field(True, description=_ABOUT["rl"])
-    rl_labels: Literal["certify", "choose"] = pydantic.Field(
-        "certify", description=_ABOUT["rl_labels"]
-    )
-    leak_thresholds: dict[str, float] = pydantic.Field({}, description=_ABOUT["leak_thresholds"])
-    accept_structural_leak: str | None = pydantic.Field(
-        None, description=_ABOUT["accept_structural_leak"]
-    )
-    accept_shared_tasks: str | None = pydantic.Field(
-        None, description=_ABOUT["accept_shared_tasks"]
-    )
-    canary_lift: float = pydantic.Field(0.25, description=_ABOUT["canary_lift"])
-    domain: str = pydantic.Field("", description=_ABOUT["domain"])
-    new_agents: Literal["review", "batch_certificate", "accept"] = pydantic.Field(
-        "batch_certificate", description=_ABOUT["new_agents"]
-    )
-    batch_runs: int = pydantic.Field(150, description=_ABOUT["batch_runs"])
-    batch_days: int = pydantic.Field(28, description=_ABOUT["batch_days"])
-    judge: str = pydantic.Field(NAMED_JUDGE, description=_ABOUT["judge"])
-    judges_compared: int = pydantic.Field(1, description=_ABOUT["judges_compared"])
-    auto_deploy: Literal["never", "always"] = pydantic.Field(
-        "never", description=_ABOUT["auto_deploy"]
-    )
 
     @classmethod
     def model(cls) -> type[pydantic.BaseModel]:
         """Return the schema of one corpus in the YAML file, with the names that there are."""
-        return _schema(super().model(), profile=_one_of(PROFILES), judge=_one_of(known_judges()))
+        described = super().model()
+        return _schema(described, profile=_one_of(PROFILES), judge=_one_of(known_judges()))
 
     def config(self, folder: Path) -> CorpusConfig:
         """Return the configuration, with paths absolute from the folder of the YAML file, or URLs.
@@ -104,13 +86,11 @@ class DeclaredCorpus(dg.Resolvable, dg.Model):
         InputError
             If the name, format, an option or the profile is not one there is.
         """
-        values = {name: getattr(self, name) for name in type(self).model_fields if name != "paths"}
-        config = CorpusConfig(
-            paths=tuple(
-                path if is_url(path) else str((folder / path).resolve()) for path in self.paths
-            ),
-            **values,
+        values = {name: getattr(self, name) for name in _FIELDS}
+        values["paths"] = tuple(
+            path if is_url(path) else str((folder / path).resolve()) for path in self.paths
         )
+        config = CorpusConfig(**values)
         _refuse_unknown(config)
         return config
 

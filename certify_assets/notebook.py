@@ -72,27 +72,32 @@ class _NotebookMethods:
 
     __slots__ = ()
 
-    def _parts(self) -> tuple[Sides, list[Explained], _Evidence]:
+    def _issued(self) -> tuple[Sides, _Evidence]:
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
         from certify_assets.reports.card import card
 
-        sides, explained, evidence = self._parts()
-        return card(sides, explained, evidence.read_as)
+        sides, evidence = self._issued()
+        return card(sides, evidence.read_as)
+
+    @cached_property
+    def _explained(self) -> list[Explained]:
+        sides, evidence = self._issued()
+        return [evidence.explained(item) for item in sides.certificates]
 
     def explain(self) -> Account:
         """Say in words what is promised, why by this threshold, and what would widen it."""
         from certify_assets.reports.card import account
 
-        sides, explained, evidence = self._parts()
-        return Account(account(sides, explained, evidence.read_as))
+        sides, evidence = self._issued()
+        return Account(account(sides, self._explained, evidence.read_as))
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the error among decided runs by their share on matplotlib axes, and return them."""
         from certify_assets.reports.card import draw_curves
 
-        return draw_curves(self._parts()[1], axes)
+        return draw_curves(self._explained, axes)
 
     def decide(self, rows: Any) -> Any:
         """Decide runs by their scores.
@@ -108,7 +113,7 @@ class _NotebookMethods:
             The frame with columns decision ("reject", "release" or "human") and reason, of the
             kind that was given; of scores, a decision each.
         """
-        sides, _, evidence = self._parts_without_curves()
+        sides, evidence = self._issued()
         if not _is_frame(rows):
             return core.decide(sides.certificates, _higher(rows, evidence.reading)).decisions
         made = core.decide(
@@ -117,9 +122,6 @@ class _NotebookMethods:
         return _with_columns(
             rows, {"decision": made.decisions.tolist(), "reason": made.reasons.tolist()}
         )
-
-    def _parts_without_curves(self) -> tuple[Sides, None, _Evidence]:
-        raise NotImplementedError
 
 
 class TableCertificate(_NotebookMethods, Certificate):
@@ -130,7 +132,6 @@ class TableCertificate(_NotebookMethods, Certificate):
 
     # outside of the values that a certificate is written and hashed from
     _evidence: _Evidence | None = None
-    _explained: Explained | None = None
 
     @classmethod
     def of(cls, certificate: Certificate, evidence: _Evidence) -> TableCertificate:
@@ -147,19 +148,13 @@ class TableCertificate(_NotebookMethods, Certificate):
     # as of a certificate, whose values are no keys
     __hash__ = None  # type: ignore[assignment]
 
-    def _parts(self) -> tuple[Sides, list[Explained], _Evidence]:
-        sides, _, evidence = self._parts_without_curves()
-        if self._explained is None:
-            self._explained = evidence.explained(self)
-        return sides, [self._explained], evidence
-
-    def _parts_without_curves(self) -> tuple[Sides, None, _Evidence]:
+    def _issued(self) -> tuple[Sides, _Evidence]:
         if self._evidence is None:
             raise InputError(
                 "the certificate is a changed copy, without its table; use the one that certify "
                 "returned."
             )
-        return Sides((self,)), None, self._evidence
+        return Sides((self,)), self._evidence
 
 
 @dataclass(frozen=True)
@@ -218,15 +213,8 @@ class CertificatePair(_NotebookMethods):
     def _sides(self) -> Sides:
         return Sides(self.certificates)
 
-    @cached_property
-    def _explained(self) -> list[Explained]:
-        return [self._evidence.explained(item) for item in self.certificates]
-
-    def _parts(self) -> tuple[Sides, list[Explained], _Evidence]:
-        return self._sides, self._explained, self._evidence
-
-    def _parts_without_curves(self) -> tuple[Sides, None, _Evidence]:
-        return self._sides, None, self._evidence
+    def _issued(self) -> tuple[Sides, _Evidence]:
+        return self._sides, self._evidence
 
 
 @overload
@@ -358,15 +346,14 @@ def certify(
     else:
         scores = _higher(scores, reading)
     evidence = _Evidence(scores, outcomes, tasks, reading, keywords.get("pool"), read_as)
-    said = read.provenance() | (keywords.pop("provenance", None) or {})
+    keywords["provenance"] = read.provenance() | (keywords.get("provenance") or {})
     if side != "both":
-        keywords["provenance"] = said
         return TableCertificate.of(
             core.certify(scores, outcomes, tasks, side=side, **keywords), evidence
         )
     if "procedure" in keywords:
         keywords["procedures"] = (keywords.pop("procedure"),)
-    found = core.certify_sides(scores, outcomes, tasks, **keywords).with_provenance(said)
+    found = core.certify_sides(scores, outcomes, tasks, **keywords)
     return CertificatePair(found.certificates, found.joint_delta, evidence)
 
 

@@ -10,7 +10,7 @@ one step of several methods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
@@ -189,16 +189,14 @@ class WorkspaceJudge(JudgedCorpus):
         alpha: float | None = None,
         sampling: SamplingPlan | None = None,
         batch_only: bool = False,
-        accept_resplit: bool = False,
-        accept_choice: bool = False,
-        accept_relabelled: bool = False,
+        accepted: Collection[str] = (),
     ) -> DeploymentRecord:
         """Let this judge decide the batches of the corpus from now on.
 
         With `batch_only` it may certify nothing; every batch waits for a certificate of its own.
-        Runs that were first certified under another split need `accept_resplit`, a judge that was
-        chosen among several by certificates that do not pay for it `accept_choice`. Labels or runs
-        that were changed after a certificate was seen need `accept_relabelled`.
+        `accepted` names what would otherwise be refused: "resplit_accepted" for runs that were
+        first certified under another split, "chosen_among_judges" for a judge that unpaid
+        certificates chose, "relabelling_accepted" for labels that were changed after a certificate.
 
         Raises
         ------
@@ -210,11 +208,5 @@ class WorkspaceJudge(JudgedCorpus):
         from certify_assets.operations.rollout import deploy
 
         return deploy(
-            self,
-            alpha=alpha,
-            sampling=sampling,
-            batch_only=batch_only,
-            accept_resplit=accept_resplit,
-            accept_choice=accept_choice,
-            accept_relabelled=accept_relabelled,
+            self, alpha=alpha, sampling=sampling, batch_only=batch_only, accepted=accepted
         )

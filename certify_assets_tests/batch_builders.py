@@ -1,6 +1,6 @@
 """A batch that was received and decided, made by hand."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -15,12 +15,11 @@ from certify_assets.operations.batch_record import (
     is_decided,
     ready_batches,
 )
-from certify_assets.operations.layout import DECISION_COLUMNS, PROVISIONAL
+from certify_assets.operations.decision_tables import DECISION_COLUMNS, PROVISIONAL
+from certify_assets.operations.sampling import Draw
 from certify_assets.storage.store import Store
 
 __all__ = ["decide_again", "receive_batch", "store_batch", "stored_object"]
-
-NO_DRAW: dict[str, Any] = {"deployment": None, "plan": None, "drawn": {}}
 
 
 def store_batch(
@@ -30,7 +29,7 @@ def store_batch(
     frame: pd.DataFrame,
     *,
     runs: Sequence[Trajectory] = (),
-    draw: Mapping[str, Any] | None = None,
+    draw: Draw | None = None,
     changed: bool = False,
     **about: Any,
 ) -> None:
@@ -93,7 +92,7 @@ def receive_batch(
     frame: pd.DataFrame,
     runs: Sequence[Trajectory] = (),
     *,
-    draw: Mapping[str, Any] | None = None,
+    draw: Draw | None = None,
     changed: bool = False,
 ) -> None:
     """Store runs as those of a batch that nobody decided."""
@@ -117,7 +116,7 @@ def receive_batch(
             objects={
                 "runs": objects.put_stream(lambda sink: write_groups(sink, [list(runs)])),
                 "identities": objects.put_table(identities),
-                "draw": objects.put_json(draw or NO_DRAW),
+                "draw": objects.put_json((draw or Draw(drawn={})).to_dict()),
                 "files": objects.put_json({}),
             },
         ),

@@ -1,7 +1,6 @@
 """A corpus in operation, made by hand: a deployment, batches of decisions, and what people said of them."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -9,10 +8,10 @@ import pandas as pd
 from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.operations.certifier import own_key
 from certify_assets.operations.deployment import Deployed, judge_fingerprint, strictest_certificates
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.layout import own_key
-from certify_assets.operations.sampling import SamplingPlan, draw_tasks
+from certify_assets.operations.sampling import Draw, SamplingPlan, draw_tasks
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import store_batch
 
@@ -126,20 +125,11 @@ def write_decisions(
     frame: pd.DataFrame,
     *,
     plan: SamplingPlan | None = None,
-    deployment: int | None = 1,
+    deployment: int = 1,
     changed: bool = False,
 ) -> None:
     """Store a table of decisions as the one of a batch; the draw only where a plan is given."""
-    draw = None
-    if plan is not None:
-        places = dict(
-            zip(frame["task_id"], draw_tasks(plan, corpus, frame["task_id"]).tolist(), strict=True)
-        )
-        draw = {
-            "deployment": deployment,
-            "plan": asdict(plan),
-            "drawn": {task: place for task, place in places.items() if place},
-        }
+    draw = None if plan is None else Draw.of(deployment, plan, corpus, frame["task_id"])
     store_batch(store, corpus, batch, frame, draw=draw, changed=changed)
 
 

@@ -1,6 +1,5 @@
 """The pages on certificates name everything that one can say, and say of the paper what is measured."""
 
-import ast
 import re
 from pathlib import Path
 
@@ -8,28 +7,14 @@ import pytest
 
 from certify_assets.certificates import findings, monitor
 from certify_assets.certificates.procedures import PROCEDURES
-from certify_assets.evaluation import score_table
 from certify_assets.operations import left_out_agents, monitoring
+from certify_assets.tables import score_table
 from certify_assets_tests.paths import REPOSITORY, benchmark
 
 PAGE = (REPOSITORY / "docs/certificates.md").read_text("utf-8")
 FINDINGS, PAPER = (
     (REPOSITORY / f"docs/{name}.md").read_text("utf-8") for name in ("findings", "paper")
 )
-
-
-def _tuples(module: object) -> set[str]:
-    """First parts of the pairs (code, message) that a module writes down."""
-    tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))  # type: ignore[attr-defined]
-    pairs = (node for node in ast.walk(tree) if isinstance(node, ast.Tuple) and len(node.elts) == 2)
-    firsts = (pair.elts[0] for pair in pairs)
-    return {
-        first.value
-        for first in firsts
-        if isinstance(first, ast.Constant)
-        and isinstance(first.value, str)
-        and re.fullmatch(r"[a-z]+(_[a-z]+)*", first.value)
-    }
 
 
 def _keys(module: object) -> set[str]:
@@ -39,16 +24,10 @@ def _keys(module: object) -> set[str]:
 
 
 CODES = (
-    (
-        _tuples(findings)
-        | _tuples(monitor)
-        | _keys(monitoring)
-        | _keys(score_table)
-        | _keys(left_out_agents)
-        | {findings.RELABELLED, findings.SHARED_TASKS}
-    )
-    # pairs of other things: the choices that the monitor checks
-    - {"e_process", "shiryaev_roberts"}
+    {*findings.SENTENCES, *monitor.SENTENCES, findings.RELABELLED, findings.SHARED_TASKS}
+    | _keys(monitoring)
+    | _keys(score_table)
+    | _keys(left_out_agents)
 )
 
 

@@ -57,7 +57,7 @@ def test_the_reference_has_every_command_and_field(site: Path) -> None:
         for name in CorpusConfig.__dataclass_fields__
         if name != "name"
     )
-    assert "verify_certificate" in (site / "reference/python.html").read_text("utf-8")
+    assert "verify" in (site / "reference/python.html").read_text("utf-8")
 
 
 @pytest.mark.browser

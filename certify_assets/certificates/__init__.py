@@ -9,7 +9,6 @@ from certify_assets.certificates.audit import (
     Audit,
     ThresholdCurve,
     audit_certificate,
-    bootstrap_errors,
     measure_threshold,
     resample_audit,
     threshold_curve,
@@ -18,6 +17,12 @@ from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.batch import Batch, BatchCertificate, BatchPlan
 from certify_assets.certificates.batch_planning import History, plan_batch
 from certify_assets.certificates.certificate import Certificate
+from certify_assets.certificates.certifier import (
+    Certifier,
+    certify,
+    certify_sides,
+    procedure_settings,
+)
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_tasks
 from certify_assets.certificates.decision import decide
@@ -25,7 +30,7 @@ from certify_assets.certificates.diagnosis import Diagnosis, diagnose
 from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.gates import GateResult, table_gates
 from certify_assets.certificates.inputs import Observations, observe
-from certify_assets.certificates.issuance import certify, confidence_words, issue
+from certify_assets.certificates.issuance import confidence_words
 from certify_assets.certificates.monitor import Monitoring, monitor_certificate
 from certify_assets.certificates.planning import (
     CorpusFacts,
@@ -35,19 +40,8 @@ from certify_assets.certificates.planning import (
 )
 from certify_assets.certificates.procedures import EVERY_PROCEDURE, PROCEDURES
 from certify_assets.certificates.settings import Settings
-from certify_assets.certificates.sides import (
-    CertificateSet,
-    Sides,
-    certify_sides,
-    joint_confidence,
-    procedure_settings,
-)
-from certify_assets.certificates.verification import (
-    NOT_VOUCHED,
-    settings_of,
-    verify_certificate,
-    verify_set,
-)
+from certify_assets.certificates.sides import CertificateSet, Sides, joint_confidence
+from certify_assets.certificates.verification import NOT_VOUCHED, settings_of, verify
 
 __all__ = [
     "AgentError",
@@ -57,6 +51,7 @@ __all__ = [
     "BatchPlan",
     "Certificate",
     "CertificateSet",
+    "Certifier",
     "CorpusFacts",
     "Diagnosis",
     "EVERY_PROCEDURE",
@@ -74,7 +69,6 @@ __all__ = [
     "ThresholdCurve",
     "audit_certificate",
     "auroc",
-    "bootstrap_errors",
     "certify",
     "certify_sides",
     "confidence_words",
@@ -83,7 +77,6 @@ __all__ = [
     "decide",
     "diagnose",
     "evaluate",
-    "issue",
     "joint_confidence",
     "largest_agent_error",
     "leave_one_agent_out",
@@ -98,6 +91,5 @@ __all__ = [
     "settings_of",
     "table_gates",
     "threshold_curve",
-    "verify_certificate",
-    "verify_set",
+    "verify",
 ]

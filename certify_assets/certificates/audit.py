@@ -11,23 +11,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.certificates import kernels
-from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice
+from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice, saddlepoint_tails
 from certify_assets.certificates.certificate import Certificate
-from certify_assets.certificates.charge import charged_tails_at
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_at
-from certify_assets.certificates.evaluation import Evaluation, evaluate, guard_of
+from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.inputs import Observations, known_tasks, observe
 from certify_assets.certificates.pool import GivenPool, as_pool
-from certify_assets.certificates.procedures import clopper_pearson_upper
+from certify_assets.certificates.pseudo_task import joined_tails, pseudo_task_tails
 from certify_assets.certificates.settings import Settings
-from certify_assets.certificates.taskboot import (
-    draws_needed,
-    exceedance_shares,
-    resample_errors,
-    tail_estimate,
-)
+from certify_assets.certificates.taskboot import draws_needed, exceedance_shares, tail_estimate
 from certify_assets.certificates.verification import settings_of
 from certify_assets.errors import InputError, quoted
 
@@ -58,10 +51,6 @@ class ThresholdCurve:
         q(θ): the 1 − level quantile of the resampled error in the limit of infinitely many
         resamples, rounded up to a thousandth (or to the decimals of α), so that q(θ) ≤ α exactly
         where tail ≤ level. Of pseudo_task the smallest budget at which its tail is.
-    naive_upper : float64
-        Clopper–Pearson bound at 1 − level as if trajectories were independent.
-    floor_probability : float64
-        Of the guard; not a number on pseudo_task, which has none.
     passed_bootstrap, passed_guard : bool
     """
 
@@ -72,8 +61,6 @@ class ThresholdCurve:
     selective_error: NDArray[np.float64]
     tail: NDArray[np.float64]
     bootstrap_upper: NDArray[np.float64]
-    naive_upper: NDArray[np.float64]
-    floor_probability: NDArray[np.float64]
     passed_bootstrap: NDArray[np.bool_]
     passed_guard: NDArray[np.bool_]
 
@@ -104,73 +91,37 @@ def threshold_curve(
     observations = observe(scores, outcomes, tasks)
     evaluation = evaluate(observations, settings, pool=as_pool(pool))
     counts = evaluation.counts
-    tails, guard = evaluation.tails, guard_of(counts, settings, drawn=True)
-    totals = zip(counts.error_totals.tolist(), counts.covered_trajectories.tolist(), strict=True)
-    naive = [clopper_pearson_upper(errors, covered, settings.level) for errors, covered in totals]
     return ThresholdCurve(
         side=settings.side,
         level=settings.level,
         thresholds=counts.thresholds,
         coverage=counts.coverage,
         selective_error=counts.selective_error,
-        tail=tails,
-        bootstrap_upper=_upper_bounds(evaluation, settings, tails <= settings.level),
-        naive_upper=np.array(naive),
-        floor_probability=guard.floor_probability,
+        tail=evaluation.tails,
+        bootstrap_upper=_upper_bounds(evaluation, settings),
         passed_bootstrap=evaluation.passed_test,
-        passed_guard=guard.passed,
+        passed_guard=evaluation.guard.passed,
     )
 
 
-def _upper_bounds(
-    evaluation: Evaluation, settings: Settings, passed: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def _upper_bounds(evaluation: Evaluation, settings: Settings) -> NDArray[np.float64]:
     """Smallest rate r on a decimal grid with P*(resampled error > r) ≤ level, a threshold each."""
     pseudo, counts = evaluation.test.pseudo, evaluation.counts
     # whether a threshold passed says on which side of α its rate is
     steps = math.lcm(_STEPS, settings.budget.denominator)
     at_alpha = int(settings.budget * steps)
+    passed = evaluation.tails <= settings.level
     low, high = np.where(passed, -1, at_alpha), np.where(passed, at_alpha, steps)
     while (unsettled := high - low > 1).any():
         middle = (low + high) // 2
         if pseudo is None:
-            lattice = kernels.lattice_histogram(counts.covered, counts.errors, middle, steps)
-            tails = kernels.saddlepoint_tails(*lattice, counts.tasks)
+            tails = saddlepoint_tails(error_lattice(counts, middle, steps), counts.tasks)
         else:
-            tails = charged_tails_at(counts, middle, steps, pseudo)
+            tails = joined_tails(*pseudo_task_tails(counts, middle, steps, pseudo))
         inside = tails <= settings.level
         low = np.where(unsettled & ~inside, middle, low)
         high = np.where(unsettled & inside, middle, high)
     return high / steps
-
-
-def bootstrap_errors(
-    scores: ArrayLike,
-    outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
-    *,
-    threshold: float,
-    side: str = "reject",
-    draws: int = 2000,
-    seed: int = 42,
-) -> NDArray[np.float64]:
-    """Selective errors of task resamples at one threshold, for a histogram.
-
-    Parameters
-    ----------
-    scores, outcomes, tasks
-        As for :func:`certify_assets.certificates.certify`.
-    threshold : float
-    side : {"reject", "release"}
-    draws, seed : int
-
-    Returns
-    -------
-    float64 array, shape (draws,)
-        0 for a resample that covers nothing.
-    """
-    counts = count_at(observe(scores, outcomes, tasks), side, np.array([float(threshold)]))
-    return resample_errors(counts.covered[0], counts.errors[0], draws, seed)
 
 
 @dataclass(frozen=True)
@@ -381,9 +332,8 @@ def lower_error_bound(counts: TaskCounts, delta: float, budget: Fraction) -> flo
     low, high = -1, steps
     while high - low > 1:
         middle = (low + high) // 2
-        rate = Fraction(middle, steps)
-        lattice = error_lattice(counts.covered[:1], counts.errors[:1], rate)
-        above = bootstrap_tails(lattice, 1 - delta)[0] >= 1 - delta
+        lattice = error_lattice(counts.at(0), middle, steps)
+        above = bootstrap_tails(lattice, 1 - delta, counts.tasks)[0] >= 1 - delta
         low, high = (middle, high) if above else (low, middle)
     return high / steps
 
@@ -432,8 +382,8 @@ def resample_audit(
     elif not coverage:
         note = "The threshold covers nothing here, so there is no error to measure."
     elif draws == "exact":
-        lattice = error_lattice(counts.covered, counts.errors, settings.budget)
-        exceedance = float(bootstrap_tails(lattice, settings.delta)[0])
+        lattice = error_lattice(counts, *settings.budget.as_integer_ratio())
+        exceedance = float(bootstrap_tails(lattice, settings.delta, counts.tasks)[0])
         passed = exceedance <= delta
     else:
         shares = exceedance_shares(counts, settings.budget, settings.draws, settings.seed)

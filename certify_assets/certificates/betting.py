@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates.counts import TaskCounts, count_tasks
 from certify_assets.certificates.inputs import Observations
+from certify_assets.certificates.kernels import rising_root
 from certify_assets.errors import InputError
 from certify_assets.names import in_both, shared_names
 
 #: weight of one supposed task that is wrong throughout: without it a pilot without errors bets
 #: everything
 _DOUBT = 0.25
-_BET_STEPS = 60
+_LEAST_BET = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,22 +68,26 @@ def make_plan(pilot: Observations, side: str, grid: int, alpha: float) -> Bettin
     """Fix thresholds, bets and start from a pilot table."""
     counts = count_tasks(pilot, side, grid)
     table = payoffs(counts, alpha)
-    bets = np.array([float(f"{_bet(row):.6g}") for row in table])
+    bets = _bets(table)
     growth = np.log1p(-bets[:, None] * table).sum(axis=1) + _DOUBT * np.log1p(-bets)
     # tied thresholds have equal growth, and the rounding keeps machines from telling them apart
     start = int(np.argmax(np.round(growth, 9)))
     return BettingPlan(counts.thresholds, bets, start, counts.tasks, pilot.sha256)
 
 
-def _bet(row: NDArray[np.float64]) -> float:
-    """Return λ of the largest growth Σ log(1 − λ·x) + doubt·log(1 − λ)."""
-    # bisection of the derivative, which falls
-    low, high = 0.0, 1.0
-    for _ in range(_BET_STEPS):
-        bet = (low + high) / 2
-        slope = -float((row / (1.0 - bet * row)).sum()) - _DOUBT / (1.0 - bet)
-        low, high = (bet, high) if slope > 0 else (low, bet)
-    return low if low > 1e-6 else 0.0
+def _bets(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return λ of the largest growth Σ log(1 − λ·x) + doubt·log(1 − λ), a threshold each."""
+
+    def falling(bet: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Minus the derivatives of the growth, which is concave."""
+        parts, doubt = table / (1.0 - bet[:, None] * table), 1.0 / (1.0 - bet)
+        slope = np.square(parts).sum(axis=1) + _DOUBT * doubt * doubt
+        return parts.sum(axis=1) + _DOUBT * doubt, slope
+
+    none = np.zeros(len(table))
+    found = rising_root(falling, none, none, none + 1.0)
+    # few digits, which are the same on every machine
+    return np.array([float(f"{bet:.6g}") if bet > _LEAST_BET else 0.0 for bet in found])
 
 
 def wealth_tails(

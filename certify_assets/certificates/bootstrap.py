@@ -1,4 +1,4 @@
-"""The task bootstrap without draws: P*(resampled error > α), exactly or by a saddlepoint.
+"""Algorithm 1 without draws: P*(resampled error > α), exactly or by a saddlepoint.
 
 With α = num/den the integer v_g = den·k_g − num·n_g is positive for a task whose error exceeds α. A
 bootstrap resample of G tasks has selective error above α exactly when the sum of its G draws of v
@@ -19,38 +19,77 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates import kernels
+from certify_assets.certificates.counts import TaskCounts
 from certify_assets.errors import InputError, quoted
+
+_Integers = NDArray[np.int64]
+_Floats = NDArray[np.float64]
 
 #: the exact tail replaces the saddlepoint within this factor of the level: with few tasks, of which
 #: some are wholly wrong, the saddlepoint has been seen wrong by a factor of 1.9 there
 BAND = 4.0
-#: … and within this relative distance where the exact tail is expensive, which takes thousands of
-#: tasks
-NARROW_BAND = 0.02
+#: … and within this relative distance where it takes a long FFT, as thousands of tasks do
+_NARROW_BAND = 0.02
 _CHEAP, _LONGEST = 1 << 17, 1 << 22
+#: minus the log of the share of a law that may lie outside of the FFT's window
+_RARE = 46.1
 
 
 @dataclass(frozen=True, eq=False)
 class ErrorLattice:
     """Histograms of v over tasks; threshold t has values[offsets[t]:offsets[t + 1]], ascending."""
 
-    values: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    tasks: int
+    values: _Integers
+    counts: _Integers
+    offsets: _Integers
 
     def __len__(self) -> int:
         return int(self.offsets.size) - 1
 
-    def histogram(self, threshold: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return (values, counts) of one threshold."""
+    def histogram(self, threshold: int) -> ErrorLattice:
+        """Return the histogram of one threshold."""
         part = slice(int(self.offsets[threshold]), int(self.offsets[threshold + 1]))
-        return self.values[part], self.counts[part]
+        values = self.values[part]
+        return ErrorLattice(values, self.counts[part], np.array([0, values.size]))
+
+    def part(self, kept: NDArray[np.bool_]) -> ErrorLattice:
+        """Return the histograms of some thresholds."""
+        lengths = np.diff(self.offsets)
+        inside = np.repeat(kept, lengths)
+        offsets = np.concatenate([[0], np.cumsum(lengths[kept])])
+        return ErrorLattice(self.values[inside], self.counts[inside], offsets)
+
+    @cached_property
+    def _owner(self) -> _Integers:
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
+    @cached_property
+    def ends(self) -> tuple[_Integers, _Integers]:
+        """The least and the largest value of each histogram."""
+        return self.values[self.offsets[:-1]], self.values[self.offsets[1:] - 1]
+
+    def each(self, of_threshold: NDArray[Any]) -> NDArray[Any]:
+        """Repeat what each threshold has for each of its values."""
+        return of_threshold[self._owner]
+
+    def total(self, of_value: NDArray[Any]) -> NDArray[Any]:
+        """Sum what each value has over its histogram."""
+        return np.asarray(np.add.reduceat(of_value, self.offsets[:-1]))
+
+    def grid(self, draws: int) -> tuple[_Integers, _Integers]:
+        """The span of the lattice on which the sums of draws lie, and the least sum above 0."""
+        least, _ = self.ends
+        spans = np.gcd.reduceat(self.values - self.each(least), self.offsets[:-1])
+        spans = np.maximum(spans, 1)
+        starts = (draws * least) % spans
+        return spans, np.where(starts == 0, spans, starts)
 
 
 def as_fraction(alpha: float) -> Fraction:
@@ -68,96 +107,125 @@ def as_fraction(alpha: float) -> Fraction:
     return exact
 
 
-def error_lattice(
-    covered: NDArray[np.int32], errors: NDArray[np.int32], budget: Fraction
-) -> ErrorLattice:
+def error_lattice(counts: TaskCounts, numerator: int | _Integers, denominator: int) -> ErrorLattice:
     """Build the histograms of v = den·k − num·n over tasks for every threshold."""
-    values, counts, offsets = kernels.lattice_histogram(
-        covered, errors, budget.numerator, budget.denominator
+    return ErrorLattice(
+        *kernels.lattice_histogram(counts.covered, counts.errors, numerator, denominator)
     )
-    return ErrorLattice(values, counts, offsets, int(covered.shape[1]))
 
 
-def bootstrap_tails(
-    lattice: ErrorLattice, level: float, tasks: int | None = None
-) -> NDArray[np.float64]:
+def bootstrap_tails(lattice: ErrorLattice, level: float, draws: int) -> _Floats:
     """Return P*(resampled error > budget) at every threshold, of infinitely many resamples.
 
     The tail is exact where that of the saddlepoint is near the level, so that no decision depends
     on its error.
     """
-    draws = lattice.tasks if tasks is None else tasks
-    tails: NDArray[np.float64] = kernels.saddlepoint_tails(
-        lattice.values, lattice.counts, lattice.offsets, draws
-    )
+    tails = saddlepoint_tails(lattice, draws)
     for place in np.flatnonzero((tails >= level / BAND) & (tails <= level * BAND)):
-        values, counts = lattice.histogram(int(place))
-        length = _window(values, counts, draws)[0]
-        if length <= (_LONGEST if abs(tails[place] - level) <= NARROW_BAND * level else _CHEAP):
-            tails[place] = exact_tail(values, counts, draws)
+        near = abs(tails[place] - level) <= _NARROW_BAND * level
+        longest = _LONGEST if near else _CHEAP
+        exact = exact_tail(lattice.histogram(int(place)), draws, longest)
+        tails[place] = tails[place] if exact is None else exact
     return tails
 
 
-def exact_tail(values: NDArray[np.int64], counts: NDArray[np.int64], draws: int) -> float:
-    """Return P(S > 0) for S the sum of draws from a histogram, by an exponentially tilted FFT."""
-    if values[-1] <= 0 or values[0] > 0:
-        return float(values[-1] > 0)
-    low, span, start = _lattice(values, draws)
-    if start > draws * int(values[-1]):
-        return 0.0
-    length, tilt, level, centre = _window(values, counts, draws)
-    if length > _LONGEST:
-        raise InputError(
-            f"The exact tail needs {length} lattice points; give alpha fewer decimals."
+def saddlepoint_tails(lattice: ErrorLattice, draws: int) -> _Floats:
+    """P(S > 0) of each histogram, S the sum of draws, by the lattice Lugannani–Rice formula."""
+    least, largest = lattice.ends
+    tails = (least > 0).astype(np.float64)
+    spans, starts = lattice.grid(draws)
+    solved = (least <= 0) & (starts <= draws * largest)
+    if not solved.any():
+        return tails
+    inside, span = lattice.part(solved), spans[solved]
+    x = starts[solved] - 0.5 * span
+    t = _tilts(inside, draws, span, x)
+    level, (_, second, third) = _log_moment(inside, t), _tilted_moments(inside, t)
+    scale = np.sqrt(draws * second)
+    w = np.copysign(np.sqrt(np.maximum(2.0 * (t * x - draws * level), 0.0)), t)
+    # 1/u − 1/w cancels near 0; its limit is minus a sixth of the skewness of the sum
+    with np.errstate(divide="ignore", invalid="ignore"):
+        correction = np.where(
+            np.abs(w) < 1e-3,
+            -draws * third / (6.0 * scale * scale * scale),
+            1.0 / (2.0 / span * np.sinh(0.5 * t * span) * scale) - 1.0 / w,
         )
+    tails[solved] = corrected_tails(w, correction)
+    return tails
+
+
+def corrected_tails(w: _Floats, correction: _Floats) -> _Floats:
+    """Upper tail of the normal law at w, plus its density there times a correction."""
+    upper = 0.5 * np.array([math.erfc(each) for each in (w / math.sqrt(2.0)).tolist()])
+    density = np.exp(-0.5 * w * w) / math.sqrt(2.0 * math.pi)
+    return np.asarray(np.clip(upper + density * correction, 0.0, 1.0))
+
+
+def _tilts(lattice: ErrorLattice, draws: int, spans: _Integers, x: _Floats) -> _Floats:
+    """Solve draws·K'(t) = x, x half a span or more inside the ends of the sum."""
+    # beyond this tilt the law is closer to its end than half a span over the draws
+    reach = (np.log(2.0 * draws * lattice.total(lattice.counts)) + 1.0) / spans
+
+    def excess(t: _Floats) -> tuple[_Floats, _Floats]:
+        mean, second, _ = _tilted_moments(lattice, t)
+        return mean - x / draws, second
+
+    return kernels.rising_root(excess, np.zeros(x.size), -reach, reach)
+
+
+def _tilted_moments(lattice: ErrorLattice, t: _Floats) -> tuple[_Floats, _Floats, _Floats]:
+    """First three derivatives of K at t, for one draw from each histogram."""
+    least, largest = lattice.ends
+    # without overflow: the largest exponent is 0
+    exponents = lattice.each(t) * lattice.values - lattice.each(np.maximum(t * least, t * largest))
+    masses = lattice.counts * np.exp(exponents)
+    weights = masses / lattice.each(lattice.total(masses))
+    mean = lattice.total(weights * lattice.values)
+    deviations = lattice.values - lattice.each(mean)
+    squares = weights * deviations * deviations
+    return mean, lattice.total(squares), lattice.total(squares * deviations)
+
+
+def _log_moment(lattice: ErrorLattice, t: _Floats) -> _Floats:
+    """K(t) of one draw from each histogram."""
+    least, largest = lattice.ends
+    edge, exponents = np.maximum(t * least, t * largest), lattice.each(t) * lattice.values
+    total = lattice.total(lattice.counts)
+    mass = lattice.total(lattice.counts * np.exp(exponents - lattice.each(edge)))
+    # log(mass / total) cancels near 0
+    near = lattice.total(lattice.counts * np.expm1(np.minimum(exponents, 1.0))) / total
+    small = np.maximum(np.abs(t * least), np.abs(t * largest)) < 0.5
+    return np.asarray(np.where(small, np.log1p(near), edge + np.log(mass / total)))
+
+
+def exact_tail(one: ErrorLattice, draws: int, longest: int = _LONGEST) -> float | None:
+    """Return P(S > 0) for S the sum of draws from a histogram, by an exponentially tilted FFT.
+
+    None where the FFT would be longer than that.
+    """
     from scipy import fft
 
-    probability = counts / counts.sum() * np.exp(tilt * values - level)
-    mass = np.zeros(length)
-    mass[((values - low) // span) % length] = probability
-    masses = fft.irfft(fft.rfft(mass) ** draws, n=length)
-    first = max(0, min(centre - length // 2, draws * int(values[-1] - low) // span + 1 - length))
+    low, high = (int(end[0]) for end in one.ends)
+    span, start = (int(found[0]) for found in one.grid(draws))
+    if low > 0 or start > draws * high:
+        return float(low > 0)
+    # tilted, so that the tail keeps its digits; a tail of more than a half needs none
+    tilt = _tilts(one, draws, np.array([span]), np.array([start - span / 2])).clip(0.0)
+    (mean,), (variance,), _ = _tilted_moments(one, tilt)
+    level = _log_moment(one, tilt)
+    # the window holds all but 1e-20 of the law on each side (Bernstein), or the whole support
+    widest = _RARE * (high - low) / 3
+    reach = widest + math.sqrt(widest**2 + 2 * _RARE * draws * variance)
+    support = draws * (high - low) // span + 1
+    length = fft.next_fast_len(min(support, 2 * math.ceil(reach / span) + 3), real=True)
+    if length > longest:
+        return None
+    probability = one.counts / one.counts.sum() * np.exp(tilt * one.values - level)
+    mass = np.bincount((one.values - low) // span % length, probability, length)
+    law = fft.irfft(fft.rfft(mass) ** draws, n=length)
+    first = round(draws * (mean - low) / span) - length // 2
+    first = max(0, min(first, support - length))
     places = np.arange(max(first, (start - draws * low) // span), first + length)
     sums = places * float(span) + float(draws * low)
-    tail = math.exp(draws * level - tilt * start) * float(
-        np.exp(-tilt * (sums - start)) @ masses[places % length]
-    )
+    tail = float(np.exp(draws * level - tilt * sums) @ law[places % length])
     return min(max(tail, 0.0), 1.0)
-
-
-def _lattice(values: NDArray[np.int64], draws: int) -> tuple[int, int, int]:
-    """Lowest value, span, and the smallest sum above 0 on the lattice."""
-    low = int(values[0])
-    span = int(np.gcd.reduce(values - low))
-    return low, span, (draws * low) % span or span
-
-
-def _window(
-    values: NDArray[np.int64], counts: NDArray[np.int64], draws: int
-) -> tuple[int, float, float, int]:
-    """Length of the FFT, the tilt with its K(t), and the lattice place of the tilted mean."""
-    # The length holds all but 1e-20 of the tilted distribution on each side (Bernstein's
-    # inequality), or the whole support.
-    from scipy import fft
-
-    if values[-1] <= 0 or values[0] > 0:
-        return 1, 0.0, 0.0, 0
-    low, span, start = _lattice(values, draws)
-    tilt = level = 0.0
-    mean = float(counts @ values) / float(counts.sum())
-    second = float(counts @ np.square(values - mean)) / float(counts.sum())
-    x = start - span / 2
-    if draws * mean < x < draws * int(values[-1]):
-        solved = kernels.saddle(values, counts, np.array([0, values.size]), draws, np.array([x]))
-        tilt, level, second = (float(each[0]) for each in solved[:3])
-        mean = x / draws
-    widest, rare = float(values[-1]) - low, 46.1
-    reach = rare * widest / 3 + math.sqrt((rare * widest / 3) ** 2 + 2 * rare * draws * second)
-    support = draws * int(values[-1] - low) // span + 1
-    length = min(support, 2 * math.ceil(reach / span) + 3)
-    return (
-        int(fft.next_fast_len(length, real=True)),
-        tilt,
-        level,
-        round(draws * (mean - low) / span),
-    )

@@ -11,7 +11,6 @@ from typing_extensions import TypedDict  # pydantic reads those of `typing` from
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.inputs import LEVELS, Inputs, ScoreRange
 from certify_assets.certificates.settings import level_shares
-from certify_assets.certificates.words import WORDS
 from certify_assets.documents import (
     CLOSED,
     Count,
@@ -25,6 +24,7 @@ from certify_assets.documents import (
 )
 from certify_assets.errors import ForgedCertificateError
 from certify_assets.files import canonical_json, sha256_bytes, significant
+from certify_assets.words import WORDS
 
 _ROUNDING, _SMALL_LEVEL = 1e-9, 0.05
 

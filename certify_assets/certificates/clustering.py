@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +72,7 @@ def design_effect(mean_task_size: float, icc: float) -> float:
 
 
 def summarise_clusters(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -> ClusterSummary:
-    """Summarise the clustering of outcomes."""
+    """Summarise the clustering of outcomes: a row of Table 1."""
     total = int(sizes.sum())
     if not total:
         return ClusterSummary(0, 0, 0.0, 0.0, 0.0, 1.0, 0.0)
@@ -86,14 +85,8 @@ def summarise_clusters(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -
     )
 
 
-def kish_effective_tasks(covered: NDArray[np.integer[Any]]) -> float:
-    """Kish's effective number of tasks (Σ n_g)² / Σ n_g² of covered counts; 0 without any."""
-    counts = covered.astype(np.float64)
-    return float(counts.sum() ** 2 / max(counts @ counts, 1.0))
-
-
 def n_min(alpha: float, level: float) -> int:
-    """Smallest error-free sample that excludes an error of α: ⌈ln level / ln(1 − α)⌉."""
+    """Smallest error-free sample that excludes an error of α: ⌈ln level / ln(1 − α)⌉ (below Eq. 7)."""
     if not (0 < alpha < 1 and 0 < level < 1):
         raise InputError(
             f"alpha and level are {alpha!r} and {level!r}; give both strictly between 0 and 1."

@@ -78,12 +78,12 @@ class TaskCounts:
 
     @cached_property
     def coverage(self) -> NDArray[np.float64]:
-        """Share of the scored trajectories that each threshold covers."""
+        """Share of the scored trajectories that each threshold covers (Eq. 2 where certified)."""
         return self.covered_trajectories / max(self.trajectories, 1)
 
     @cached_property
     def selective_error(self) -> NDArray[np.float64]:
-        """Observed trajectory-weighted error at each threshold; 0 where nothing is covered."""
+        """Observed error over trajectories at each threshold (Eq. 1); 0 where nothing is covered."""
         return self.error_totals / np.maximum(self.covered_trajectories, 1)
 
     @cached_property
@@ -139,7 +139,7 @@ def count_tasks(observations: Observations, side: str = "reject", grid: int = 40
 
 
 def grid_places(scored: int, side: str, grid: int) -> NDArray[np.int64]:
-    """Places of the grid among the ascending scores, from the narrowest threshold to the widest."""
+    """Places of the grid among ascending scores, narrowest threshold first (Algorithm 1, line 1)."""
     if not scored:
         return np.empty(0, dtype=np.int64)
     places = np.linspace(*_LEVELS, grid) * (scored - 1)

@@ -15,20 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.betting import BettingPlan, check_pilot, make_plan
-from certify_assets.certificates.charge import POOL_TASKS, size_charges
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
+from certify_assets.certificates.error_icc import error_icc
 from certify_assets.certificates.guard import GuardTest, apply_guard, no_guard
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.pool import Pool, check_pool
 from certify_assets.certificates.procedures import Test
-from certify_assets.certificates.pseudo_task import (
-    PseudoTask,
-    SizedScores,
-    covered_ratios,
-    error_icc,
-    observed_ratio,
-)
+from certify_assets.certificates.pseudo_task import PseudoTask
 from certify_assets.certificates.settings import Settings
+from certify_assets.certificates.task_sizes import pseudo_task
 from certify_assets.errors import InputError
 
 
@@ -130,46 +125,24 @@ def evaluate(
         tested=tested,
         tails=tails,
         passed_test=passed if plan is None else in_sequence(passed, plan.start),
-        guard=guard_of(counts, settings),
+        guard=_guard(observations, counts, settings),
         test=test,
         plan=plan,
         lacks_pilot=lacks_pilot,
     )
 
 
-def guard_of(counts: TaskCounts, settings: Settings, *, drawn: bool = False) -> GuardTest:
-    """Put every threshold to the guard; a procedure that is calibrated as a whole has none.
-
-    Where none is in force the floor is computed only to be `drawn`: it costs as much as the tails.
-    """
-    if settings.method.calibrated or (settings.applied_guard == "none" and not drawn):
+def _guard(observations: Observations, counts: TaskCounts, settings: Settings) -> GuardTest:
+    """Put every threshold to the guard, where one is in force."""
+    if settings.applied_guard == "none" or not counts.thresholds.size:
         return no_guard(counts.thresholds.size)
+    icc = error_icc(observations, settings.side, counts.thresholds, confident=True)
     return apply_guard(
         counts,
-        guard=settings.applied_guard,
+        icc,
         alpha=settings.alpha,
         delta=settings.delta / settings.candidates,
         size_ratio=settings.size_ratio,
-    )
-
-
-def pseudo_task(
-    observations: Observations,
-    counts: TaskCounts,
-    settings: Settings,
-    pool: Pool | None,
-) -> PseudoTask:
-    """Return the size of the pseudo-task, from the table, a pool and what is declared."""
-    tables: tuple[SizedScores, ...] = (observations,) if pool is None else (observations, pool)
-    least = np.full(
-        counts.thresholds.size, max(1.0, float(settings.size_ratio), observed_ratio(counts))
-    )
-    charged = pool is not None and pool.scored_tasks >= POOL_TASKS
-    return PseudoTask(
-        error_icc(observations, counts.side),
-        np.maximum(least, covered_ratios(counts, tables, settings.budget)),
-        least if charged else None,
-        size_charges(counts, tables) if charged else None,
     )
 
 

@@ -18,15 +18,15 @@ from typing import Any, Final
 import numpy as np
 
 from certify_assets.certificates.certificate import Finding
-from certify_assets.certificates.charge import POOL_TASKS
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.diagnosis import diagnose_evaluation
-from certify_assets.certificates.evaluation import Evaluation, coverage_under, evaluate, pseudo_task
+from certify_assets.certificates.evaluation import Evaluation, coverage_under, evaluate
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.pool import GIVEN, Pool
 from certify_assets.certificates.settings import BONFERRONI, Settings
+from certify_assets.certificates.task_sizes import POOL_TASKS, pseudo_task
 from certify_assets.errors import quoted
 from certify_assets.files import shortest
 from certify_assets.names import spelled
@@ -368,7 +368,7 @@ def _of_the_pool(case: _Case) -> _Found:
         yield "hand_picked", {"tasks": len(pool.labels)}
     if pool.unscored:
         yield "unscored_pool_rows", {}
-    if pseudo.charges is None:
+    if not pseudo.charged:
         yield "few_pool_tasks", {"least": POOL_TASKS}
     elif pseudo.charges[place] > 0:
         yield "size_charge", {"charge": pseudo.charges[place]}

@@ -26,7 +26,6 @@ error at most .03): 1 large task .84 → 0, 2 .69 → 0, 3 .60 → 0, 5 .41 → 
 
 References
 ----------
-Crowder (1978), Beta-binomial anova for proportions.
 Kish (1965), Survey Sampling.
 """
 
@@ -34,12 +33,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates import kernels
 from certify_assets.certificates.counts import TaskCounts
 
 _EQUAL = 20
@@ -68,11 +65,8 @@ def concentrated(counts: TaskCounts, alpha: float, delta: float) -> NDArray[np.b
     found = counts.effective_tasks < least_effective(delta)
     # W_L is at most L times the largest share, so a largest share of a twentieth passes at every L
     for place in np.flatnonzero(largest_shares(counts) > 1.0 / _EQUAL):
-        row = counts.covered[place]
-        top = np.partition(row, max(row.size - _EQUAL, 0))[-_EQUAL:] if row.size > _EQUAL else row
-        shares = (
-            np.cumsum(np.sort(top)[::-1], dtype=np.float64) / counts.covered_trajectories[place]
-        )
+        top = np.sort(counts.covered[place])[::-1][:_EQUAL]
+        shares = np.cumsum(top, dtype=np.float64) / counts.covered_trajectories[place]
         found[place] |= bool((shares > _limits(alpha)[: shares.size] + _ROUNDING).any())
     return found
 
@@ -94,8 +88,6 @@ def factor_needed(counts: TaskCounts, place: int, alpha: float, delta: float) ->
 GUARDS = ("floor", "none")
 #: the floor spends an eighth of δ
 FLOOR_SHARE = 8
-_DROP = 1.353
-_ENOUGH_ERRORS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,37 +103,12 @@ class GuardTest:
     concentrated: NDArray[np.bool_]
 
 
-def error_icc_bound(covered: NDArray[np.int32], errors: NDArray[np.int32]) -> float:
-    """One-sided 95 % upper bound of the beta-binomial correlation of errors within tasks."""
-    found = telling_counts(covered, errors)
-    return 1.0 if found is None else kernels.icc_upper_end(*found, _DROP)
-
-
-def telling_counts(
-    covered: NDArray[np.integer[Any]], errors: NDArray[np.integer[Any]]
-) -> tuple[kernels.TellingCounts, float] | None:
-    """What `kernels.icc_likelihood` takes; None where no errors tell how they correlate."""
-    inside = covered > 0
-    n, k = covered[inside].astype(np.int64), errors[inside].astype(np.int64)
-    if not n.size or not k.any() or (k == n).all() or n.max() == 1:
-        return None
-    width = int(n.max())
-    counts = exceeding(k, width), exceeding(n - k, width), exceeding(n, width)
-    return counts, float(np.count_nonzero((k > 0) & (k < n)))
-
-
-def exceeding(values: NDArray[np.int64], width: int) -> NDArray[np.float64]:
-    """Number of values above 0, above 1, … above width − 1."""
-    often = np.bincount(values, minlength=width + 1)
-    return (values.size - np.cumsum(often)[:width]).astype(np.float64)
-
-
 def inflated_alpha(alpha: float, size_ratio: float) -> float:
     """Share of tasks that must be wrong for an error of α when those are larger by a ratio."""
     return alpha / (alpha + size_ratio * (1.0 - alpha))
 
 
-def floor_log_probability(sizes: NDArray[np.int64], mean: float, icc: float) -> float:
+def error_free_log_probability(sizes: NDArray[np.int64], mean: float, icc: float) -> float:
     """Log-probability that no covered trajectory is an error, every task being beta-binomial.
 
     `sizes` says how many tasks have none, one, two, … of them.
@@ -155,16 +122,6 @@ def floor_log_probability(sizes: NDArray[np.int64], mean: float, icc: float) -> 
     return float(often @ terms)
 
 
-def _error_icc(counts: TaskCounts) -> float:
-    """The larger bound of the widest threshold and the first one with ten errors."""
-    enough = np.flatnonzero(counts.error_totals >= _ENOUGH_ERRORS)
-    places = {
-        counts.thresholds.size - 1,
-        int(enough[0]) if enough.size else counts.thresholds.size - 1,
-    }
-    return max(error_icc_bound(counts.covered[place], counts.errors[place]) for place in places)
-
-
 def no_guard(thresholds: int) -> GuardTest:
     """Return what a procedure that takes no guard has: nothing is asked, and nothing computed."""
     unknown = np.full(thresholds, np.nan)
@@ -173,20 +130,16 @@ def no_guard(thresholds: int) -> GuardTest:
 
 
 def apply_guard(
-    counts: TaskCounts, *, guard: str, alpha: float, delta: float, size_ratio: float = 1.0
+    counts: TaskCounts,
+    icc: float,
+    *,
+    alpha: float,
+    delta: float,
+    size_ratio: float = 1.0,
 ) -> GuardTest:
-    """Test every threshold with a guard."""
-    if not counts.thresholds.size:
-        return no_guard(0)
-    icc, mean = _error_icc(counts), inflated_alpha(alpha, size_ratio)
-    floor = np.array(
-        [
-            math.exp(floor_log_probability(np.bincount(covered), mean, icc))
-            for covered in counts.covered
-        ]
-    )
-    if guard == "none":
-        passed = np.ones(floor.size, dtype=bool)
-        return GuardTest(passed, floor, 1.0, icc, ~passed)
+    """Test every threshold with the floor, at an upper bound of the correlation of errors."""
+    mean = inflated_alpha(alpha, size_ratio)
+    sizes = map(np.bincount, counts.covered)
+    floor = np.array([math.exp(error_free_log_probability(each, mean, icc)) for each in sizes])
     few, limit = concentrated(counts, alpha, delta), delta / FLOOR_SHARE
     return GuardTest((floor <= limit) & ~few, floor, limit, icc, few)

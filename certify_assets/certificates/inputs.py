@@ -105,32 +105,54 @@ def known_tasks(inputs: TableInputs, labels: Sequence[str]) -> KnownTasks:
 
 
 @dataclass(frozen=True, eq=False)
-class Observations:
-    """Rows in canonical order: by score (unscored last), then task label, then outcome.
+class Rows:
+    """Rows in canonical order: by score (unscored last), then task label.
 
     Attributes
     ----------
     scores : float64 array
         Ascending, NaN (unscored) at the end.
-    outcomes : int8 array
-        1 success, 0 failure.
     tasks : int32 array
         Index of each row's task in the sorted labels.
     labels : tuple of str
         Task labels, sorted; the integer 3 and the text "3" are one label.
-    scored : int
-        Number of rows that have a score.
     sha256 : str
         Hash of the content; does not depend on row order, on file format, or on whether task labels
         are numbers or text.
     """
 
     scores: NDArray[np.float64]
-    outcomes: NDArray[np.int8]
     tasks: NDArray[np.int32]
     labels: tuple[str, ...]
-    scored: int
     sha256: str
+
+    @property
+    def rows(self) -> int:
+        """Number of rows, scored or not."""
+        return int(self.scores.size)
+
+    @cached_property
+    def scored(self) -> int:
+        """Number of rows that have a score."""
+        return int(np.count_nonzero(~np.isnan(self.scores)))
+
+    @property
+    def unscored(self) -> int:
+        """Number of rows without a score."""
+        return self.rows - self.scored
+
+
+@dataclass(frozen=True, eq=False)
+class Observations(Rows):
+    """Rows with their outcomes, which order rows of one score and task.
+
+    Attributes
+    ----------
+    outcomes : int8 array
+        1 success, 0 failure.
+    """
+
+    outcomes: NDArray[np.int8]
 
     def one_a_task(self, seed: int) -> Observations:
         """Return one scored row of each task, drawn by the seed; the hash stays."""
@@ -146,18 +168,7 @@ class Observations:
             scores=self.scores[rows],
             outcomes=self.outcomes[rows],
             tasks=self.tasks[rows],
-            scored=rows.size,
         )
-
-    @property
-    def rows(self) -> int:
-        """Number of rows, scored or not."""
-        return int(self.scores.size)
-
-    @property
-    def unscored(self) -> int:
-        """Number of rows without a score."""
-        return self.rows - self.scored
 
     @cached_property
     def auroc(self) -> float | None:
@@ -168,18 +179,16 @@ class Observations:
 
     @cached_property
     def clustered_auroc(self) -> tuple[float, float]:
-        """AUROC of the scored rows and its standard error over tasks (Obuchowski 1997, eq. 4)."""
-        _, right, tasks = self._scored
-        heads, number = self._ties
-        group = np.repeat(np.arange(heads.size), number)
-        successes = np.add.reduceat(right.astype(np.int64), heads)
-        failures = number - successes
-        # share of failures below a success, of successes above a failure; a tie counts one half
-        below = (np.cumsum(failures) - failures / 2) / max(1, failures.sum())
-        above = (successes.sum() - np.cumsum(successes) + successes / 2) / max(1, successes.sum())
-        area = float((successes * below).sum() / max(1, successes.sum()))
-        weight = np.where(right == 1, 1 / max(1, successes.sum()), 1 / max(1, failures.sum()))
-        influence = weight * (np.where(right == 1, below[group], above[group]) - area)
+        """AUROC and its standard error over tasks (Obuchowski 1997, eq. 4), where it has a pair."""
+        scores, outcomes, tasks = self._scored
+        right = outcomes == 1
+        successes, failures = scores[right], scores[~right]
+        # share of failures below each success, of successes above each failure
+        below, above = _share_below(failures, successes), 1.0 - _share_below(successes, failures)
+        area = float(below.mean())
+        influence = np.empty(scores.size)
+        influence[right] = (below - area) / successes.size
+        influence[~right] = (above - area) / failures.size
         parts = np.bincount(tasks, weights=influence)[np.bincount(tasks) > 0]
         freedom = max(1, parts.size - 1)
         return area, float(np.sqrt(np.square(parts).sum() * parts.size / freedom))
@@ -199,7 +208,9 @@ class Observations:
     @cached_property
     def of_one_task(self) -> NDArray[np.bool_]:
         """Whether only rows of one task have the score of a scored row."""
-        (_, _, tasks), (heads, number) = self._scored, self._ties
+        scores, _, tasks = self._scored
+        heads = np.flatnonzero(np.append(True, scores[1:] != scores[:-1])[: scores.size])
+        number = np.diff(np.append(heads, scores.size))
         # rows of one score are ordered by task
         return np.repeat(tasks[heads] == tasks[heads + number - 1], number)
 
@@ -208,13 +219,6 @@ class Observations:
         """Scores, outcomes and tasks of the scored rows."""
         there = slice(self.scored)
         return self.scores[there], self.outcomes[there], self.tasks[there]
-
-    @cached_property
-    def _ties(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The first row of each score, and how many rows have it."""
-        scores = self._scored[0]
-        heads = np.flatnonzero(np.append(True, scores[1:] != scores[:-1])[: scores.size])
-        return heads, np.diff(np.append(heads, scores.size))
 
     def at_random(self, seed: int) -> Observations:
         """Return the same rows with scores of other rows: those of a judge that knows nothing."""
@@ -259,6 +263,12 @@ class Observations:
         if self.scored:
             found["scores"] = score_range(self._scored[0])
         return found
+
+
+def _share_below(scores: NDArray[np.float64], of: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Share of ascending scores below each of others, a tie counting one half."""
+    ends = (np.searchsorted(scores, of, side) for side in ("left", "right"))
+    return np.asarray(sum(ends) / (2 * scores.size))
 
 
 def score_range(scores: NDArray[np.float64]) -> ScoreRange:
@@ -316,8 +326,7 @@ def observe(
             [ordered.size, labels],
             [(ordered, "<f8"), (successes, "|i1"), (owner, "<i4")],
         )
-    scored = int(np.count_nonzero(~np.isnan(ordered)))
-    return Observations(ordered, successes, owner, labels, scored, digest)
+    return Observations(ordered, owner, labels, digest, successes)
 
 
 def repeated_rows(

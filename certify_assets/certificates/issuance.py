@@ -1,19 +1,16 @@
-"""From a table to a certificate."""
+"""What a certificate says: its values, assumptions and promise."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from numpy.typing import ArrayLike, NDArray
+from collections.abc import Mapping
 
 from certify_assets._version import __version__
-from certify_assets.certificates.certificate import Certificate, Parameters
-from certify_assets.certificates.clustering import kish_effective_tasks, summarise_clusters
+from certify_assets.certificates.certificate import Certificate, LedgerHead
+from certify_assets.certificates.clustering import summarise_clusters
 from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.findings import certificate_findings, stated_findings
-from certify_assets.certificates.inputs import Inputs, Observations, observe, repeated_rows
-from certify_assets.certificates.pool import GivenPool, Pool, as_pool
+from certify_assets.certificates.inputs import Observations
+from certify_assets.certificates.pool import Pool
 from certify_assets.certificates.procedures import RARE
 from certify_assets.certificates.settings import Settings
 from certify_assets.errors import InputError
@@ -32,79 +29,6 @@ _DEFAULT_SELECTION = (
 )
 
 
-def certify(
-    scores: ArrayLike,
-    outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
-    *,
-    pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
-    pool: GivenPool | None = None,
-    selection: str | None = None,
-    agents: Sequence[Any] | NDArray[Any] | None = None,
-    provenance: Mapping[str, str] | None = None,
-    named: bool = False,
-    alone: bool = False,
-    **settings: Any,
-) -> Certificate:
-    """Certify the largest share of the trajectories that a judge may decide alone at an error
-    budget.
-
-    Parameters
-    ----------
-    scores : array_like of float
-        Judge scores, higher = more likely a success; NaN = unscored, left out and counted in the
-        findings.
-    outcomes : array_like
-        1 success, 0 failure.
-    tasks : sequence of hashables
-        Task of each trajectory; attempts at one task stay together.
-    pilot : tuple of scores, outcomes and tasks, optional
-        Other tasks, from which betting takes thresholds, start and bets; without them it certifies
-        nothing. No other procedure reads it.
-    pool : Pool, or tuple of scores and tasks, optional
-        Unlabelled runs of other tasks, from which pseudo_task takes how unequal tasks are in size;
-        without them it takes that from the table alone. No other procedure accepts it.
-    selection : str, optional
-        The rule of that choice, for the reader.
-    agents : sequence of hashables, optional
-        Agent of each trajectory: rows of different agents do not repeat one another.
-    provenance : mapping, optional
-        Names and hashes of what produced the scores; carried as they are.
-    named : bool
-        Whether every row is known to be a run of its own, as in a table with trajectory_id; else
-        rows that repeat an earlier one are counted in a finding.
-    alone : bool
-        Whether the task of every row is the id of its run, which a finding says.
-    **settings
-        Fields of :class:`Settings`: alpha, delta, side, procedure, seed and the rest.
-
-    Returns
-    -------
-    Certificate
-
-    Raises
-    ------
-    InputError
-        If a value cannot be used.
-
-    Notes
-    -----
-    A threshold is certified when its tail is at most its level, δ/(|Θ|·candidates) by default, and
-    the guard passes; the widest one is taken.
-    """
-    asked, observations = Settings(**settings), observe(scores, outcomes, tasks)
-    return issue(
-        observations,
-        asked,
-        pilot=None if pilot is None else observe(*pilot),
-        pool=as_pool(pool),
-        provenance=provenance,
-        selection=selection,
-        repeats=0 if named else repeated_rows(observations, scores, outcomes, tasks, agents),
-        alone=alone,
-    )
-
-
 def issue(
     observations: Observations,
     settings: Settings,
@@ -115,20 +39,21 @@ def issue(
     selection: str | None = None,
     repeats: int = 0,
     alone: bool = False,
+    ledger: LedgerHead | None = None,
 ) -> Certificate:
-    """Certify a table that is observed already; see :func:`certify`."""
+    """Certify a table; only a `Certifier` calls this."""
     evaluation = evaluate(observations, settings, pilot, pool)
     counts, place = evaluation.counts, evaluation.chosen
     found = None if place is None else counts.at(place)
     clusters = summarise_clusters(counts.sizes, counts.successes)
-    method = settings.method
+    method, inputs = settings.method, observations.fingerprint
     if selection is None and settings.candidates > 1:
         selection = _DEFAULT_SELECTION.format(settings.candidates)
     return Certificate(
         procedure=method.name,
         side=settings.side,
-        alpha=float(settings.alpha),
-        delta=float(settings.delta),
+        alpha=settings.alpha,
+        delta=settings.delta,
         certified=found is not None,
         threshold=evaluation.threshold,
         coverage=significant(evaluation.chosen_coverage),
@@ -138,9 +63,7 @@ def issue(
         covered_trajectories=0 if found is None else int(found.covered_trajectories[0]),
         covered_tasks=0 if found is None else int(found.covered_tasks[0]),
         errors=0 if found is None else int(found.error_totals[0]),
-        effective_tasks=0.0
-        if found is None
-        else significant(kish_effective_tasks(found.covered[0])),
+        effective_tasks=0.0 if found is None else significant(float(found.effective_tasks[0])),
         trajectories=clusters.trajectories,
         tasks=clusters.tasks,
         success_rate=significant(clusters.success_rate),
@@ -168,31 +91,23 @@ def issue(
                 alone=alone,
             ),
         ),
-        candidates=int(settings.candidates),
+        candidates=settings.candidates,
         selection=selection,
-        parameters=_parameters(settings, pilot),
+        parameters={
+            "guard": settings.applied_guard,
+            "size_ratio": settings.size_ratio,
+            "multiplicity": settings.multiplicity,
+            "pilot": pilot.sha256 if pilot is not None and method.pilot else None,
+            "grid": settings.applied_grid,
+            "engine": settings.engine,
+            "draws": settings.draws,
+        },
         provenance=_checked_provenance(provenance),
-        inputs=_inputs(observations, pool),
+        inputs=inputs if pool is None else {**inputs, "pool": pool.fingerprint},
         software={"version": __version__},
-        seed=int(settings.seed),
+        seed=settings.seed,
+        ledger=ledger,
     )
-
-
-def _inputs(observations: Observations, pool: Pool | None) -> Inputs:
-    found = observations.fingerprint
-    return found if pool is None else {**found, "pool": pool.fingerprint}
-
-
-def _parameters(settings: Settings, pilot: Observations | None) -> Parameters:
-    return {
-        "guard": settings.applied_guard,
-        "size_ratio": float(settings.size_ratio),
-        "multiplicity": settings.multiplicity,
-        "pilot": pilot.sha256 if pilot is not None and settings.method.pilot else None,
-        "grid": int(settings.applied_grid),
-        "engine": settings.engine,
-        "draws": int(settings.draws),
-    }
 
 
 def _checked_provenance(provenance: Mapping[str, str] | None) -> dict[str, str]:
@@ -249,7 +164,7 @@ def _pseudo_task_assumptions(evaluation: Evaluation, pool: Pool | None) -> tuple
     )
     if pool is None:
         return (sizes,)
-    charged = () if pseudo.charges is None else (_CHARGED,)
+    charged = (_CHARGED,) if pseudo.charged else ()
     return (
         sizes,
         *charged,

@@ -371,15 +371,13 @@ def _first(log_process: NDArray[np.float64], threshold: float) -> int | None:
 
 @dataclass(frozen=True)
 class MonitorPath:
-    """A monitor after each of its tasks: logarithms of both detectors, and the interval."""
+    """The interval of a monitor over its tasks, and the realised error."""
 
-    log_e: tuple[float, ...]
-    log_sr: tuple[float, ...]
-    # numbers of tasks at which the interval was computed, the last one all of them
+    # numbers of tasks, the last one all of them
     at: tuple[int, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
-    error: tuple[float | None, ...]  # realised error there; None before anything was covered
+    error: tuple[float | None, ...]  # None before anything was covered
 
 
 def monitor_path(
@@ -388,22 +386,12 @@ def monitor_path(
     outcomes: ArrayLike,
     tasks: Sequence[Any] | NDArray[Any],
 ) -> MonitorPath:
-    """Follow a monitor task by task, with intervals at evenly spaced places."""
+    """Compute the interval of a monitor at evenly spaced numbers of tasks."""
     stream = new_tasks(certificate, scores, outcomes, tasks).stream
     length = stream.covered.size
     at = np.unique(np.linspace(1, length, min(_POINTS, length)).round().astype(int)).tolist()
     heads = [stream.head(place) for place in at]
     low, high = zip(*(error_interval(head, certificate.delta) for head in heads), strict=True)
-    processes = (
-        process(stream, certificate.alpha) for process in (alarm_process, shiryaev_roberts)
-    )
-    log_e, log_sr = (tuple(map(significant, process.tolist())) for process in processes)
     errors = (head.realized_error for head in heads)
-    return MonitorPath(
-        log_e=log_e,
-        log_sr=log_sr,
-        at=tuple(at),
-        low=low,
-        high=high,
-        error=tuple(None if error is None else significant(error) for error in errors),
-    )
+    rounded = tuple(None if error is None else significant(error) for error in errors)
+    return MonitorPath(tuple(at), low, high, rounded)

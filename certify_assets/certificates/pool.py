@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets.certificates.inputs import (
     Observations,
     PoolInputs,
+    Rows,
     checked_scores,
     content_hash,
     task_codes,
@@ -26,33 +27,10 @@ EVERY_TASK: Final = "every_task"
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
-    """Rows by score (unscored last), then task; no outcome is among them.
+class Pool(Rows):
+    """Rows without outcomes; `origin` is `GIVEN` or `EVERY_TASK`."""
 
-    Attributes
-    ----------
-    scores : float64 array
-    tasks : int32 array
-        Index of each row's task in the sorted labels.
-    labels : tuple of str
-    scored : int
-    sha256 : str
-        Hash of the content; does not depend on row order, file format or outcomes.
-    origin : str
-        `GIVEN` or `EVERY_TASK`.
-    """
-
-    scores: NDArray[np.float64]
-    tasks: NDArray[np.int32]
-    labels: tuple[str, ...]
-    scored: int
-    sha256: str
     origin: str = GIVEN
-
-    @property
-    def unscored(self) -> int:
-        """Number of rows without a score, which count for nothing."""
-        return int(self.scores.size) - self.scored
 
     @property
     def scored_tasks(self) -> int:
@@ -62,7 +40,7 @@ class Pool:
     @property
     def fingerprint(self) -> PoolInputs:
         """The ``inputs.pool`` entry of a certificate."""
-        return {"sha256": self.sha256, "rows": int(self.scores.size), "origin": self.origin}
+        return {"sha256": self.sha256, "rows": self.rows, "origin": self.origin}
 
 
 #: a pool, or the scores and tasks of one that is given by hand
@@ -105,13 +83,13 @@ def observe_pool(
             f"The pool has {values.size} scores and {codes.size} tasks; give one of each for every "
             "run."
         )
-    scored = int(np.count_nonzero(~np.isnan(values)))
-    if not scored:
-        raise InputError("No row of the pool has a score; score its runs first or leave it out.")
     order = np.lexsort((codes, values))
     ordered, owner = values[order], codes[order].astype(np.int32)
     digest = content_hash("pool/1", [int(values.size), labels], [(ordered, "<f8"), (owner, "<i4")])
-    return Pool(ordered, owner, labels, scored, digest, origin)
+    pool = Pool(ordered, owner, labels, digest, origin)
+    if not pool.scored:
+        raise InputError("No row of the pool has a score; score its runs first or leave it out.")
+    return pool
 
 
 def check_pool(pool: Pool, table: Observations) -> None:
@@ -119,12 +97,6 @@ def check_pool(pool: Pool, table: Observations) -> None:
     shared = shared_names(pool.labels, table.labels)
     if not shared:
         return
-    size = (int(pool.scores.size), pool.scored)
-    if len(shared) == len(pool.labels) and size == (table.rows, table.scored):
-        raise InputError(
-            "The pool holds the runs of the calibration table itself; give the runs of other "
-            "tasks, or leave the pool out."
-        )
     raise InputError(
         f"The pool shares {len(shared)} task(s) with the calibration table, the first being "
         f"{in_both(*shared[0])}; take them out of the pool."

@@ -24,10 +24,14 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates.betting import payoffs, wealth_tails
 from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice
-from certify_assets.certificates.charge import charged_tails
 from certify_assets.certificates.clustering import summarise_clusters
 from certify_assets.certificates.counts import TaskCounts
-from certify_assets.certificates.pseudo_task import GRID, PseudoTask
+from certify_assets.certificates.pseudo_task import (
+    GRID,
+    PseudoTask,
+    joined_tails,
+    pseudo_task_tails,
+)
 from certify_assets.certificates.taskboot import taskboot_tails
 from certify_assets.errors import InputError, quoted
 
@@ -115,10 +119,6 @@ class Test:
     bets: NDArray[np.float64] | None = field(default=None, compare=False)  # of a pilot
     pseudo: PseudoTask | None = field(default=None, compare=False)  # how large it is
 
-    def at(self, place: int) -> Test:
-        """Return what is asked at one threshold."""
-        return self.part(slice(place, place + 1))
-
     def part(self, part: slice | NDArray[np.int64]) -> Test:
         """Return what is asked at some thresholds."""
         bets = None if self.bets is None else self.bets[part]
@@ -178,7 +178,7 @@ class Procedure:
 def _taskboot(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
     if test.engine == "montecarlo" and tasks == counts.tasks:
         return taskboot_tails(counts, test.budget, test.draws, test.seed)
-    lattice = error_lattice(counts.covered, counts.errors, test.budget)
+    lattice = error_lattice(counts, *test.budget.as_integer_ratio())
     return bootstrap_tails(lattice, test.level, tasks)
 
 
@@ -191,13 +191,14 @@ def _betting(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
 def _pseudo_task(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
     if test.pseudo is None:
         return np.ones(counts.thresholds.size)
-    return charged_tails(
+    found = pseudo_task_tails(
         counts,
-        test.budget,
+        *test.budget.as_integer_ratio(),
         test.pseudo,
         level=test.level,
         factor=tasks / counts.tasks,
-    ).joined
+    )
+    return joined_tails(*found)
 
 
 _COMMON = (_FRESH, RANK_INVARIANCE)

@@ -10,26 +10,22 @@ test procedures (a hypothesis that is rejected passes its level on).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Final
-
-from numpy.typing import ArrayLike, NDArray
+from typing import Any, Final, Self
 
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evaluation import evaluate
-from certify_assets.certificates.inputs import Observations, observe, repeated_rows
-from certify_assets.certificates.issuance import confidence_words, issue
-from certify_assets.certificates.pool import GivenPool, Pool, as_pool
-from certify_assets.certificates.procedures import DEFAULT, find_procedure
+from certify_assets.certificates.inputs import Observations
+from certify_assets.certificates.issuance import confidence_words
+from certify_assets.certificates.pool import Pool
 from certify_assets.certificates.settings import BONFERRONI, Settings
-from certify_assets.certificates.words import WORDS, at_most, percent
 from certify_assets.documents import JsonObject
-from certify_assets.errors import quoted
+from certify_assets.errors import ForgedCertificateError, quoted
 from certify_assets.files import shortest, significant
-from certify_assets.work import WorkStage, counted, under_way
+from certify_assets.words import WORDS, at_most, percent
 
 #: the weakest first
 _WEAKEST = (
@@ -38,8 +34,6 @@ _WEAKEST = (
     "asymptotic",
     "finite-sample",
 )
-#: settings that a procedure which is calibrated as a whole refuses where it does not read them
-_INAPPLICABLE = ("guard", "engine")
 _PAIR = 2
 #: keys of a document next to its certificates, all of which follow from these
 OUTLINE: Final = ("decided", "human", "joint_delta", "promise")
@@ -177,11 +171,6 @@ class CertificateSet:
             return next(iter(built.values()), None)
         return "\n".join(f"By {name}: {promise}" for name, promise in built.items())
 
-    def with_provenance(self, more: Mapping[str, str]) -> CertificateSet:
-        """Return the certificates with further names and hashes of what produced the scores."""
-        items = [item.replace(provenance={**item.provenance, **more}) for item in self.certificates]
-        return replace(self, certificates=tuple(items)) if more else self
-
     def outline(self) -> JsonObject:
         """Return the keys of the document next to its certificates."""
         values = {
@@ -196,23 +185,37 @@ class CertificateSet:
         """Return the document as JSON values."""
         return {"certificates": [item.to_dict() for item in self.certificates], **self.outline()}
 
-    def difference(self, outline: Mapping[str, Any]) -> str | None:
-        """Return how the keys of a document differ from what its certificates say, else None."""
+    @classmethod
+    def of(cls, certificates: Sequence[Certificate], outline: Mapping[str, Any]) -> Self:
+        """Return certificates as the set that a document says they are.
+
+        Raises
+        ------
+        ForgedCertificateError
+            If the document says something else of them than they do.
+        """
+        joint = outline.get("joint_delta")
+        if joint is not None and not (type(joint) is float and 0 < joint < 1):
+            raise ForgedCertificateError(
+                f"joint_delta is {quoted(joint)}, not a number between 0 and 1; give the file as "
+                "it was written."
+            )
+        found = cls(tuple(certificates), joint)
         # certificates that were put together by hand promise nothing together, and say no share;
         # what says a part of that was cut
-        expected = self.outline() if outline else {}
-        for name in sorted(expected):
+        expected = found.outline() if outline else {}
+        for name in sorted({*expected, *outline}):
             if name not in outline:
-                return f"The document lacks {name}; give it as it was written."
-        for name in sorted(outline):
-            if type(outline[name]) is not type(expected.get(name)) or (
-                outline[name] != expected.get(name)
-            ):
-                return (
-                    f"{name} is {quoted(outline[name], 200)} in the document and "
-                    f"{quoted(expected.get(name), 200)} by its certificates."
+                raise ForgedCertificateError(
+                    f"The document lacks {name}; give it as it was written."
                 )
-        return None
+            own = expected.get(name)
+            if type(outline[name]) is not type(own) or outline[name] != own:
+                raise ForgedCertificateError(
+                    f"{name} is {quoted(outline[name], 200)} in the document and "
+                    f"{quoted(own, 200)} by its certificates."
+                )
+        return found
 
 
 def _setting(item: Certificate) -> tuple[Any, ...]:
@@ -223,120 +226,9 @@ def _side_place(item: Certificate) -> int:
     return SIDES.index(item.side)
 
 
-def certify_sides(
-    scores: ArrayLike,
-    outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
-    *,
-    sides: Sequence[str] = SIDES,
-    procedures: Sequence[str] = (DEFAULT,),
-    joint: bool = False,
-    pilot: tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]] | None = None,
-    pool: GivenPool | None = None,
-    agents: Sequence[Any] | NDArray[Any] | None = None,
-    named: bool = False,
-    alone: bool = False,
-    selection: str | None = None,
-    **keywords: Any,
-) -> CertificateSet:
-    """Certify several sides of one table, by one procedure or several.
-
-    Parameters
-    ----------
-    scores, outcomes, tasks, pilot, pool, agents, named, alone, selection
-        As for :func:`certify_assets.certificates.certify`; a procedure of several takes what it
-        has a use for.
-    sides, procedures : sequence of str
-    joint : bool
-        Both sides hold together at confidence 1 − δ, see :func:`joint_deltas`; else each by
-        itself, and together at 1 − 2δ.
-    **keywords
-        The settings of :func:`certify_assets.certificates.certify`.
-
-    Returns
-    -------
-    CertificateSet
-        Procedures in the order given, of each the sides in theirs.
-    """
-    others = None if pilot is None else observe(*pilot)
-    unlabelled = as_pool(pool)
-    found: list[Certificate] = []
-    every = procedure_settings(procedures, keywords)
-    # sorting the rows takes about as long as a side
-    with under_way(WorkStage("certifying", len(every) + 1)) as stage:
-        rows = observe(scores, outcomes, tasks)
-        repeats = 0 if named else repeated_rows(rows, scores, outcomes, tasks, agents)
-        stage.done += 1
-        for asked in every:
-            taken = unlabelled if asked.method.calibrated or len(procedures) == 1 else None
-            found += _each_side(
-                rows,
-                asked,
-                sides,
-                joint,
-                pilot=others,
-                pool=taken,
-                repeats=repeats,
-                alone=alone,
-                selection=selection,
-            )
-            stage.done += 1
-    return CertificateSet(tuple(found), float(asked.delta) if joint else None)
-
-
-def _each_side(
-    table: Observations,
-    settings: Settings,
-    sides: Sequence[str],
-    joint: bool,
-    *,
-    pilot: Observations | None = None,
-    pool: Pool | None = None,
-    repeats: int = 0,
-    alone: bool = False,
-    selection: str | None = None,
-) -> list[Certificate]:
-    deltas = dict.fromkeys(sides, settings.delta)
-    if joint:
-        deltas = joint_deltas(table, settings, pilot=pilot, pool=pool)
-    asked = [settings.replace(side=side, delta=deltas[side]) for side in sides]
-    return [
-        issue(
-            table,
-            item,
-            pilot=pilot,
-            pool=pool,
-            repeats=repeats,
-            alone=alone,
-            selection=selection,
-        )
-        for item in counted(f"{settings.procedure}, side by side", asked)
-    ]
-
-
-def procedure_settings(
-    procedures: Sequence[str], keywords: Mapping[str, Any], *, several: bool | None = None
-) -> list[Settings]:
-    """Return the settings of each procedure; of several, without those that it has no use for."""
-    several = len(procedures) > 1 if several is None else several
-    return [_settings(name, keywords, several=several) for name in procedures]
-
-
-def _settings(name: str, keywords: Mapping[str, Any], *, several: bool) -> Settings:
-    method = find_procedure(name)
-    if several and method.calibrated:
-        keywords = {
-            key: value
-            for key, value in keywords.items()
-            if key not in _INAPPLICABLE or method.reads(key, value)
-        }
-    return Settings(**{**keywords, "procedure": name})
-
-
 def joint_deltas(
     observations: Observations,
     settings: Settings,
-    *,
     pilot: Observations | None = None,
     pool: Pool | None = None,
 ) -> dict[str, float]:

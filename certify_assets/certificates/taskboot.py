@@ -71,7 +71,7 @@ def exceedance_shares(
 def resample_errors(
     covered: NDArray[np.int32], errors: NDArray[np.int32], draws: int, seed: int
 ) -> NDArray[np.float64]:
-    """Selective error of each resample at one threshold; 0 for a resample that covers nothing."""
+    """Selective error of each resample at one threshold (Eq. 3); 0 where it covers nothing."""
     sums = resample_sums(np.stack([covered, errors], axis=1).astype(np.int64), draws, seed)
     ratios: NDArray[np.float64] = sums[:, 1] / np.maximum(sums[:, 0], 1)
     return ratios

@@ -21,7 +21,6 @@ from certify_assets.cli.batch_tables import (
     read_draw,
     require_first_draw,
 )
-from certify_assets.cli.figures import show_figures, verbose_option
 from certify_assets.cli.options import (
     COUNT,
     NATURAL,
@@ -36,12 +35,12 @@ from certify_assets.cli.options import (
 )
 from certify_assets.cli.output import (
     NOTHING,
-    emit_json,
-    json_option,
+    Table,
+    answer,
+    answers,
+    answers_at_length,
+    figures,
     refuse_overwrite,
-    say,
-    show_line,
-    show_table,
     write_tables,
 )
 from certify_assets.cli.reading import column_options
@@ -88,8 +87,8 @@ _batch_options = gathered(
     ),
     split_option,
     column_options,
-    verbose_option,
-    json_option,
+    answers_at_length,
+    answers,
 )
 
 
@@ -113,8 +112,6 @@ def plan(
     scores: Path,
     out: Path | None,
     asked: BatchOptions,
-    verbose: bool,
-    as_json: bool,
 ) -> None:
     """Choose thresholds, prior and weights by the share of the batch that they save.
 
@@ -129,27 +126,28 @@ def plan(
         write_json_atomic(out, made.to_dict())
     plans = made.sides.plans
     documents = [_shown(item) for item in plans]
-    if as_json:
-        both = {
-            "plans": documents,
-            "cut": made.sides.cut,
-            "expected_labels": math.fsum(item.expected_labels or 0 for item in plans),
-            "expected_net_share": math.fsum(item.expected_net_share or 0 for item in plans),
-        }
-        emit_json(both if made.both else documents[0])
-        return
+    both = {
+        "plans": documents,
+        "cut": made.sides.cut,
+        "expected_labels": math.fsum(item.expected_labels or 0 for item in plans),
+        "expected_net_share": math.fsum(item.expected_net_share or 0 for item in plans),
+    }
     names = ("side", "alpha", "delta", "draw", "expected_labels", "expected_net_share")
+    blocks: list[Any] = []
     for item, document in zip(plans, documents, strict=True):
-        show_figures("Batch plan", {"": document}, most=names, verbose=verbose)
+        blocks += figures("Batch plan", document, most=names)
         rows = [
             [f"{value:g}", f"{mean:.3f}"]
             for value, mean in zip(item.thresholds, item.predicted_errors, strict=True)
         ]
-        show_table("Sets, the strictest first", ["threshold", "predicted error"], rows)
+        blocks.append(Table("Sets, the strictest first", ["threshold", "predicted error"], rows))
     if made.sides.cut is not None:
-        show_line(f"Runs up to the score {made.sides.cut:g} may be rejected, the others released.")
+        blocks.append(f"Runs up to the score {made.sides.cut:g} may fail, the others pass.")
     elif made.both:
-        show_line(f"Labels are expected to save nothing on the side that is not {plans[0].side}.")
+        blocks.append(
+            f"Labels are expected to save nothing on the side that is not {plans[0].side}."
+        )
+    answer(both if made.both else documents[0], *blocks)
 
 
 def _shown(plan: BatchPlan) -> dict[str, Any]:
@@ -181,8 +179,6 @@ def draw(
     out: Path,
     labels: int | None,
     asked: BatchOptions,
-    verbose: bool,
-    as_json: bool,
 ) -> None:
     """Draw the runs to label, in their order.
 
@@ -213,16 +209,12 @@ def draw(
         }
         for item in found.sides.sides
     }
-    if as_json:
-        emit_json({**counts, **(each if found.both else next(iter(each.values())))})
-    else:
-        figures = {
-            f"{side} {name}": value for side, of in each.items() for name, value in of.items()
-        }
-        show_figures("Draw", {"": {**counts, **figures}}, verbose=verbose)
-        say(
-            f"Label the runs of {out} in their order, and give the labels to `certify batch close`."
-        )
+    document = {**counts, **(each if found.both else next(iter(each.values())))}
+    answer(
+        document,
+        *figures("Draw", document),
+        f"Label the runs of {out} in their order, and give the labels to `certify batch close`.",
+    )
 
 
 @batch.command()
@@ -231,17 +223,12 @@ def draw(
 @click.argument("drawn", metavar="DRAW", type=PATH)
 @click.argument("labels", type=PATH)
 @_batch_options
-@click.pass_context
 def close(
-    ctx: click.Context,
-    /,
     certificate: Path,
     scores: Path,
     drawn: Path,
     labels: Path,
     asked: BatchOptions,
-    verbose: bool,
-    as_json: bool,
 ) -> None:
     """Certify the batch by the labels of its draw; exit 3 until the risk limit is met.
 
@@ -258,15 +245,13 @@ def close(
     except InputError as error:
         raise InputError(f"{labels}: {error}") from None
     certified = any(result.certified for result in results)
-    if as_json:
-        emit_json(_together(results) if found.both else results[0].to_dict())
-        ctx.exit(0 if certified else NOTHING)
+    blocks: list[Any] = []
     for result in results:
-        show_figures("Batch certificate", {"": result.to_dict()}, most=_CLOSED, verbose=verbose)
-        show_line(_sentence(result))
+        blocks += [*figures("Batch certificate", result.to_dict(), most=_CLOSED), _sentence(result)]
         if result.certified and result.worth_more:
-            show_line("More labels are expected to certify a wider set that saves more.")
-    ctx.exit(0 if certified else NOTHING)
+            blocks.append("More labels are expected to certify a wider set that saves more.")
+    document = _together(results) if found.both else results[0].to_dict()
+    answer(document, *blocks, code=0 if certified else NOTHING)
 
 
 def _together(results: Sequence[BatchCertificate]) -> dict[str, Any]:
@@ -291,7 +276,7 @@ def _sentence(result: BatchCertificate) -> str:
             f"{sure} over the draw. Correct the {result.errors_found} found."
         )
     if result.status == "to_reviewers":
-        return "More errors were found than the budget allows: every run goes to human review."
+        return "More errors were found than the budget allows: every run goes to review."
     wrong = f"The judge is wrong on {result.errors_found} of the {result.labels_used} labels"
     if result.worth_more:
         return f"{wrong}, which certify nothing yet; label more runs of the draw."

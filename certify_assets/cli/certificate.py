@@ -16,7 +16,6 @@ from certify_assets.certificates import (
     Sides,
     certify_sides,
 )
-from certify_assets.certificates.words import WORDS, at_most, percent
 from certify_assets.cli.documents import CertificateFile, read_certificate_file
 from certify_assets.cli.gate import gated, min_coverage_option, report, too_little
 from certify_assets.cli.options import PATH, out_option, scores_argument
@@ -36,6 +35,7 @@ from certify_assets.cli.reading import labelled, read_pilot, read_pool, read_sco
 from certify_assets.cli.settings import setting_option, settings_help
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.words import WORDS, at_most, percent
 
 _BAR = 60
 _MARKS = {"reject": "█", "human": "░", "release": "▒"}
@@ -132,8 +132,9 @@ def certificate(
         agents=table.agents,
         named=table.named,
         alone=table.alone,
+        provenance=table.reading.provenance(),
         **asked,
-    ).with_provenance(table.reading.provenance())
+    )
     single = procedure != "all" and side != "both"
     document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:

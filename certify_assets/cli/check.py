@@ -18,10 +18,8 @@ from certify_assets.certificates import (
     Certificate,
     audit_certificate,
     resample_audit,
-    verify_certificate,
-    verify_set,
 )
-from certify_assets.certificates.words import WORDS, percent
+from certify_assets.certificates import verify as recompute
 from certify_assets.cli.documents import (
     CertificateFile,
     Choice,
@@ -61,7 +59,7 @@ from certify_assets.cli.reading import column_options, labelled, read_pilot, rea
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
 from certify_assets.tables.score_reading import ReadingOptions
-from certify_assets.work import counted
+from certify_assets.words import WORDS, percent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,7 +67,7 @@ if TYPE_CHECKING:
     from certify_assets.cli.reading import Table as Columns
     from certify_assets.cli.reading import Unlabelled
     from certify_assets.corpora.formats.mlflow_server import VerdictCounts
-    from certify_assets.evaluation.decisions import Decisions
+    from certify_assets.tables.decisions import Decisions
     from certify_assets.tables.score_table import ScoreTable
 
 _AUDITED = (
@@ -168,26 +166,21 @@ def _difference(
 ) -> str | None:
     """Recompute certificates from their table; return the first difference.
 
-    What a document says of its certificates together is recomputed last.
+    What a document says of its certificates together is recomputed where all of them are.
     """
-    table = labelled(table)
-    data = (table.scores, table.labels, table.tasks)
-    for place, (document, item) in enumerate(counted("verifying", chosen), 1):
-        # of several procedures each takes what it reads
-        found = verify_certificate(
-            document,
-            *data,
-            agents=table.agents,
-            named=table.named,
-            alone=table.alone,
-            pilot=pilot,
-            pool=pool if "pool" in item.inputs or len(chosen) == 1 else None,
-        )
-        if found is not None:
-            return f"{_place(given, place)}{found}"
-    if not given.outline:
-        return None
-    return verify_set(given.checked(), *data, pilot=pilot, pool=pool)
+    table, documents = labelled(table), [document for document, _ in chosen]
+    every = len(documents) == len(given.documents)
+    return recompute(
+        {"certificates": documents, **(given.outline if every else {})},
+        table.scores,
+        table.labels,
+        table.tasks,
+        agents=table.agents,
+        named=table.named,
+        alone=table.alone,
+        pilot=pilot,
+        pool=pool,
+    )
 
 
 @click.command()
@@ -325,7 +318,7 @@ def decide(
     nothing was certified go to review (exit 3 when nothing was certified at all).
     """
     from certify_assets.certificates.scale import share_doubt
-    from certify_assets.evaluation.decisions import decide_table
+    from certify_assets.tables.decisions import decide_table
 
     refuse_overwrite(
         {"--queue": queue, "--decisions": decisions}, {"CERTIFICATE": certificate, "SCORES": scores}

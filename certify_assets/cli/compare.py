@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,11 @@ import click
 from certify_assets.cli.options import NATURAL, PATH, store_option
 from certify_assets.cli.output import (
     NOTHING,
-    emit_json,
-    json_option,
+    Table,
+    answer,
+    answers,
     refuse_overwrite,
     say,
-    show_line,
-    show_table,
     write_text,
 )
 from certify_assets.corpora.corpus import Corpus
@@ -55,11 +54,8 @@ if TYPE_CHECKING:
     help="Write the first table as CSV to FILE, the others next to it under their names.",
 )
 @store_option
-@json_option
-@click.pass_context
+@answers
 def compare(
-    ctx: click.Context,
-    /,
     corpora: tuple[str, ...],
     agent_disjoint: bool,
     judges: tuple[str, ...],
@@ -68,7 +64,6 @@ def compare(
     html: Path | None,
     csv: Path | None,
     store: Store,
-    as_json: bool,
 ) -> None:
     """Compare the judges of corpora: ranking, certified coverage, audit, cost.
 
@@ -86,11 +81,7 @@ def compare(
         _evaluate(store, corpora, judges or ("lexical",), folds=folds, seed=seed)
     document = compare_corpora(store, corpora or None)
     _write(document, html, csv)
-    if as_json:
-        emit_json(document)
-    else:
-        _show(document)
-    ctx.exit(0 if document["corpora"] else NOTHING)
+    answer(document, *_blocks(document), code=0 if document["corpora"] else NOTHING)
 
 
 def _evaluate(
@@ -126,26 +117,21 @@ def _write(document: Mapping[str, Any], html: Path | None, csv: Path | None) -> 
             write_text(place, table_csv(table))
 
 
-def _show(document: Mapping[str, Any]) -> None:
+def _blocks(document: Mapping[str, Any]) -> Iterator[Any]:
+    """Return the tables of each corpus, who is best at what, and what is not there."""
     from certify_assets.reports.comparison_page import comparison_tables
 
     for corpus in document["corpora"]:
-        for table in comparison_tables([corpus]):
-            show_table(
-                f"{corpus['corpus']}: {table.title}",
-                table.columns[1:],
-                [row[1:] for row in table.rows],
-            )
+        name = corpus["corpus"]
+        for found in comparison_tables([corpus]):
+            rows = [row[1:] for row in found.rows]
+            yield Table(f"{name}: {found.title}", found.columns[1:], rows)
         for item in corpus["best"]:
             if item["judge"]:
-                show_line(
-                    f"{corpus['corpus']}, {item['what']}: {item['judge']} ({item['value']:.4g})."
-                )
+                yield f"{name}, {item['what']}: {item['judge']} ({item['value']:.4g})."
         for item in corpus["findings"]:
-            show_line(f"{corpus['corpus']}: {item['message']}")
+            yield f"{name}: {item['message']}"
         for item in corpus["missing"]:
-            show_line(
-                f"{corpus['corpus']}, missing {item['what']} of {item['judge']}: {item['reason']}"
-            )
+            yield f"{name}, missing {item['what']} of {item['judge']}: {item['reason']}"
     for item in document["left_out"]:
-        show_line(f"Left out: {item['corpus']}: {item['reason']}")
+        yield f"Left out: {item['corpus']}: {item['reason']}"

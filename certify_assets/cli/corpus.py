@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from certify_assets.cli.figures import show_figures
 from certify_assets.cli.options import PATH, parse_literals, store_option
 from certify_assets.cli.output import (
     FIGURES,
+    Table,
+    answer,
+    answers,
     emit_json,
-    json_option,
+    figures,
     say,
-    show_line,
-    show_table,
+    table,
+    wants_json,
     write_text,
 )
+from certify_assets.cli.output import show as show_blocks
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError
+from certify_assets.errors import CertifyError, InputError
 
 if TYPE_CHECKING:
     from certify_assets.corpora.config import CorpusConfig
@@ -82,7 +85,7 @@ def corpus() -> None:
 @click.option("--add", is_flag=True, help="As --replace, with PATHS added to the present ones.")
 @click.option("--dry-run", is_flag=True, help="List what would change; store nothing.")
 @store_option
-@json_option
+@answers
 def import_(
     paths: tuple[str, ...],
     format_name: str | None,
@@ -93,7 +96,6 @@ def import_(
     add: bool,
     dry_run: bool,
     store: Store,
-    as_json: bool,
 ) -> None:
     """Read agent runs into a corpus and add its partition.
 
@@ -122,21 +124,20 @@ def import_(
         registered = Corpus(store, name)
         if registered.has("corpus.json"):
             config = _delivered(registered.config, config, given, add=add)
-        _preview(registered, config, as_json=as_json)
-        return
+        _preview(registered, config)
     with Corpus(store, name).writing():
         imported, summary, profile = _imported(store, config, given, add=add, replace=replace)
     say(change_partition(store, name, add=True))
     report_stored(imported, "corpus import", "corpora/trajectories")
     version, overlap = imported.version, imported.task_overlap()
-    figures = {
+    about = {
         "domain": str(imported.domain),
         **{name: getattr(profile, name) for name in _IMPORTED},
     }
     document = {
         "corpus": name,
         "version": version.number,
-        **figures,
+        **about,
         "gates": [asdict(gate) for gate in profile.gates],
         "overlap": asdict(overlap),
         "files": len(summary.files),
@@ -147,21 +148,22 @@ def import_(
     }
     for sentence in summary.read_as:
         say(sentence)
-    if as_json:
-        emit_json(document)
-        return
     left = {"notes": summary.notes, "label_facts": summary.label_facts}
-    printed = {**figures, **{key: value for key, value in left.items() if value}}
-    show_figures(f"Corpus {name}", {"": printed})
-    for reason, number in profile.dropped.items():
-        first = summary.examples.get(reason, "not described")
-        show_line(f"{reason} ({number}), the first: {first}")
-    for sentence in overlap.sentences:
-        show_line(f"{sentence} Where the tasks are separate, --set accept_shared_tasks=REASON.")
-    # TEST audits and certifies nothing: its gate says nothing that a user could act on here
-    for gate in profile.gates:
-        if gate.split != "test":
-            show_line(gate.reason)
+    printed = {**about, **{key: value for key, value in left.items() if value}}
+    answer(
+        document,
+        *figures(f"Corpus {name}", printed),
+        *(
+            f"{reason} ({number}), the first: {summary.examples.get(reason, 'not described')}"
+            for reason, number in profile.dropped.items()
+        ),
+        *(
+            f"{sentence} Where the tasks are separate, --set accept_shared_tasks=REASON."
+            for sentence in overlap.sentences
+        ),
+        # TEST audits and certifies nothing: its gate says nothing that a user could act on here
+        *(gate.reason for gate in profile.gates if gate.split != "test"),
+    )
 
 
 def _given(
@@ -264,27 +266,29 @@ def _require_runs(path: str, config: CorpusConfig) -> None:
             pass
 
 
-def _preview(corpus: Corpus, config: CorpusConfig, *, as_json: bool) -> None:
+def _preview(corpus: Corpus, config: CorpusConfig) -> NoReturn:
     """Show what a delivery would change; end as the import would where it is refused."""
     from certify_assets.operations.returned_runs import checking_delivery, refuse_selected
 
     back: list[ReturnedRuns] = []
     changes = corpus.preview_import(config, check=checking_delivery(corpus, back, refuse=False))
-    if as_json:
-        emit_json(
-            {
-                "corpus": corpus.name,
-                "applied": False,
-                "changes": asdict(changes),
-                "returned": [{**asdict(item), "refused": item.selected} for item in back],
-            }
-        )
-    else:
-        for sentence in (*changes.sentences(), *(item.sentence() for item in back)):
-            show_line(sentence)
-    refuse_selected(corpus, back)
-    if not as_json:
-        show_line("Nothing is stored: give the command without --dry-run.")
+    document = {
+        "corpus": corpus.name,
+        "applied": False,
+        "changes": asdict(changes),
+        "returned": [{**asdict(item), "refused": item.selected} for item in back],
+    }
+    said = [*changes.sentences(), *(item.sentence() for item in back)]
+    try:
+        refuse_selected(corpus, back)
+    except CertifyError:
+        # what comes back is shown before it is refused
+        if wants_json():
+            emit_json(document)
+        else:
+            show_blocks(*said)
+        raise
+    answer(document, *said, "Nothing is stored: give the command without --dry-run.")
 
 
 def _profile(imported: Corpus, config: CorpusConfig, dropped: dict[str, int]) -> CorpusProfile:
@@ -304,8 +308,8 @@ def _profile(imported: Corpus, config: CorpusConfig, dropped: dict[str, int]) ->
 
 @corpus.command("list")
 @store_option
-@json_option
-def list_(store: Store, as_json: bool) -> None:
+@answers
+def list_(store: Store) -> None:
     """List the corpora of the data root, with what was read of each."""
     from certify_assets.corpora.config import load_config, registered_corpora
 
@@ -313,18 +317,8 @@ def list_(store: Store, as_json: bool) -> None:
         {**asdict(load_config(store, name)), **_listed(Corpus(store, name))}
         for name in registered_corpora(store)
     ]
-    if as_json:
-        emit_json({"corpora": configs})
-        return
-    keys = ("name", "domain", "trajectories", "tasks", "versions", "format", "profile", "seed")
-    rows = [
-        [
-            *("" if config[key] is None else str(config[key]) for key in keys),
-            ", ".join(config["paths"]),
-        ]
-        for config in configs
-    ]
-    show_table("Corpora", ["corpus", *keys[1:], "paths"], rows)
+    keys = ("name", "domain", "trajectories", "tasks", "versions", "format", "seed", "paths")
+    answer({"corpora": configs}, table("Corpora", configs, keys))
 
 
 def _listed(corpus: Corpus) -> dict[str, int | str | None]:
@@ -342,8 +336,8 @@ def _listed(corpus: Corpus) -> dict[str, int | str | None]:
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store_option
-@json_option
-def remove(name: str, yes: bool, store: Store, as_json: bool) -> None:
+@answers
+def remove(name: str, yes: bool, store: Store) -> None:
     """Take a corpus and its partition out; its source files, certificates and history stay.
 
     Stay: judges and certificates, the ledger of TEST, and the list of versions. A corpus that a
@@ -359,10 +353,8 @@ def remove(name: str, yes: bool, store: Store, as_json: bool) -> None:
     partition = change_partition(store, name, add=False)
     gone = remove_corpus(store, name)
     say(partition)
-    if as_json:
-        emit_json({"corpus": name, "removed": gone})
-    else:
-        show_table(f"Removed {name}", ["file"], [[key] for key in gone])
+    removed = Table(f"Removed {name}", ["file"], [[key] for key in gone])
+    answer({"corpus": name, "removed": gone}, removed)
 
 
 def _confirm(question: str) -> None:
@@ -380,8 +372,8 @@ def _confirm(question: str) -> None:
 @click.argument("name")
 @click.option("--page", type=PATH, metavar="FILE", help="Draw the corpus's page here as well.")
 @store_option
-@json_option
-def show(name: str, page: Path | None, store: Store, as_json: bool) -> None:
+@answers
+def show(name: str, page: Path | None, store: Store) -> None:
     """Describe a corpus before any judge reads it.
 
     Prints profile, gates, flip rates, leak checks, labels, texts, and what the import left out.
@@ -394,14 +386,12 @@ def show(name: str, page: Path | None, store: Store, as_json: bool) -> None:
     report = gather_report(Corpus(store, name))
     if page is not None:
         write_text(page, render_corpus(report))
-    if as_json:
-        emit_json({**report.to_dict(), "page": None if page is None else str(page)})
-    else:
-        _show_report(report, page)
+    document = {**report.to_dict(), "page": None if page is None else str(page)}
+    answer(document, *_blocks(report, page))
 
 
-def _show_report(report: CorpusReport, page: Path | None) -> None:
-    """Print the tables of a corpus's page."""
+def _blocks(report: CorpusReport, page: Path | None) -> Iterator[Any]:
+    """Return the tables of a corpus's page."""
     from certify_assets.reports import corpus_page as pages
 
     name, profile = report.config.name, report.profile
@@ -415,37 +405,31 @@ def _show_report(report: CorpusReport, page: Path | None) -> None:
         ("runs that read like an earlier one", str(profile.duplicates)),
         ("groups of tasks with one instruction", str(len(profile.same_instruction))),
     ]
-    show_table(f"Corpus {name}", FIGURES, facts)
+    yield Table(f"Corpus {name}", FIGURES, facts)
     if profile.splits:
-        show_table(
-            "Splits",
-            ["split", "tasks", "runs", "π", "ICC", "DEFF", "n_eff"],
-            pages.split_rows(profile),
-        )
+        columns = ["split", "tasks", "runs", "π", "ICC", "DEFF", "n_eff"]
+        yield Table("Splits", columns, pages.split_rows(profile))
     if report.manifest is not None:
-        show_line(f"Split manifest {report.manifest.sha256}.")
+        yield f"Split manifest {report.manifest.sha256}."
     agents = [
         [row.name, row.runs, row.read, row.success_rate]
         for row in pages.agent_rows(profile, report.leak_checks)
     ]
-    show_table(
-        "Agents", ["agent", "runs", "labelled, outside TEST", "success rate of those"], agents
-    )
+    columns = ["agent", "runs", "labelled, outside TEST", "success rate of those"]
+    yield Table("Agents", columns, agents)
     rows = [
         [row.name, row.auroc, row.interval, row.threshold, "over" if row.over else ""]
         for row in pages.control_rows(report.leak_checks)
     ]
-    show_table(
-        "Leak checks, outside TEST", ["control", "AUROC", "95 % over tasks", "threshold", ""], rows
-    )
+    columns = ["control", "AUROC", "95 % over tasks", "threshold", ""]
+    yield Table("Leak checks, outside TEST", columns, rows)
     if profile.dropped:
         dropped = [
             [reason, str(number), report.imported.examples.get(reason, "")]
             for reason, number in profile.dropped.items()
         ]
-        show_table("Left out", ["reason", "records", "the first"], dropped)
+        yield Table("Left out", ["reason", "records", "the first"], dropped)
     if report.imported.notes:
         notes = [[note, str(number)] for note, number in report.imported.notes.items()]
-        show_table("Notes", ["note", "count"], notes)
-    for sentence in (f"{heading}.", *sentences, *([f"Page: {page}"] if page else [])):
-        show_line(sentence)
+        yield Table("Notes", ["note", "count"], notes)
+    yield from (f"{heading}.", *sentences, *([f"Page: {page}"] if page else []))

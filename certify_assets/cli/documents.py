@@ -13,7 +13,7 @@ from certify_assets.cli.options import OPEN_SHARE, SIDE, gathered
 from certify_assets.cli.reading import Unlabelled, argument_order, read_pool, stored_pool
 from certify_assets.corpora import CERTIFYING
 from certify_assets.documents import JsonObject
-from certify_assets.errors import ForgedCertificateError, InputError, quoted
+from certify_assets.errors import ForgedCertificateError, InputError
 from certify_assets.files import read_json
 from certify_assets.tables.score_reading import ReadingOptions
 
@@ -44,16 +44,8 @@ class CertificateFile(NamedTuple):
         """Return its certificates as one set; digests and outline must be theirs."""
         from certify_assets.certificates import Certificate, CertificateSet
 
-        joint = self.outline.get("joint_delta")
-        if joint is not None and not (type(joint) is float and 0 < joint < 1):
-            raise ForgedCertificateError(
-                f"joint_delta is {quoted(joint)}, not a number between 0 and 1; give the file as "
-                "it was written."
-            )
-        found = CertificateSet(tuple(map(Certificate.from_dict, self.documents)), joint)
-        if difference := found.difference(self.outline):
-            raise ForgedCertificateError(difference)
-        return found
+        certificates = [Certificate.from_dict(document) for document in self.documents]
+        return CertificateSet.of(certificates, self.outline)
 
     def unlabelled(self, given: Path | None, reading: ReadingOptions) -> Unlabelled | None:
         """Return the pool that is given, that of the document, or pool.json next to it."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from certify_assets.certificates.words import percent
 from certify_assets.cli.options import SHARE
 from certify_assets.cli.output import escaped
 from certify_assets.errors import CertifyError
+from certify_assets.words import percent
 
 #: GitHub shows ten annotations of a kind for a step, and a summary of at most one MiB
 _MOST_ANNOTATED = 9

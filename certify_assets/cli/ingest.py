@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from certify_assets.cli.options import PATH, corpus_option, parse_literals
 from certify_assets.cli.output import (
     NOTHING,
-    emit_json,
-    json_option,
-    percent,
+    Table,
+    answer,
+    answers,
+    figures,
     refuse_overwrite,
     say,
-    show_line,
-    show_table,
+    wants_json,
     write_tables,
 )
 from certify_assets.cli.progress import progress
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.storage.urls import absolute
+from certify_assets.words import WORDS, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,11 +81,8 @@ _COUNTS = ("batch", "runs", "new", "changed", "known", "files")
 )
 @click.option("--undo", metavar="BATCH", help="Take an unreviewed batch back; read nothing.")
 @corpus_option
-@json_option
-@click.pass_context
+@answers
 def ingest(
-    ctx: click.Context,
-    /,
     corpus: Corpus,
     paths: tuple[str, ...],
     format_name: str,
@@ -95,9 +93,8 @@ def ingest(
     draw: bool,
     new_tasks: bool,
     undo: str | None,
-    as_json: bool,
 ) -> None:
-    """Decide new runs of a corpus: auto-reject, auto-accept or human review.
+    """Decide new runs of a corpus: auto-fail, auto-pass or review.
 
     Without PATH the files in inbox/CORPUS/ of the data root are read. PATH is a file, folder or
     archive of runs, or an fsspec URL, whose files are copied within limits; a table of scores is
@@ -106,7 +103,7 @@ def ingest(
     resumed.
 
     Tasks whose runs are all reviewed are drawn before anything is scored. Where the deployment is
-    not valid (see `certify ops status CORPUS`), every run goes to human review with the reason, and
+    not valid (see `certify ops status CORPUS`), every run goes to review with the reason, and
     the exit code is 3.
     """
     from certify_assets.cli.launching import report_stored
@@ -123,11 +120,10 @@ def ingest(
             raise InputError("--undo takes a batch back and reads nothing; give it alone.")
         undo_batch(corpus, undo)
         report_stored(corpus, "ops ingest --undo", "operations/decisions")
-        if as_json:
-            emit_json({"corpus": corpus.name, "undone": undo})
-        else:
-            show_line(f"{undo} is taken back; its runs may come again.")
-        return
+        answer(
+            {"corpus": corpus.name, "undone": undo},
+            f"{undo} is taken back; its runs may come again.",
+        )
     if dry_run and draw:
         raise InputError("--dry-run stores nothing and --draw draws; give one of them.")
     received = receive(
@@ -155,30 +151,29 @@ def ingest(
         if refusal is not None:
             say(f"{refusal.code}: {refusal.sentence}")
     _write(corpus, records, decisions, queue)
-    if as_json:
-        emit_json(
-            {
-                "corpus": corpus.name,
-                **{name: getattr(received, name) for name in _COUNTS},
-                "dropped": dict(received.dropped or {}),
-                "sentences": list(received.sentences),
-                "batches": [item.to_dict() for item in records],
-            }
-        )
-    else:
-        if received.files or not draw:
-            _show(received, records, dry_run=dry_run)
-        made = {record.batch for record in records}
-        draws = [
-            item.sentence
-            for item in (audit_summaries(corpus)[0] if draw or made else ())
-            if item.state == "provisional" and (draw or made & set(item.batches))
-        ]
-        if draw and not draws:
-            draws = ["No run waits for a draw of labels."]
-        for sentence in draws:
-            show_line(sentence)
-    ctx.exit(NOTHING if refused else 0)
+    made = {record.batch for record in records}
+    draws = [
+        item.sentence
+        for item in (audit_summaries(corpus)[0] if draw or made else ())
+        if item.state == "provisional" and (draw or made & set(item.batches))
+    ]
+    document = {
+        "corpus": corpus.name,
+        **{name: getattr(received, name) for name in _COUNTS},
+        "dropped": dict(received.dropped or {}),
+        "sentences": list(received.sentences),
+        "batches": [item.to_dict() for item in records],
+    }
+    read = _read(received) if received.files or not draw else []
+    if not dry_run:
+        # came before the result
+        for sentence in () if wants_json() else read:
+            say(sentence)
+        read = []
+    blocks = [*read, *(block for record in records for block in _decided(record))]
+    blocks += draws or (["No run waits for a draw of labels."] if draw else [])
+    # what was read is said already
+    answer(document, *(blocks or [None]), code=NOTHING if refused else 0)
 
 
 def _standing(corpus: Corpus, batch: str) -> BatchRecord:
@@ -203,7 +198,7 @@ def _write(
 
     from certify_assets.operations.batch_audit import BatchAudit
     from certify_assets.operations.batch_record import decided
-    from certify_assets.operations.layout import decisions_of
+    from certify_assets.operations.decision_tables import decisions_of
 
     if decisions is None and queue is None:
         return
@@ -226,7 +221,7 @@ def _write(
 
 def _queue(frame: pd.DataFrame, wanted: Sequence[str]) -> pd.DataFrame:
     """Return the rows that reviewers are asked about: runs of a draw first, in its order."""
-    from certify_assets.operations.layout import ASKED
+    from certify_assets.operations.decision_tables import ASKED
 
     places = {name: place for place, name in enumerate(wanted)}
     drawn = frame["trajectory_id"].map(places)
@@ -236,38 +231,33 @@ def _queue(frame: pd.DataFrame, wanted: Sequence[str]) -> pd.DataFrame:
     return rows[list(frame.columns)]
 
 
-def _show(received: Received, records: list[BatchRecord], *, dry_run: bool) -> None:
-    dropped = (
-        ", ".join(f"{reason}: {number}" for reason, number in (received.dropped or {}).items())
-        or "nothing"
+def _read(received: Received) -> list[str]:
+    """Say what was read of a delivery."""
+    dropped = ", ".join(f"{reason}: {n}" for reason, n in (received.dropped or {}).items())
+    counted = (
+        f"{received.runs} runs read; {received.new} new, {received.changed} changed, "
+        f"{received.known} received before; left out: {dropped or 'nothing'}."
     )
-    # the result of a dry run, else what came before the result
-    tell = show_line if dry_run else say
-    if received.files:
-        tell(
-            f"{received.runs} runs read; {received.new} new, {received.changed} changed, "
-            f"{received.known} received before; left out: {dropped}."
-        )
-    for sentence in received.read_as:
-        say(sentence)
-    for sentence in received.sentences:
-        tell(sentence)
-    for record in records:
-        rows = [
-            [name, str(number), percent(number / max(1, record.rows))]
-            for name, number in record.decisions.items()
-        ]
-        show_table(f"Batch {record.batch}: {record.rows} runs", ["decision", "runs", "share"], rows)
-        for name, number in record.reasons.items():
-            show_line(f"  {name}: {number}")
-        asked = ", ".join(f"{name} {number}" for name, number in record.asked.items() if name)
-        show_line(f"Reviewers are asked about: {asked or 'nothing'}")
-        for promise in record.promises:
-            show_line(f"Promise: {promise}")
-        for finding in record.findings:
-            show_line(f"  {finding['code']}: {finding['message']}")
-        if record.refusal is not None:
-            show_line(f"{record.refusal.code}: {record.refusal.sentence}")
+    return [*([counted] if received.files else []), *received.read_as, *received.sentences]
+
+
+def _decided(record: BatchRecord) -> list[Any]:
+    """Return what became of the runs of a batch, and what it rests on."""
+    rows = [
+        [WORDS.get(name, name), f"{number:,}", percent(number / max(1, record.rows))]
+        for name, number in record.decisions.items()
+    ]
+    asked = ", ".join(f"{name} {number}" for name, number in record.asked.items() if name)
+    title = f"Batch {record.batch}: {record.rows} runs"
+    refusal = record.refusal
+    return [
+        Table(title, ["decision", "runs", "share"], rows),
+        *(f"  {name}: {number}" for name, number in record.reasons.items()),
+        f"Reviewers are asked about: {asked or 'nothing'}",
+        *(f"Promise: {promise}" for promise in record.promises),
+        *(f"  {finding['code']}: {finding['message']}" for finding in record.findings),
+        *([] if refusal is None else [f"{refusal.code}: {refusal.sentence}"]),
+    ]
 
 
 @click.command("export")
@@ -283,8 +273,8 @@ def _show(received: Received, records: list[BatchRecord], *, dry_run: bool) -> N
 )
 @click.option("--batch", default="", help="Only the decisions of this batch. [default: all]")
 @corpus_option
-@json_option
-def export(corpus: Corpus, path: str, tool: str, batch: str, as_json: bool) -> None:
+@answers
+def export(corpus: Corpus, path: str, tool: str, batch: str) -> None:
     """Write decisions as a file that a tracing tool imports, or log them as assessments in MLflow.
 
     There is one score, feedback or assessment a run, with its reason and certificate, which
@@ -299,19 +289,8 @@ def export(corpus: Corpus, path: str, tool: str, batch: str, as_json: bool) -> N
         made = log_decisions(corpus, path, batch=batch)
     else:
         made = export_decisions(corpus, Path(path), tool, batch=batch)
-    if as_json:
-        document = {**asdict(made), "files": [str(file) for file in made.files]}
-        if tool != "mlflow":
-            del document["unchanged"]
-        emit_json(document)
-        return
-    unknown = "no trace there" if tool == "mlflow" else f"with ids that are none of {tool}'s"
-    left = [
-        f"{number} {what}"
-        for number, what in ((made.provisional, "provisional"), (made.foreign, unknown))
-        if number
-    ]
-    said = f"; left out: {', '.join(left)}" if left else ""
-    there = f", {made.unchanged} there already" if made.unchanged else ""
+    document = {**asdict(made), "files": [str(file) for file in made.files]}
+    if tool != "mlflow":
+        del document["unchanged"]
     where = ", ".join(map(str, made.files)) or without_credentials(path)
-    say(f"{where}: {made.written} decisions for {tool}{there}{said}")
+    answer(document, *figures(f"{made.written} decisions for {tool}: {where}", document))

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from certify_assets.cli.compare import compare
-from certify_assets.cli.figures import show_figures
 from certify_assets.cli.options import PATH, corpus_option, store_option
 from certify_assets.cli.output import (
+    answer,
+    answers,
     complain,
-    emit_json,
-    json_option,
-    percent,
+    figure,
+    figures,
     refuse_overwrite,
     say,
-    show_line,
-    show_table,
-    shown,
+    table,
     write_tables,
 )
 from certify_assets.cli.progress import progress
@@ -44,6 +42,7 @@ _SHOWN = (
     "sft_trajectories",
     "sft_tasks",
 )
+_SCORED = ("judge", "corpus", "rows", "unscored", "auroc", "dropped", "out")
 _TABLES = (".csv", ".parquet", ".jsonl")
 
 judge_option = click.option(
@@ -64,9 +63,8 @@ judge.add_command(compare)
 
 @judge.command("list")
 @store_option
-@json_option
-@click.pass_context
-def list_(ctx: click.Context, /, store: Store, as_json: bool) -> None:
+@answers
+def list_(store: Store) -> None:
     """List the judges and what each is: those of the platform, then those of judges.yaml.
 
     judges.yaml is stored in the data root or where CERTIFY_JUDGES says; exit 2 where something of
@@ -78,23 +76,18 @@ def list_(ctx: click.Context, /, store: Store, as_json: bool) -> None:
         {"judge": name, "family": spec.kind, "model": spec.model, "summary": spec.summary}
         for name, spec in known.items()
     ]
-    if as_json:
-        emit_json({"judges": rows, "problems": list(problems)})
-    else:
-        show_table(
-            "Judges", ["judge", "family", "model", "summary"], [list(row.values()) for row in rows]
-        )
     for problem in problems:
         complain(problem)
-    ctx.exit(2 if problems else 0)
+    document = {"judges": rows, "problems": list(problems)}
+    answer(document, table("Judges", rows), code=2 if problems else 0)
 
 
 @judge.command("train")
 @click.argument("corpus")
 @judge_option
 @corpus_option
-@json_option
-def train(corpus: Corpus, name: str, as_json: bool) -> None:
+@answers
+def train(corpus: Corpus, name: str) -> None:
     """Train a judge on the SFT split of a corpus, which must be split already.
 
     Seconds for judges of words and structure; minutes on two cores for a language model, whose
@@ -109,21 +102,12 @@ def train(corpus: Corpus, name: str, as_json: bool) -> None:
             record = judge.train(report=report)
         report_stored(corpus, "judge train", f"judges/{name}/model")
     document = record.to_dict()
-    if as_json:
-        emit_json(document)
-        return
-    figures = {**{key: document[key] for key in _SHOWN}, "training": judge.family.describe(record)}
-    show_figures(f"{name} on {corpus}", {"": figures})
+    blocks = figures(f"{name} on {corpus}", document, most=_SHOWN)
+    blocks.append(judge.family.describe(record))
     if document["selection"]:
-        rows = [
-            [row["name"], f"{row['alpha']:g}", f"{row['coverage']:.3f}"]
-            for row in document["selection"]
-        ]
-        show_table(
-            "Candidates on CAL, each at the level that pays for all",
-            ["candidate", "alpha", "certified coverage"],
-            rows,
-        )
+        title = "Candidates on CAL, each at the level that pays for all"
+        blocks.append(table(title, document["selection"], ("name", "alpha", "coverage")))
+    answer(document, *blocks)
 
 
 @judge.command("score")
@@ -133,14 +117,13 @@ def train(corpus: Corpus, name: str, as_json: bool) -> None:
 @click.option("--format", "format_name", default="auto", help="Source format of PATHS.")
 @click.option("--out", type=PATH, help="Write the score table here: .csv, .parquet or .jsonl.")
 @corpus_option
-@json_option
+@answers
 def score(
     corpus: Corpus,
     paths: tuple[Path, ...],
     name: str,
     format_name: str,
     out: Path | None,
-    as_json: bool,
 ) -> None:
     """Score runs with the judge that was trained on CORPUS.
 
@@ -179,32 +162,8 @@ def score(
         "out": None if out is None else str(out),
         **({} if bill is None else {"bill": bill}),
     }
-    if as_json:
-        emit_json(document)
-        return
-    figures = {key: value for key, value in document.items() if key != "bill"}
-    show_figures(f"Scores of {name}", {"": figures})
-    if bill is not None:
-        show_line(cost_line(bill))
-
-
-def cost_line(bill: Bill) -> str:
-    """Say in one line what an endpoint judge's scores cost."""
-    tokens, currency = bill["prompt_tokens"] + bill["completion_tokens"], bill["currency"]
-    rate = "–" if bill["parse_rate"] is None else percent(bill["parse_rate"])
-    each = bill["cost_per_decision"] or 0.0
-    lower = "at least " if bill["uncounted_answers"] else ""
-    if not bill["cost"]:
-        # no price is no free lunch
-        currency = f"{currency} (no price given)"
-    return (
-        f"Cost: {lower}{tokens:,} tokens ({bill['prompt_tokens']:,} in, "
-        f"{bill['completion_tokens']:,} out), {lower}{bill['cost']:.4f} {currency} "
-        f"({bill['cost_now']:.4f} now), {bill['seconds']:.1f} s; parse rate {rate}; "
-        f"{each:.3g} {currency} and "
-        f"{tokens / max(1, bill['decisions']):.0f} tokens a decision; {bill['scored']} of "
-        f"{bill['decisions']} runs scored."
-    )
+    blocks = figures(f"Scores of {name}", document, most=_SCORED)
+    answer(document, *blocks, *([] if bill is None else figures("Cost", bill)))
 
 
 def _splits(judge: JudgedCorpus) -> tuple[pd.DataFrame, dict[str, int], Bill | None]:
@@ -220,7 +179,7 @@ def _new_runs(
 
     with gather_new_runs(list(paths), format=format_name, name=judge.corpus.name) as (runs, found):
         frame = to_frame(runs.trajectories())
-    say(f"{len(frame)} runs read as {found.format}; left out: {shown(found.dropped)}.")
+    say(f"{len(frame)} runs read as {found.format}; left out: {figure('dropped', found.dropped)}.")
     for sentence in found.read_as:
         say(sentence)
     with progress() as report:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from certify_assets.research.study import Outcome
 
 _EXECUTION, _STUDY = "certify_assets.defs.execution", "certify_assets.defs.research.study"
-_REPORTING = "certify_assets.defs.reporting"
 _VARIABLES = ("DAGSTER_HOME", "CERTIFY_ROOT", "CERTIFY_SHOWN")
 
 
@@ -174,7 +173,7 @@ def report_stored(corpus: Corpus, command: str, *assets: str) -> None:
     if not _has_instance(corpus.store):
         return
     try:
-        with platform(Store(corpus.store.root), _REPORTING) as reporting:
+        with platform(Store(corpus.store.root), _EXECUTION) as reporting:
             reporting.report(corpus.current, assets, f"certify {command}")
     except Exception as error:  # what was stored is stored, whatever Dagster's database says
         logging.getLogger("certify_assets").warning(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +11,17 @@ import click
 from certify_assets.cli.options import OPEN_SHARE, PATH, SHARE, Finite, out_option, store_option
 from certify_assets.cli.output import (
     NOTHING,
-    emit_json,
-    json_option,
+    answer,
+    answers,
     refuse_overwrite,
-    short,
-    show_line,
-    show_table,
+    table,
     write_document,
 )
+from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
+    from certify_assets.cli.output import Table
     from certify_assets.research.law import Law, LawPrediction
     from certify_assets.storage.store import Store
 
@@ -41,16 +41,12 @@ if TYPE_CHECKING:
 @click.option("--alpha", type=OPEN_SHARE, default=0.1, help="Budget of the coverages.")
 @out_option
 @store_option
-@json_option
-@click.pass_context
+@answers
 def law(
-    ctx: click.Context,
-    /,
     points: Path | None,
     paper: bool,
     out: Path | None,
     store: Store,
-    as_json: bool,
     success_rate: float | None,
     auroc: float | None,
     n_eff: float | None,
@@ -82,14 +78,17 @@ def law(
         document["prediction"] = {**new, **prediction.to_dict()}
     if out is not None:
         write_document(out, document)
-    if as_json:
-        emit_json(document)
-    else:
-        _show(fitted, document, prediction, paper=paper)
-    ctx.exit(0 if fitted is not None else NOTHING)
+    said = [
+        *(f"Left out: {item['corpus']}: {item['reason']}" for item in document.get("left_out", ())),
+        *(prediction.sentences if prediction else ()),
+        *(item["message"] for item in document["findings"]),
+        *document.get("facts", ()),
+    ]
+    blocks = [*_tables(document), *dict.fromkeys(said)]
+    answer(document, *blocks, code=0 if fitted is not None else NOTHING)
 
 
-def _fit(points: Path | None, store: Store, *, paper: bool) -> tuple[Law | None, dict[str, Any]]:
+def _fit(points: Path | None, store: Store, *, paper: bool) -> tuple[Law | None, JsonObject]:
     from certify_assets.files import rounded
     from certify_assets.research.certifiability import fit_measured, gather_points
     from certify_assets.research.law import fit_law, law_findings, read_points
@@ -124,76 +123,15 @@ def _predict(
     return predict_coverage(fitted, **new)
 
 
-def _show(
-    fitted: Law | None,
-    document: Mapping[str, Any],
-    prediction: LawPrediction | None,
-    *,
-    paper: bool,
-) -> None:
-    _show_points(document["points"], fitted)
-    if fitted is not None:
-        _show_forms(fitted, paper=paper)
-    for item in document.get("left_out", ()):
-        show_line(f"Left out: {item['corpus']}: {item['reason']}")
-    said = [
-        *(prediction.sentences if prediction else ()),
-        *(item["message"] for item in document["findings"]),
-        *document.get("facts", ()),
-    ]
-    for sentence in dict.fromkeys(said):
-        show_line(sentence)
-
-
-def _show_points(points: Sequence[Mapping[str, Any]], fitted: Law | None) -> None:
-    rows = []
-    for point in points:
-        size = "–" if point["n_eff"] is None else f"{point['n_eff']:.0f}"
-        known = [short(point[name]) for name in ("success_rate", "auroc")]
-        rows.append(
-            [
-                point["corpus"],
-                *known,
-                size,
-                short(point["index"]),
-                short(point["coverage"]),
-            ]
-        )
-    if rows:
-        show_table(
-            "Corpora; index = (1−π)(2A₀−1)",
-            ["corpus", "π", "A₀", "n_eff", "index", "coverage"],
-            rows,
-        )
-    if fitted is not None:
-        without = [
-            [item.corpus, *map(short, (item.left_out, item.leverage, item.loocv_r2_without))]
-            for item in fitted.influence
-        ]
-        show_table(
-            "What each does to the law",
-            ["corpus", "predicted by the others", "leverage", "LOOCV R² without"],
-            without,
-        )
-
-
-def _show_forms(fitted: Law, *, paper: bool) -> None:
-    from certify_assets.research.paper import law_forms
-
-    rows = []
-    for fit in fitted.forms:
-        words = fit.words.replace("s(K), tuned", f"s({fit.k:g}) tuned") if fit.k else fit.words
-        numbers = [
-            short(value) for value in (fit.slope, fit.intercept, fit.r2, fit.loocv_r2, fit.mae)
-        ]
-        printed = " ".join(short(value) for value in law_forms().get(fit.form, {}).values())
-        rows.append([words, *numbers, *([printed or "–"] if paper else [])])
-    columns = ["form", "a", "b", "R²", "LOOCV R²", "MAE", *(["paper"] if paper else [])]
-    show_table(
-        f"coverage = a·form + b over {len(fitted.points)} corpora; s(K) = 1−exp(−n_eff/K)",
-        columns,
-        rows,
-    )
-    for fit in fitted.forms:
-        if fit.reason:
-            show_line(f"{fit.words} is not fitted: {fit.reason}.")
+def _tables(document: JsonObject) -> Iterator[Table]:
+    """Return the corpora, what each does to the law, and every form that was fitted."""
+    known = ("corpus", "success_rate", "auroc", "n_eff", "index", "coverage")
+    yield table("Corpora; index = (1−π)(2A₀−1)", document["points"], known)
+    if (law := document.get("law")) is None:
+        return
+    without = ("corpus", "left_out", "leverage", "loocv_r2_without")
+    yield table("What each does to the law", law["influence"], without)
+    fitted = ("words", "slope", "intercept", "r2", "loocv_r2", "mae", "reason")
+    yield table("coverage = slope · form + intercept; s(K) = 1−exp(−n_eff/K)", law["forms"], fitted)
+    if printed := document.get("published"):
+        yield table("As the paper prints it", [{"form": name, **printed[name]} for name in printed])

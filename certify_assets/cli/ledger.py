@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from certify_assets.cli.options import PATH, store_option
-from certify_assets.cli.output import NOTHING, emit_json, json_option, say, show_line, show_table
+from certify_assets.cli.output import NOTHING, answer, answers, say, table
 from certify_assets.storage.store import Store
 
 _READS = ("first", "reused", "replay", "changed", "unregistered", "pool", "results", "last")
@@ -24,43 +24,42 @@ def ledger() -> None:
 @ledger.command("status")
 @click.argument("corpus", required=False)
 @store_option
-@json_option
-@click.pass_context
-def ledger_status(ctx: click.Context, corpus: str | None, store: Store, as_json: bool) -> None:
+@answers
+def ledger_status(corpus: str | None, store: Store) -> None:
     """Show registrations and reads of TEST, of CORPUS or of every corpus.
 
     first: read under a registration for the first time; reused: the registration of another
     version, some of whose runs were read before; replay: again with the same hashes; changed: with
     others after a result was seen; unregistered: asked for without a registration, and refused;
     pool: scores and task sizes of TEST, and no outcome, went into certificates, which is no read;
-    results: reads whose result was stored. --json lists every read with its version. Exit 3 where a
-    rule of the current registration was broken.
+    results: reads whose result was stored. --json lists every read with its registration. Exit 3
+    where a rule of the current registration was broken.
     """
     from certify_assets.operations.ledger import ledger_states
 
     states = ledger_states(store, () if corpus is None else (corpus,))
-    if as_json:
-        emit_json({"corpora": states} if corpus is None else states[0])
-    else:
-        for state in states:
-            _show_ledger(state)
-        if not states:
-            say("no corpus is registered; import one first.")
-    ctx.exit(NOTHING if any(state["violations"] for state in states) else 0)
-
-
-def _show_ledger(state: Mapping[str, Any]) -> None:
-    from certify_assets.reports.wording import counted
-
-    show_table(
-        f"TEST of {state['corpus']}: {counted(len(state['registrations']), 'registration')}",
-        ["reader", *_READS],
-        [[reader["judge"], *(str(reader[name]) for name in _READS)] for reader in state["readers"]],
+    blocks = [block for state in states for block in _readers(state)]
+    if not states:
+        say("no corpus is registered; import one first.")
+    answer(
+        {"corpora": states} if corpus is None else states[0],
+        *(blocks or [None]),
+        code=NOTHING if any(state["violations"] for state in states) else 0,
     )
-    for broken in state["violations"]:
-        say(f"  {broken['judge']}: the read of {broken['time']} is {broken['kind']}.")
-    if state["readers"]:
-        show_line(f"Head: {state['head']}")
+
+
+def _readers(state: Mapping[str, Any]) -> list[Any]:
+    """Return who read TEST of a corpus, and which rules were broken."""
+    number = len(state["registrations"])
+    title = f"TEST of {state['corpus']}: {number} registration{'s' * (number != 1)}"
+    return [
+        table(title, state["readers"], ("judge", *_READS)),
+        *(
+            f"  {broken['judge']}: the read of {broken['time']} is {broken['kind']}."
+            for broken in state["violations"]
+        ),
+        *([f"Head: {state['head']}"] if state["readers"] else []),
+    ]
 
 
 @ledger.command("verify")
@@ -73,8 +72,8 @@ def _show_ledger(state: Mapping[str, Any]) -> None:
     help="An event that a document names; repeat for more.",
 )
 @store_option
-@json_option
-def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store, as_json: bool) -> None:
+@answers
+def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store) -> None:
     """Verify every event of CORPUS or of every corpus, and every object that one names.
 
     A database that was put back whole is noticed by a later event that something outside of it
@@ -86,19 +85,18 @@ def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store, as_j
     from certify_assets.storage.events import head_text, parse_head
 
     found = verify(store, corpus, map(parse_head, heads))
-    if as_json:
-        emit_json({"verified": [asdict(item) for item in found]})
-        return
+    said = []
     for item in found:
-        show_line(
+        said.append(
             f"{item.head['corpus'] or 'The data root itself'} is whole: "
             f"{counted(item.events, 'event')}, {counted(item.objects, 'object')}, "
             f"head {head_text(item.head)}"
         )
         if item.blanked:
-            show_line(
+            said.append(
                 f"  {item.blanked} of the events were blanked: what they say is not verified."
             )
+    answer({"verified": [asdict(item) for item in found]}, *said)
 
 
 @ledger.command("export")
@@ -127,8 +125,8 @@ def ledger_export(corpus: str, out: Path | None, store: Store) -> None:
 @click.argument("corpus")
 @click.option("--reviewer", required=True, help="Name to take out.")
 @store_option
-@json_option
-def ledger_blank(corpus: str, reviewer: str, store: Store, as_json: bool) -> None:
+@answers
+def ledger_blank(corpus: str, reviewer: str, store: Store) -> None:
     """Take a reviewer's name and comments out of CORPUS, as the law may ask for.
 
     The outcomes stay, under a number instead of the name. The chain still verifies, but no longer
@@ -137,8 +135,7 @@ def ledger_blank(corpus: str, reviewer: str, store: Store, as_json: bool) -> Non
     """
     from certify_assets.corpora.corpus import Corpus
     from certify_assets.operations.blanking import blank_reviewer
-    from certify_assets.operations.layout import queue_page_key
-    from certify_assets.operations.review_queue import load_queue
+    from certify_assets.operations.review_queue import load_queue, queue_page_key
     from certify_assets.reports.review_page import write_queue_page
 
     count = blank_reviewer(store, corpus, reviewer)
@@ -146,23 +143,19 @@ def ledger_blank(corpus: str, reviewer: str, store: Store, as_json: bool) -> Non
     if store.exists(queue_page_key(corpus)):
         found = Corpus(store, corpus)
         write_queue_page(found, load_queue(found))
-    if as_json:
-        emit_json({"corpus": corpus, "events": count})
-    elif count:
-        show_line(f"{count} events of {corpus} have no name and no comment any more.")
-    else:
-        show_line(f"No label of {corpus} is of {reviewer!r}.")
+    said = f"{count} events of {corpus} have no name and no comment any more."
+    answer(
+        {"corpus": corpus, "events": count},
+        said if count else f"No label of {corpus} is of {reviewer!r}.",
+    )
 
 
 @ledger.command("rebuild")
 @store_option
-@json_option
-def ledger_rebuild(store: Store, as_json: bool) -> None:
+@answers
+def ledger_rebuild(store: Store) -> None:
     """Make the indexes of the database again from the events, such as the review queue."""
     from certify_assets.storage.care import rebuild
 
     count = rebuild(store)
-    if as_json:
-        emit_json({"events": count})
-    else:
-        show_line(f"The indexes of {count} events are made again.")
+    answer({"events": count}, f"The indexes of {count} events are made again.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,9 +11,10 @@ import click
 
 from certify_assets.cli.documents import Choice, choice_options, load_certificates, one_a_side
 from certify_assets.cli.options import PATH, certificate_argument, split_option
-from certify_assets.cli.output import NOTHING, emit_json, json_option, percent, show_line
+from certify_assets.cli.output import NOTHING, answer, answers
 from certify_assets.cli.reading import column_options, labelled, read_scores
 from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.words import WORDS, at_most, percent
 from certify_assets.work import counted
 
 if TYPE_CHECKING:
@@ -31,16 +33,12 @@ if TYPE_CHECKING:
 @split_option
 @choice_options
 @column_options
-@json_option
-@click.pass_context
+@answers
 def monitor(
-    ctx: click.Context,
-    /,
     certificate: Path,
     labels: Path,
     split: str | None,
     choice: Choice,
-    as_json: bool,
     reading: ReadingOptions,
     detector: str,
 ) -> None:
@@ -71,35 +69,35 @@ def monitor(
         result = monitor_certificate(item, *columns, detector=detector)
         found[item.side] = replace(result, findings=(*result.findings, *unstated))
     alarm = any(result.alarm for result in found.values())
-    if not as_json:
-        for side, result in found.items():
-            _show(result, side)
-    elif len(certificates) == 1:
-        emit_json(found[certificates[0].side].to_dict())
-    else:
-        followed = [{"side": side, **result.to_dict()} for side, result in found.items()]
-        nothing = [item.side for item in certificates if not item.certified]
-        emit_json({"alarm": alarm, "monitors": followed, "not_certified": nothing})
-    ctx.exit(NOTHING if alarm else 0)
+    followed = [{"side": side, **result.to_dict()} for side, result in found.items()]
+    nothing = [item.side for item in certificates if not item.certified]
+    answer(
+        found[certificates[0].side].to_dict()
+        if len(certificates) == 1
+        else {"alarm": alarm, "monitors": followed, "not_certified": nothing},
+        *(line for side, result in found.items() for line in _lines(result, WORDS[side])),
+        code=NOTHING if alarm else 0,
+    )
 
 
-def _show(result: Monitoring, side: str) -> None:
+def _lines(result: Monitoring, decision: str) -> Iterator[str]:
+    """Say whether there is an alarm, and what it rests on."""
     if result.alarm:
-        show_line(
-            f"Alarm on the {side} side after {result.first_alarm_at} tasks, at "
+        yield (
+            f"Alarm on {decision} after {result.first_alarm_at} tasks, at "
             f"{result.first_alarm_task}: issue a new certificate."
         )
     else:
-        show_line(f"No alarm on the {side} side after {result.tasks} tasks.")
+        yield f"No alarm on {decision} after {result.tasks} tasks."
     low, high = map(percent, result.interval)
-    show_line(
+    yield (
         f"  {result.errors} of {result.covered_trajectories} decided runs are wrong; the error is "
-        f"from {low} to {high}, and at most {percent(result.alpha)} is promised."
+        f"from {low} to {high}, and {at_most(result.alpha)} is promised."
     )
     state = getattr(result, result.detector)
-    show_line(
+    yield (
         f"  Evidence of a larger error ({result.detector}): {state.value:.4g} now, "
         f"{state.largest:.4g} at most, alarm from {state.threshold:g}."
     )
     for finding in result.findings:
-        show_line(f"  {finding['code']}: {finding['message']}")
+        yield f"  {finding['code']}: {finding['message']}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -20,16 +20,14 @@ from certify_assets.cli.options import (
     store_option,
 )
 from certify_assets.cli.output import (
-    FIGURES,
     NOTHING,
-    console,
-    emit_json,
-    json_option,
-    percent,
+    Table,
+    answer,
+    answers,
+    figures,
     printable,
     say,
-    show_line,
-    show_table,
+    table,
     write_text,
 )
 from certify_assets.cli.recertify import accept_relabelled_option, recertify
@@ -41,7 +39,6 @@ from certify_assets.judges.specs import SIDES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.text import Text
     from rich.tree import Tree
 
     from certify_assets.operations.batch_audit import AuditSummary
@@ -51,6 +48,7 @@ if TYPE_CHECKING:
 
 _STYLES = {"holds": "green", "differs": "bold red", "missing": "bold red", "told": ""}
 _SHOWN_SOURCES = 5
+_DEPLOYED = ("judge", "number", "time", "budgets", "certificates", "sampling", "mlflow")
 
 
 @click.group()
@@ -110,7 +108,7 @@ ops.add_command(recertify)
     ),
 )
 @corpus_option
-@json_option
+@answers
 def deploy(
     corpus: Corpus,
     judge: str,
@@ -119,41 +117,86 @@ def deploy(
     accept_resplit: bool,
     accept_choice: bool,
     accept_relabelled: bool,
-    as_json: bool,
     **plan: Any,
 ) -> None:
     """Let a certified judge decide the new runs of a corpus.
 
     The deployment is refused (exit 3, with the reason) unless the certificates recompute and depend
     on what is stored now, something is certified, the audit on TEST did not fail, and no alarm was
-    raised. MLflow gets a version of the model
-    certify-CORPUS with the alias deployed and the certificates attached; where MLflow does not
-    answer, the deployment holds and says so.
+    raised. MLflow gets a version of the model certify-CORPUS with the alias deployed and the
+    certificates attached. Where MLflow does not answer, the deployment holds and says so.
     """
-    from certify_assets.cli.launching import report_stored
     from certify_assets.operations.deployment import plan_before
+    from certify_assets.operations.rollout import CHOSEN, RELABELLING_ACCEPTED, RESPLIT_ACCEPTED
     from certify_assets.operations.rollout import deploy as deploy_judge
 
+    accepts = {
+        RESPLIT_ACCEPTED: accept_resplit,
+        CHOSEN: accept_choice,
+        RELABELLING_ACCEPTED: accept_relabelled,
+    }
     given = {name: value for name, value in plan.items() if value is not None}
     made = deploy_judge(
         JudgedCorpus(corpus, judge),
         alpha=_budgets(alphas),
         sampling=replace(plan_before(corpus), **given),
         batch_only=batch_only,
-        accept_resplit=accept_resplit,
-        accept_choice=accept_choice,
-        accept_relabelled=accept_relabelled,
+        accepted=[code for code, given in accepts.items() if given],
     )
-    report_stored(corpus, "ops deploy", "operations/deployment")
-    _show_made(corpus, made, as_json=as_json)
+    _answer_deployed(corpus, "ops deploy", made)
+
+
+@ops.command()
+@click.argument("corpus")
+@click.argument("number", type=COUNT, required=False)
+@corpus_option
+@answers
+def rollback(corpus: Corpus, number: int | None) -> None:
+    """Deploy again what deployment NUMBER was. [default: the one before the current]
+
+    Without NUMBER a second call changes nothing: what decides is that of an earlier one already.
+    Judge, budgets, rates and seed of the draw are those of that deployment; the checks are those of
+    `certify ops deploy`.
+    """
+    from certify_assets.operations.deployment import read_deployments
+    from certify_assets.operations.rollout import redeploy
+
+    if number is None:
+        deployments = read_deployments(corpus)
+        if len(deployments) < 2:
+            raise InputError(
+                f"{corpus} has no deployment before the current one; `certify ops status "
+                f"{corpus}` shows those that there are."
+            )
+        *earlier, now = deployments
+        again = [item.number for item in earlier if item.is_again(now)]
+        number = again[0] if again else earlier[-1].number
+    _answer_deployed(corpus, "ops rollback", redeploy(corpus, number))
+
+
+def _answer_deployed(corpus: Corpus, command: str, made: DeploymentRecord) -> NoReturn:
+    from certify_assets.certificates import Sides
+    from certify_assets.cli.launching import report_stored
+    from certify_assets.operations.deployment import kept_certificates
+
+    report_stored(corpus, command, "operations/deployment")
+    if made.mlflow is not None and "error" in made.mlflow:
+        say(f"MLflow: {made.mlflow['error']}; the deployment holds without the record.")
+    said = [Sides(kept_certificates(corpus, made)).sentence] if made.certificates else []
+    said += [f"{finding['code']}: {finding['message']}" for finding in made.findings]
+    answer({**made.to_dict(), "decides": True}, *_deployed(made), *said)
+
+
+def _deployed(made: DeploymentRecord) -> list[Any]:
+    document = {**made.to_dict(), "budgets": made.budgets}
+    return figures(f"Deployed on {made.corpus}", document, most=_DEPLOYED)
 
 
 @ops.command()
 @click.argument("corpus")
 @corpus_option
-@json_option
-@click.pass_context
-def status(ctx: click.Context, corpus: Corpus, as_json: bool) -> None:
+@answers
+def status(corpus: Corpus) -> None:
     """Show which judge is deployed, and whether it still decides (exit 3 where it does not).
 
     Batches with runs that the corpus certificate does not cover are listed with their state:
@@ -176,90 +219,80 @@ def status(ctx: click.Context, corpus: Corpus, as_json: bool) -> None:
     audits, faults = close_batches(corpus)
     if audits != before:
         report_stored(corpus, "ops status", "operations/batch_certificates")
-    waiting = waiting_runs(corpus)
+    waiting = [
+        {"batches": item.batches, "runs": item.runs, "sentence": item.sentence()}
+        for item in waiting_runs(corpus)
+    ]
     try:
-        spent = deployed_spending(corpus).total()
+        spent: object = deployed_spending(corpus).total()
     except CertifyError as error:
         spent = str(error)
     automatic = last_automatic(corpus)
     refusal = Deployment.of(corpus).refusal
     found = load_deployment(corpus)
     earlier = read_deployments(corpus)
-    state = {"decides": refusal is None, "refusal": None if refusal is None else asdict(refusal)}
-    if as_json:
-        emit_json(
-            {
-                "corpus": corpus.name,
-                "deployment": None if found is None else found.to_dict(),
-                **state,
-                "deployments": [_summary(item) for item in earlier],
-                "batches": [asdict(item) for item in audits],
-                "waiting": [
-                    {"batches": item.batches, "runs": item.runs, "sentence": item.sentence()}
-                    for item in waiting
-                ],
-                "faults": faults,
-                "delta_spent": spent,
-                "automatic": None if automatic is None else automatic.model_dump(mode="json"),
-            }
-        )
-    else:
-        if found is not None:
-            _table(found)
-        _show_deployments(corpus, earlier)
-        show_line(f"δ spent: {spent}.")
-        if automatic is not None and automatic.reason:
-            show_line(f"auto_deploy is {automatic.policy}: {automatic.reason}")
-        later = "" if found is None else behind(corpus, found)
-        alone = found is not None and found.batch_only
-        what = "Certificates of their batches decide new runs" if alone else "It decides new runs"
-        if refusal is None:
-            show_line(f"{what}; {later}" if later else f"{what}.")
-        else:
-            show_line(f"{refusal.code}: {refusal.sentence}")
-        _show_audits(audits, faults)
-        for item in waiting:
-            show_line(item.sentence())
-    ctx.exit(0 if refusal is None and not faults else NOTHING)
+    document = {
+        "corpus": corpus.name,
+        "deployment": None if found is None else found.to_dict(),
+        "decides": refusal is None,
+        "refusal": None if refusal is None else asdict(refusal),
+        "deployments": [_summary(item) for item in earlier],
+        "batches": [asdict(item) for item in audits],
+        "waiting": waiting,
+        "faults": faults,
+        "delta_spent": spent,
+        "automatic": None if automatic is None else automatic.model_dump(mode="json"),
+    }
+    rows = [[str(item.number), item.time[:16], item.judge, item.budgets] for item in earlier]
+    title = f"Deployments, for `certify ops rollback {corpus} NUMBER`"
+    alone = found is not None and found.batch_only
+    what = "Certificates of their batches decide new runs." if alone else "It decides new runs."
+    answer(
+        document,
+        *([] if found is None else _deployed(found)),
+        *([Table(title, ["number", "time", "judge", "budgets"], rows)] if rows else []),
+        f"δ spent: {spent}.",
+        *([f"auto_deploy is {automatic.policy}: {automatic.reason}"] if automatic else []),
+        what if refusal is None else f"{refusal.code}: {refusal.sentence}",
+        *([] if refusal or found is None else filter(None, [behind(corpus, found)])),
+        *_batches(audits),
+        *faults,
+        *(str(item["sentence"]) for item in waiting),
+        code=0 if refusal is None and not faults else NOTHING,
+    )
 
 
-@ops.command()
-@click.argument("corpus")
-@click.argument("number", type=COUNT, required=False)
-@corpus_option
-@json_option
-def rollback(corpus: Corpus, number: int | None, as_json: bool) -> None:
-    """Deploy again what deployment NUMBER was. [default: the one before the current]
+def _batches(audits: Sequence[AuditSummary]) -> list[Any]:
+    """Return the batches with runs that the corpus certificate does not cover."""
+    if not audits:
+        return []
+    rows = [{**vars(item), "labels_wanted": len(item.labels_wanted)} for item in audits]
+    names = ("batches", "state", "runs", "decided", "labels_used", "labels_wanted")
+    blocks: list[Any] = [table("Batches that the corpus certificate does not cover", rows, names)]
+    for item in audits:
+        if item.state == "provisional" or item.overruled:
+            blocks.append(item.sentence)
+        if item.state == "provisional":
+            blocks.append(f"  {item.promise}")
+    return blocks
 
-    Without NUMBER a second call changes nothing: what decides is that of an earlier one already.
-    Judge, budgets, rates and seed of the draw are those of that deployment; the checks are those of
-    `certify ops deploy`.
-    """
-    from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.deployment import read_deployments
-    from certify_assets.operations.rollout import redeploy
 
-    if number is None:
-        deployments = read_deployments(corpus)
-        if len(deployments) < 2:
-            raise InputError(
-                f"{corpus} has no deployment before the current one; `certify ops status "
-                f"{corpus}` shows those that there are."
-            )
-        *earlier, now = deployments
-        again = [item.number for item in earlier if item.is_again(now)]
-        number = again[0] if again else earlier[-1].number
-    made = redeploy(corpus, number)
-    report_stored(corpus, "ops rollback", "operations/deployment")
-    _show_made(corpus, made, as_json=as_json)
+def _summary(deployed: DeploymentRecord) -> dict[str, object]:
+    return {
+        "number": deployed.number,
+        "time": deployed.time,
+        "judge": deployed.judge,
+        "alpha": dict(deployed.alpha),
+        "certificates": list(deployed.certificates),
+    }
 
 
 @ops.command()
 @click.argument("corpus")
 @click.option("--page", type=PATH, metavar="FILE", help="Write the page here.")
 @corpus_option
-@json_option
-def history(corpus: Corpus, page: Path | None, as_json: bool) -> None:
+@answers
+def history(corpus: Corpus, page: Path | None) -> None:
     """Show every set of certificates: what it certified, its realised error, alarms, δ spent."""
     from certify_assets.operations.history import operation_history
     from certify_assets.reports.history_page import COLUMNS, history_rows, render_history
@@ -267,22 +300,16 @@ def history(corpus: Corpus, page: Path | None, as_json: bool) -> None:
     found = operation_history(corpus)
     if page is not None:
         write_text(page, render_history(found))
-    if as_json:
-        emit_json(asdict(found))
-        return
-    show_table(f"Certificates of {corpus}", COLUMNS, history_rows(found))
-    show_line(found.joint)
+    shown = Table(f"Certificates of {corpus}", COLUMNS, history_rows(found))
+    answer(found.to_dict(), shown, found.joint)
 
 
 @ops.command()
 @click.argument("name", metavar="ID")
 @click.option("--corpus", help="Corpus to look in, where an ID is in several. [default: all]")
 @store_option
-@json_option
-@click.pass_context
-def lineage(
-    ctx: click.Context, /, name: str, corpus: str | None, store: Store, as_json: bool
-) -> None:
+@answers
+def lineage(name: str, corpus: str | None, store: Store) -> None:
     """Follow a decision, a certificate or a batch to the files that it comes from.
 
     ID is the trajectory_id of a decided run, the beginning of a certificate's SHA-256 (8 digits or
@@ -296,41 +323,37 @@ def lineage(
         open_corpus(store, corpus)
     found = find(store, name, corpus)
     trees = [walk(store, item) for item in found]
+    links = {(link.kind, link.name): link for tree in trees for link in tree.walk()}
     broken = [link for tree in trees for link in tree.walk() if link.broken]
-    if as_json:
-        emit_json(
-            {
-                "id": name,
-                "corpus": found[0].corpus,
-                "kind": found[0].kind,
-                "holds": not broken,
-                "broken": [f"{link.kind} {link.name}: {link.status}" for link in broken],
-                "lineage": [asdict(tree) for tree in trees],
-            }
+    count = Counter(link.status for link in links.values())
+    said = "Every link holds."
+    if broken:
+        said = f"{len(broken)} links do not hold."
+    elif count["missing"]:
+        said = (
+            f"{count['holds']} links hold, {count['missing']} could not be checked: sources that "
+            "are no longer where they were read."
         )
-    else:
-        for tree in trees:
-            console().print(_tree(tree), soft_wrap=False)
-        show_line(f"{len(broken)} links do not hold." if broken else _holding(trees))
-    ctx.exit(NOTHING if broken else 0)
-
-
-def _holding(trees: Sequence[Link]) -> str:
-    """Say that every link holds, or how many do where sources are not there."""
-    named = {(link.kind, link.name): link.status for tree in trees for link in tree.walk()}
-    count = Counter(named.values())
-    if not count["missing"]:
-        return "Every link holds."
-    return (
-        f"{count['holds']} links hold, {count['missing']} could not be checked: sources that are "
-        "no longer where they were read."
-    )
+    document = {
+        "id": name,
+        "corpus": found[0].corpus,
+        "kind": found[0].kind,
+        "holds": not broken,
+        "broken": [f"{link.kind} {link.name}: {link.status}" for link in broken],
+        "lineage": [asdict(tree) for tree in trees],
+    }
+    answer(document, *map(_tree, trees), said, code=NOTHING if broken else 0)
 
 
 def _tree(link: Link) -> Tree:
+    from rich.text import Text
     from rich.tree import Tree
 
-    made = Tree(_label(link))
+    label = Text(printable(f"{link.kind} {link.name}"))
+    if link.status != "told":
+        label.append(f"  {link.status} {link.sha256[:12]}".rstrip(), style=_STYLES[link.status])
+    label.append(printable(f"  {link.detail}") if link.detail else "", style="dim")
+    made = Tree(label)
     # a corpus may have thousands of source files; those that do not hold are all shown
     shown = [
         child
@@ -341,15 +364,6 @@ def _tree(link: Link) -> Tree:
     if hidden := len(link.links) - len(shown):
         made.add(f"and {hidden} more source files, none of which differs")
     return made
-
-
-def _label(link: Link) -> Text:
-    from rich.text import Text
-
-    label = Text(printable(f"{link.kind} {link.name}"))
-    if link.status != "told":
-        label.append(f"  {link.status} {link.sha256[:12]}".rstrip(), style=_STYLES[link.status])
-    return label.append(printable(f"  {link.detail}") if link.detail else "", style="dim")
 
 
 def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
@@ -371,89 +385,3 @@ def _budgets(alphas: tuple[str, ...]) -> dict[str, float] | float | None:
             return budget
         named[side] = budget
     return named or None
-
-
-def _summary(deployed: DeploymentRecord) -> dict[str, object]:
-    return {
-        "number": deployed.number,
-        "time": deployed.time,
-        "judge": deployed.judge,
-        "alpha": dict(deployed.alpha),
-        "certificates": list(deployed.certificates),
-    }
-
-
-def _show_deployments(corpus: Corpus, earlier: Sequence[DeploymentRecord]) -> None:
-    rows = [[str(item.number), item.time[:16], item.judge, _words(item)] for item in earlier]
-    if rows:
-        names = ["number", "time", "judge", "certificates"]
-        show_table(f"Deployments, for `certify ops rollback {corpus} NUMBER`", names, rows)
-
-
-def _show_audits(audits: Sequence[AuditSummary], faults: Sequence[str]) -> None:
-    rows = [
-        [
-            " and ".join(item.batches),
-            item.state,
-            str(item.runs),
-            str(item.decided),
-            str(item.labels_used),
-            str(len(item.labels_wanted)),
-        ]
-        for item in audits
-    ]
-    if rows:
-        names = ["batch", "state", "runs", "decided", "labels used", "labels wanted"]
-        show_table("Batches with runs that the corpus certificate does not cover", names, rows)
-    for item in audits:
-        if item.state == "provisional" or item.overruled:
-            show_line(item.sentence)
-        if item.state == "provisional":
-            show_line(f"  {item.promise}")
-    for sentence in faults:
-        show_line(sentence)
-
-
-def _words(earlier: DeploymentRecord) -> str:
-    if earlier.batch_only:
-        return earlier.budgets
-    pairs = zip(earlier.alpha.items(), earlier.certificates, strict=True)
-    return ", ".join(f"{side} at {alpha:g} {sha256[:12]}" for (side, alpha), sha256 in pairs)
-
-
-def _show_made(corpus: Corpus, made: DeploymentRecord, *, as_json: bool) -> None:
-    from certify_assets.certificates import Sides
-    from certify_assets.operations.deployment import kept_certificates
-
-    if as_json:
-        emit_json({**made.to_dict(), "decides": True})
-        return
-    _table(made)
-    if made.certificates:
-        show_line(Sides(kept_certificates(corpus, made)).sentence)
-    for finding in made.findings:
-        show_line(f"  {finding['code']}: {finding['message']}")
-    if made.mlflow is not None and "error" in made.mlflow:
-        say(f"MLflow: {made.mlflow['error']}; the deployment holds without the record.")
-
-
-def _table(made: DeploymentRecord) -> None:
-    mlflow = made.mlflow or {}
-    rows = [
-        ["judge", made.judge],
-        ["number", f"{made.number} of {made.time}"],
-        *[
-            [f"{side} at {alpha:g}", sha256]
-            for (side, alpha), sha256 in zip(made.alpha.items(), made.certificates, strict=True)
-        ],
-        *([["decides", made.budgets]] if made.batch_only else []),
-        ["tasks read whole", percent(made.sampling.audit_rate)],
-        ["tasks spot-checked", percent(made.sampling.spot_rate)],
-        [
-            "MLflow",
-            f"{mlflow['model']} version {mlflow['version']}, {mlflow['alias']}"
-            if "version" in mlflow
-            else mlflow.get("error", "–"),
-        ],
-    ]
-    show_table(f"Deployed on {made.corpus}", FIGURES, rows)

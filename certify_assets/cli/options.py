@@ -69,16 +69,11 @@ class Share(Finite):
 SHARE = Share(0, 1)
 OPEN_SHARE = Share(0, 1, min_open=True, max_open=True)
 SIDE = click.Choice(["reject", "release"])
-#: without numpy: that of `certify_assets.certificates`
-DEFAULT_PROCEDURE = "pseudo_task"
 NATURAL = click.IntRange(min=0)
 COUNT = click.IntRange(min=1)
 
 certificate_argument = click.argument("certificate", type=PATH)
 scores_argument = click.argument("scores", type=PATH)
-alpha_option = click.option(
-    "--alpha", type=OPEN_SHARE, default=0.1, help="Error budget among auto-decided trajectories."
-)
 out_option = click.option("--out", type=PATH, help="Also write the document to this file.")
 split_option = click.option(
     "--split", help="Rows to use, by the table's split column. [default: all]"

@@ -15,6 +15,7 @@ import click
 
 from certify_assets.errors import InputError
 from certify_assets.files import write_atomic
+from certify_assets.words import percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +27,7 @@ NOTHING: Final = 3
 #: columns of a table of one thing
 FIGURES: Final = ("figure", "value")
 _JSON, _VERBOSE = "certify_assets.json", "certify_assets.verbose"
-_FIRST, _MOST_SHOWN = 3, 20
+_FIRST: Final = 3
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 #: figures that are shares, which people read in percent
 _SHARES: Final = frozenset(
@@ -55,13 +56,6 @@ _UNPRINTABLE = re.compile(
     r"\u2028-\u202e\u2060-\u206f"
     r"\ud800-\udfff\ufeff\ufff9-\ufffb\U0001bca0-\U0001bca3"
     r"\U0001d173-\U0001d17a\U000e0001-\U000e007f]"
-)
-
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document on stdout and nothing else."
-)
-verbose_option = click.option(
-    "--verbose", "-v", is_flag=True, help="Show every figure, and hashes whole."
 )
 
 
@@ -122,8 +116,8 @@ def answer(document: Any, *blocks: Any, code: int = 0) -> NoReturn:
     ----------
     document : JSON value
         What ``--json`` prints.
-    *blocks : str, Table or rich renderable
-        What people read instead; by default the figures of the document.
+    *blocks : str, Table, rich renderable or None
+        What people read instead, None for nothing; by default the figures of the document.
     code : int
     """
     if wants_json():
@@ -140,7 +134,7 @@ def show(*blocks: Any) -> None:
             show_table(*block)
         elif isinstance(block, str):
             show_line(block)
-        else:
+        elif block is not None:
             console().print(block, soft_wrap=False)
 
 
@@ -292,6 +286,11 @@ def figures(
     return blocks + [table(name.replace("_", " "), first[name]) for name in listed]
 
 
+def _number(value: float) -> str:
+    """Write a number with three decimals, or four digits where it is large or very small."""
+    return f"{value:.3f}" if 0.001 <= abs(value) < 1 else f"{value:.4g}"
+
+
 def _is_table(value: Any) -> bool:
     return isinstance(value, list | tuple) and bool(value) and isinstance(value[0], Mapping)
 
@@ -308,46 +307,24 @@ def table(title: str, items: Sequence[Mapping[str, Any]], columns: Sequence[str]
 
 def figure(name: str, value: Any) -> str:
     """Return a figure as people read it: shares in percent, long texts by their beginning."""
+    if value is None:
+        return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return percent(value) if name in _SHARES else f"{value:.4g}"
+        return percent(value) if name in _SHARES else _number(value)
     if isinstance(value, str) and _HASH.fullmatch(value) and not wants_all():
         return value[:12]
     if isinstance(value, int):
         return str(value) if name == "seed" else f"{value:,}"
     if isinstance(value, list | tuple):
         return ", ".join(figure(name, item) for item in value) or "–"
-    if isinstance(value, Mapping) and len(value) > _FIRST and not wants_all():
-        first = dict(islice(value.items(), _FIRST))
-        return f"{shown(first)}, and {len(value) - _FIRST:,} more"
-    return shown(value)
-
-
-def shown(value: Any) -> str:
-    """Write a figure: numbers short, what is not there as a dash, the first items of an object."""
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, dict):
-        items = [f"{key}: {shown(item)}" for key, item in islice(value.items(), _MOST_SHOWN)]
-        rest = [f"and {len(value) - _MOST_SHOWN:,} more"] if len(value) > _MOST_SHOWN else []
-        return ", ".join([*items, *rest]) or "nothing"
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def short(value: float | None) -> str:
-    """Write a figure with three decimals, one below 1 without its zero, a dash for none."""
-    if value is None:
-        return "–"
-    text = f"{value:.3f}"
-    return text.replace("0.", ".", 1) if abs(value) < 1 else text
-
-
-def percent(share: float) -> str:
-    """Format a share as a percentage with one decimal."""
-    return f"{100 * share:.1f} %"
+    if not isinstance(value, Mapping):
+        return str(value)
+    most = len(value) if wants_all() else _FIRST
+    items = [f"{key}: {figure(key, item)}" for key, item in islice(value.items(), most)]
+    rest = [f"and {len(value) - most:,} more"] if len(value) > most else []
+    return ", ".join([*items, *rest]) or "nothing"
 
 
 def refuse_overwrite(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:

@@ -8,16 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import (
-    DEFAULT_PROCEDURE,
-    OPEN_SHARE,
-    PATH,
-    SHARE,
-    SIDE,
-    alpha_option,
-)
-from certify_assets.cli.output import NOTHING, emit_json, json_option, show_line
+from certify_assets.cli.options import OPEN_SHARE, PATH, SHARE, SIDE
+from certify_assets.cli.output import NOTHING, answer, answers
 from certify_assets.cli.reading import labelled, read_scores, reading_options
+from certify_assets.cli.settings import setting_option, settings_help
 from certify_assets.tables.score_reading import ReadingOptions
 
 if TYPE_CHECKING:
@@ -26,17 +20,16 @@ if TYPE_CHECKING:
 _DEFAULT_ATTEMPTS = 8
 _SETTINGS = ("delta", "guard", "grid", "seed")
 _EFFORT = ("trials", "most_tasks")
-_ABOUT_SETTINGS = (
-    "Rare settings: delta, guard, grid and seed as for certificate; sft_auroc= (of the fine-tuned "
-    "judge, for the second gate), trials=300 (fresh draws that check the number of tasks), "
-    "most_tasks=10000. "
+_EFFORTS = (
+    "sft_auroc= (AUROC of the fine-tuned judge, for the second gate), trials= (fresh draws that "
+    "check the number of tasks; default 300), most_tasks= (default 10000). "
 )
 _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc"}
 
 
 @click.command()
 @click.argument("scores", type=PATH, required=False)
-@alpha_option
+@setting_option("alpha")
 @click.option("--success-rate", type=OPEN_SHARE, help="Share of successes π.")
 @click.option("--auroc", type=SHARE, help="AUROC A0 of the judge.")
 @click.option(
@@ -55,25 +48,16 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
     help="Attempts a task. [default: those of SCORES, else 8]",
 )
 @click.option("--side", type=SIDE, default="reject", help="Which decision to certify.")
-@click.option(
-    "--procedure",
-    default=DEFAULT_PROCEDURE,
-    show_default=True,
-    help="As for certificate; one that needs no --pilot.",
-)
-@reading_options(*_SETTINGS, *_EFFORT, "sft_auroc", about=_ABOUT_SETTINGS)
-@json_option
-@click.pass_context
+@setting_option("procedure", more="; not betting, which needs a pilot")
+@reading_options(*_SETTINGS, *_EFFORT, "sft_auroc", about=settings_help(_SETTINGS) + _EFFORTS)
+@answers
 def plan(
-    ctx: click.Context,
-    /,
     scores: Path | None,
-    as_json: bool,
     reading: ReadingOptions,
     settings: Mapping[str, Any],
-    alpha: float,
+    alpha: float | None,
     side: str,
-    procedure: str,
+    procedure: str | None,
     **facts: Any,
 ) -> None:
     """How many tasks a certificate takes, what it would cover, and the three gates.
@@ -93,22 +77,24 @@ def plan(
         {name: settings[name] for name in names if name in settings}
         for names in (_SETTINGS, _EFFORT)
     )
+    chosen = {"alpha": alpha, "procedure": procedure}
+    rare |= {name: value for name, value in chosen.items() if value is not None}
+    asked = Settings(side=side, **rare)
     found = plan_sample_size(
         _facts(scores, reading, **facts, sft_auroc=settings.get("sft_auroc")),
-        Settings(alpha=alpha, side=side, procedure=procedure, **rare),
+        asked,
         **effort,
     )
-    if as_json:
-        emit_json(found.to_dict())
-    else:
-        for line in (found.answer, *found.notes, *map(gate_sentence, found.gates)):
-            show_line(line)
-        known = found.facts
-        show_line(
-            f"Planned for success rate {known.success_rate:.3f}, AUROC {known.auroc:.3f} and ICC "
-            f"{known.icc:.3f}, at α = {alpha:g} on the {side} side by {procedure}."
-        )
-    ctx.exit(0 if found.tasks_needed is not None else NOTHING)
+    known = found.facts
+    answer(
+        found.to_dict(),
+        found.answer,
+        *found.notes,
+        *map(gate_sentence, found.gates),
+        f"Planned for success rate {known.success_rate:.3f}, AUROC {known.auroc:.3f} and ICC "
+        f"{known.icc:.3f}, at α = {asked.alpha:g} on the {side} side by {asked.procedure}.",
+        code=0 if found.tasks_needed is not None else NOTHING,
+    )
 
 
 def _facts(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.certificates.words import WORDS, at_most, percent
 from certify_assets.cli.gate import gated, min_coverage_option, report, too_little
 from certify_assets.cli.options import corpus_option, store_option
 from certify_assets.cli.output import NOTHING, Table, answer, answers, complain, say, wants_json
@@ -16,6 +15,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.documents import JsonObject
 from certify_assets.storage.store import Store
+from certify_assets.words import WORDS, at_most, percent
 
 if TYPE_CHECKING:
     from certify_assets.operations.audit import Overview

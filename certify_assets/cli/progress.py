@@ -20,7 +20,8 @@ from certify_assets.work import (
 )
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.console import RenderableType
+    from rich.live import Live
 
     from certify_assets.work import Report
 
@@ -32,8 +33,6 @@ BARS_AFTER_S: Final = 2.0
 DRAWN_EVERY_S: Final = 0.2
 #: commands that show their progress themselves, serve, or ask
 _OWN: Final = ("run", "demo", "ui", "research", "review serve", "corpus rm")
-# says with words what it tries
-_WORDY: Final = ("plan",)
 
 
 @contextmanager
@@ -56,83 +55,47 @@ def progress() -> Iterator[Report]:
         yield report
 
 
-class _Bars:
-    """Bars of the stages that are under way, drawn by a thread; gone when there is none."""
+def _bars() -> Live:
+    """Return a display of the stages that are under way, empty where there is none."""
+    from rich.console import Group
+    from rich.live import Live
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-    def __init__(self) -> None:
-        self._over, self._lock = threading.Event(), threading.Lock()
-        self._progress: Progress | None = None
-        self._tasks: dict[WorkStage, TaskID] = {}
+    bars = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[amount]}", markup=False),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+    )
+    tasks: dict[WorkStage, TaskID] = {}
 
-    @contextmanager
-    def drawing(self) -> Iterator[None]:
-        """Draw while the block lasts."""
-        thread = threading.Thread(target=self._draw_on, daemon=True)
-        thread.start()
-        try:
-            with told_when_idle(self._idle):
-                yield
-        finally:
-            self._over.set()
-            thread.join()
-            self._idle()
-
-    @property
-    def visible(self) -> bool:
-        """Whether there is a bar to see."""
-        return self._progress is not None
-
-    def _draw_on(self) -> None:
-        pause = BARS_AFTER_S
-        while not self._over.wait(pause):
-            pause = DRAWN_EVERY_S
-            with self._lock:
-                if stages := open_stages():
-                    self._draw(stages)
-
-    def _draw(self, stages: tuple[WorkStage, ...]) -> None:
-        bars = self._progress or self._started()
-        for gone in set(self._tasks) - set(stages):
-            bars.remove_task(self._tasks.pop(gone))
+    def drawn() -> RenderableType:
+        stages = open_stages()
+        for gone in set(tasks) - set(stages):
+            bars.remove_task(tasks.pop(gone))
         for stage in stages:
             if stage.look is not None:
                 stage.look(stage)
-            if stage not in self._tasks:
-                self._tasks[stage] = bars.add_task("", total=None, amount="")
+            if stage not in tasks:
+                tasks[stage] = bars.add_task("", total=None, amount="")
             bars.update(
-                self._tasks[stage],
+                tasks[stage],
                 completed=stage.done,
                 total=stage.total or None,
                 description=f"{printable(stage.name)}{stage.note}",
                 amount=_amount(stage),
             )
-        bars.refresh()
+        return bars.make_tasks_table(bars.tasks) if tasks else Group()
 
-    def _started(self) -> Progress:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("{task.fields[amount]}", markup=False),
-            TimeRemainingColumn(),
-            TextColumn("left"),
-            console=console(stderr=True),
-            transient=True,
-            auto_refresh=False,
-            # what a command prints goes where it is redirected to
-            redirect_stdout=False,
-        )
-        self._progress.start()
-        return self._progress
-
-    def _idle(self) -> None:
-        """Clear the bars, so that what the command prints next has the terminal for itself."""
-        with self._lock:
-            if self._progress is not None:
-                self._progress.stop()
-            self._progress = None
-            self._tasks.clear()
+    return Live(
+        get_renderable=drawn,
+        console=console(stderr=True),
+        transient=True,
+        refresh_per_second=1 / DRAWN_EVERY_S,
+        # what a command prints goes where it is redirected to
+        redirect_stdout=False,
+    )
 
 
 def _amount(stage: WorkStage) -> str:
@@ -141,27 +104,35 @@ def _amount(stage: WorkStage) -> str:
     return f"{stage.done}/{stage.total}"
 
 
+def _draw(over: threading.Event) -> None:
+    """Draw the bars until the command is over; short work draws nothing."""
+    if over.wait(BARS_AFTER_S):
+        return
+    # what the command prints next has the terminal for itself
+    with _bars() as bars, told_when_idle(bars.refresh):
+        over.wait()
+
+
+def _beat(words: str, patience: float, over: threading.Event) -> None:
+    """Say now and then that a command is at work, until it is over."""
+    started = time.monotonic()
+    while not over.wait(patience):
+        say(f"{words}: at work for {time.monotonic() - started:.0f} s")
+        patience *= _LATER
+
+
 @contextmanager
 def heartbeat(words: str, *, patience: float) -> Iterator[None]:
     """Show in a terminal what a command is at, with the time left; say elsewhere that it is."""
     if any(f"{words} ".startswith(f"{name} ") for name in _OWN):
         yield
         return
-    bars, done, started = _Bars(), threading.Event(), time.monotonic()
-
-    def beat() -> None:
-        pause = patience
-        while not done.wait(pause):
-            if not bars.visible:
-                say(f"{words}: at work for {time.monotonic() - started:.0f} s")
-            pause *= _LATER
-
-    with ExitStack() as shown:
-        if sys.stderr.isatty():
-            shown.enter_context(bars.drawing())
-        if words not in _WORDY:
-            thread = threading.Thread(target=beat, daemon=True)
-            thread.start()
-            shown.callback(thread.join)
-            shown.callback(done.set)
+    over = threading.Event()
+    watch = (_draw, over) if sys.stderr.isatty() else (_beat, words, patience, over)
+    thread = threading.Thread(target=watch[0], args=watch[1:], daemon=True)
+    thread.start()
+    try:
         yield
+    finally:
+        over.set()
+        thread.join()

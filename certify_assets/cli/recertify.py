@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.core import ParameterSource
 
-from certify_assets.cli.figures import show_figures
 from certify_assets.cli.options import COUNT, NATURAL, OPEN_SHARE, corpus_option
-from certify_assets.cli.output import (
-    NOTHING,
-    emit_json,
-    json_option,
-    percent,
-    say,
-    show_line,
-    show_table,
-)
+from certify_assets.cli.output import NOTHING, answer, answers, figures, say, table
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.words import percent
 
 if TYPE_CHECKING:
     from certify_assets.operations.recertification_record import RecertificationRecord
@@ -79,7 +73,7 @@ accept_relabelled_option = click.option(
     "--at-least", type=NATURAL, help="New tasks needed this time. [default: the schedule's]"
 )
 @corpus_option
-@json_option
+@answers
 @click.pass_context
 def recertify(
     ctx: click.Context,
@@ -95,7 +89,6 @@ def recertify(
     total: float,
     count: int,
     every: int,
-    as_json: bool,
 ) -> None:
     """Certify the judge of CORPUS again, on CAL and the audit sample.
 
@@ -109,7 +102,7 @@ def recertify(
     from certify_assets.operations.deployment import certified_judge
     from certify_assets.operations.notifications import notify
     from certify_assets.operations.recertification import recertify as make
-    from certify_assets.operations.rollout import promote
+    from certify_assets.operations.rollout import RELABELLING_ACCEPTED, promote
     from certify_assets.operations.spending import Schedule
 
     for name in ("total", "count", "every"):
@@ -123,28 +116,28 @@ def recertify(
         None if schedule is None else Schedule(schedule, total, count=count, least_new_tasks=every)
     )
     if dry_run:
-        _preview(judged, declared, as_json=as_json)
-        return
+        preview = _preview(judged, declared)
+        title = f"Recertification {preview['number']} of {judged} on {corpus}"
+        look = "A look at what would come of it is a recertification: run it without --dry-run."
+        answer(preview, *figures(title, preview, most=_SHOWN), look)
     record, said = make(judged, schedule=declared, reason=reason, least_new_tasks=at_least)
     deployed = None
     if record is not None:
         report_stored(corpus, "ops recertify", "operations/recertification")
         if deploys:
-            deployed = promote(corpus, record, accept_relabelled=accept_relabelled).number
+            accepted = [RELABELLING_ACCEPTED] if accept_relabelled else []
+            deployed = promote(corpus, record, accepted=accepted).number
             report_stored(corpus, "ops recertify --deploy", "operations/deployment")
-    if as_json:
-        nothing = {"number": None, "corpus": corpus.name, "judge": judged.name}
-        made = nothing if record is None else asdict(record)
-        emit_json({"said": said, "deployment": deployed, **made})
-    else:
-        say(said)
-        if record is not None:
-            _show(record)
-        if deployed is not None:
-            say(f"deployment {deployed} decides now.")
     for sentence in notify(corpus):
         say(sentence)
-    ctx.exit(0 if record and any(side.certified for side in record.sides) else NOTHING)
+    nothing = {"number": None, "corpus": corpus.name, "judge": judged.name}
+    answer(
+        {"said": said, "deployment": deployed, **(record.to_dict() if record else nothing)},
+        said,
+        *(_blocks(record) if record else ()),
+        *([] if deployed is None else [f"deployment {deployed} decides now."]),
+        code=0 if record and any(side.certified for side in record.sides) else NOTHING,
+    )
 
 
 def _deployed(corpus: Corpus) -> str:
@@ -158,8 +151,8 @@ def _deployed(corpus: Corpus) -> str:
     return document.judge
 
 
-def _preview(judge: JudgedCorpus, declared: Schedule | None, *, as_json: bool) -> None:
-    """Show what a recertification would count and spend."""
+def _preview(judge: JudgedCorpus, declared: Schedule | None) -> JsonObject:
+    """Return what a recertification would count and spend."""
     from certify_assets.operations.recertification import plan_recertification
     from certify_assets.operations.spending import Schedule, read_spending
 
@@ -168,7 +161,7 @@ def _preview(judge: JudgedCorpus, declared: Schedule | None, *, as_json: bool) -
     schedule = spending.schedule or declared or Schedule()
     number = known.number if known else len(spending.claims) + 1
     share = mine.next_share() if spending.schedule is not None else schedule.share(1)
-    preview = {
+    return {
         "corpus": judge.corpus.name,
         "judge": judge.name,
         "number": number,
@@ -184,52 +177,30 @@ def _preview(judge: JudgedCorpus, declared: Schedule | None, *, as_json: bool) -
         "spent": mine.spent,
         "total": mine.total(),
     }
-    if as_json:
-        emit_json(preview)
-        return
-    title = f"Recertification {number} of {judge} on {judge.corpus}"
-    show_figures(title, {"": preview}, most=_SHOWN)
-    say("A look at what would come of it is a recertification: run it without --dry-run.")
 
 
-def _show(record: RecertificationRecord) -> None:
-    rows = []
-    for side in record.sides:
-        audit = side.audit_sample
-        alone = (
-            f"{audit['realized_error']:.3f}, {audit['verdict']}"
-            if audit and audit["realized_error"] is not None
-            else ""
-        )
-        worst = "" if side.worst_error is None else f"{side.worst_error:.3f}"
-        cells = (
-            [percent(side.coverage), f"{side.threshold:.4g}", alone, worst]
-            if side.certified
-            else ["nothing", "", "", ""]
-        )
-        rows.append([side.side, f"{side.alpha:g}", *cells])
-    tasks = record.tasks
-    own = " and ".join(
-        f"{number} tasks of {split.upper()}"
-        for split, number in tasks.items()
-        if split != "audit_sample"
-    )
-    title = (
-        f"Recertification {record.number}: {own}, {tasks['audit_sample']} of the audit sample, "
-        f"δ {record.delta:g}"
-    )
-    show_table(
-        title,
-        [
-            "side",
-            "α",
-            "decides",
-            "threshold",
-            "error in the audit sample",
-            "in both, were all open runs wrong",
-        ],
-        rows,
-    )
-    for finding in record.findings:
-        show_line(f"  {finding['code']}: {finding['message']}")
-    show_line(record.joint)
+def _blocks(record: RecertificationRecord) -> list[Any]:
+    """Return what each side certifies, and how it does in the audit sample."""
+    sides = [
+        {
+            "side": side.side,
+            "alpha": side.alpha,
+            "coverage": side.coverage if side.certified else "nothing",
+            "threshold": side.threshold,
+            "error of the audit sample": _held_out(side.audit_sample),
+            "error were all open runs wrong": side.worst_error,
+        }
+        for side in record.sides
+    ]
+    own = ", ".join(f"{number} tasks of {name}" for name, number in record.tasks.items())
+    return [
+        table(f"Recertification {record.number}: {own}; δ {record.delta:g}", sides),
+        *(f"  {finding['code']}: {finding['message']}" for finding in record.findings),
+        record.joint,
+    ]
+
+
+def _held_out(audit: Mapping[str, Any] | None) -> str | None:
+    if not audit or audit["realized_error"] is None:
+        return None
+    return f"{percent(audit['realized_error'])}, {audit['verdict']}"

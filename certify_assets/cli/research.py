@@ -11,12 +11,13 @@ import click
 
 from certify_assets.cli.law import law
 from certify_assets.cli.options import OPEN_SHARE, PATH, SIDE, corpus_option, store_option
-from certify_assets.cli.output import NOTHING, emit_json, json_option, say, show_line, show_table
+from certify_assets.cli.output import NOTHING, Table, answer, answers, say
 from certify_assets.cli.simulate import simulate
 from certify_assets.corpora.corpus import Corpus
 
 if TYPE_CHECKING:
-    from certify_assets.judges.harvest.rows import HarvestDocument
+    from collections.abc import Iterator
+
     from certify_assets.storage.store import Store
 
 
@@ -41,11 +42,8 @@ _SHOWN_TABLES = ("main", "audits")
     help="Minutes without language models, or hours with.",
 )
 @store_option
-@json_option
-@click.pass_context
-def study(
-    ctx: click.Context, corpora: tuple[str, ...], profile: str, store: Store, as_json: bool
-) -> None:
+@answers
+def study(corpora: tuple[str, ...], profile: str, store: Store) -> None:
     """Tables of the paper with ours next to them, from runs to one page and CSV files.
 
     Runs on CORPORA, or on every corpus of the data root: splits, judges, transfer, procedures on
@@ -61,25 +59,22 @@ def study(
     outcomes = run_study(store, corpora, profile)
     counts = dict(sorted(Counter(outcome.status for outcome in outcomes).items()))
     page, tables = store.locate(STUDY_PAGE), [item.table for item in study_tables(store)]
-    if as_json:
-        emit_json(
-            {
-                "profile": profile,
-                "root": store.root,
-                "page": page,
-                "tables": [store.locate(table_key(table.name)) for table in tables],
-                "counts": counts,
-                "assets": [asdict(outcome) for outcome in outcomes],
-            }
-        )
-    else:
-        for table in tables:
-            if table.name in _SHOWN_TABLES:
-                rows = [row[1:] for row in table.rows if row[0] == OURS]
-                show_table(table.title, table.columns[1:], rows)
-        counted = ", ".join(f"{number} {status}" for status, number in counts.items())
-        show_line(f"Assets: {counted}. Open {page}")
-    ctx.exit(_FAILED if "failed" in counts else 0)
+    document = {
+        "profile": profile,
+        "root": store.root,
+        "page": page,
+        "tables": [store.locate(table_key(table.name)) for table in tables],
+        "counts": counts,
+        "assets": [asdict(outcome) for outcome in outcomes],
+    }
+    shown = [
+        Table(item.title, item.columns[1:], [row[1:] for row in item.rows if row[0] == OURS])
+        for item in tables
+        if item.name in _SHOWN_TABLES
+    ]
+    counted = ", ".join(f"{number} {status}" for status, number in counts.items())
+    code = _FAILED if "failed" in counts else 0
+    answer(document, *shown, f"Assets: {counted}. Open {page}", code=code)
 
 
 _LEARNERS = tuple(
@@ -124,10 +119,8 @@ _FIGURES = ("harvest", "wrong", "half B", "TEST own", "TEST deployed", "TEST err
     help="Rounds, fixed beforehand: no rule decides when to stop.",
 )
 @corpus_option
-@json_option
-@click.pass_context
+@answers
 def harvest(
-    ctx: click.Context,
     corpus: Corpus,
     learner: str,
     alphas: tuple[float, ...],
@@ -135,7 +128,6 @@ def harvest(
     sides: tuple[str, ...],
     profiles: tuple[str, ...],
     rounds: int,
-    as_json: bool,
 ) -> None:
     """Self-train on what the certificate lets through, with the controls next to it.
 
@@ -162,40 +154,31 @@ def harvest(
         learner_maker(corpus, learner, report=ProgressLines(say)) as make,
     ):
         document = run_harvests(corpus, plan, learner=make, say=say)
-    if as_json:
-        emit_json(document)
-    else:
-        _show_harvests(document, loop_rows(document), control_rows(document))
-    ctx.exit(0 if document["harvests"] else NOTHING)
-
-
-def _show_harvests(
-    document: HarvestDocument, rounds: list[dict[str, str]], controls: list[dict[str, str]]
-) -> None:
-    """Print one table a profile, side and budget: rounds, then the controls."""
-    for place in dict.fromkeys(tuple(row[name] for name in _PLACE) for row in rounds):
-        mine = [row for row in rounds if tuple(row[name] for name in _PLACE) == place]
-        plain = [row for row in controls if tuple(row[name] for name in _PLACE) == place]
-        lines = [
-            [
-                f"{row['gate'].removesuffix('_taskboot')} {row['round']}",
-                *(row[name] for name in _FIGURES),
-            ]
-            for row in mine
-        ]
-        lines += [[row["control"], *(row[name] for name in _FIGURES)] for row in plain]
-        profile, side, alpha = place
-        show_table(
-            f"{document['corpus']}, {profile} split, {side} at {alpha}",
-            ["gate and round", *_FIGURES],
-            lines,
-        )
-    say(
+    said = (
         f"{document['harvests']} harvests: {document['within_budget']} within budget, "
         f"{document['beyond_chance']} above it beyond chance; "
         f"{document['gates_closed']} gates closed. The promise is on the population below the "
         "threshold, not on the finite pool."
     )
+    tables = _harvests(corpus.name, loop_rows(document), control_rows(document))
+    answer(document, *tables, said, code=0 if document["harvests"] else NOTHING)
+
+
+def _harvests(
+    corpus: str, rounds: list[dict[str, str]], controls: list[dict[str, str]]
+) -> Iterator[Table]:
+    """Return one table a profile, side and budget: rounds, then the controls."""
+    named = [(row, f"{row['gate'].removesuffix('_taskboot')} {row['round']}") for row in rounds]
+    named += [(row, row["control"]) for row in controls]
+    for place in dict.fromkeys(tuple(row[name] for name in _PLACE) for row in rounds):
+        rows = [
+            [name, *(row[figure] for figure in _FIGURES)]
+            for row, name in named
+            if tuple(row[part] for part in _PLACE) == place
+        ]
+        profile, side, alpha = place
+        title = f"{corpus}, {profile} split, {side} at {alpha}"
+        yield Table(title, ["gate and round", *_FIGURES], rows)
 
 
 @research.command("generate-miniwob")
@@ -203,8 +186,8 @@ def _show_harvests(
 @click.option("--task", "tasks", multiple=True, help="Only this task; repeatable.")
 @click.option("--attempts", type=click.IntRange(1, 1000), default=4, help="Attempts a task.")
 @click.option("--seed", type=int, default=42, help="Seed of the tasks' instances.")
-@json_option
-def generate(out: Path, tasks: tuple[str, ...], attempts: int, seed: int, as_json: bool) -> None:
+@answers
+def generate(out: Path, tasks: tuple[str, ...], attempts: int, seed: int) -> None:
     """Let a model act on MiniWoB++ pages, in a real Chromium.
 
     CERTIFY_MODEL_URL (an OpenAI-compatible base URL) and CERTIFY_MODEL_NAME name the model,
@@ -214,15 +197,6 @@ def generate(out: Path, tasks: tuple[str, ...], attempts: int, seed: int, as_jso
     from certify_assets.research.miniwob import ModelAgent
     from certify_assets.research.miniwob import generate as run
 
-    added = run(
-        out,
-        ModelAgent.from_environment(),
-        tasks=tasks,
-        attempts=attempts,
-        seed=seed,
-        say=(lambda _: None) if as_json else say,
-    )
-    if as_json:
-        emit_json({"added": added, "file": str(out)})
-    else:
-        show_line(f"{added} runs added to {out}")
+    agent = ModelAgent.from_environment()
+    added = run(out, agent, tasks=tasks, attempts=attempts, seed=seed, say=say)
+    answer({"added": added, "file": str(out)}, f"{added} runs added to {out}")

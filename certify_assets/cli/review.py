@@ -8,24 +8,27 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from certify_assets.cli.options import NATURAL, PATH, store_option
 from certify_assets.cli.output import (
     NOTHING,
+    Table,
+    answer,
+    answers,
     emit_json,
-    json_option,
-    percent,
     refuse_overwrite,
     say,
-    show_line,
-    show_table,
+    show,
+    wants_json,
 )
 from certify_assets.cli.reading import remedies, say_read_as, set_option
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
+from certify_assets.words import percent
 
 if TYPE_CHECKING:
     from certify_assets.cli.review_server import ReviewServer
@@ -80,9 +83,8 @@ def _open(store: Store, corpus: str) -> Corpus:
 @click.argument("corpus")
 @click.option("--limit", type=NATURAL, default=20, help="Rows of the queue to print.")
 @store_option
-@json_option
-@click.pass_context
-def queue_(ctx: click.Context, /, corpus: str, limit: int, store: Store, as_json: bool) -> None:
+@answers
+def queue_(corpus: str, limit: int, store: Store) -> None:
     """Print the review queue of a corpus and what it costs.
 
     A provisional batch whose audit was edited is named, and nobody is asked about its draw
@@ -92,8 +94,9 @@ def queue_(ctx: click.Context, /, corpus: str, limit: int, store: Store, as_json
 
     opened = _open(store, corpus)
     queue = load_queue(opened)
-    _print(opened, queue, limit, as_json)
-    ctx.exit(NOTHING if queue.faults else 0)
+    document, agreement = _document(opened, queue, limit)
+    blocks = _blocks(corpus, queue, agreement, limit)
+    answer(document, *blocks, code=NOTHING if queue.faults else 0)
 
 
 @review.command("export")
@@ -112,14 +115,13 @@ def queue_(ctx: click.Context, /, corpus: str, limit: int, store: Store, as_json
 )
 @_double_option
 @store_option
-@json_option
+@answers
 def export(
     corpus: str,
     path: Path | None,
     with_judge: bool,
     studio: Path | None,
     store: Store,
-    as_json: bool,
     double: float | None,
 ) -> None:
     """Write the review queue for labelling elsewhere.
@@ -140,13 +142,8 @@ def export(
         export_queue(path, queue, with_judge=with_judge)
     if studio is not None:
         export_studio(studio, opened, queue)
-    if as_json:
-        _print(opened, queue, 0, as_json)
-        return
-    for sentence in queue.faults:
-        show_line(sentence)
-    for written in filter(None, (path, studio)):
-        show_line(f"{written}: {len(queue.frame)} runs to label")
+    written = [f"{file}: {len(queue.frame)} runs to label" for file in (path, studio) if file]
+    answer(_document(opened, queue, 0)[0], *queue.faults, *written)
 
 
 @review.command("import")
@@ -155,14 +152,13 @@ def export(
 @click.option("--reviewer", help="Whose labels these are, where FILE does not say.")
 @set_option
 @store_option
-@json_option
+@answers
 def import_(
     corpus: str,
     path: Path,
     reviewer: str | None,
     settings: TableSettings,
     store: Store,
-    as_json: bool,
 ) -> None:
     """Add the labels of a file to a corpus.
 
@@ -172,8 +168,7 @@ def import_(
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.label_files import import_labels
-    from certify_assets.operations.labels import write_label_table
-    from certify_assets.operations.layout import reviewed_key
+    from certify_assets.operations.labels import reviewed_key, write_label_table
 
     opened = _open(store, corpus)
     with opened.writing(), remedies():
@@ -184,23 +179,19 @@ def import_(
         if done.added or opened.store.current(reviewed_key(corpus)) != before:
             report_stored(opened, "review import", "operations/reviewed_labels")
     say_read_as(path, done.read_as)
-    if as_json:
-        about = asdict(done)
-        del about["read_as"]
-        emit_json({"corpus": corpus, **about})
-        return
+    about = asdict(done)
+    del about["read_as"]
     whose = f" of {', '.join(done.reviewers)}" if done.reviewers else ""
-    show_line(
+    said = [
         f"{done.added} labels{whose} added to {corpus}; {done.stood_already} stood already, "
         f"{done.without_outcome} rows have no outcome."
-    )
+    ]
     if done.overruled:
-        show_line(
+        said.append(
             f"{done.overruled} of those that stood already are overruled by what the same reviewer "
             "said later; label these runs again where the file is right."
         )
-    for sentence in done.closed:
-        show_line(sentence)
+    answer({"corpus": corpus, **about}, *said, *done.closed)
 
 
 @review.command("serve")
@@ -242,7 +233,7 @@ def import_(
 )
 @_double_option
 @store_option
-@json_option
+@answers
 def serve(
     corpus: str,
     port: int,
@@ -255,7 +246,6 @@ def serve(
     public_host: str,
     exposed: bool,
     store: Store,
-    as_json: bool,
     double: float | None,
 ) -> None:
     """Serve the page on which runs are labelled, until Ctrl-C or SIGTERM.
@@ -303,7 +293,7 @@ def serve(
         public=public_host,
         token_file=token_file,
     )
-    _introduce(server, corpus, len(queue), as_json)
+    _introduce(server, corpus, len(queue))
     before = labels_head(opened)
     try:
         _serve(server, store.root)
@@ -325,27 +315,23 @@ def _known_runs(corpus: Corpus, path: Path | None) -> GoldSet | None:
     return found
 
 
-def _print(opened: Corpus, queue: Queue, limit: int, as_json: bool) -> None:
+def _document(opened: Corpus, queue: Queue, limit: int) -> tuple[JsonObject, Agreement]:
+    """Return the document of a queue, and how far its reviewers agree."""
     from certify_assets.operations.review_queue import BLIND_COLUMNS, queue_agreement
 
-    corpus, agreement = opened.name, queue_agreement(opened)
-    if not as_json:
-        _show(corpus, queue, agreement, limit)
-        return
-    rows = queue.frame[list(BLIND_COLUMNS)].head(limit).to_dict("records")
-    emit_json(
-        {
-            "corpus": corpus,
-            "budget": queue.budget.to_dict(),
-            "waiting": len(queue.frame),
-            "faults": list(queue.faults),
-            "agreement": asdict(agreement),
-            "queue": rows,
-        }
-    )
+    agreement = queue_agreement(opened)
+    return {
+        "corpus": opened.name,
+        "budget": queue.budget.to_dict(),
+        "waiting": len(queue.frame),
+        "faults": list(queue.faults),
+        "agreement": asdict(agreement),
+        "queue": queue.frame[list(BLIND_COLUMNS)].head(limit).to_dict("records"),
+    }, agreement
 
 
-def _show(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> None:
+def _blocks(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> list[Any]:
+    """Return what the queue asks for, what the certificate saved, and the first runs."""
     from certify_assets.operations.review_queue import MINUTES_PER_RUN
     from certify_assets.reports.review_page import KIND_WORDS, duration
 
@@ -359,7 +345,7 @@ def _show(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> None:
         for kind in budget.kinds
     ]
     columns = ["kind", "labels", "runs", "tasks", "tied", "time"]
-    show_table(f"Labels that {corpus} asks for", columns, rows)
+    asked = Table(f"Labels that {corpus} asks for", columns, rows)
     share = percent(budget.saved / budget.decided)
     sentences = [
         f"{duration(budget.minutes)} in all, at {MINUTES_PER_RUN:g} min a run, which is assumed. "
@@ -371,16 +357,14 @@ def _show(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> None:
     if agreement.reviewers:
         sentences.append(agreement.sentence())
     sentences += filter(None, (one.gold_sentence() for one in agreement.reviewers))
-    for sentence in sentences:
-        show_line(sentence)
     if not limit or frame.empty:
-        return
+        return [asked, *sentences]
     lines = [
         [row["trajectory_id"], row["task_id"], _KINDS[row["kind"]], row["why"], str(row["reviews"])]
         for row in frame.head(limit).to_dict("records")
     ]
     title = f"The first {len(lines)} of {len(frame)}"
-    show_table(title, ["run", "task", "for", "why here", "votes"], lines)
+    return [asked, *sentences, Table(title, ["run", "task", "for", "why here", "votes"], lines)]
 
 
 def _require_reachable(host: str, exposed: bool) -> None:
@@ -411,9 +395,9 @@ def _require_proxy(root_path: str, public_host: str) -> None:
         )
 
 
-def _introduce(server: ReviewServer, corpus: str, waiting: int, as_json: bool) -> None:
+def _introduce(server: ReviewServer, corpus: str, waiting: int) -> None:
     """Print the links."""
-    if as_json:
+    if wants_json():
         emit_json(
             {
                 "corpus": corpus,
@@ -426,7 +410,7 @@ def _introduce(server: ReviewServer, corpus: str, waiting: int, as_json: bool) -
     else:
         whose = "Give each reviewer their link" if "" not in server.links else "Open this link"
         shown = [f"  {name}: {url}" if name else f"  {url}" for name, url in server.links.items()]
-        show_line(
+        show(
             f"{waiting} runs wait. {whose}, which lets anyone who has it label:\n"
             + "\n".join(shown)
         )

@@ -205,7 +205,6 @@ class ReviewApp:
                 who,
                 news=session.news(),
                 undone=undone,
-                pace=session.pace(reviewer),
                 blind=session.blind,
             )
             return answer(HTTPStatus.OK, page, script=script_hash())

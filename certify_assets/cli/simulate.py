@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from certify_assets.cli.options import OPEN_SHARE, SIDE, Finite, out_option
-from certify_assets.cli.output import (
-    emit_json,
-    json_option,
-    refuse_overwrite,
-    say,
-    short,
-    show_line,
-    show_table,
-    write_document,
-)
+from certify_assets.cli.output import answer, answers, refuse_overwrite, say, table, write_document
 from certify_assets.errors import InputError
 
-if TYPE_CHECKING:
-    from certify_assets.research.simulation import Rates, Simulation
+_LEGEND = (
+    "violation: share of all trials whose true error exceeds α, which δ bounds; if certified: of "
+    "the trials that certified anything; by task: by the error that the procedure promises, where "
+    "every task weighs the same; coverage: 0 where nothing was certified; each ± standard error. "
+    "paper: violation if certified, coverage. --json has the 95 % bounds of every rate."
+)
 
 
 @click.command()
@@ -60,14 +55,13 @@ if TYPE_CHECKING:
     help="Processes; results do not depend on it.",
 )
 @out_option
-@json_option
+@answers
 def simulate(
     tasks: tuple[int, ...],
     rho: tuple[float, ...],
     design: tuple[str, ...],
     procedure: tuple[str, ...],
     out: Path | None,
-    as_json: bool,
     **settings: Any,
 ) -> None:
     """How often each procedure certifies wrongly where the truth is known.
@@ -121,56 +115,23 @@ def simulate(
     )
     if out is not None:
         write_document(out, document.to_dict())
-    if as_json:
-        emit_json(document.to_dict())
-    else:
-        _show(document)
     say(f"{len(cells)} designs × {settings['trials']} trials in {time.monotonic() - started:.1f} s")
-
-
-def _show(document: Simulation) -> None:
-    rows = []
-    for cell in document.cells:
-        rows.append([cell.title, "", "", "", ""])
-        for found in cell.procedures:
-            printed = (
-                [] if found.paper is None else [short(value) for value in found.paper.values()]
-            )
-            rows.append(
-                [
-                    f"  {found.procedure}",
-                    _violation(found),
-                    _rate(found.violation_conditional, found.violation_conditional_se),
-                    _rate(found.coverage, found.coverage_se),
-                    " / ".join(printed),
-                ]
-            )
+    rows = [
+        {
+            "design": cell.title,
+            "procedure": found.procedure,
+            "violation": _rate(found.violation, found.violation_se),
+            "if certified": _rate(found.violation_conditional, found.violation_conditional_se),
+            "by task": found.own_violation,
+            "coverage": _rate(found.coverage, found.coverage_se),
+            "paper": list((found.paper or {}).values()),
+        }
+        for cell in document.cells
+        for found in cell.procedures
+    ]
     title = f"Synthetic validity, {document.side} side, {document.trials} trials a design"
-    show_table(title, ["design", "violation", "if certified", "coverage", "paper"], rows)
-    by_task = any(
-        found.own_violation is not None for cell in document.cells for found in cell.procedures
-    )
-    show_line(
-        "violation: share of all trials whose true error exceeds α, which δ bounds; if "
-        "certified: of the trials that certified anything; coverage: 0 "
-        "where nothing was; each ± standard error. paper: violation if certified / coverage. "
-        "A standard error of 0 proves nothing: --json has the "
-        "lower and upper 95 % bounds."
-        + (
-            (
-                " [by task …]: by the error that the procedure promises, in which every task "
-                "weighs the same."
-            )
-            if by_task
-            else ""
-        )
-    )
+    answer(document.to_dict(), table(title, rows), _LEGEND)
 
 
-def _violation(found: Rates) -> str:
-    text = _rate(found.violation, found.violation_se)
-    return text if found.own_violation is None else f"{text} [by task {short(found.own_violation)}]"
-
-
-def _rate(value: float | None, error: float | None) -> str:
-    return "–" if value is None or error is None else f"{short(value)} ± {short(error)}"
+def _rate(value: float | None, error: float | None) -> str | None:
+    return None if value is None or error is None else f"{value:.3f} ± {error:.3f}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from certify_assets.cli.options import store_option
-from certify_assets.cli.output import emit_json, json_option, show_line
+from certify_assets.cli.output import answer, answers
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
@@ -40,8 +40,8 @@ _RESUMABLE_DAYS = 30
     help="Days that such a version is kept.",
 )
 @store_option
-@json_option
-def gc(older: float, reason: str | None, discard_older: float, store: Store, as_json: bool) -> None:
+@answers
+def gc(older: float, reason: str | None, discard_older: float, store: Store) -> None:
     """Remove objects that nothing in the ledger names, such as those of killed steps.
 
     With --discard the ledger notes which objects go and why. Its events stay. What a deployment, a
@@ -57,33 +57,30 @@ def gc(older: float, reason: str | None, discard_older: float, store: Store, as_
         gone = discard(store, reason=reason, older_days=discard_older, removed=removed)
     freed = collect(store, older_days=older)
     store.forget_work(_RESUMABLE_DAYS)
-    if as_json:
-        emit_json({"discarded": gone, "removed": freed.objects, "bytes": freed.bytes})
-    else:
-        if reason is not None:
-            show_line(f"Given up: {counted(gone, 'object')}")
-        show_line(f"Removed: {counted(freed.objects, 'object')}, {freed.bytes:,} bytes")
+    answer(
+        {"discarded": gone, "removed": freed.objects, "bytes": freed.bytes},
+        *([] if reason is None else [f"Given up: {counted(gone, 'object')}"]),
+        f"Removed: {counted(freed.objects, 'object')}, {freed.bytes:,} bytes",
+    )
 
 
 @click.command()
 @store_option
-@json_option
-def pages(store: Store, as_json: bool) -> None:
+@answers
+def pages(store: Store) -> None:
     """Make all copies below pages/ of the data root again."""
     from certify_assets.storage.pages import publish_all
 
     count = publish_all(store)
-    if as_json:
-        emit_json({"pages": count, "folder": store.locate("index.html")})
-    else:
-        show_line(f"{count} pages: {store.locate('index.html')}")
+    page = store.locate("index.html")
+    answer({"pages": count, "folder": page}, f"{count} pages: {page}")
 
 
 @click.command()
 @click.argument("folder", type=click.Path(file_okay=False))
 @store_option
-@json_option
-def backup(folder: str, store: Store, as_json: bool) -> None:
+@answers
+def backup(folder: str, store: Store) -> None:
     """Copy the data root into FOLDER: the database first, then its objects.
 
     Others may work meanwhile. A later call copies what is new. Dagster's and MLflow's databases
@@ -91,25 +88,20 @@ def backup(folder: str, store: Store, as_json: bool) -> None:
     """
     from certify_assets.storage.backup import back_up
 
-    _say_copied("copied", back_up(store, folder), as_json)
+    count = back_up(store, folder)
+    answer({"objects": count}, f"The database and {count} objects are copied.")
 
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False))
 @store_option
-@json_option
-def restore(folder: str, store: Store, as_json: bool) -> None:
+@answers
+def restore(folder: str, store: Store) -> None:
     """Make an empty data root that of a backup in FOLDER: objects first, then the database.
 
     Afterwards every event, and every object that one names, is verified.
     """
     from certify_assets.storage.backup import restore as restore_from
 
-    _say_copied("restored", restore_from(store, folder), as_json)
-
-
-def _say_copied(done: str, count: int, as_json: bool) -> None:
-    if as_json:
-        emit_json({"objects": count})
-    else:
-        show_line(f"The database and {count} objects are {done}.")
+    count = restore_from(store, folder)
+    answer({"objects": count}, f"The database and {count} objects are restored.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
@@ -13,7 +12,6 @@ from pydantic.dataclasses import dataclass as validated
 from certify_assets.corpora import CERTIFYING
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.splits import (
-    PROFILES,
     SplitManifest,
     extend_manifest,
     make_manifest,
@@ -34,13 +32,6 @@ SCHEMA = 2
 _CONFIG = "corpus.json"
 _NAME = r"[A-Za-z][A-Za-z0-9_\-]{0,63}"
 _DOMAIN = r"[a-z][a-z0-9_]{0,39}"
-_LEAK_THRESHOLDS = {
-    "additionalProperties": False,
-    "properties": {
-        name: {"type": "number", "exclusiveMinimum": 0.5, "maximum": 1, "default": value}
-        for name, value in THRESHOLDS.items()
-    },
-}
 
 
 def _field(description: str, **about: Any) -> Any:
@@ -56,7 +47,7 @@ class CorpusConfig:
         _field(
             "Partition key: a letter, then letters, digits, '_' or '-', at most 64.",
             examples=["my_corpus"],
-            json_schema_extra={"pattern": f"^{_NAME}$"},
+            pattern=f"^{_NAME}$",
         ),
     ]
     format: Annotated[
@@ -69,7 +60,10 @@ class CorpusConfig:
     options: Annotated[Mapping[str, Any], _field("Options of the source format.")] = pydantic.Field(
         default_factory=dict
     )
-    profile: Annotated[str, _field("Split profile: certify, paper or paper_miniwob.")] = "certify"
+    profile: Annotated[
+        Literal["certify", "paper", "paper_miniwob"],
+        _field("Split profile: certify, paper or paper_miniwob."),
+    ] = "certify"
     seed: Annotated[int, _field("Seed of the splits.", strict=True, ge=0)] = 42
     rl: Annotated[
         bool,
@@ -96,26 +90,29 @@ class CorpusConfig:
         ),
     ] = None
     leak_thresholds: Annotated[
-        Mapping[str, Any],
+        Mapping[
+            Annotated[str, pydantic.Field(pattern=f"^({'|'.join(THRESHOLDS)})$")],
+            Annotated[float, pydantic.Field(strict=True, gt=0.5, le=1)],
+        ],
         _field(
             "AUROC from which a leak check is a structural leak, for length, steps, agent or "
-            "phrases; .85 by default.",
-            json_schema_extra=_LEAK_THRESHOLDS,
+            "phrases; .85 by default."
         ),
     ] = pydantic.Field(default_factory=dict)
     canary_lift: Annotated[
         float,
         _field(
             "Share of failed runs that a text may lift over the median success without a warning.",
-            json_schema_extra={"minimum": 0, "maximum": 1},
+            ge=0,
+            le=1,
         ),
     ] = 0.25
     alphas: Annotated[
-        tuple[float, ...],
+        tuple[Annotated[float, pydantic.Field(gt=0, lt=1)], ...],
         _field(
             "Error budgets that are certified, the strictest first.",
             examples=[[0.05, 0.1]],
-            json_schema_extra={"minItems": 1},
+            min_length=1,
         ),
     ] = (0.1, 0.2)
     grid: Annotated[
@@ -123,13 +120,14 @@ class CorpusConfig:
         _field(
             "Number of thresholds tried on each side; by default 160 by pseudo_task, else 40.",
             strict=True,
+            ge=1,
         ),
     ] = None
     domain: Annotated[
         str,
         _field(
             "Kind of work, such as web, shell or software; by default that of the format.",
-            json_schema_extra={"pattern": f"^({_DOMAIN})?$"},
+            pattern=f"^({_DOMAIN})?$",
         ),
     ] = ""
     new_agents: Annotated[
@@ -186,41 +184,15 @@ class CorpusConfig:
 
     def __post_init__(self) -> None:
         # an InputError is no ValueError, so pydantic lets it pass as it is
-        if not re.fullmatch(_NAME, self.name):
-            raise InputError(
-                f"{self.name!r} cannot name a corpus; use a letter followed by letters, digits, "
-                "'_' or '-', at most 64 characters."
-            )
         if secret := [path for path in self.paths if shown_url(path) != path]:
             raise InputError(
                 f"the path {shown_url(secret[0])} has a user, a password or a query, which "
                 "corpus.json would keep; give the URL without, and credentials by the environment."
             )
-        complete_thresholds(self.leak_thresholds)
-        if self.profile not in PROFILES:
-            raise InputError(
-                f"profile of corpus.json is {self.profile!r}; give {', '.join(PROFILES)}."
-            )
-        if not self.alphas or any(not 0 < alpha < 1 for alpha in self.alphas):
-            raise InputError(
-                f"alphas of corpus.json is {list(self.alphas)}; give at least one error budget "
-                "between 0 and 1."
-            )
         if list(self.alphas) != sorted(set(self.alphas)):
             raise InputError(
                 f"alphas of corpus.json is {list(self.alphas)}; give each error budget once, the "
                 "strictest first."
-            )
-        if not 0 <= self.canary_lift <= 1:
-            raise InputError(
-                f"canary_lift of corpus.json is {self.canary_lift}; give a share from 0 to 1."
-            )
-        if self.grid is not None and self.grid < 1:
-            raise InputError(f"grid of corpus.json is {self.grid}; give at least 1 threshold.")
-        if self.domain and not re.fullmatch(_DOMAIN, self.domain):
-            raise InputError(
-                f"{self.domain!r} cannot name a domain; use a small letter followed by small "
-                "letters, digits or '_', at most 40 characters."
             )
 
     @property
@@ -243,18 +215,16 @@ class CorpusConfig:
 
 
 def _sentence(found: Any) -> str:
-    key = ".".join(str(part) for part in found["loc"])
+    names, (key, *_) = [*CorpusConfig.__dataclass_fields__], found["loc"]
     if found["type"] == "unexpected_keyword_argument":
-        known = ", ".join(CorpusConfig.__dataclass_fields__)
-        return f"corpus.json has the unknown key {key!r}; known keys are {known}."
-    if key == "name" and found["type"] == "missing":
-        return "corpus.json has no key 'name'; add the corpus's name."
-    if key == "leak_thresholds":
-        return (
-            "leak_thresholds of corpus.json is no object; map a control such as "
-            '"length" to an AUROC.'
-        )
-    return f"{key} of corpus.json is {found['input']!r}: {found['msg']}; correct it."
+        return f"corpus.json has the unknown key {key!r}; known keys are {', '.join(names)}."
+    # a value that was given without its key has a number
+    key = names[key] if isinstance(key, int) else key
+    if found["type"] == "missing":
+        return f"corpus.json has no key {key!r}; add the corpus's name."
+    # what a value is says what to give
+    about = corpus_schema()["properties"][key]["description"]
+    return f"{key} of corpus.json is {found['input']!r}: {found['msg']}. Expected: {about}"
 
 
 def corpus_schema() -> dict[str, Any]:
@@ -265,17 +235,8 @@ def corpus_schema() -> dict[str, Any]:
     }
 
 
-def complete_thresholds(given: Mapping[str, Any]) -> dict[str, float]:
+def complete_thresholds(given: Mapping[str, float]) -> dict[str, float]:
     """Return a threshold for every leak check: the given one, else that of `THRESHOLDS`."""
-    for name, value in given.items():
-        if name not in THRESHOLDS:
-            raise InputError(
-                f"leak_thresholds names the control {name!r}; known are {', '.join(THRESHOLDS)}."
-            )
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.5 < value <= 1:
-            raise InputError(
-                f"the leak threshold of {name} is {value!r}; give an AUROC above .5 and at most 1."
-            )
     return {name: float(given.get(name, default)) for name, default in THRESHOLDS.items()}
 
 

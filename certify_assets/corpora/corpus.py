@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -31,9 +30,9 @@ from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.corpora.rendering import outlines
 from certify_assets.corpora.schema import (
     SMALL_COLUMNS,
+    parquet_bytes,
     read_columns,
     read_trajectories,
-    write_trajectories,
 )
 from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
 from certify_assets.errors import InputError, IntegrityError, LeakError, ManifestError
@@ -175,7 +174,7 @@ class Corpus:
         return self.store.sha256(self.key("trajectories.parquet"))
 
     def columns(self, names: Sequence[str] = SMALL_COLUMNS) -> pd.DataFrame:
-        """Return columns of the trajectories, by default all but the steps; not checked again."""
+        """Return columns of the trajectories, by default all but the steps."""
         with self.store.as_file(self.key("trajectories.parquet")) as path:
             return read_columns(path, names)
 
@@ -237,7 +236,7 @@ class Corpus:
     def split(self, split: str) -> pd.DataFrame:
         """Return one stored split, verified against the manifest and the trajectories."""
         expected, key = self._runs_of(split), self.split_key(split)
-        stored = self._load(key, strict=False)
+        stored = self._load(key)
         if stored.equals(expected):
             return stored
         same_runs = set(stored["trajectory_id"]) == set(expected["trajectory_id"])
@@ -514,11 +513,10 @@ class Corpus:
         """Run the data-quality suites on the corpus, or on its stored splits as well."""
         from certify_assets.corpora.quality import evaluate_suites
 
-        # read unchecked: a suite is there to find what is wrong with the tables
-        frame = self._load(self.key("trajectories.parquet"), strict=False)
+        frame = self._load(self.key("trajectories.parquet"))
         if not stored_splits:
             return evaluate_suites(frame)
-        splits = {name: self._load(self.split_key(name), strict=False) for name in SPLITS}
+        splits = {name: self._load(self.split_key(name)) for name in SPLITS}
         config = self.config
         return evaluate_suites(
             frame,
@@ -533,16 +531,12 @@ class Corpus:
         tasks = {task for task, split in self.assignment.items() if split in splits}
         return self._load(self.key("trajectories.parquet"), tasks=tasks)
 
-    def _load(
-        self, key: str, *, strict: bool = True, tasks: Container[str] | None = None
-    ) -> pd.DataFrame:
+    def _load(self, key: str, *, tasks: Container[str] | None = None) -> pd.DataFrame:
         with self.store.as_file(key) as path:
-            return read_trajectories(path, strict=strict, tasks=tasks)
+            return read_trajectories(path, tasks=tasks)
 
     def _store(self, key: str, frame: pd.DataFrame) -> str:
-        with tempfile.TemporaryDirectory() as folder:
-            data = write_trajectories(Path(folder) / "trajectories.parquet", frame)
-        return self.store.write_bytes(key, data)
+        return self.store.write_bytes(key, parquet_bytes(frame))
 
 
 def _is_gone(path: Path) -> bool:

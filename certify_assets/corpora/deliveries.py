@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from certify_assets.corpora.splits import SplitManifest
     from certify_assets.storage.store import Store
 
-_COLUMNS: Final = ("task_id", "agent", "instruction", "steps", "trajectory_id", "outcome")
+_NAMED: Final = ("trajectory_id", "task_id", "agent", "outcome")
+_COLUMNS: Final = (*_NAMED, "instruction", "steps")
 _SHOWN = 5
 _SPACES: Final = b" \t\n\r\v\f"
 # signs of arithmetic are none: 3 - 1 and 3 + 1 are two tasks
@@ -104,54 +105,37 @@ def reading_contents(path: Path, tasks: Collection[str]) -> list[str]:
 
 def run_table(path: Path) -> pd.DataFrame:
     """Read id, task, agent, outcome and hashes of texts of the runs of a stored corpus."""
-    return _frame(
-        _row(
-            *(row[name] for name in ("trajectory_id", "task_id", "agent", "outcome")),
-            instruction=row["instruction"],
-            steps=[(step["action"], step["observation"]) for step in row["steps"]],
-        )
-        for table in read_groups(path, _COLUMNS)
-        for row in table.to_pylist()
+    rows = (row for table in read_groups(path, _COLUMNS) for row in table.to_pylist())
+    return _table(
+        (row, [(step["action"], step["observation"]) for step in row["steps"]]) for row in rows
     )
 
 
 def run_table_of(trajectories: Iterable[Trajectory]) -> pd.DataFrame:
     """Return the table of `run_table` for runs that are not stored."""
-    return _frame(
-        _row(
-            each.trajectory_id,
-            each.task_id,
-            each.agent,
-            each.outcome,
-            instruction=each.instruction,
-            steps=[(step.action, step.observation) for step in each.steps],
+    return _table(
+        (
+            {name: getattr(each, name) for name in (*_NAMED, "instruction")},
+            [(step.action, step.observation) for step in each.steps],
         )
         for each in trajectories
     )
 
 
-_Row = tuple[str, str, str, int | None, str, str, str]
-
-
-def _row(
-    name: str,
-    task: str,
-    agent: str,
-    outcome: int | None,
-    *,
-    instruction: str,
-    steps: Sequence[Sequence[str]],
-) -> _Row:
-    content = content_sha256(task, agent, instruction, steps)
-    letters = letters_sha256(instruction, steps)
-    return name, task, agent, outcome, content, instruction_sha256(instruction), letters
-
-
-def _frame(rows: Iterable[_Row]) -> pd.DataFrame:
+def _table(runs: Iterable[tuple[Mapping[str, Any], list[tuple[str, str]]]]) -> pd.DataFrame:
     import pandas as pd
 
-    names = ["trajectory_id", "task_id", "agent", "outcome", "content", "instruction", "letters"]
-    return pd.DataFrame(list(rows), columns=names).astype({"outcome": "Int8"})
+    rows = [
+        (
+            *(run[name] for name in _NAMED),
+            content_sha256(run["task_id"], run["agent"], run["instruction"], steps),
+            instruction_sha256(run["instruction"]),
+            letters_sha256(run["instruction"], steps),
+        )
+        for run, steps in runs
+    ]
+    names = [*_NAMED, "content", "instruction", "letters"]
+    return pd.DataFrame(rows, columns=names).astype({"outcome": "Int8"})
 
 
 def same_runs(runs: pd.DataFrame, others: pd.DataFrame) -> int:
@@ -200,32 +184,25 @@ class RunChanges:
         splits = {} if manifest is None else manifest.assignment_so_far
         if before is None:
             before = after.iloc[:0]
-        old, new = _Runs(before), _Runs(after)
-        ids_before, ids_after = (
-            dict(zip(table["trajectory_id"], table["content"], strict=True))
-            for table in (before, after)
-        )
-        relabelled: Counter[str] = Counter()
-        for run in new.labels.keys() & old.labels.keys():
-            # copies of one text have no order, so their labels are compared as a bag
-            number = min(old.count(run), new.count(run))
-            kept = sum((old.labels[run] & new.labels[run]).values())
-            if number > kept:
-                relabelled[splits.get(run[0], "")] += number - kept
+        old, new = _bag(before), _bag(after)
+        # copies of one text have no order, so their labels are compared as a bag
+        same: Counter[_Run] = Counter()
+        for (run, _), number in (_labelled(before) & _labelled(after)).items():
+            same[run] += number
+        names_before = dict(zip(before["trajectory_id"], before["content"], strict=True))
+        names_after = zip(after["trajectory_id"], after["content"], strict=True)
         tasks_before, tasks_after = set(before["task_id"]), set(after["task_id"])
         return cls(
             runs=len(after),
             tasks=len(tasks_after),
             unlabelled=int(after["outcome"].isna().sum()),
-            new_runs=new.beyond(old, splits),
-            gone_runs=old.beyond(new, splits),
+            new_runs=_by_split(new - old, splits),
+            gone_runs=_by_split(old - new, splits),
             changed_texts=sum(
-                ids_before[name] != content
-                for name, content in ids_after.items()
-                if name in ids_before
+                names_before.get(name, content) != content for name, content in names_after
             ),
-            changed_labels=dict(sorted(relabelled.items())),
-            new_tasks=_by_split(tasks_after - tasks_before, splits),
+            changed_labels=_by_split((old & new) - same, splits),
+            new_tasks=_by_split(Counter((task, "") for task in tasks_after - tasks_before), splits),
             gone_tasks=len(tasks_before - tasks_after),
             renamed=renamed_tasks(before, after),
             new_agents=tuple(sorted(set(after["agent"]) - set(before["agent"]))),
@@ -271,27 +248,30 @@ class RunChanges:
         return said or ["No run changes: these are the runs that the corpus has."]
 
 
-class _Runs:
-    """Runs as a bag: their texts by task, with the labels of each."""
+#: a task, and the hash of the texts of one of its runs
+_Run = tuple[str, str]
 
-    def __init__(self, table: pd.DataFrame) -> None:
-        self.labels: dict[tuple[str, str], Counter[int | None]] = {}
-        outcomes = [None if value is None else int(value) for value in _plain(table["outcome"])]
-        for task, content, outcome in zip(
-            table["task_id"], table["content"], outcomes, strict=True
-        ):
-            self.labels.setdefault((task, content), Counter())[outcome] += 1
 
-    def count(self, run: tuple[str, str]) -> int:
-        return sum(self.labels[run].values()) if run in self.labels else 0
+def _bag(table: pd.DataFrame) -> Counter[_Run]:
+    """Count the runs of every text."""
+    return Counter(zip(table["task_id"], table["content"], strict=True))
 
-    def beyond(self, other: _Runs, splits: Mapping[str, str]) -> dict[str, int]:
-        """Count the runs that the other bag has not, by split."""
-        found: Counter[str] = Counter()
-        for run in self.labels:
-            if (number := self.count(run) - other.count(run)) > 0:
-                found[splits.get(run[0], "")] += number
-        return dict(sorted(found.items()))
+
+def _labelled(table: pd.DataFrame) -> Counter[tuple[_Run, int | None]]:
+    """Count the runs of every text and label."""
+    runs = zip(table["task_id"], table["content"], strict=True)
+    return Counter(zip(runs, _labels(table), strict=True))
+
+
+def _labels(table: pd.DataFrame) -> list[int | None]:
+    return [None if value != value else int(value) for value in table["outcome"].astype(float)]
+
+
+def _by_split(runs: Counter[_Run], splits: Mapping[str, str]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for (task, _), number in runs.items():
+        found[splits.get(task, "")] += number
+    return dict(sorted(found.items()))
 
 
 def relabelled(before: pd.DataFrame, after: pd.DataFrame) -> list[str]:
@@ -299,22 +279,21 @@ def relabelled(before: pd.DataFrame, after: pd.DataFrame) -> list[str]:
 
     A run is the same run while its texts are; one whose texts are gone is looked for by its id.
     """
-    old, new = _Runs(before), _Runs(after)
-    by_id = dict(zip(after["trajectory_id"], _plain(after["outcome"]), strict=True))
+    by_id = dict(zip(after["trajectory_id"], _labels(after), strict=True))
     # copies of one text have no order, so their labels are compared as a bag
-    left = {run: Counter(labels) for run, labels in new.labels.items()}
-    spare = {run: max(old.count(run) - new.count(run), 0) for run in old.labels}
+    left, there = _labelled(after), _bag(after)
+    gone = _bag(before) - there
     found = []
-    names = (before[name] for name in ("trajectory_id", "task_id", "content"))
-    for name, task, content, outcome in zip(*names, _plain(before["outcome"]), strict=True):
+    columns = (before[name] for name in ("trajectory_id", "task_id", "content"))
+    for name, task, content, label in zip(*columns, _labels(before), strict=True):
         run = task, content
-        if run not in left:
-            if name in by_id and by_id[name] != outcome:
+        if run not in there:
+            if name in by_id and by_id[name] != label:
                 found.append(str(name))
-        elif left[run][outcome]:
-            left[run][outcome] -= 1
-        elif spare[run]:
-            spare[run] -= 1
+        elif left[run, label]:
+            left[run, label] -= 1
+        elif gone[run]:
+            gone[run] -= 1
         else:
             found.append(str(name))
     return found
@@ -322,23 +301,14 @@ def relabelled(before: pd.DataFrame, after: pd.DataFrame) -> list[str]:
 
 def left_out(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     """Return the runs of `before` that `after` has neither by their texts nor by their id."""
-    new, names = _Runs(after), set(after["trajectory_id"])
-    spare = {run: new.count(run) for run in new.labels}
+    there, names = _bag(after), set(after["trajectory_id"])
     gone = []
     columns = (before[column] for column in ("trajectory_id", "task_id", "content"))
-    for place, (name, *run) in enumerate(zip(*columns, strict=True)):
-        spare[tuple(run)] = spare.get(tuple(run), 0) - 1
-        if spare[tuple(run)] < 0 and name not in names:
+    for place, (name, task, content) in enumerate(zip(*columns, strict=True)):
+        there[task, content] -= 1
+        if there[task, content] < 0 and name not in names:
             gone.append(place)
     return before.iloc[gone]
-
-
-def _plain(column: pd.Series[Any]) -> list[int | None]:
-    return list(column.astype(object).where(column.notna(), None))
-
-
-def _by_split(tasks: Iterable[str], splits: Mapping[str, str]) -> dict[str, int]:
-    return dict(sorted(Counter(splits.get(task, "") for task in tasks).items()))
 
 
 class Delivered(Payload):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -71,7 +71,6 @@ _NO = re.compile(
 _Area = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
-_Bools = NDArray[np.bool_]
 _HALVINGS = 10
 _DRAWS = 400
 _SEED = 0
@@ -168,38 +167,46 @@ def check_leaks(
     limits = complete_thresholds(thresholds or {})
     texts = render_frame(frame) if rendered is None else rendered
     labelled = frame["outcome"].notna().to_numpy()
-    outcomes = frame["outcome"][labelled].to_numpy(dtype=np.int64)
-    lengths = np.array([item.length for item in texts], dtype=np.float64)[labelled]
-    steps = frame["steps"].map(len).to_numpy(dtype=np.float64)[labelled]
     rows = frame[labelled]
-    phrases = _phrases(rows)
+    outcomes = rows["outcome"].to_numpy(dtype=np.int64)
+    lengths = np.array([item.length for item in texts], dtype=np.float64)[labelled]
+    steps = rows["steps"].map(len).to_numpy(dtype=np.float64)
+    phrases = {name: places for name in _PHRASES if any(places := _occurrences(name, rows))}
     tasks = _codes(rows["task_id"].tolist())
     resamples = _resamples(tasks)
-    weights = resamples[:, tasks]
-    measured = {
-        name: _either_way(values, outcomes, weights)
-        for name, values in (("length", lengths), ("steps", steps))
-    }
-    for name, (presence, said) in phrases.items():
-        both = [_either_way(marks, outcomes, weights) for marks in (presence, said)]
-        measured[f"phrase {name}"] = max(both, key=lambda found: found.auroc)
-    agent = _AgentControl(rows["agent"].tolist(), rows["task_id"].tolist(), outcomes)
-    values = {name: found.auroc for name, found in measured.items()}
-    values["agent"] = float(agent(np.ones((1, agent.tasks)))[0])
+
+    def measured(values: _Floats) -> _Direction:
+        return _either_way(values, outcomes, resamples[:, tasks])
+
+    found = {"length": measured(lengths), "steps": measured(steps)}
+    for name, places in phrases.items():
+        both = [measured(marks) for marks in _marks(places)]
+        found[f"phrase {name}"] = max(both, key=lambda one: one.auroc)
+    agent, *areas = _agent_areas(rows, outcomes, resamples)
+    values = {**{name: one.auroc for name, one in found.items()}, "agent": agent}
     return LeakChecks(
         length_auroc=values["length"],
-        longer_succeeds=measured["length"].upwards,
+        longer_succeeds=found["length"].upwards,
         step_auroc=values["steps"],
-        more_steps_succeed=measured["steps"].upwards,
-        agent_auroc=values["agent"],
+        more_steps_succeed=found["steps"].upwards,
+        agent_auroc=agent,
         phrases={name: values[f"phrase {name}"] for name in phrases},
-        phrase_trajectories={name: int(presence.sum()) for name, (presence, _) in phrases.items()},
-        intervals={name: found.interval for name, found in measured.items()}
-        | {"agent": _interval(agent(resamples))},
+        phrase_trajectories={
+            name: sum(place is not None for place in places) for name, places in phrases.items()
+        },
+        intervals={name: one.interval for name, one in found.items()}
+        | {"agent": _interval(np.array(areas))},
         thresholds=limits,
         over=tuple(name for name, value in values.items() if value >= limits[_limit(name)]),
         accepted=accept_structural_leak,
-        evidence=leak_evidence(rows, lengths, steps, outcomes, list(phrases)),
+        evidence=LeakEvidence(
+            length=_spread(lengths, outcomes),
+            steps=_spread(steps, outcomes),
+            agents=_agent_rates(rows, outcomes),
+            phrases=tuple(
+                _phrase_evidence(name, places, rows, outcomes) for name, places in phrases.items()
+            ),
+        ),
     )
 
 
@@ -257,91 +264,99 @@ def _either_way(values: _Floats, outcomes: _Ints, weights: _Floats) -> _Directio
     return _Direction(area, True, _interval(areas))
 
 
-class _AgentControl:
-    """AUROC of the agent's success rate on other tasks, averaged over halvings of the tasks."""
+def _agent_areas(rows: pd.DataFrame, outcomes: _Ints, resamples: _Floats) -> list[float]:
+    """AUROC of the agent's success rate on other tasks, averaged over halvings of the tasks.
 
-    def __init__(self, agents: Sequence[str], tasks: Sequence[str], outcomes: _Ints) -> None:
-        of_agent, of_task = _codes(agents), _codes(tasks)
-        names = sorted(set(tasks))
-        self.tasks = len(names)
-        # by task and agent: a resample takes whole tasks
-        self._runs = np.zeros((self.tasks, len(set(agents))))
-        self._right = np.zeros_like(self._runs)
-        np.add.at(self._runs, (of_task, of_agent), 1.0)
-        np.add.at(self._right, (of_task, of_agent), outcomes)
-        # rates are estimated on one half of the tasks and read on the other
-        self._halves: list[_Bools] = []
-        for halving in range(_HALVINGS):
-            drawn = sorted(
-                names,
-                key=lambda task: hashlib.sha256(f"{_SEED}\0{halving}\0{task}".encode()).digest(),
-            )
-            half = set(drawn[: len(drawn) // 2])
-            inside = np.array([task in half for task in names], dtype=np.bool_)
-            self._halves += [inside, ~inside]
-
-    def __call__(self, weights: _Floats) -> _Floats:
-        """Measure it on weighted tasks, a row each; NaN where no halving has both outcomes."""
-        areas = [self._transferred(weights * fitted, weights * ~fitted) for fitted in self._halves]
-        measured = [row[~np.isnan(row)] for row in np.stack(areas, axis=1)]
-        return np.array([row.mean() if row.size else np.nan for row in measured])
-
-    def _transferred(self, fitted: _Floats, read: _Floats) -> _Floats:
-        runs, right = fitted @ self._runs, fitted @ self._right
-        good = read @ self._right
-        bad = read @ self._runs - good
-        overall = right.sum(axis=1) / np.maximum(runs.sum(axis=1), 1)
-        rates = np.where(runs > 0, right / np.maximum(runs, 1), overall[:, None])
-        won, pairs = _won_pairs(rates, good, bad)
-        measured = (pairs > 0) & (runs.sum(axis=1) > 0)
-        found = np.full(won.shape, np.nan)
-        np.divide(won, pairs, out=found, where=measured)
-        return found
+    The first is that of all tasks, the others are those of the resamples; NaN where no halving has
+    both outcomes.
+    """
+    of_agent, of_task = _codes(rows["agent"].tolist()), _codes(rows["task_id"].tolist())
+    names = sorted(set(rows["task_id"]))
+    # by task and agent: a resample takes whole tasks
+    runs = np.zeros((len(names), len(set(of_agent.tolist()))))
+    right = np.zeros_like(runs)
+    np.add.at(runs, (of_task, of_agent), 1.0)
+    np.add.at(right, (of_task, of_agent), outcomes)
+    weights = np.vstack([np.ones(len(names)), resamples])
+    areas = []
+    # rates are estimated on one half of the tasks and read on the other
+    for half in _halves(names):
+        fitted, read = weights * half, weights * ~half
+        seen, won = fitted @ runs, fitted @ right
+        good = read @ right
+        bad = read @ runs - good
+        overall = won.sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
+        rates = np.where(seen > 0, won / np.maximum(seen, 1), overall[:, None])
+        found = np.array([_area(*row) for row in zip(rates, good, bad, strict=True)])
+        areas.append(np.where(seen.sum(axis=1) > 0, found, np.nan))
+    measured = [row[~np.isnan(row)] for row in np.stack(areas, axis=1)]
+    return [float(row.mean()) if row.size else math.nan for row in measured]
 
 
-def _won_pairs(scores: _Floats, good: _Floats, bad: _Floats) -> tuple[_Floats, _Floats]:
-    """Pairs won and all pairs of so many successes and failures at scores of each row's own."""
-    # `Ranking` sorts once for all weights; here every resample has other scores
-    order = np.argsort(scores, axis=1, kind="stable")
-    scores, good, bad = (np.take_along_axis(each, order, axis=1) for each in (scores, good, bad))
-    new = np.ones(scores.shape, dtype=np.bool_)
-    new[:, 1:] = scores[:, 1:] != scores[:, :-1]
-    place = np.arange(scores.shape[1])
-    first = np.maximum.accumulate(np.where(new, place, 0), axis=1)
-    # failures below each score, and of the same score
-    below = np.take_along_axis(np.cumsum(bad, axis=1) - bad, first, axis=1)
-    until = np.cumsum(bad, axis=1)
-    last = np.ones(scores.shape, dtype=np.bool_)
-    last[:, :-1] = new[:, 1:]
-    end = np.minimum.accumulate(np.where(last, place, place.size)[:, ::-1], axis=1)[:, ::-1]
-    alike = np.take_along_axis(until, end, axis=1) - below
-    return (good * (below + alike / 2)).sum(axis=1), good.sum(axis=1) * bad.sum(axis=1)
+def _halves(tasks: Sequence[str]) -> Iterator[NDArray[np.bool_]]:
+    """Go through halvings of the tasks, either half of each."""
+    for halving in range(_HALVINGS):
+        drawn = sorted(
+            tasks,
+            key=lambda task: hashlib.sha256(f"{_SEED}\0{halving}\0{task}".encode()).digest(),
+        )
+        half = set(drawn[: len(drawn) // 2])
+        inside = np.array([task in half for task in tasks], dtype=np.bool_)
+        yield inside
+        yield ~inside
 
 
-def _phrases(frame: pd.DataFrame) -> dict[str, tuple[_Floats, _Floats]]:
-    """Mark, for every verdict phrase that occurs, which runs have it and what it says last."""
-    texts = [
-        "\n".join([instruction, *(step["observation"] for step in steps)])
-        for instruction, steps in zip(frame["instruction"], frame["steps"], strict=True)
+def _area(scores: _Floats, good: _Floats, bad: _Floats) -> float:
+    """AUROC of so many successes and failures at each score; NaN where there is no pair."""
+    values, place = np.unique(scores, return_inverse=True)
+    successes = np.bincount(place, good, values.size)
+    failures = np.bincount(place, bad, values.size)
+    below = np.cumsum(failures) - failures
+    pairs = successes.sum() * failures.sum()
+    return float((successes * (below + failures / 2)).sum() / pairs) if pairs else math.nan
+
+
+class _Occurrence(NamedTuple):
+    """The last place where a run has a phrase, and what the phrase says there."""
+
+    # number of the step; 0 is the instruction
+    step: int
+    around: str
+    # its number, or 1 for yes and 0 for no
+    says: float
+
+
+def _occurrences(phrase: str, rows: pd.DataFrame) -> list[_Occurrence | None]:
+    """Return the last occurrence of a phrase in every run, None where it has none."""
+    return [
+        _last(_PHRASES[phrase], [instruction, *(step["observation"] for step in steps)])
+        for instruction, steps in zip(rows["instruction"], rows["steps"], strict=True)
     ]
-    marks: dict[str, tuple[_Floats, _Floats]] = {}
-    for name, pattern in _PHRASES.items():
-        said = np.array([_said(pattern, text) for text in texts], dtype=np.float64)
-        present = ~np.isnan(said)
-        if present.any():
-            # a run without the phrase is placed between those that it speaks well and badly of
-            middle = (said[present].min() + said[present].max()) / 2
-            marks[name] = (present.astype(np.float64), np.where(present, said, middle))
-    return marks
 
 
-def _said(pattern: re.Pattern[str], text: str) -> float:
-    """What the last match says: its number, or 1 for yes and 0 for no; NaN where there is none."""
-    matches = [match[0] for match in pattern.finditer(text)]
-    if not matches:
-        return math.nan
-    number = _NUMBER.search(matches[-1])
-    return float(number[0]) if number else float(_NO.search(matches[-1]) is None)
+def _last(pattern: re.Pattern[str], texts: Sequence[str]) -> _Occurrence | None:
+    for step, text in reversed([*enumerate(texts)]):
+        if matches := list(pattern.finditer(text)):
+            words = matches[-1][0]
+            number = _NUMBER.search(words)
+            start, end = matches[-1].span()
+            start, end = max(0, start - _AROUND), min(len(text), end + _AROUND)
+            before, after = "…" if start else "", "…" if end < len(text) else ""
+            return _Occurrence(
+                step,
+                f"{before}{text[start:end]}{after}",
+                float(number[0]) if number else float(_NO.search(words) is None),
+            )
+    return None
+
+
+def _marks(places: Sequence[_Occurrence | None]) -> tuple[_Floats, _Floats]:
+    """Mark which runs have a phrase, and what it says last."""
+    said = np.array([math.nan if place is None else place.says for place in places])
+    present = ~np.isnan(said)
+    # a run without the phrase is placed between those that it speaks well and badly of
+    middle = (said[present].min() + said[present].max()) / 2
+    return present.astype(np.float64), np.where(present, said, middle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,26 +401,13 @@ class LeakEvidence:
     phrases: tuple[PhraseEvidence, ...]
 
 
-def leak_evidence(
-    rows: pd.DataFrame,
-    lengths: _Floats,
-    steps: _Floats,
-    outcomes: _Ints,
-    phrases: Sequence[str],
-) -> LeakEvidence:
-    """Gather the evidence of labelled trajectories and the phrases that occur in them."""
+def _agent_rates(rows: pd.DataFrame, outcomes: _Ints) -> tuple[AgentRate, ...]:
     grouped = rows.assign(outcome=outcomes).groupby("agent")
-    agents = [
+    return tuple(
         AgentRate(
             str(agent), len(part), int(part["task_id"].nunique()), float(part["outcome"].mean())
         )
         for agent, part in sorted(grouped)
-    ]
-    return LeakEvidence(
-        length=_spread(lengths, outcomes),
-        steps=_spread(steps, outcomes),
-        agents=tuple(agents),
-        phrases=tuple(_phrase(name, rows, outcomes) for name in phrases),
     )
 
 
@@ -426,10 +428,9 @@ def _spread(values: _Floats, outcomes: _Ints) -> Spread:
     return Spread(tuple(float(edge) for edge in edges), *(tuple(side) for side in counts))
 
 
-def _phrase(name: str, rows: pd.DataFrame, outcomes: _Ints) -> PhraseEvidence:
-    places = [
-        _last(_PHRASES[name], *run) for run in zip(rows["instruction"], rows["steps"], strict=True)
-    ]
+def _phrase_evidence(
+    name: str, places: Sequence[_Occurrence | None], rows: pd.DataFrame, outcomes: _Ints
+) -> PhraseEvidence:
     marks = np.array([place is not None for place in places], dtype=np.bool_)
     rates = [float(outcomes[side].mean()) if side.any() else None for side in (marks, ~marks)]
     # one of each outcome says more than two alike
@@ -437,20 +438,8 @@ def _phrase(name: str, rows: pd.DataFrame, outcomes: _Ints) -> PhraseEvidence:
     order = list(dict.fromkeys([*chain(*firsts), *np.flatnonzero(marks).tolist()]))
     identities = rows["trajectory_id"].tolist()
     examples = tuple(
-        (str(identities[index]), *place)
+        (str(identities[index]), place.step, place.around)
         for index in order[:_EXAMPLES]
         if (place := places[index]) is not None
     )
     return PhraseEvidence(name, int(marks.sum()), rates[0], rates[1], examples)
-
-
-def _last(pattern: re.Pattern[str], instruction: str, steps: Any) -> tuple[int, str] | None:
-    """Return the last step that has the phrase (0: the instruction) and the text around it."""
-    texts = [instruction, *(step["observation"] for step in steps)]
-    for number, text in reversed([*enumerate(texts)]):
-        if matches := list(pattern.finditer(text)):
-            start, end = matches[-1].span()
-            start, end = max(0, start - _AROUND), min(len(text), end + _AROUND)
-            before, after = "…" if start else "", "…" if end < len(text) else ""
-            return number, f"{before}{text[start:end]}{after}"
-    return None

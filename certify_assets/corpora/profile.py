@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from certify_assets.certificates.clustering import ClusterSummary, n_min, summarise_clusters
-from certify_assets.corpora import CERTIFYING
+from certify_assets.corpora.config import CorpusConfig
 from certify_assets.corpora.deliveries import instruction_sha256
 from certify_assets.corpora.rendering import Outline, Rendered, render_frame
 from certify_assets.corpora.splits import SPLITS, SplitManifest, tasks_to_add, verify_manifest
@@ -20,9 +21,6 @@ from certify_assets.files import stored_as
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.corpora.config import CorpusConfig
-
-_ALPHAS = (0.1, 0.2)
 _DELTA = 0.05
 #: share of tasks or runs that may be counted twice before the corpus is stopped
 _MOST_SHARED = 0.05
@@ -144,10 +142,9 @@ def profile_corpus(
     """Profile a corpus, and its splits where a manifest assigns them."""
     if frame.empty:
         raise InputError("the corpus has no trajectory; import or generate some first.")
-    alphas = _ALPHAS if settings is None else settings.alphas
-    certifying = CERTIFYING if settings is None else settings.certifying
-    whole = cluster_summary(frame)
-    splits: dict[str, ClusterSummary] = {}
+    settings = settings or CorpusConfig("corpus")
+    whole, splits = cluster_summary(frame), dict[str, ClusterSummary]()
+    judged, belongs = {"all": whole}, frame["task_id"].map({})
     if manifest is not None:
         verify_manifest(manifest, frame)
         belongs = frame["task_id"].map(manifest.assignment)
@@ -157,59 +154,44 @@ def profile_corpus(
             for name in SPLITS
             if (belongs == name).any()
         }
-    judged = {"all": whole}
-    if manifest is not None:
-        present = [name for name in certifying if name in splits]
+        present = [name for name in settings.certifying if name in splits]
         judged = {" and ".join(present): cluster_summary(counted[belongs.isin(present)])}
         judged |= {name: summary for name, summary in splits.items() if name == "test"}
     texts = render_frame(frame) if rendered is None else rendered
-    copies = int(duplicated(frame, texts).sum())
+    copies = len(texts) - len({item.digest for item in texts})
     # a flip is a matter of outcomes, and those of TEST are read through its ledger alone
-    readable = (
-        np.ones(len(frame), np.bool_)
-        if manifest is None
-        else (frame["task_id"].map(manifest.assignment) != "test").to_numpy()
-    )
+    readable = (belongs != "test").to_numpy()
+
+    def add(lacking: int) -> int:
+        return tasks_to_add(
+            lacking,
+            settings.certifying,
+            manifest,
+            tasks=whole.tasks,
+            profile=settings.profile,
+            train_rl=settings.rl,
+        )
+
     sizes = frame.groupby("task_id").size()
+    known = asdict(whole) | {"success_rate": whole.success_rate if whole.trajectories else None}
     return CorpusProfile(
         corpus=str(frame["corpus"].iloc[0]),
-        trajectories=whole.trajectories,
-        tasks=whole.tasks,
+        **known,
         unlabelled=int(frame["outcome"].isna().sum()),
         # largest first
         agents=dict(Counter(sorted(frame["agent"].tolist())).most_common()),
         attempts=(int(sizes.min()), int(sizes.max())),
-        success_rate=whole.success_rate if whole.trajectories else None,
-        mean_task_size=whole.mean_task_size,
-        icc=whole.icc,
-        deff=whole.deff,
-        n_eff=whole.n_eff,
         duplicates=copies,
         duplicate_share=copies / len(frame),
         same_instruction=_same_instruction(frame),
         dropped=dict(dropped or {}),
         splits=splits,
         gates=tuple(
-            certification_gate(
-                summary,
-                alpha,
-                split=name,
-                add=lambda lacking: tasks_to_add(
-                    lacking,
-                    certifying,
-                    manifest,
-                    tasks=whole.tasks,
-                    profile="certify" if settings is None else settings.profile,
-                    train_rl=settings is None or settings.rl,
-                ),
-            )
+            certification_gate(summary, alpha, split=name, add=add)
             for name, summary in judged.items()
-            for alpha in alphas
+            for alpha in settings.alphas
         ),
-        flips=flip_rates(
-            frame[readable],
-            [text for text, kept in zip(texts, readable, strict=True) if kept] if texts else [],
-        ),
+        flips=flip_rates(frame[readable], [*compress(texts, readable)]),
         lengths=text_lengths(texts),
     )
 
@@ -273,19 +255,6 @@ def certification_gate(
         more,
         reason,
     )
-
-
-def duplicated(
-    frame: pd.DataFrame, rendered: Sequence[Rendered | Outline] | None = None
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Mark the rows whose rendering equals that of an earlier row."""
-    seen: set[bytes] = set()
-    marks = np.zeros(len(frame), dtype=np.bool_)
-    for position, item in enumerate(render_frame(frame) if rendered is None else rendered):
-        digest = item.digest
-        marks[position] = digest in seen
-        seen.add(digest)
-    return marks
 
 
 def _same_instruction(frame: pd.DataFrame) -> tuple[tuple[str, ...], ...]:

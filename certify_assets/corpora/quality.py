@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,13 +22,19 @@ from certify_assets.corpora.leakage import LEAK_KEYS, quoted_keys
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import COLUMNS
 from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
-from certify_assets.corpora.validations import FEW, MISSING, Expectation, Validation
 from certify_assets.errors import ManifestError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
+#: tables that are validated, in the order of the page
+TABLES: Final = {
+    "trajectories": "Rows of the trajectory table",
+    "renderings": "What judges read of the runs",
+    "keys": "Keys that the texts of the runs quote",
+    "splits": "Tasks of the splits",
+    **{name: f"Rows of the {name.upper()} split" for name in SPLITS},
+}
 #: checks whose failure stops everything downstream; that of the others is a warning
 BLOCKING: tuple[str, ...] = (
     "schema",
@@ -42,33 +48,71 @@ BLOCKING: tuple[str, ...] = (
 
 _REQUIRED = ("corpus", "task_id", "trajectory_id", "agent", "attempt")
 _DELTA = 0.05
+# unexpected values that are shown
+_FEW = 3
+_LONGEST = 200
+# of an expectation on a column that is not there, which must not pass for one that is sound
+_MISSING = "its column is missing: see schema"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the library found of an expectation; its values are text of somebody else."""
+
+    # observed value, or share of values that were not expected
+    value: str
+    # values that were not expected: how many, and some of them
+    unexpected: int
+    samples: tuple[str, ...]
+    missing_columns: str
+    further_columns: str
+
+    @classmethod
+    def of(cls, result: Mapping[str, Any]) -> Seen:
+        """Read the documented part of a result."""
+        samples = [_clipped(value) for value in result.get("partial_unexpected_list") or ()]
+        differing = (result.get("details") or {}).get("mismatched") or {}
+        share, value = result.get("unexpected_percent"), result.get("observed_value", "")
+        if share is not None:
+            value = f"{share:.4g} % unexpected"
+        return cls(
+            value=_names(value) if isinstance(value, list) else str(value),
+            unexpected=int(result.get("unexpected_count") or 0),
+            samples=tuple(dict.fromkeys(samples[:_FEW])),
+            missing_columns=_names(differing.get("missing")),
+            further_columns=_names(differing.get("unexpected")),
+        )
+
+    @property
+    def sample(self) -> str:
+        """Some of the values that were not expected."""
+        return ", ".join(self.samples)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One expectation of a check, with the sentence where it is met and where it is not."""
+    """One expectation of a check: its name in the library, and what is said of it."""
 
-    # sentences may name facts of the result: see `validations`
     check: str
     expectation: str
     expected: str
-    fine: str
-    problem: str
+    # says what is wrong
+    problem: Callable[[Seen], str]
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 def rules_of(
-    table: str, members: Sequence[str], alpha: float, certifying: Sequence[str] = CERTIFYING
+    table: str, rows: int, members: Sequence[str], alpha: float, certifying: Sequence[str]
 ) -> list[Rule]:
-    """Return the suite of a table."""
+    """Return the suite of a table of so many rows."""
+    remedy = "remove what speaks of the outcome before a judge reads it"
     if table == "keys":
         return [
             Rule(
                 "no_leak_field",
                 "ExpectColumnValuesToNotBeInSet",
                 "no text quotes a key that only harnesses use.",
-                f"none of {len(LEAK_KEYS)} harness keys is quoted",
-                "key $sample: remove what speaks of the outcome before a judge reads it",
+                lambda seen: f"key {seen.sample}: {remedy}",
                 {"column": "key", "value_set": list(LEAK_KEYS)},
             )
         ]
@@ -78,25 +122,21 @@ def rules_of(
                 "duplicates",
                 "ExpectColumnUniqueValueCountToBeBetween",
                 "as many renderings must differ as there are runs.",
-                "no two renderings are equal",
-                "$lacking of $least renderings equal an earlier one",
-                {"column": "rendering", "min_value": {"$PARAMETER": "rows"}},
+                lambda seen: f"{rows - int(seen.value)} of {rows} renderings equal an earlier one",
+                {"column": "rendering", "min_value": rows},
             )
         ]
     if table == "splits":
         return _split_rules(members, alpha, certifying)
     if table in SPLITS:
         # the other identities are those of its runs, whose table was validated whole
-        fine = "no stored split has an id twice, and every outcome that is there is 0 or 1"
-        rules = _row_rules(("split_rows",) * 3, ("task_id",), f"{table}: ")
-        return [replace(rule, fine=fine) for rule in rules]
+        return _row_rules(("split_rows",) * 3, ("task_id",), f"{table}: ")
     return [
         Rule(
             "schema",
             "ExpectTableColumnsToMatchSet",
             f"the table must have the {len(COLUMNS)} columns of a trajectory.",
-            f"the table has the {len(COLUMNS)} columns of a trajectory and no identity is missing",
-            "the columns $missing are missing: import the corpus again",
+            lambda seen: f"the columns {seen.missing_columns} are missing: import the corpus again",
             {"column_set": list(COLUMNS), "exact_match": False},
         ),
         *_row_rules(("schema", "unique_trajectory_id", "binary_outcome"), _REQUIRED, ""),
@@ -104,8 +144,10 @@ def rules_of(
             "no_leak_field",
             "ExpectTableColumnsToMatchSet",
             "the table must have no other column.",
-            f"none of {len(LEAK_KEYS)} harness keys, no column beyond the schema",
-            "column $extra: remove what speaks of the outcome before a judge reads it",
+            # a table without all its columns has no other column either
+            lambda seen: (
+                f"column {seen.further_columns}: {remedy}" if seen.further_columns else _MISSING
+            ),
             {"column_set": list(COLUMNS), "exact_match": True},
         ),
     ]
@@ -113,73 +155,137 @@ def rules_of(
 
 def _row_rules(checks: Sequence[str], required: Sequence[str], where: str) -> list[Rule]:
     """Return what holds for every row, for the checks of identities, ids and outcomes."""
+
+    def missing(column: str) -> Callable[[Seen], str]:
+        return lambda seen: (
+            f"{where}{column} is missing in {seen.unexpected} rows: give every trajectory its "
+            f"{column}"
+        )
+
+    def wrong(column: str) -> Callable[[Seen], str]:
+        return lambda seen: (
+            f"{where}{seen.unexpected} rows have a {column} such as {seen.sample}: correct them"
+        )
+
     identities, ids, outcomes = checks
-    wrong = f"{where}$count rows have a $column such as $sample: correct them"
+    never, unique, binary = (
+        f"ExpectColumnValuesTo{what}" for what in ("NotBeNull", "BeUnique", "BeInSet")
+    )
     return [
         *(
-            Rule(
-                identities,
-                "ExpectColumnValuesToNotBeNull",
-                "values must never be null.",
-                "no identity is missing",
-                f"{where}$column is missing in $count rows: give every trajectory its $column",
-                {"column": name},
-            )
+            Rule(identities, never, "values must never be null.", missing(name), {"column": name})
             for name in required
         ),
         Rule(
             ids,
-            "ExpectColumnValuesToBeUnique",
+            unique,
             "values must be unique.",
-            "$rows trajectories, every id once",
-            wrong,
+            wrong("trajectory_id"),
             {"column": "trajectory_id"},
         ),
         Rule(
             outcomes,
-            "ExpectColumnValuesToBeInSet",
+            binary,
             "values must be 0 or 1, or missing.",
-            "every outcome that is there is 0 or 1",
-            wrong,
+            wrong("outcome"),
             {"column": "outcome", "value_set": [0, 1]},
         ),
     ]
 
 
 def _split_rules(members: Sequence[str], alpha: float, certifying: Sequence[str]) -> list[Rule]:
-    column = importlib.import_module("great_expectations.expectations.row_conditions").Column
-    rules = [
-        Rule(
+    column = _library("expectations.row_conditions").Column
+
+    def disjoint(one: str, other: str) -> Rule:
+        return Rule(
             "disjoint_tasks",
             "ExpectColumnValuesToBeUnique",
             f"no task may be in both {one} and {other}.",
-            f"no task is in two of {', '.join(members)}",
-            f"$pairs tasks are in both {one} and {other}, such as $first: make the splits again",
+            lambda seen: (
+                f"{seen.unexpected // 2} tasks are in both {one} and {other}, such as "
+                f"{seen.samples[0]!r}: make the splits again"
+            ),
             {"column": "task_id", "row_condition": column("split").is_in([one, other])},
         )
-        for one, other in combinations(members, 2)
-    ]
-    if "cal" not in members:
-        return rules
+
     needed = n_min(alpha, _DELTA / WHOLE_SHARE)
     names = " and ".join(name.upper() for name in certifying)
     large = Rule(
         "n_min_tasks",
         "ExpectColumnUniqueValueCountToBeBetween",
         f"{names} must have at least the {needed} tasks that α={alpha:g} needs.",
-        f"{names} has at least the {needed} tasks that α={alpha:g} needs",
-        f"{names} has $seen tasks, and α={alpha:g} needs {needed}",
+        lambda seen: f"{names} has {seen.value} tasks, and α={alpha:g} needs {needed}",
         {
             "column": "task_id",
             "min_value": needed,
             "row_condition": column("split").is_in(list(certifying)),
         },
     )
-    return [*rules, large]
+    pairs = [disjoint(one, other) for one, other in combinations(members, 2)]
+    return [*pairs, large] if "cal" in members else pairs
 
 
-#: tables that are made of the runs themselves, before there are splits
-RUN_TABLES: Final = ("trajectories", "renderings", "keys")
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One expectation on one table: what was expected and what was found."""
+
+    check: str
+    column: str
+    expected: str
+    # what is wrong; empty where nothing is
+    problem: str
+    seen: Seen
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is met."""
+        return not self.problem
+
+    @classmethod
+    def of(cls, rule: Rule, item: Mapping[str, Any]) -> Expectation:
+        """Read one entry of the results of a validation."""
+        seen, problem = Seen.of(item["result"]), ""
+        if not item["success"]:
+            problem = _raised(item["exception_info"]) or rule.problem(seen)
+        column = str(rule.arguments.get("column", ""))
+        return cls(rule.check, column, rule.expected, problem, seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """One table validated once."""
+
+    table: str
+    rows: int
+    expectations: tuple[Expectation, ...]
+
+    @property
+    def met(self) -> int:
+        """How many expectations were met."""
+        return sum(item.passed for item in self.expectations)
+
+
+def _raised(info: Mapping[str, Any]) -> str:
+    """Say why an expectation could not be evaluated; empty where it was."""
+    # several metrics of one expectation may have failed, each with an entry of its own
+    entries: Iterable[Any] = [info, *info.values()]
+    messages = [
+        str(entry.get("exception_message"))
+        for entry in entries
+        if isinstance(entry, Mapping) and entry.get("raised_exception")
+    ]
+    if messages and all("does not exist" in message for message in messages):
+        return _MISSING
+    return f"it could not be evaluated ({_clipped(messages[0])})" if messages else ""
+
+
+def _names(values: Iterable[Any] | None) -> str:
+    return ", ".join(_clipped(value) for value in values or ())
+
+
+def _clipped(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +294,14 @@ class QualityResult:
 
     name: str
     passed: bool
-    severity: str
     detail: str
     # how many expectations the check has
     expectations: int
+
+    @property
+    def severity(self) -> str:
+        """What a failure is."""
+        return "error" if self.name in BLOCKING else "warning"
 
 
 @dataclass(frozen=True)
@@ -216,8 +326,15 @@ def evaluate_suites(
     if members:
         tables["splits"] = _task_table(members)
     tables |= {name: table for name, table in (splits or {}).items() if name in SPLITS}
-    validations = tuple(_validate(tables, list(members), alpha, certifying))
-    results = _results([item for table in validations for item in table.expectations])
+    suites = {
+        name: rules_of(name, len(table), list(members), alpha, certifying)
+        for name, table in tables.items()
+    }
+    validations = tuple(_validate(tables, suites))
+    checks: dict[str, list[Expectation]] = {}
+    for item in (item for table in validations for item in table.expectations):
+        checks.setdefault(item.check, []).append(item)
+    results = [_result(check, items) for check, items in checks.items()]
     if manifest is not None:
         results.append(_manifest_result(manifest, frame, splits))
     return QualityReport(tuple(results), validations)
@@ -228,24 +345,19 @@ def _run_tables(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     import pandas as pd
 
     rows = frame.assign(steps=frame["steps"].map(len)) if "steps" in frame.columns else frame
-    tables = dict.fromkeys(RUN_TABLES, pd.DataFrame()) | {"trajectories": rows}
+    tables = {"trajectories": rows, "renderings": pd.DataFrame(), "keys": pd.DataFrame()}
     if set(COLUMNS) <= set(frame.columns):
         digests = [item.digest.hex() for item in render_frame(frame)]
-        keys = [(key, len(runs), runs[0]) for key, runs in quoted_keys(frame).items()]
         tables["renderings"] = pd.DataFrame({"rendering": digests}, dtype=object)
-        tables["keys"] = pd.DataFrame(keys, columns=["key", "runs", "example"], dtype=object)
+        tables["keys"] = pd.DataFrame({"key": list(quoted_keys(frame))}, dtype=object)
     return tables
 
 
 def _validate(
-    tables: Mapping[str, pd.DataFrame],
-    members: Sequence[str],
-    alpha: float,
-    certifying: Sequence[str],
+    tables: Mapping[str, pd.DataFrame], suites: Mapping[str, list[Rule]]
 ) -> Iterator[Validation]:
     """Validate every table by its suite."""
-    gx = _great_expectations()
-    config = importlib.import_module("great_expectations.data_context.types.base")
+    gx, config = _library(), _library("data_context.types.base")
     context = gx.get_context(
         mode="ephemeral",
         project_config=config.DataContextConfig(
@@ -255,60 +367,40 @@ def _validate(
         ),
     )
     source = context.data_sources.add_pandas("corpus")
-    for table, frame in tables.items():
-        suite = gx.ExpectationSuite(name=table)
-        for position, rule in enumerate(rules_of(table, members, alpha, certifying)):
-            suite.expectations.append(_expectation(gx, rule, position))
+    for table, rules in suites.items():
+        # results come in another order
+        expectations = [
+            getattr(gx.expectations, rule.expectation)(**rule.arguments, meta={"place": place})
+            for place, rule in enumerate(rules)
+        ]
+        suite = gx.ExpectationSuite(name=table, expectations=expectations)
         whole = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("whole")
-        result = whole.get_batch({"dataframe": frame}).validate(
-            suite,
-            expectation_parameters={"rows": len(frame)},
-            result_format={"result_format": "BASIC", "partial_unexpected_count": FEW},
+        result = whole.get_batch({"dataframe": tables[table]}).validate(
+            suite, result_format={"result_format": "BASIC", "partial_unexpected_count": _FEW}
         )
-        yield Validation.parse(table, result.to_json_dict())
+        found = {
+            item["expectation_config"]["meta"]["place"]: item
+            for item in result.to_json_dict()["results"]
+        }
+        read = tuple(Expectation.of(rule, found[place]) for place, rule in enumerate(rules))
+        yield Validation(table, len(tables[table]), read)
 
 
-def _expectation(gx: Any, rule: Rule, position: int) -> Any:
-    return getattr(gx.expectations, rule.expectation)(
-        **rule.arguments,
-        description=rule.expected,
-        severity="critical" if rule.check in BLOCKING else "warning",
-        meta={
-            "check": rule.check,
-            "fine": rule.fine,
-            "problem": rule.problem,
-            "position": position,
-        },
-    )
-
-
-def _great_expectations() -> Any:
-    """Import the library, which itself imports two deprecated modules of Python."""
+def _library(module: str = "") -> Any:
+    """Import Great Expectations, which itself imports two deprecated modules of Python."""
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message=r"module 'sre_\w+' is deprecated", category=DeprecationWarning
         )
-        return importlib.import_module("great_expectations")
+        return importlib.import_module(f"great_expectations.{module}".rstrip("."))
 
 
-def _results(expectations: Sequence[Expectation]) -> list[QualityResult]:
-    """Sum up the expectations of every check."""
-    checks: dict[str, list[Expectation]] = {}
-    for item in expectations:
-        checks.setdefault(item.check, []).append(item)
-    results = []
-    for check, items in checks.items():
-        found = list(dict.fromkeys(item.sentence for item in items if not item.passed))
-        problems = [sentence for sentence in found if sentence != MISSING] or found
-        fine = list(dict.fromkeys(item.sentence for item in items))
-        detail = "; ".join(problems) or fine[0]
-        results.append(_result(check, not problems, f"{detail}.", len(items)))
-    return results
-
-
-def _result(name: str, passed: bool, detail: str, expectations: int) -> QualityResult:
-    severity = "error" if name in BLOCKING else "warning"
-    return QualityResult(name, passed, severity, detail, expectations)
+def _result(check: str, items: Sequence[Expectation]) -> QualityResult:
+    """Sum up the expectations of a check."""
+    found = list(dict.fromkeys(item.problem for item in items if item.problem))
+    problems = [problem for problem in found if problem != _MISSING] or found
+    detail = "; ".join(problems) or f"all {len(items)} expectations are met"
+    return QualityResult(check, not problems, f"{detail}.", len(items))
 
 
 def _members(
@@ -341,6 +433,6 @@ def _manifest_result(
                     "write the splits again."
                 )
     except ManifestError as error:
-        return _result("manifest", False, str(error), 1)
+        return QualityResult("manifest", False, str(error), 1)
     detail = f"seed {manifest.seed}, profile {manifest.profile}, hash {manifest.sha256[:12]}."
-    return _result("manifest", True, detail, 1)
+    return QualityResult("manifest", True, detail, 1)

@@ -13,7 +13,6 @@ from typing import IO, TYPE_CHECKING, Any
 import pyarrow as pa
 
 from certify_assets.errors import InputError
-from certify_assets.files import write_atomic
 from certify_assets.work import counted
 
 if TYPE_CHECKING:
@@ -141,20 +140,18 @@ def to_frame(trajectories: Iterable[Trajectory]) -> pd.DataFrame:
 
 def _plain_columns(items: Sequence[Trajectory]) -> dict[str, pa.Array]:
     return {
-        name: text_array([getattr(item, name) for item in items], ARROW_SCHEMA.field(name).type)
+        name: _text_array([getattr(item, name) for item in items], ARROW_SCHEMA.field(name).type)
         for name in SMALL_COLUMNS
     }
 
 
-def write_trajectories(path: Path, frame: pd.DataFrame) -> bytes:
-    """Write a table as Parquet, atomically: the same rows in any order give the same bytes."""
+def parquet_bytes(frame: pd.DataFrame) -> bytes:
+    """Return a table as Parquet: the same rows in any order give the same bytes."""
     sink = io.BytesIO()
     ordered = frame.sort_values(["task_id", "trajectory_id"])
     groups = list(row_groups(run_chars(ordered))) or [(0, 0)]
-    write_tables(sink, (_frame_to_arrow(ordered.iloc[start:end]) for start, end in groups))
-    data = sink.getvalue()
-    write_atomic(path, data)
-    return data
+    _write_tables(sink, (_frame_to_arrow(ordered.iloc[start:end]) for start, end in groups))
+    return sink.getvalue()
 
 
 def row_groups(chars: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -169,7 +166,7 @@ def row_groups(chars: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield first, end
 
 
-def write_tables(sink: IO[bytes], tables: Iterable[pa.Table]) -> None:
+def _write_tables(sink: IO[bytes], tables: Iterable[pa.Table]) -> None:
     """Write tables that have the schema and are row groups, one after the other."""
     import pyarrow.parquet as pq
 
@@ -178,77 +175,37 @@ def write_tables(sink: IO[bytes], tables: Iterable[pa.Table]) -> None:
             writer.write_table(table, row_group_size=_GROUP_ROWS)
 
 
-def read_trajectories(
-    path: Path, *, strict: bool = False, tasks: Container[str] | None = None
-) -> pd.DataFrame:
-    """Read a table written by `write_trajectories`, or the runs of some tasks alone.
-
-    A strict reader refuses what is not valid.
-    """
+def read_trajectories(path: Path, *, tasks: Container[str] | None = None) -> pd.DataFrame:
+    """Read a table of trajectories, or the runs of some tasks alone."""
     parts: list[pa.Table] = []
     steps: list[tuple[dict[str, str], ...]] = []
     for table in read_groups(path):
         if tasks is not None:
             names = table.column("task_id").to_pylist()
             table = table.filter(pa.array([name in tasks for name in names], pa.bool_()))
-        if strict and not _plainly_valid(table):
-            # only objects say which row is at fault and why
-            _validate(table)
         parts.append(table.select(SMALL_COLUMNS))
         steps += [tuple(row or ()) for row in table.column("steps").to_pylist()]
-    frame = _to_frame(pa.concat_tables([_schema(SMALL_COLUMNS).empty_table(), *parts]), steps)
-    if strict and not (ids := frame["trajectory_id"]).is_unique:
-        raise InputError(
-            f"trajectory_id {ids[ids.duplicated()].iloc[0]!r} occurs more than once; give every "
-            "trajectory its own id."
-        )
-    return frame
+    return _to_frame(pa.concat_tables([_schema(SMALL_COLUMNS).empty_table(), *parts]), steps)
+
+
+def read_columns(path: Path, columns: Sequence[str] = SMALL_COLUMNS) -> pd.DataFrame:
+    """Read some columns of a corpus, without the texts of the steps."""
+    return _plain_frame(
+        pa.concat_tables([_schema(columns).empty_table(), *read_groups(path, columns)])
+    )
 
 
 def read_groups(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Table]:
     """Go through a file by its row groups, reading no other columns than those."""
     import pyarrow.parquet as pq
 
-    if not path.is_file():
-        raise InputError(f"{path} does not exist; import or generate the corpus first.")
-    try:
-        with pq.ParquetFile(path) as file:
-            if missing := [name for name in COLUMNS if name not in file.schema_arrow.names]:
-                raise InputError(
-                    f"{path} lacks the columns {', '.join(missing)}; it is not a table of "
-                    "trajectories: import the corpus first."
-                )
-            # an iterator over all groups would hold on to every group that it has read
-            for group in counted("going through the runs", range(file.num_row_groups)):
-                for batch in file.iter_batches(
-                    batch_size=_GROUP_ROWS, row_groups=[group], columns=list(columns)
-                ):
-                    yield _cast(path, pa.Table.from_batches([batch]), columns)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(
-            f"{path} is not a readable Parquet file ({_first_line(error)}); import the corpus "
-            "again."
-        ) from None
-
-
-def _cast(path: Path, table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    try:
-        return table.select(columns).cast(_schema(columns))
-    except (pa.ArrowException, ValueError) as error:
-        raise InputError(
-            f"{path} has columns of other types than a table of trajectories "
-            f"({_first_line(error)}); import again."
-        ) from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-
-
-def _validate(table: pa.Table) -> None:
-    for row in table.to_pylist():
-        steps = [Step(step["action"] or "", step["observation"] or "") for step in row["steps"]]
-        Trajectory(**{**row, "steps": tuple(steps)})
+    with pq.ParquetFile(path) as file:
+        # an iterator over all groups would hold on to every group that it has read
+        for group in counted("going through the runs", range(file.num_row_groups)):
+            for batch in file.iter_batches(
+                batch_size=_GROUP_ROWS, row_groups=[group], columns=list(columns)
+            ):
+                yield pa.Table.from_batches([batch]).select(columns).cast(_schema(columns))
 
 
 def run_chars(frame: pd.DataFrame) -> list[int]:
@@ -259,25 +216,7 @@ def run_chars(frame: pd.DataFrame) -> list[int]:
     ]
 
 
-def _plainly_valid(table: pa.Table) -> bool:
-    """Check by columns what `Trajectory` checks by rows."""
-    if any(table.column(field.name).null_count for field in ARROW_SCHEMA if not field.nullable):
-        return False
-    distinct = {
-        field.name: table.column(field.name).unique().to_pylist()
-        for field in ARROW_SCHEMA
-        if field.name != "steps"
-    }
-    return (
-        all(value.strip() for name in _IDENTITIES for value in distinct[name])
-        and all(_SHA256.fullmatch(value) for value in distinct["source_sha256"] if value)
-        and all(value >= 0 for value in distinct["attempt"])
-        and {None, 0, 1}.issuperset(distinct["outcome"])
-        and not any(chunk.flatten().null_count for chunk in table.column("steps").chunks)
-    )
-
-
-def text_array(values: list[Any], kind: pa.DataType) -> pa.Array:
+def _text_array(values: list[Any], kind: pa.DataType) -> pa.Array:
     """Make a column of which every text is in UTF-8's reach."""
     try:
         return pa.array(values, type=kind)
@@ -288,10 +227,18 @@ def text_array(values: list[Any], kind: pa.DataType) -> pa.Array:
 def _to_frame(plain: pa.Table, steps: list[tuple[dict[str, str], ...]]) -> pd.DataFrame:
     import pandas as pd
 
-    frame = plain.drop_columns(["outcome"]).to_pandas()
+    frame = _plain_frame(plain)
     frame["steps"] = pd.Series(steps, index=frame.index, dtype=object)
-    frame["outcome"] = pd.array(plain.column("outcome").to_pylist(), dtype="Int8")
     return frame[list(COLUMNS)]
+
+
+def _plain_frame(table: pa.Table) -> pd.DataFrame:
+    import pandas as pd
+
+    frame = table.to_pandas()
+    if "outcome" in table.column_names:
+        frame["outcome"] = pd.array(table.column("outcome").to_pylist(), dtype="Int8")
+    return frame
 
 
 def _frame_to_arrow(frame: pd.DataFrame) -> pa.Table:
@@ -304,18 +251,7 @@ def _frame_to_arrow(frame: pd.DataFrame) -> pa.Table:
 
 def write_groups(sink: IO[bytes], groups: Iterable[Sequence[Trajectory]]) -> None:
     """Write row groups of sorted trajectories, with one group in memory at a time."""
-    write_tables(sink, map(_table, groups))
-
-
-def read_columns(path: Path, columns: Sequence[str] = SMALL_COLUMNS) -> pd.DataFrame:
-    """Read some columns of a corpus, without the texts of the steps."""
-    import pandas as pd
-
-    table = pa.concat_tables([_schema(columns).empty_table(), *read_groups(path, columns)])
-    frame = table.to_pandas()
-    if "outcome" in columns:
-        frame["outcome"] = pd.array(table.column("outcome").to_pylist(), dtype="Int8")
-    return frame
+    _write_tables(sink, map(_table, groups))
 
 
 def _table(items: Sequence[Trajectory]) -> pa.Table:
@@ -323,7 +259,7 @@ def _table(items: Sequence[Trajectory]) -> pa.Table:
     steps = [step for item in items for step in item.steps]
     kind = ARROW_SCHEMA.field("steps").type
     texts = [
-        text_array([getattr(step, name) for step in steps], pa.string())
+        _text_array([getattr(step, name) for step in steps], pa.string())
         for name in ("action", "observation")
     ]
     ends = pa.array(accumulate((len(item.steps) for item in items), initial=0), pa.int32())

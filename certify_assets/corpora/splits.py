@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
-from functools import cache, cached_property
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import pydantic
-
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded, pretraining_tasks
 from certify_assets.errors import InputError, ManifestError
-from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.files import canonical_json, sha256_bytes, stored_as
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,25 +63,27 @@ class SplitManifest:
             for name in SPLITS
         }
 
+    @property
+    def delivered(self) -> tuple[tuple[str, ...], ...]:
+        """Tasks that each delivery brought first, also where one brought all."""
+        return self.deliveries or (tuple(sorted(self.assignment)),)
+
     @cached_property
     def assignment_so_far(self) -> Mapping[str, str]:
         """Split of every task that a delivery brought, those that are gone included."""
-        deliveries = self.deliveries or (tuple(self.assignment),)
-        tasks = [task for delivery in deliveries for task in delivery]
-        assignment = _assign_deliveries(self, deliveries)
-        return {task: assignment[task] for task in sorted(tasks)}
+        assignment = _assign_deliveries(self, self.delivered)
+        return {
+            task: assignment[task] for task in sorted(task for of in self.delivered for task in of)
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the manifest as a JSON object."""
-        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        deliveries = [list(tasks) for tasks in values.pop("deliveries")]
+        values = asdict(self)
+        deliveries = values.pop("deliveries")
         return {
             "schema": _SCHEMA_OF_DELIVERIES if deliveries else _SCHEMA,
             **({"deliveries": deliveries} if deliveries else {}),
             **values,
-            "shares": dict(self.shares),
-            "pinned_sft": list(self.pinned_sft),
-            "universe": list(self.universe),
             "assignment": dict(sorted(self.assignment.items())),
         }
 
@@ -97,33 +96,7 @@ class SplitManifest:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> SplitManifest:
         """Read a manifest from its JSON object."""
-        schemas = (_SCHEMA, _SCHEMA_OF_DELIVERIES)
-        if not isinstance(document, Mapping) or document.get("schema") not in schemas:
-            raise ManifestError(
-                f"this is not a split manifest ({_SCHEMA}); make one with make_manifest."
-            )
-        known = {"schema", *cls.__dataclass_fields__}
-        if document["schema"] == _SCHEMA:
-            known.remove("deliveries")
-        if wrong := sorted(known.symmetric_difference(document)):
-            raise ManifestError(
-                f"the split manifest has missing or unknown keys ({', '.join(wrong)}); make "
-                "the splits again."
-            )
-        values = {name: value for name, value in document.items() if name != "schema"}
-        try:
-            # as JSON, where a list is a tuple and 1 is no text
-            return _adapter().validate_json(json.dumps(values), strict=True)
-        except pydantic.ValidationError:
-            raise ManifestError(
-                "the split manifest has values of the wrong type; make the splits again."
-            ) from None
-
-
-@cache
-def _adapter() -> pydantic.TypeAdapter[SplitManifest]:
-    # making one takes longer than reading a manifest with it
-    return pydantic.TypeAdapter(SplitManifest)
+        return stored_as(cls, document)
 
 
 def make_manifest(
@@ -172,7 +145,7 @@ def extend_manifest(earlier: SplitManifest, task_ids: Iterable[str]) -> SplitMan
     # the order of SHA-256(seed, task) and fill the splits in the order SFT, RL, CAL, TEST by what
     # each lacks of its share of all tasks so far.
     _verify_content(earlier)
-    tasks, before = _tasks(task_ids), earlier.deliveries or (tuple(sorted(earlier.assignment)),)
+    tasks, before = _tasks(task_ids), earlier.delivered
     new = tasks.difference(*before)
     deliveries = (*before, tuple(sorted(new))) if new else before
     assignment = _assign_deliveries(earlier, deliveries)
@@ -240,9 +213,8 @@ def _verify_content(manifest: SplitManifest) -> None:
             f"the split manifest of {manifest.corpus} does not have the hash it states: it "
             "was altered; make the splits again."
         )
-    deliveries = manifest.deliveries or (tuple(manifest.assignment),)
     try:
-        declared = _assign_deliveries(manifest, deliveries)
+        declared = _assign_deliveries(manifest, manifest.delivered)
     except InputError as error:
         raise ManifestError(
             f"the split manifest of {manifest.corpus} cannot be what its seed and shares "
@@ -272,6 +244,10 @@ class _Plan:
     minimum_cal: int
 
 
+def _plan(manifest: SplitManifest) -> _Plan:
+    return _Plan(manifest.shares, manifest.train_rl, manifest.minimum_cal_tasks)
+
+
 def _assign(tasks: set[str], pinned: set[str], seed: int, plan: _Plan) -> dict[str, str]:
     sizes = _sizes(len(tasks), len(pinned), plan)
     sizes["sft"] -= len(pinned)
@@ -281,8 +257,7 @@ def _assign(tasks: set[str], pinned: set[str], seed: int, plan: _Plan) -> dict[s
 def _assign_deliveries(
     manifest: SplitManifest, deliveries: Sequence[Sequence[str]]
 ) -> dict[str, str]:
-    plan = _Plan(manifest.shares, manifest.train_rl, manifest.minimum_cal_tasks)
-    pinned = set(manifest.pinned_sft)
+    plan, pinned = _plan(manifest), set(manifest.pinned_sft)
     first = {*deliveries[0], *manifest.universe}
     assignment = _assign(first, pinned, manifest.seed, plan)
     for tasks in deliveries[1:]:
@@ -321,9 +296,8 @@ def tasks_to_add(
     """
     have, pinned, plan = Counter[str](), 0, _Plan(PROFILES[profile], train_rl, 0)
     if earlier is not None:
-        assigned = _assign_deliveries(earlier, earlier.deliveries or (tuple(earlier.assignment),))
-        have, pinned = Counter(assigned.values()), len(earlier.pinned_sft)
-        plan = _Plan(earlier.shares, earlier.train_rl, earlier.minimum_cal_tasks)
+        have = Counter(_assign_deliveries(earlier, earlier.delivered).values())
+        pinned, plan = len(earlier.pinned_sft), _plan(earlier)
     for number in count(lacking):
         with suppress(InputError):
             sizes = _added_sizes(have, number, pinned, plan)

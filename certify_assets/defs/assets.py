@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from inspect import getdoc, isgeneratorfunction
+from functools import cached_property, partial
+from inspect import Parameter, Signature, getdoc, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import dagster as dg
@@ -89,24 +89,20 @@ class AssetStep:
         """Identifier of the Dagster run."""
         return self.context.run.run_id
 
+    @property
+    def partition(self) -> str:
+        """Name of the corpus of the partition; "" of an asset over all corpora."""
+        return self.context.partition_key if self.context.has_partition_key else ""
+
     def judge(self, name: str) -> JudgedCorpus:
         """Return a judge on the corpus."""
         return JudgedCorpus(self.corpus, name)
 
-    @property
-    def ledger(self) -> str:
-        """Head of the ledger that the step saw, by which an older database is noticed later."""
-        corpus = self.context.partition_key if self.context.has_partition_key else ""
-        return head_text(self.store.ledger(corpus))
-
-    def _inputs(self, corpus: str) -> dict[str, str]:
+    def _inputs(self) -> dict[str, str]:
         """Return the versions of what the step read as Dagster names them."""
         # of a step that is repeated Dagster would record those of its first attempt
-        own = self.context.asset_key
-        found = {
-            dep: stored_version(self.store, dep, corpus)
-            for dep in self.context.assets_def.asset_deps.get(own, ())
-        }
+        deps = self.context.assets_def.asset_deps.get(self.context.asset_key, ())
+        found = {dep: stored_version(self.store, dep, self.partition) for dep in deps}
         return {
             f"dagster/input_data_version/{dep.to_user_string()}": version.value
             for dep, version in found.items()
@@ -129,63 +125,84 @@ class AssetStep:
             )
         )
 
-    def read_text(self, key: str) -> str:
-        """Return a stored page."""
-        return self.store.read_bytes(key).decode("utf-8")
-
     def made(
         self,
         metadata: Mapping[str, Any],
         *,
-        version: str = "",
+        params: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, float | None] | None = None,
         figures: Figures | None = None,
         reads: Sequence[str] = (),
         page: str = "",
-        **record: Any,
+        documents: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+        version: str = "",
+        **files: Any,
     ) -> Made:
         """Return metadata, data version, and the record of it in MLflow as the asset's result.
 
-        Figures are metrics that judges are compared by, and `reads` the splits that made them.
-        `page` is where the page of the asset is stored, which is among its documents as well.
+        Parameters
+        ----------
+        metadata : Mapping[str, Any]
+            What the asset's page shows, besides parameters and metrics.
+        params, metrics : Mapping[str, Any], optional
+            What the asset's page and its MLflow run show.
+        figures : Figures, optional
+            Metrics that judges are compared by, in MLflow alone.
+        reads : Sequence[str], optional
+            Splits that made the figures.
+        page : str, optional
+            Storage key of the page of the asset.
+        documents, tags : Mapping[str, str], optional
+            Texts by name, and tags, in MLflow alone.
+        version : str, optional
+            Data version; by default the hash of the documents that the asset stores.
+        **files : Any
+            Curves and files of the MLflow run.
         """
-        context, store = self.context, self.store
-        corpus = context.partition_key if context.has_partition_key else ""
-        judge = judge_of(context.asset_key)
-        if judge and self.mlflow.enabled:
-            record["summary"] = judge_summary(self.judge(judge), figures, reads)
-            record["metrics"] = {**(figures or {}), **record.get("metrics", {})}
-        record["tags"] = {"certify.ledger": self.ledger, **record.get("tags", {})}
-        recorded = self.mlflow.record(context, store, **record)
-        links = _page_links(page, record.get("documents", {}), recorded)
+        context, store, ledger = (
+            self.context,
+            self.store,
+            head_text(self.store.ledger(self.partition)),
+        )
+        params, metrics, documents = params or {}, metrics or {}, dict(documents or {})
+        links: dict[str, Any] = {}
         if page:
-            from certify_assets.reports.index_page import write_index
-
-            # every page is on the start page as soon as it is there; what it shows is verified
-            # again where it was replaced since
-            links["index"] = dg.MetadataValue.path(write_index(store))
+            documents[page.rpartition("/")[2]] = store.read_bytes(page).decode("utf-8")
+            links["page"] = dg.MetadataValue.path(store.locate(page))
+            links["index"] = dg.MetadataValue.path(store.locate("index.html"))
+            store.once_committed(partial(_draw_index, store))
+        if (judge := judge_of(context.asset_key)) and self.mlflow.enabled:
+            files["summary"] = judge_summary(self.judge(judge), figures, reads)
+        recorded = self.mlflow.record(
+            context,
+            store,
+            tags={"certify.ledger": ledger, **(tags or {})},
+            params=params,
+            metrics={**(figures or {}), **metrics},
+            documents=documents,
+            **files,
+        )
+        run = recorded.get("mlflow_run")
+        if page and isinstance(run, dg.UrlMetadataValue):
+            # a reader of the UI may have no access to the disk of the data root
+            links["page_file"] = links["page"]
+            links["page"] = dg.MetadataValue.url(f"{run.url}/artifacts/{page.rpartition('/')[2]}")
+        shown = {name: value for name, value in metrics.items() if value is not None}
         return dg.MaterializeResult(
-            metadata={**metadata, "ledger": self.ledger, **links, **recorded},
-            tags=self._inputs(corpus),
-            # the hash of the documents that it stores, unless one is given
+            metadata={**params, **shown, **metadata, "ledger": ledger, **links, **recorded},
+            tags=self._inputs(),
             data_version=dg.DataVersion(version)
             if version
-            else stored_version(store, context.asset_key, corpus),
+            else stored_version(store, context.asset_key, self.partition),
             value=None,
         )
 
 
-def _page_links(
-    page: str, documents: Mapping[str, str], recorded: Mapping[str, Any]
-) -> dict[str, dg.MetadataValue[Any]]:
-    """Return where a page opens: in MLflow, as far as it is recorded there, and its file."""
-    if not page:
-        return {}
-    run, place = recorded.get("mlflow_run"), dg.MetadataValue.path(page)
-    name = next(name for name in documents if name.endswith(".html"))
-    if not isinstance(run, dg.UrlMetadataValue):
-        return {"page": place}
-    # a reader of the UI may have no access to the disk of the data root
-    return {"page": dg.MetadataValue.url(f"{run.url}/artifacts/{name}"), "page_file": place}
+def _draw_index(store: Snapshot) -> None:
+    from certify_assets.reports.index_page import write_index
+
+    write_index(store)
 
 
 def asset(
@@ -223,35 +240,27 @@ def judge_asset(
 
 
 def _called_by_dagster(function: Callable[..., Any]) -> Callable[..., Any]:
-    # Dagster reads context, configuration and resources from names and annotations of parameters
-    configured = get_type_hints(function).get("config")
-    types: dict[str, Any] = {
-        "context": dg.AssetExecutionContext,
-        "data_root": DataRoot,
-        "mlflow": MlflowTracker,
-    }
-
     def call(
-        context: Any, data_root: DataRoot, mlflow: MlflowTracker, *config: Any
+        context: Any, data_root: DataRoot, mlflow: MlflowTracker, **config: Any
     ) -> Iterator[Any]:
         with writing(context, data_root):
-            found = function(AssetStep(context, data_root, mlflow), *config)
+            found = function(AssetStep(context, data_root, mlflow), **config)
             made = [*found] if isgeneratorfunction(function) else [found]
         # Dagster hears of it once it is stored
         yield from made
 
-    def call_configured(
-        context: Any, config: dg.Config, data_root: DataRoot, mlflow: MlflowTracker
-    ) -> Iterator[Any]:
-        yield from call(context, data_root, mlflow, config)
-
-    def call_plain(context: Any, data_root: DataRoot, mlflow: MlflowTracker) -> Iterator[Any]:
-        yield from call(context, data_root, mlflow)
-
-    called: Callable[..., Any] = call_configured if configured else call_plain
-    called.__annotations__ = types | ({"config": configured} if configured else {})
-    called.__name__ = function.__name__
-    return called
+    # Dagster reads context, configuration and resources from names and annotations of parameters
+    kinds = {"context": dg.AssetExecutionContext, "data_root": DataRoot, "mlflow": MlflowTracker}
+    if configured := get_type_hints(function).get("config"):
+        kinds["config"] = configured
+    call.__signature__ = Signature(  # type: ignore[attr-defined]
+        [
+            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
+            for name, kind in kinds.items()
+        ]
+    )
+    call.__name__ = function.__name__
+    return call
 
 
 # what the columns of a table of runs hold
@@ -302,28 +311,18 @@ def score_metadata(table: pd.DataFrame) -> tuple[Metadata, dict[str, float]]:
     splits_found = dict.fromkeys(["rl", "cal", "test", *table["split"]])
     counts = {f"{split}_rows": float((table["split"] == split).sum()) for split in splits_found}
     lineage = column_lineage({**copied, **judged, **labels})
-    return table_metadata(table) | lineage, {
-        **counts,
-        "unscored": float(table["score"].isna().sum()),
-    }
+    counts["unscored"] = float(table["score"].isna().sum())
+    return table_metadata(table) | lineage, counts
 
 
 def bill_metrics(bill: Bill | None) -> dict[str, float]:
     """Return the cost of an endpoint judge's scores by name; nothing for other judges."""
     if bill is None:
         return {}
-    count = max(1, bill["decisions"])
-    figures = {
-        "cost": bill["cost"],
-        "cost_per_decision": bill["cost_per_decision"],
-        "seconds": bill["seconds"],
-        "seconds_per_decision": bill["seconds"] / count,
-        "tokens_per_decision": (bill["prompt_tokens"] + bill["completion_tokens"]) / count,
-        "parse_rate": bill["parse_rate"],
+    names = ("cost", "cost_per_decision", "seconds", "parse_rate")
+    tokens = bill["prompt_tokens"] + bill["completion_tokens"]
+    figures = {name: bill[name] for name in names} | {
+        "seconds_per_decision": bill["seconds"] / max(1, bill["decisions"]),
+        "tokens_per_decision": tokens / max(1, bill["decisions"]),
     }
     return {name: float(value) for name, value in figures.items() if value is not None}
-
-
-def bill_metadata(bill: Bill | None) -> Metadata:
-    """Return the bill for the asset's page: figures, and the rest as one document."""
-    return {} if bill is None else {**bill_metrics(bill), "bill": dg.MetadataValue.json(dict(bill))}

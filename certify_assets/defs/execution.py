@@ -14,9 +14,10 @@ import dagster as dg
 from certify_assets._version import __version__
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.external import SOURCE, config_version, observation, source_version
-from certify_assets.defs.names import CORPORA, judge_of, key, name_of
+from certify_assets.defs.names import CORPORA, VERSION, judge_of, key, name_of, stored_version
 from certify_assets.errors import CertifyError
 from certify_assets.files import canonical_json, lock_file, sha256_bytes
+from certify_assets.operations.labels import write_label_table
 from certify_assets.storage.store import Store, default_root
 
 # by op, as a run configuration has it
@@ -25,6 +26,8 @@ ONBOARD = "onboard_corpus"
 # the second is hidden from the list of runs by its prefix
 _PARTITION, _INPUTS = "dagster/partition", ".dagster/certify_inputs"
 _BLOCKED = 3
+_STOPS = " stops the pipeline: "
+_INTERRUPTED = ("KeyboardInterrupt", "DagsterExecutionInterruptedError")
 _CHECK_FAILED = "DagsterAssetCheckFailedError"
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 # corpus-wide assets that the job of the language models makes again
@@ -101,7 +104,9 @@ def execute(
         if parent is not None
         else None,
     )
-    if any(event.is_step_failure and _interrupted(event) for event in result.all_events):
+    failed = [event for event in result.all_events if event.is_step_failure]
+    errors = [event.step_failure_data.error for event in failed]
+    if any(error is not None and error.cls_name in _INTERRUPTED for error in errors):
         # Dagster takes Ctrl-C for the failure of a step; nothing else is started after it
         raise KeyboardInterrupt
     if not quiet and (found := _not_passed(result)):
@@ -115,14 +120,6 @@ def _not_passed(result: dg.JobExecutionResult) -> list[str]:
         f"{found.asset_key.to_user_string()}: {found.check_name}"
         for found in result.get_asset_check_evaluations()
         if not found.passed
-    )
-
-
-def _interrupted(event: dg.DagsterEvent) -> bool:
-    error = event.step_failure_data.error
-    return error is not None and error.cls_name in (
-        "KeyboardInterrupt",
-        "DagsterExecutionInterruptedError",
     )
 
 
@@ -145,7 +142,7 @@ def failures(result: dg.JobExecutionResult) -> dict[str, str]:
     for found in result.get_asset_check_evaluations():
         if not found.passed and found.severity == dg.AssetCheckSeverity.ERROR:
             where = f"{found.check_name} of {found.asset_key.to_user_string()}"
-            said[where] = f"{where} stops the pipeline: {found.description}."
+            said[where] = f"{where}{_STOPS}{found.description}."
     for event in result.all_events:
         if event.is_step_failure and event.step_key is not None:
             error = event.step_failure_data.error
@@ -179,6 +176,23 @@ def instance_with(names: Sequence[str]) -> Iterator[dg.DagsterInstance]:
             instance.reindex()
             instance.add_dynamic_partitions(CORPORA, list(names))
         yield instance
+
+
+def report(corpus: Corpus, assets: Sequence[str], command: str) -> None:
+    """Report assets of a corpus, by name, as materialized by a command outside a run."""
+    if "operations/reviewed_labels" in assets:
+        # a command adds events, and the asset is the table that is resolved from them
+        write_label_table(corpus)
+    with instance_with([corpus.name]) as instance:
+        for name in assets:
+            version = stored_version(corpus.store, key(name), corpus.name)
+            made = dg.AssetMaterialization(
+                key(name),
+                partition=corpus.name,
+                tags={VERSION: version.value} if version else {},
+                metadata={"made_by": command},
+            )
+            instance.report_runless_asset_event(made)
 
 
 def _locks() -> Path:
@@ -244,13 +258,10 @@ def _unfinished(
 def _report(result: dg.JobExecutionResult) -> int:
     """Print why a run failed; return its exit code."""
     found = failures(result)
-    sys.stderr.writelines(
-        f"{text}\n" if " stops the pipeline: " in text else f"{step}: {text}\n"
-        for step, text in found.items()
-    )
-    return (
-        _BLOCKED if found and all(" stops the pipeline: " in text for text in found.values()) else 1
-    )
+    blocked = [text for text in found.values() if _STOPS in text]
+    for step, text in found.items():
+        sys.stderr.write(f"{text}\n" if text in blocked else f"{step}: {text}\n")
+    return _BLOCKED if found and len(blocked) == len(found) else 1
 
 
 def _cause(error: Any) -> str:

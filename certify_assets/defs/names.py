@@ -16,13 +16,15 @@ from certify_assets.defs.setup import OWNERS, setup
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import judge_file
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES, JudgeSpec
-from certify_assets.operations import layout
 from certify_assets.operations.agent_folds import agent_folds_key
 from certify_assets.operations.batches import audits_version
 from certify_assets.operations.comparison import MAIN_TABLE_KEY, comparison_key
 from certify_assets.operations.decisions import decided_version, received_version
 from certify_assets.operations.deployment import load_deployment
+from certify_assets.operations.history import history_key
+from certify_assets.operations.labels import reviewed_key
 from certify_assets.operations.recertification_record import recertifications
+from certify_assets.operations.review_queue import queue_key
 from certify_assets.research.certifiability import CERTIFIABILITY_KEY
 from certify_assets.research.real_scores import real_scores_key
 from certify_assets.research.simulation_study import SIMULATION_KEY
@@ -63,9 +65,9 @@ _OF_JUDGES = {
 _OTHERS: dict[str, Callable[[str], str]] = {
     "corpora/agent_disjoint": partial(agent_folds_key, judge="lexical"),
     "corpora/comparison": comparison_key,
-    "operations/review_queue": layout.queue_key,
-    "operations/reviewed_labels": layout.reviewed_key,
-    "operations/history": layout.history_key,
+    "operations/review_queue": queue_key,
+    "operations/reviewed_labels": reviewed_key,
+    "operations/history": history_key,
     "research/real_scores": real_scores_key,
     "research/main_table": lambda _: MAIN_TABLE_KEY,
     "research/certifiability": lambda _: CERTIFIABILITY_KEY,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 import time
 
 import dagster as dg
 
-# Dagster makes a logger for a run and another for its steps: both have one handler
-_handlers: dict[str, _Handler] = {}
-_ENDS = ("PIPELINE_SUCCESS", "PIPELINE_FAILURE", "PIPELINE_CANCELED")
 _WORDS = {"STEP_SUCCESS": "done", "STEP_FAILURE": "FAILED", "STEP_SKIPPED": "skipped"}
 
 
@@ -22,24 +20,22 @@ def progress_logger(context: dg.InitLoggerContext) -> logging.Logger:
     """Return the logger that a command's run gets instead of the console's."""
     config, run = context.logger_config, str(context.run_id)
     logger = logging.Logger(f"progress {run}", logging.DEBUG)
-    if run not in _handlers:
-        _handlers[run] = _Handler(run, config["steps"], config["label"])
-    logger.addHandler(_handlers[run])
+    logger.addHandler(_handler(run, config["steps"], config["label"]))
     return logger
 
 
 class _Handler(logging.Handler):
-    def __init__(self, run: str, steps: int, label: str) -> None:
+    def __init__(self, steps: int, label: str) -> None:
         super().__init__()
-        self._run, self._started = run, time.monotonic()
-        self._done, self._steps, self._label = 0, steps, label
+        self._started, self._done, self._steps, self._label = time.monotonic(), 0, steps, label
 
     def emit(self, record: logging.LogRecord) -> None:
-        event: dg.DagsterEvent | None = getattr(record, "dagster_meta", {}).get("dagster_event")
-        if event is None:
-            if record.levelno == logging.INFO:
-                sys.stderr.write(f"  {self._label}{_text(record)}\n")
-        elif event.event_type_value in _WORDS:
+        about = getattr(record, "dagster_meta", {})
+        event: dg.DagsterEvent | None = about.get("dagster_event")
+        if event is None and record.levelno == logging.INFO:
+            said = about.get("orig_message", record.getMessage())
+            sys.stderr.write(f"  {self._label}{said}\n")
+        elif event is not None and event.event_type_value in _WORDS:
             self._done += 1
             step = str(event.step_key).replace("__", "/")
             elapsed = time.monotonic() - self._started
@@ -47,10 +43,11 @@ class _Handler(logging.Handler):
                 f"  {self._done:2d}/{self._steps} {self._label}{step} "
                 f"{_WORDS[event.event_type_value]} ({elapsed:.1f} s)\n"
             )
-        elif event.event_type_value in _ENDS:
-            _handlers.pop(self._run, None)
         sys.stderr.flush()
 
 
-def _text(record: logging.LogRecord) -> str:
-    return str(getattr(record, "dagster_meta", {}).get("orig_message", record.getMessage()))
+@functools.lru_cache(maxsize=1)
+def _handler(run: str, steps: int, label: str) -> _Handler:
+    # Dagster makes a logger for a run and another for its steps: both have one handler
+    del run
+    return _Handler(steps, label)

@@ -102,16 +102,15 @@ def merged(declared: Sequence[Setup]) -> Setup:
     InputError
         If two files differ.
     """
-    prefixes = [found.prefix for found in declared if found.prefix]
-    judges = [found.judges for found in declared if found.judges is not None]
-    for name, given in (("key_prefix", prefixes), ("judges", judges)):
-        if len(set(given)) > 1:
-            raise InputError(
-                f"{name} is {_shown(given[0])} in one file and "
-                f"{_shown(next(item for item in given if item != given[0]))} in another; a code "
-                "location has one: write it in one file, or alike in all."
-            )
-    return Setup(prefixes[0] if prefixes else (), judges[0] if judges else None)
+    found: dict[str, tuple[str, ...]] = {}
+    for one in declared:
+        for name, said in (("key_prefix", one.prefix), ("judges", one.judges)):
+            if said and found.setdefault(name, said) != said:
+                raise InputError(
+                    f"{name} is {_shown(found[name])} in one file and {_shown(said)} in another; a "
+                    "code location has one: write it in one file, or alike in all."
+                )
+    return Setup(found.get("key_prefix", ()), found.get("judges"))
 
 
 @cache

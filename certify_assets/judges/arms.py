@@ -16,13 +16,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.certificates import Settings
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_json_atomic
 from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus, Progress
 from certify_assets.judges.lm.grpo_config import GrpoConfig, arm_named
-from certify_assets.judges.record import CandidateScore, columns, texts
+from certify_assets.judges.record import CandidateScore, texts
 from certify_assets.judges.reinforced import (
     START,
     Candidate,
@@ -31,17 +30,21 @@ from certify_assets.judges.reinforced import (
     grpo_config,
     reward_of,
 )
-from certify_assets.judges.selection import select
-from certify_assets.judges.specs import DELTA, PROCEDURES
+from certify_assets.judges.selection import certify_candidates
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.work import Advance, Report, reported, silent
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.rendering import Renderer
-    from certify_assets.judges.selection import Selection
+
+
+#: how a certificate words the choice
+_RULE = (
+    "the largest certified coverage on CAL among {count} candidates ({names}), each certified at "
+    "delta over their number; start on a tie (at alpha {alpha:g})"
+)
 
 
 def _spec(judge: JudgedCorpus) -> GrpoSpec:
@@ -90,12 +93,9 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
     before, options = judge.sibling(spec.start).artifact, candidates(spec)
     records = {arm: train_arm(judge, arm, report=report) for arm in spec.arms}
     tables = {each.name: scored_candidate(judge, each, report=report) for each in options}
-    selection, alpha = choose(tables, judge.corpus.config)
+    rows = certify_candidates(tables, judge.corpus.config)
+    chosen = max(rows, key=lambda row: (row["coverage"], row["name"] == START))["name"]
     tuned = before.detail("training")
-    rows: list[CandidateScore] = [
-        {"name": row.name, "alpha": alpha, "coverage": row.coverage, "uncorrected": row.uncorrected}
-        for row in selection.rows
-    ]
     curves = {
         name: [
             {"step": entry["step"], "loss": entry["loss"]}
@@ -105,7 +105,7 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
         for name, record in records.items()
     }
     details = {
-        "chosen": selection.chosen,
+        "chosen": chosen,
         "training": {
             **spec.settings,
             "loss_curves": curves,
@@ -117,28 +117,11 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
         "arms": {name: record.key for name, record in records.items()},
     }
     return ArmChoice(
-        next(each for each in options if each.name == selection.chosen),
+        next(each for each in options if each.name == chosen),
         tuple(rows),
-        f"{selection.rule} (at alpha {alpha:g})",
+        _RULE.format(count=len(tables), names=", ".join(tables), alpha=rows[0]["alpha"]),
         details,
     )
-
-
-def choose(tables: Mapping[str, pd.DataFrame], config: CorpusConfig) -> tuple[Selection, float]:
-    """Choose at the smallest budget at which anything is certified, else at the largest."""
-    _, outcomes, tasks = columns(tables[START])
-    scores = {name: table["score"].to_numpy(float) for name, table in tables.items()}
-    for alpha in config.alphas:
-        found = select(
-            scores,
-            outcomes,
-            tasks,
-            settings=Settings(alpha=alpha, delta=DELTA, procedure=PROCEDURES[0], grid=config.grid),
-            baseline=START,
-        )
-        if any(row.coverage > 0 for row in found.rows):
-            break
-    return found, alpha
 
 
 def scored_candidate(

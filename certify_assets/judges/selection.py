@@ -6,68 +6,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-from certify_assets.certificates import issue, observe
+from certify_assets.certificates import Certifier, Settings
+from certify_assets.judges.record import CandidateScore, columns
+from certify_assets.judges.specs import DELTA, PROCEDURES
 
 if TYPE_CHECKING:
-    from certify_assets.certificates import Settings
+    import pandas as pd
 
-#: how a certificate words the choice
-_RULE = (
-    "the largest certified coverage on CAL among {count} candidates ({names}), each certified at "
-    "delta over their number; {baseline} on a tie"
-)
+    from certify_assets.corpora.config import CorpusConfig
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateRow:
-    """One candidate in the choice."""
+def certify_candidates(
+    tables: Mapping[str, pd.DataFrame], config: CorpusConfig
+) -> list[CandidateScore]:
+    """Certify every candidate on its scores of CAL, at δ over their number.
 
-    name: str
-    # certified at the level divided by the number of candidates: what is compared
-    coverage: float
-    # certified as if there were no other candidate: the paper's number, no promise
-    uncorrected: float
-
-
-@dataclass(frozen=True)
-class Selection:
-    """A choice among candidates."""
-
-    chosen: str
-    rows: tuple[CandidateRow, ...]
-    # how certificates word it
-    rule: str
-
-
-def select(
-    candidates: Mapping[str, ArrayLike],
-    outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
-    *,
-    settings: Settings,
-    baseline: str,
-) -> Selection:
-    """Choose one of several judges by certified coverage on CAL; the baseline on a tie."""
-    labels, right = list(tasks), np.asarray(outcomes)
-    given = {name: np.asarray(scores, dtype=np.float64) for name, scores in candidates.items()}
-    counted = settings.replace(candidates=len(given))
-    rows = []
-    for name, scores in given.items():
-        observed = observe(scores, right, labels)
-        rows.append(
-            CandidateRow(
-                name, issue(observed, counted).coverage, issue(observed, settings).coverage
-            )
-        )
-    return Selection(
-        max(rows, key=lambda row: (row.coverage, row.name == baseline)).name,
-        tuple(rows),
-        _RULE.format(count=len(given), names=", ".join(given), baseline=baseline),
-    )
+    The budget is the smallest at which one of them certifies anything, else the largest. Next to
+    the coverage that counts stands the one as if there were no other candidate, which is no
+    promise.
+    """
+    certifiers = {name: Certifier.of(*columns(table)) for name, table in tables.items()}
+    rows: list[CandidateScore] = []
+    for alpha in config.alphas:
+        alone = Settings(alpha=alpha, delta=DELTA, procedure=PROCEDURES[0], grid=config.grid)
+        counted = alone.replace(candidates=len(tables))
+        rows = [
+            {
+                "name": name,
+                "alpha": alpha,
+                "coverage": certifier.issue(counted).coverage,
+                "uncorrected": certifier.issue(alone).coverage,
+            }
+            for name, certifier in certifiers.items()
+        ]
+        if any(row["coverage"] for row in rows):
+            break
+    return rows

@@ -1,9 +1,8 @@
 """Labelled tasks: which of them may extend CAL."""
 
 # A task counts when it was drawn "audit" before anything was scored and every attempt of it, over
-# all batches, has an outcome of a majority of its reviewers. The draw is recomputed from the plans
-# that were deployed: a row that contradicts it is of mixed provenance, and nothing counts until
-# that is cleared up. Tasks that are open or tied are left out and reported, not corrected for, so
+# all batches, has an outcome of a majority of its reviewers. Draws and decisions are objects, which
+# never change. Tasks that are open or tied are left out and reported, not corrected for, so
 # whether a task gets complete must not depend on its outcomes: a few open tasks are enough to hide
 # half of the errors where reviewers put off what went badly.
 #
@@ -22,20 +21,17 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError, IntegrityError
-from certify_assets.operations.batch_record import REFUSALS, batch_names, identities_of
-from certify_assets.operations.deployment import read_deployments
-from certify_assets.operations.labels import Label, read_labels, resolve_labels
-from certify_assets.operations.layout import (
+from certify_assets.errors import IntegrityError
+from certify_assets.operations.batch_record import REFUSALS, batch_names
+from certify_assets.operations.decision_tables import (
     CLOSED,
-    KNOWN_TASK,
     NOT_COVERED,
     PROVISIONAL,
     decisions_of,
-    first_decisions_of,
     no_decisions,
 )
-from certify_assets.operations.sampling import Draw, asked_rows, draw_tasks
+from certify_assets.operations.labels import Label, read_labels, resolve_labels
+from certify_assets.operations.sampling import Draw
 from certify_assets.storage.snapshot import remembered
 
 if TYPE_CHECKING:
@@ -65,10 +61,6 @@ REASONS: Final = {
     ),
     "other_adapter": "an attempt was scored by another adapter than the present one",
 }
-_MIXED = (
-    "; the provenance of its labels is mixed, so restore the batch as it was written, or take it "
-    "out."
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,48 +100,21 @@ def not_covered(frame: pd.DataFrame) -> pd.Series[bool]:
 
 @remembered
 def drawn_decisions(corpus: Corpus) -> pd.DataFrame:
-    """Return all decisions with columns ``drawn``, recomputed, and ``kind``, a key of `USES`.
+    """Return all decisions with columns ``drawn`` and ``kind``, a key of `USES`.
 
     A task is drawn as audit, spot or not at all ("").
     """
-    # a row that is in the review queue for another reason than the draw gives is refused: its score
-    # or outcome may be why
     import pandas as pd
 
-    # a batch may have been decided under later splits than those that a deployment keeps, and a
-    # later delivery may leave tasks out
-    now = corpus.current.stored_manifest
-    seen = frozenset({*corpus.manifest.assignment, *now.assignment_so_far})
-    parts = [_drawn(corpus, name, seen) for name in batch_names(corpus)]
+    parts = [_drawn(corpus, name) for name in batch_names(corpus)]
     return (
         pd.concat(parts, ignore_index=True) if parts else no_decisions().assign(drawn="", kind="")
     )
 
 
-def _drawn(corpus: Corpus, batch: str, in_splits: frozenset[str]) -> pd.DataFrame:
-    # what a closing decided later is no part of the draw
-    rows, draw = first_decisions_of(corpus, batch), Draw.load(corpus, batch)
-    where = f"batch {batch} of {corpus}"
-    if draw.plan is None or draw.deployment is None:
-        drawn = np.full(len(rows), "", dtype="<U5")
-    else:
-        known = {item.number: item.sampling for item in read_deployments(corpus)}
-        if known.get(draw.deployment) != draw.plan:
-            raise InputError(
-                f"{where}: its tasks were drawn under a plan that was never deployed{_MIXED}"
-            )
-        drawn = draw_tasks(draw.plan, corpus.name, rows["task_id"])
-    decisions = rows["decision"].to_numpy(object)
-    expected = asked_rows(drawn, decisions, _excluded(corpus, batch, rows, in_splits))
-    wrong = np.flatnonzero(expected != rows["asked"].to_numpy(object))
-    if wrong.size:
-        row = rows.iloc[int(wrong[0])]
-        raise InputError(
-            f"{where}, column 'asked': row {int(wrong[0]) + 1}, run {row['trajectory_id']!r} is "
-            f"asked about as {row['asked'] or 'nothing'!r}, which is not what the plan draws"
-            f"{_MIXED}"
-        )
-    rows = decisions_of(corpus, batch).assign(drawn=drawn)
+def _drawn(corpus: Corpus, batch: str) -> pd.DataFrame:
+    rows, drawn = decisions_of(corpus, batch), Draw.load(corpus, batch).drawn
+    rows = rows.assign(drawn=[drawn.get(task, "") for task in rows["task_id"]])
     return rows.assign(kind=label_kinds(rows))
 
 
@@ -162,17 +127,6 @@ def label_kinds(rows: pd.DataFrame) -> NDArray[np.str_]:
         "spot_check": rows["drawn"] == "spot",
     }
     return np.select(list(cases.values()), list(cases), "undecided")
-
-
-def _excluded(
-    corpus: Corpus, batch: str, rows: pd.DataFrame, in_splits: frozenset[str]
-) -> NDArray[np.bool_]:
-    """Return which rows the draw excludes: changed runs, and tasks of the splits."""
-    identities = identities_of(corpus, batch)
-    changed = set(identities.loc[identities["changed"].astype(bool), "trajectory_id"])
-    seen = rows["reason"].isin(KNOWN_TASK) & rows["task_id"].isin(in_splits)
-    excluded: NDArray[np.bool_] = (seen | rows["trajectory_id"].isin(changed)).to_numpy(bool)
-    return excluded
 
 
 def with_labels(frame: pd.DataFrame, labels: Iterable[Label]) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.audit_sample import count_audit_tasks
+from certify_assets.operations.certifier import own_key
 from certify_assets.operations.deployment import (
     DeploymentRecord,
     judge_fingerprint,
@@ -30,7 +31,6 @@ from certify_assets.operations.deployment import (
     read_certificates,
     read_deployments,
 )
-from certify_assets.operations.layout import own_key
 from certify_assets.operations.monitor_record import open_alarm
 from certify_assets.operations.recertification import score_rows
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
@@ -112,7 +112,7 @@ def _decided(
             alpha={item.side: item.alpha for item in found.certificates},
             certificates_key=found.key,
             policy=made.policy,
-            **accepted_before(now, found.judge, found.key),
+            accepted=accepted_before(now, found.judge, found.key),
         )
     except ChangedInputError:
         raise

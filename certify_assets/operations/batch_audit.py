@@ -26,6 +26,7 @@ from certify_assets.operations.batch_record import (
     draw_of,
     open_draws,
 )
+from certify_assets.operations.decision_tables import PROVISIONAL, provisional_rows
 from certify_assets.operations.labels import (
     Label,
     labels_head,
@@ -33,7 +34,6 @@ from certify_assets.operations.labels import (
     read_labels,
     resolve_labels,
 )
-from certify_assets.operations.layout import PROVISIONAL, provisional_rows
 from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:

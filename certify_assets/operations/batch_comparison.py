@@ -40,8 +40,8 @@ from certify_assets.operations.batch_record import (
     decisions_sha256,
 )
 from certify_assets.operations.coverage import changed_agents
+from certify_assets.operations.decision_tables import decisions_of
 from certify_assets.operations.delivery import known_runs
-from certify_assets.operations.layout import decisions_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -41,8 +41,8 @@ from certify_assets.operations.batch_record import (
     is_undone,
     read_draws,
 )
+from certify_assets.operations.decision_tables import PROVISIONAL, provisional_rows
 from certify_assets.operations.deployment import DeploymentRecord, read_deployments
-from certify_assets.operations.layout import PROVISIONAL, provisional_rows
 from certify_assets.operations.spending import Schedule
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.config import format_domain
@@ -42,8 +41,6 @@ from certify_assets.operations.labels import Labelled
 from certify_assets.operations.monitoring import monitor_new_labels
 from certify_assets.operations.sampling import Draw
 from certify_assets.storage.urls import local_copies, shown_url
-from certify_assets.tables.reading import read_table
-from certify_assets.tables.table import matched
 from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:
@@ -55,7 +52,6 @@ if TYPE_CHECKING:
 MOST_RUNS: Final = 100_000
 # so many new tasks, and this share of them, with the instruction of a known task are no chance
 _FEWEST_RENAMED, _RENAMED = 3, 0.5
-_TABLES = (".csv", ".tsv", ".xlsx", ".parquet", ".pq", ".jsonl")
 
 
 @dataclass(frozen=True)
@@ -106,24 +102,16 @@ def receive(
         nullcontext() if dry_run else corpus.writing(),
         settled_inbox(corpus, watched=not paths) as unchanged,
         local_copies(places) as roots,
+        gather_new_runs(roots, format=named, name=corpus.name, options=chosen) as (runs, facts),
     ):
-        try:
-            with gather_new_runs(roots, format=named, name=corpus.name, options=chosen) as (
-                runs,
-                facts,
-            ):
-                unchanged()
-                if not _is_same_kind(corpus, own, facts.format):
-                    raise InputError(_other_kind(corpus, own, facts.format))
-                shown = [shown_url(place) for place in places]
-                return _stored(corpus, runs, facts, shown, dry_run=dry_run, new_tasks=new_tasks)
-        except InputError as error:
-            _refuse_score_tables(roots)
-            sentence = str(error)
-            other = "" if format else _detected(roots)
-            if other and not _is_same_kind(corpus, own, other):
-                sentence = _other_kind(corpus, own, other)
-            raise InputError(sentence) from None
+        unchanged()
+        if not _is_same_kind(corpus, own, facts.format):
+            raise InputError(
+                f"{corpus} was read as {own} and these runs are {facts.format}: the judge and its "
+                "certificate are of other work; import them as a corpus of their own."
+            )
+        shown = [shown_url(place) for place in places]
+        return _stored(corpus, runs, facts, shown, dry_run=dry_run, new_tasks=new_tasks)
 
 
 def _require_known_names(corpus: Corpus, runs: Sequence[DeliveredRun], *, new_tasks: bool) -> None:
@@ -183,23 +171,6 @@ def _is_same_kind(corpus: Corpus, own: str, given: str) -> bool:
     return own == "embedded" and (
         given == "table" or format_domain(given).name == corpus.domain.name
     )
-
-
-def _other_kind(corpus: Corpus, own: str, given: str) -> str:
-    return (
-        f"{corpus} was read as {own} and these runs are {given}: the judge and its certificate are "
-        "of other work; import them as a corpus of their own."
-    )
-
-
-def _detected(roots: Sequence[Path]) -> str:
-    """Return the one format that files fit; else empty."""
-    from certify_assets.corpora.formats import detect_format
-
-    try:
-        return detect_format(roots)
-    except InputError:
-        return ""
 
 
 def decide_ready(
@@ -376,7 +347,7 @@ def _stored(
             objects={
                 "runs": objects.put_stream(partial(_write, gathered=gathered, runs=part)),
                 "identities": objects.put_table(new.table(part)),
-                "draw": objects.put_json(asdict(_drawn(corpus, part))),
+                "draw": objects.put_json(_drawn(corpus, part).to_dict()),
                 "files": files,
             },
         )
@@ -423,23 +394,5 @@ def _drawn(corpus: Corpus, runs: Iterable[DeliveredRun]) -> Draw:
     # once it can be
     record = load_deployment(corpus)
     if record is None:
-        return Draw(None, None, {})
+        return Draw(drawn={})
     return Draw.of(record.number, record.sampling, corpus.name, map(_task, runs))
-
-
-def _refuse_score_tables(roots: Sequence[Path]) -> None:
-    """Name the other command where scores were given instead of runs."""
-    for root in roots:
-        for path in [root] if root.is_file() else sorted(root.rglob("*")):
-            if path.suffix.lower() not in _TABLES or not path.is_file():
-                continue
-            try:
-                names = read_table(path, frozenset()).names
-            except InputError:
-                continue
-            # without its columns, whose texts may be long
-            if matched(names, frozenset(("score", "text", "steps"))).keys() == {"score"}:
-                raise InputError(
-                    f"{path.name} is a table of scores, without runs; `certify decide CERTIFICATE "
-                    f"{path.name}` takes it. Give the runs here."
-                )

@@ -1,8 +1,9 @@
-"""Certificates of one judge on one corpus: made, stored, recomputed on demand.
+"""Certificates of a judge on a corpus: registered, paid for, issued, stored, recomputed on demand.
 
 A certificate is of the splits that its judge did not learn from, and names them. It depends on the
 hashes of artifact, renderer, manifest, scores and trajectories; every reader compares them with
-what is stored now. Its δ is the share that its rows claimed.
+what is stored now. Its δ is the share that its rows claimed. Scores that a certificate takes from
+other judges, those of its pool, are made by a step before it.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from certify_assets.errors import (
     StaleCertificateError,
 )
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.judged import JudgedCorpus, judge_file
 from certify_assets.judges.record import JudgeRecord, columns, runs_are_tasks
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
-from certify_assets.operations.ledger import register
+from certify_assets.operations.ledger import record_pool, register
 from certify_assets.operations.pool import (
     StoredPool,
     document_of,
@@ -46,59 +47,53 @@ if TYPE_CHECKING:
     from certify_assets.certificates.pool import Pool
 
 
+def own_key(corpus: str, judge: str) -> str:
+    """Return the key of the certificates that a judge has on CAL."""
+    return judge_file(judge, corpus, "certificates.json")
+
+
 def certify_judge(
     judge: JudgedCorpus, *, run_id: str = "cli", procedures: Sequence[str] = PROCEDURES
 ) -> list[Certificate]:
-    """Certify both sides at all budgets with every procedure, and register the read of TEST.
+    """Gather the pool where a procedure takes one, then certify with it.
 
-    Procedures that take a pool take every task that certifies nothing; see `pool.gather_pool`.
+    Both sides at all budgets with every procedure; see `gather_pool` and `certify_with`.
     """
+    pool = gather_pool(judge) if any(map(takes_pool, procedures)) else None
     with judge.corpus.writing():
-        return _certified(judge, run_id, procedures)
+        return certify_with(judge, pool, run_id=run_id, procedures=procedures)
 
 
-def _certified(judge: JudgedCorpus, run_id: str, procedures: Sequence[str]) -> list[Certificate]:
+def certify_with(
+    judge: JudgedCorpus,
+    pool: StoredPool | None,
+    *,
+    run_id: str = "cli",
+    procedures: Sequence[str] = PROCEDURES,
+) -> list[Certificate]:
+    """Register the read of TEST, claim δ, issue the certificates and store them."""
     corpus, config = judge.corpus, judge.corpus.config
     cal, hashes, adapter = judge.calibration
     leak = corpus.require_leak_checks(hashes["manifest_sha256"])
     shared = corpus.require_separate_tasks()
     candidates = paid_candidates(judge, adapter)
-    # no other judge: one that is added or changed would make the registrations of the rest new, and
-    # what they saw of TEST before would not count
-    plan: dict[str, Any] = {
-        "manifest_sha256": hashes["manifest_sha256"],
-        "seed": config.seed,
-        "grid": config.thresholds(PROCEDURES[0]),
-        "alphas": list(config.alphas),
-        "delta": DELTA,
-        "sides": list(SIDES),
-        "procedures": list(PROCEDURES),
-        "judges": {judge.name: judge.registration},
-        **corpus.version.registered,
-    }
-    # left out at their defaults: what does not apply is not registered
-    if config.judge != NAMED_JUDGE:
-        plan["named_judge"] = config.judge
-    if config.judges_compared > 1:
-        plan["judges_compared"] = config.judges_compared
-    if judge.calibration_splits != ("cal",):
-        plan["certified_on"] = list(judge.calibration_splits)
     provenance = {
         "corpus": corpus.name,
         "judge": judge.name,
         "split": judge.calibration_name,
         **hashes,
-        "registration": register(corpus, plan, run_id=run_id),
+        "registration": register(corpus, _plan(judge, hashes), run_id=run_id),
     }
     if leak is not None:
         provenance["accepted_structural_leak"] = leak
     if shared is not None:
         provenance["accepted_shared_tasks"] = shared
     provenance |= judge.family.provenance(adapter) | relabelling_finding(judge)
-    pool = gather_pool(judge, run_id=run_id) if any(map(takes_pool, procedures)) else None
+    if pool is not None:
+        record_pool(corpus, judge=judge.name, configuration=hashes, run_id=run_id)
     # the same test again has the same event, so that its certificates are the same
     test = _test_sha256(judge, cal, candidates, rows_of(pool))
-    certificates = issue(
+    certificates = issue_all(
         cal,
         claim(corpus, judge.name, "certificate", test),
         provenance,
@@ -113,7 +108,33 @@ def _certified(judge: JudgedCorpus, run_id: str, procedures: Sequence[str]) -> l
     return certificates
 
 
-def issue(
+def _plan(judge: JudgedCorpus, hashes: Mapping[str, str]) -> dict[str, Any]:
+    """Return what is registered before TEST is read."""
+    config = judge.corpus.config
+    # no other judge: one that is added or changed would make the registrations of the rest new, and
+    # what they saw of TEST before would not count
+    plan: dict[str, Any] = {
+        "manifest_sha256": hashes["manifest_sha256"],
+        "seed": config.seed,
+        "grid": config.thresholds(PROCEDURES[0]),
+        "alphas": list(config.alphas),
+        "delta": DELTA,
+        "sides": list(SIDES),
+        "procedures": list(PROCEDURES),
+        "judges": {judge.name: judge.registration},
+        **judge.corpus.version.registered,
+    }
+    # left out at their defaults: what does not apply is not registered
+    if config.judge != NAMED_JUDGE:
+        plan["named_judge"] = config.judge
+    if config.judges_compared > 1:
+        plan["judges_compared"] = config.judges_compared
+    if judge.calibration_splits != ("cal",):
+        plan["certified_on"] = list(judge.calibration_splits)
+    return plan
+
+
+def issue_all(
     table: pd.DataFrame,
     claimed: Claim,
     provenance: Mapping[str, str],
@@ -126,30 +147,28 @@ def issue(
     selection: str,
 ) -> list[Certificate]:
     """Issue the certificates of both sides at all budgets, with the δ that was claimed."""
-    from certify_assets.certificates import certify
+    from certify_assets.certificates import Certifier, Settings
 
-    rows, alone = columns(table), runs_are_tasks(table)
-    pools = {name: pool if takes_pool(name) else None for name in procedures}
-    issued = [
-        certify(
-            *rows,
-            alpha=alpha,
-            delta=claimed.delta,
-            side=side,
-            procedure=name,
-            grid=grid,
-            candidates=candidates,
-            selection=selection or None,
-            pool=rows_of(taken),
-            provenance={**provenance, **(taken.provenance if taken else {})},
-            named=True,
-            alone=alone,
+    bare = Certifier.of(
+        *columns(table),
+        named=True,
+        alone=runs_are_tasks(table),
+        selection=selection or None,
+        provenance=provenance,
+        claim=claimed,
+    )
+    pooled = bare
+    if pool is not None:
+        named = {**provenance, **pool.provenance}
+        pooled = replace(bare, pool=pool.pool, provenance=named)
+    return [
+        (pooled if takes_pool(name) else bare).issue(
+            Settings(alpha=alpha, side=side, procedure=name, grid=grid, candidates=candidates)
         )
         for alpha in alphas
         for side in SIDES
-        for name, taken in pools.items()
+        for name in procedures
     ]
-    return [item.replace(ledger=claimed.ledger) for item in issued]
 
 
 @remembered
@@ -174,11 +193,11 @@ def load_certificates(judge: JudgedCorpus) -> list[Certificate]:
     for item in certificates:
         if item.ledger is not None:
             judge.store.require_held(item.ledger, f"a certificate of {judge}")
-    if any(item.delta != delta for item in certificates):
-        raise StaleCertificateError(
-            f"{whose} were made at δ = {certificates[0].delta:g}, and the ledger gives them "
-            f"{'nothing' if delta is None else f'{delta:g}'}; {again}"
-        )
+        if item.delta != delta:
+            raise StaleCertificateError(
+                f"{whose} were made at δ = {item.delta:g}, and the ledger gives them "
+                f"{'nothing' if delta is None else f'{delta:g}'}; {again}"
+            )
     require_recomputed(certificates, cal, pool, whose)
     return certificates
 
@@ -196,8 +215,8 @@ def require_current(
                 )
 
 
-#: certificates that this process has recomputed, each by its bytes, its rows and its pool
-_RECOMPUTED: set[tuple[str, str, str]] = set()
+#: what this process has recomputed: certificates by their bytes, their rows and their pool
+_RECOMPUTED: set[tuple[str, ...]] = set()
 _MOST_RECOMPUTED: Final = 10_000
 
 
@@ -206,22 +225,23 @@ def require_recomputed(
 ) -> None:
     """Refuse certificates that do not recompute from their rows and their pool."""
     # once in a process: the same bytes of the same rows and pool recompute alike
-    from certify_assets.certificates import verify_certificate
-    from certify_assets.certificates.inputs import observe
+    from certify_assets.certificates import CertificateSet, observe, verify
 
-    rows, alone = columns(table), runs_are_tasks(table)
-    digest = observe(*rows).sha256
-    for item in certificates:
-        taken = pool if takes_pool(item.procedure) else None
-        about = item.sha256, digest, "" if taken is None else taken.sha256
-        if about in _RECOMPUTED:
-            continue
-        difference = verify_certificate(item, *rows, pool=taken, named=True, alone=alone)
-        if difference is not None:
-            raise ForgedCertificateError(f"one of {whose} does not recompute: {difference}")
-        if len(_RECOMPUTED) >= _MOST_RECOMPUTED:
-            _RECOMPUTED.clear()
-        _RECOMPUTED.add(about)
+    rows = columns(table)
+    about = (
+        observe(*rows).sha256,
+        pool.sha256 if pool else "",
+        *(item.sha256 for item in certificates),
+    )
+    if about in _RECOMPUTED:
+        return
+    given, alone = CertificateSet(tuple(certificates)), runs_are_tasks(table)
+    difference = verify(given, *rows, pool=pool, named=True, alone=alone)
+    if difference is not None:
+        raise ForgedCertificateError(f"{whose} do not recompute: {difference}")
+    if len(_RECOMPUTED) >= _MOST_RECOMPUTED:
+        _RECOMPUTED.clear()
+    _RECOMPUTED.add(about)
 
 
 def _test_sha256(judge: JudgedCorpus, cal: pd.DataFrame, candidates: int, pool: Pool | None) -> str:
@@ -229,12 +249,12 @@ def _test_sha256(judge: JudgedCorpus, cal: pd.DataFrame, candidates: int, pool: 
     scores, outcomes, tasks = columns(cal)
     rows = zip(tasks.tolist(), _digits(scores), outcomes.tolist(), strict=True)
     grid = judge.corpus.config.thresholds(PROCEDURES[0])
-    about = {"rows": [list(row) for row in rows], "grid": grid}
+    about = {"rows": [list(row) for row in rows], "grid": grid, "candidates": candidates}
     if pool is not None:
         # the same rows with another pool are another test
         sizes = zip(pool.tasks.tolist(), _digits(pool.scores), strict=True)
         about["pool"] = sorted([pool.labels[task], score or ""] for task, score in sizes)
-    return sha256_bytes(canonical_json({**about, "candidates": candidates}))
+    return sha256_bytes(canonical_json(about))
 
 
 def _digits(scores: NDArray[np.float64]) -> list[str | None]:
@@ -270,18 +290,13 @@ def certificate_of(
     procedure: str = PROCEDURES[0],
 ) -> Certificate:
     """Return the one certificate of a side, a budget and a procedure."""
-    wanted = side, alpha, procedure
     for item in certificates:
-        if (item.side, item.alpha, item.procedure) == wanted:
+        if (item.side, item.alpha, item.procedure) == (side, alpha, procedure):
             return item
-    issued = sorted({item.alpha for item in certificates if item.side == side})
-    remedy = (
-        f"those of {' and '.join(f'{budget:g}' for budget in issued)} were issued: give one."
-        if issued
-        else "materialize the certificate asset."
-    )
+    issued = sorted({f"{item.alpha:g}" for item in certificates if item.side == side})
     raise InputError(
-        f"there is no {procedure} certificate of the {side} side at alpha {alpha:g}; {remedy}"
+        f"there is no {procedure} certificate of the {side} side at alpha {alpha:g}; those of "
+        f"{' and '.join(issued) or 'no budget'} were issued."
     )
 
 
@@ -289,7 +304,6 @@ def verify_stored(judge: JudgedCorpus) -> list[str]:
     """Score the certified runs again and recompute every certificate; return what differs first."""
     from certify_assets.certificates import Certificate
 
-    again = f"materialize judges/{judge}/certificate again."
     if not np.array_equal(judge.rescored(), judge.calibration[0]["score"], equal_nan=True):
         return [
             "the stored adapter gives other scores than those certified; materialize "
@@ -302,7 +316,7 @@ def verify_stored(judge: JudgedCorpus) -> list[str]:
         if pool is not None and gather_pool(judge) != pool:
             return [
                 f"the pool of {judge} on {judge.corpus} is another when it is gathered again; "
-                f"{again}"
+                f"materialize judges/{judge}/certificate again."
             ]
         load_certificates(judge)
     except CertifyError as error:

@@ -11,10 +11,11 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import DELTA, SIDES
-from certify_assets.operations.audit_sample import OPEN_SHARE, drawn_decisions
+from certify_assets.operations.audit_sample import OPEN_SHARE
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits, closing_holds
 from certify_assets.operations.batch_drawing import waiting_runs
 from certify_assets.operations.batch_record import batch_names
+from certify_assets.operations.decision_tables import first_decisions_of
 from certify_assets.operations.deployment import (
     Deployment,
     behind,
@@ -22,7 +23,6 @@ from certify_assets.operations.deployment import (
     load_deployment,
     read_deployments,
 )
-from certify_assets.operations.layout import first_decisions_of
 from certify_assets.operations.monitoring import load_monitor
 from certify_assets.operations.notifications import certificate_age, read_notifications
 from certify_assets.operations.recertification import NOTHING_DEPLOYED, plan_recertification
@@ -128,20 +128,27 @@ def decided_by_deployed(corpus: Corpus) -> Verdict:
 
 @_readable
 def drawn_as_planned(corpus: Corpus) -> Verdict:
-    """PASS where the drawn tasks are those of the plan, else ERROR.
+    """PASS where the drawn tasks are those of the deployed plans, else ERROR.
 
     WARN where a batch came while no judge was deployed.
     """
-    rows = drawn_decisions(corpus)
-    undrawn = sum(Draw.load(corpus, name).plan is None for name in batch_names(corpus))
+    plans = {item.number: item.sampling for item in read_deployments(corpus)}
+    undrawn, every, drawn = 0, 0, 0
+    for name in batch_names(corpus):
+        draw, tasks = Draw.load(corpus, name), set(first_decisions_of(corpus, name)["task_id"])
+        every, drawn = every + len(tasks), drawn + len(draw.drawn)
+        if draw.plan is None or draw.deployment is None:
+            undrawn += 1
+        elif plans.get(draw.deployment) != draw.plan or draw != Draw.of(
+            draw.deployment, draw.plan, corpus.name, tasks
+        ):
+            return Verdict("ERROR", f"the draw of batch {name} is not that of a deployed plan.")
     if undrawn:
         sentence = f"{undrawn} batches came while no judge was deployed: nothing is drawn of them."
         return Verdict("WARN", sentence)
-    tasks = rows.drop_duplicates(["batch", "task_id"])
-    if tasks.empty:
+    if not every:
         return Verdict("WARN", "there is no batch.")
-    drawn = int((tasks["drawn"] != "").sum())
-    return Verdict("PASS", f"{drawn} of {len(tasks)} tasks are drawn, as the plans say.")
+    return Verdict("PASS", f"{drawn} of {every} tasks are drawn, as the plans say.")
 
 
 @_readable

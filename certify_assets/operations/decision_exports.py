@@ -14,7 +14,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, write_atomic
 from certify_assets.operations.batch_record import batch_names, decided
-from certify_assets.operations.layout import PROVISIONAL, decisions_of
+from certify_assets.operations.decision_tables import PROVISIONAL, decisions_of
 
 #: name of the score or feedback
 DECISION_NAME: Final = "certify_decision"

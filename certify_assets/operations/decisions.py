@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +24,7 @@ from certify_assets.errors import (
 )
 from certify_assets.files import canonical_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.batch_audit import closings_sha256
 from certify_assets.operations.batch_comparison import (
@@ -48,8 +48,13 @@ from certify_assets.operations.batch_record import (
     received,
 )
 from certify_assets.operations.coverage import Coverage, cover
+from certify_assets.operations.decision_tables import (
+    DECISION_COLUMNS,
+    NOT_COVERED,
+    PROVISIONAL,
+    batch_runs,
+)
 from certify_assets.operations.deployment import Deployment
-from certify_assets.operations.layout import DECISION_COLUMNS, NOT_COVERED, PROVISIONAL, batch_runs
 from certify_assets.operations.sampling import Draw, asked_rows
 from certify_assets.work import Report, silent
 
@@ -67,28 +72,6 @@ _BY_BATCH: Final = ("no_certificate", "corrected_labels", "failed_audit", "alarm
 
 class DecidedBatchError(InputError):
     """A batch that is decided already, perhaps by another process a moment ago."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Batch:
-    """A batch with all that its decisions depend on."""
-
-    runs: pd.DataFrame
-    about: ReceivedBatch
-    draw: Draw
-    changed: NDArray[np.bool_]  # runs that came before with other content
-
-
-@dataclass(frozen=True, eq=False)
-class _Scored:
-    """The scores of a batch, by which adapter, and what the corpus certificate covers of it."""
-
-    table: pd.DataFrame
-    adapters: NDArray[np.object_]
-    coverage: Coverage
-    bill: Mapping[str, Any] | None = None
-    # with CAL, once it was
-    compared: Compared = field(default_factory=lambda: Compared(BatchComparison(batch="")))
 
 
 def decide_batch(
@@ -109,12 +92,13 @@ def decide_batch(
         # another process may have decided it while this one waited for its turn
         corpus.store.unpinned.refresh()
         _require_undecided(corpus, name)
-        batch = _opened(corpus, name)
-        deployment, scored = _scored(deployment, folder, batch.runs, report)
+        batch = _Batch(deployment, name)
+        batch.score(folder, report)
         with corpus.writing():
             _require_undecided(corpus, name)
-            deployment, scored = _standing(deployment, scored, batch.runs, reopened)
-            return _decided(deployment, _like_calibration(deployment, scored, name), name, batch)
+            batch.stand_again(reopened)
+            batch.compare()
+            return batch.decide()
 
 
 def _require_undecided(corpus: Corpus, name: str) -> None:
@@ -124,277 +108,261 @@ def _require_undecided(corpus: Corpus, name: str) -> None:
         )
 
 
-def _decided(deployment: Deployment, scored: _Scored, name: str, batch: _Batch) -> BatchRecord:
-    corpus, store = deployment.corpus, deployment.store
-    frame, promise, waits = _decisions(deployment, batch, scored), "", ""
-    made, about = deployment.record, batch.about
-    if (frame["decision"] == PROVISIONAL).any():
-        assert deployment.judge is not None
-        assert made is not None
-        frame, promise, waits = begin_audit(deployment.judge, made, name, frame)
-    frame = frame.assign(
-        asked=_asked(batch, scored.coverage, frame), corpus=corpus.name, batch=name
-    )
-    objects = {
-        "decisions": store.objects.put_table(frame[list(DECISION_COLUMNS)]),
-        "scores": store.objects.put_table(scored.table),
-        "comparison": store.objects.put_json(scored.compared.document.to_dict()),
-    }
-    names = ("runs", "new", "changed", "known", "dropped", "outcomes_left_out")
-    record = BatchRecord(
-        batch=name,
-        decided=deployment.refusal is None,
-        refusal=deployment.refusal,
-        deployment=None if made is None else made.number,
-        judge=None if made is None else made.judge,
-        certificates=() if made is None else made.certificates,
-        rows=len(frame),
-        tasks=int(frame["task_id"].nunique()),
-        decisions=_counts(frame["decision"]),
-        reasons=_counts(frame["reason"]),
-        asked=_counts(frame["asked"]),
-        drawn_tasks=dict(Counter(batch.draw.drawn.values())),
-        **{field: getattr(about, field) for field in names},
-        findings=tuple(_findings(deployment, batch, scored, frame, waits)),
-        bill=scored.bill,
-        new_agents=scored.coverage.policy,
-        promises=tuple(_promises(deployment, scored.coverage, promise)),
-        ledger=store.ledger(corpus.name),
-        objects=objects,
-    )
-    store.append(corpus.name, record)
-    if (waiting := record.decisions.get(PROVISIONAL, 0)) and made is not None:
-        left = ProvisionalBatch(batch=name, runs=waiting, deployment=made.number)
-        store.append(corpus.name, left)
-    return record
+class _Batch:
+    """A batch that is being decided, with all that its decisions depend on."""
 
+    def __init__(self, deployment: Deployment, name: str) -> None:
+        corpus = self.corpus = deployment.corpus
+        self.deployment, self.name = deployment, name
+        self.about: ReceivedBatch = received(corpus, name)
+        self.draw = Draw.load(corpus, name)
+        self.runs = batch_runs(corpus, name)
+        identities = identities_of(corpus, name)
+        again = set(identities.loc[identities["changed"], "trajectory_id"])
+        # runs that came before with other content
+        self.changed = self.runs["trajectory_id"].isin(again).to_numpy(bool)
+        self.compared = Compared(BatchComparison(batch=""))
+        self._unscored()
 
-def _opened(corpus: Corpus, name: str) -> _Batch:
-    runs, identities = batch_runs(corpus, name), identities_of(corpus, name)
-    again = set(identities.loc[identities["changed"], "trajectory_id"])
-    changed = runs["trajectory_id"].isin(again).to_numpy(bool)
-    return _Batch(runs, received(corpus, name), Draw.load(corpus, name), changed)
+    @property
+    def used(self) -> tuple[Certificate, ...]:
+        """The certificates of the corpus that decide; none of a deployment for batches alone."""
+        return () if self.deployment.refusal is not None else self.deployment.certificates
 
+    @property
+    def is_scored(self) -> bool:
+        """Whether the judge scores it, to decide it or for a certificate of the batch alone."""
+        refusal, policy = self.deployment.refusal, self.corpus.config.new_agents
+        return refusal is None or (refusal.code in _BY_BATCH and policy == "batch_certificate")
 
-def _deciding(deployment: Deployment) -> tuple[Certificate, ...]:
-    """Return the certificates of the corpus that decide; none of a deployment for batches alone."""
-    return () if deployment.refusal is not None else deployment.certificates
+    def _unscored(self) -> None:
+        made, count = self.deployment.record, len(self.runs)
+        self.table = self.runs[list(RUN_COLUMNS)].assign(**dict.fromkeys(JUDGED_COLUMNS, np.nan))
+        adapter = "" if made is None else made.fingerprint["adapter_sha256"]
+        # by which each run is scored
+        self.adapters = np.full(count, adapter, dtype=object)
+        self.coverage = Coverage.none(count)
+        self.bill: Mapping[str, Any] | None = None
 
-
-def _scores(deployment: Deployment) -> bool:
-    """Whether the judge scores a batch, to decide it or for a certificate of the batch alone."""
-    refusal, policy = deployment.refusal, deployment.corpus.config.new_agents
-    return refusal is None or (refusal.code in _BY_BATCH and policy == "batch_certificate")
-
-
-def _scored(
-    deployment: Deployment, folder: Path, runs: pd.DataFrame, report: Report
-) -> tuple[Deployment, _Scored]:
-    """Score the runs; what turns out to be stale in doing so refuses the batch."""
-    if _scores(deployment):
-        assert deployment.judge is not None
-        assert deployment.record is not None
+    def score(self, folder: Path, report: Report) -> None:
+        """Score the runs; what turns out to be stale in doing so refuses the batch."""
+        judge = self.deployment.judge
+        if not self.is_scored or judge is None:
+            return
         try:
-            table, bill = _in_shares(deployment, folder, runs, report)
-            policy = deployment.corpus.config.new_agents
-            coverage, table, adapters = cover(deployment.judge, runs, table, policy, report)
-            _require_scale(deployment, table)
-            return deployment, _Scored(table, adapters, coverage, bill)
+            table, bill = self._in_shares(judge, folder, report)
+            policy = self.corpus.config.new_agents
+            coverage, table, adapters = cover(judge, self.runs, table, policy, report)
+            self._require_scale(table)
         except ChangedInputError:
             raise
         except IntegrityError as error:
-            deployment = deployment.refused(Refusal("stale_certificate", str(error)))
-    return deployment, _unscored(deployment, runs)
+            refusal = Refusal("stale_certificate", str(error))
+            self.deployment = self.deployment.refused(refusal)
+        else:
+            self.table, self.adapters, self.coverage, self.bill = table, adapters, coverage, bill
 
+    def _require_scale(self, table: pd.DataFrame) -> None:
+        """Refuse scores that cannot be of the certified judge: a hosted model may change."""
+        scores, tasks = table["score"].to_numpy(np.float64), table["task_id"].nunique()
+        for item in self.deployment.certificates:
+            fault = scale_fault(item.inputs["scores"], scores, tasks)
+            if fault is not None and fault.sure:
+                raise StaleCertificateError(
+                    "the scores of the batch are not on the scale on which "
+                    f"{self.deployment.judge} was certified: {fault.reason}; score and certify the "
+                    "corpus again."
+                )
 
-def _require_scale(deployment: Deployment, table: pd.DataFrame) -> None:
-    """Refuse scores that cannot be of the judge that was certified: a hosted model may change."""
-    scores, tasks = table["score"].to_numpy(np.float64), table["task_id"].nunique()
-    for item in deployment.certificates:
-        fault = scale_fault(item.inputs["scores"], scores, tasks)
-        if fault is not None and fault.sure:
+    def _in_shares(
+        self, judge: JudgedCorpus, folder: Path, report: Report
+    ) -> tuple[pd.DataFrame, Mapping[str, Any] | None]:
+        import pandas as pd
+
+        adapter = str(self.adapters[0]) if len(self.adapters) else ""
+        if judge.artifact.adapter_sha256 != adapter:
             raise StaleCertificateError(
-                f"the scores of the batch are not on the scale on which {deployment.judge} was "
-                f"certified: {fault.reason}; score and certify the corpus again."
+                f"the adapter of {judge} on {judge.corpus} is not the deployed one; deploy it "
+                "again."
             )
+        if judge.spec.hosted:
+            # it keeps every answer by itself, and its bill covers all of them
+            return judge.score_runs(self.runs, report=report)
+        parts = []
+        for place in range(0, len(self.runs), _SHARE):
+            path = folder / f"{adapter[:16]}-{place // _SHARE:05d}.parquet"
+            if not path.exists():
+                share = self.runs.iloc[place : place + _SHARE].reset_index(drop=True)
+                table = judge.score_runs(share, report=report)[0]
+                write_atomic(path, table.to_parquet(index=False))
+            parts.append(pd.read_parquet(path))
+        return pd.concat(parts, ignore_index=True), None
 
+    def stand_again(self, reopened: Callable[[Corpus], Deployment]) -> None:
+        """Ask again what speaks against the deployment: labels come while a batch is scored.
 
-def _standing(
-    deployment: Deployment,
-    scored: _Scored,
-    runs: pd.DataFrame,
-    reopened: Callable[[Corpus], Deployment],
-) -> tuple[Deployment, _Scored]:
-    """Ask again what speaks against the deployment: scoring takes long, and labels come meanwhile.
-
-    Another deployment decides nothing of runs that this one scored: the batch waits.
-    """
-    if deployment.refusal is not None:
-        return deployment, scored
-    now, then = reopened(deployment.corpus), deployment.record
-    assert then is not None
-    if now.record is not None and now.record.number != then.number:
-        raise ChangedInputError(
-            f"another judge was deployed on {deployment.corpus} while this batch was scored, which "
-            "therefore waits; run this again."
-        )
-    if now.refusal is None:
-        return deployment, scored
-    deployment = deployment.refused(now.refusal)
-    return deployment, scored if _scores(deployment) else _unscored(deployment, runs)
-
-
-def _like_calibration(deployment: Deployment, scored: _Scored, name: str) -> _Scored:
-    """Take the runs of a batch out of what the certificates cover where they are not like CAL."""
-    used = _deciding(deployment)
-    if not used or deployment.judge is None:
-        return replace(scored, compared=Compared(carried(deployment.corpus, name)))
-    covered = scored.table[scored.coverage.by_corpus]
-    compared = compare_batch(deployment.judge, used, name, covered)
-    coverage = scored.coverage.without(compared.unlike)
-    return replace(scored, coverage=coverage, compared=compared)
-
-
-def _unscored(deployment: Deployment, runs: pd.DataFrame) -> _Scored:
-    empty = runs[list(RUN_COLUMNS)].assign(**dict.fromkeys(JUDGED_COLUMNS, np.nan))
-    made = deployment.record
-    adapter = "" if made is None else made.fingerprint["adapter_sha256"]
-    adapters = np.full(len(runs), adapter, dtype=object)
-    return _Scored(empty, adapters, Coverage.none(len(runs)))
-
-
-def _in_shares(
-    deployment: Deployment, folder: Path, runs: pd.DataFrame, report: Report
-) -> tuple[pd.DataFrame, Mapping[str, Any] | None]:
-    import pandas as pd
-
-    judge, record = deployment.judge, deployment.record
-    assert judge is not None
-    assert record is not None
-    adapter = record.fingerprint["adapter_sha256"]
-    if judge.artifact.adapter_sha256 != adapter:
-        raise StaleCertificateError(
-            f"the adapter of {judge} on {judge.corpus} is not the deployed one; deploy it again."
-        )
-    if judge.spec.hosted:
-        # it keeps every answer by itself, and its bill covers all of them
-        return judge.score_runs(runs, report=report)
-    parts = []
-    for place in range(0, len(runs), _SHARE):
-        path = folder / f"{adapter[:16]}-{place // _SHARE:05d}.parquet"
-        if not path.exists():
-            share = runs.iloc[place : place + _SHARE].reset_index(drop=True)
-            table = judge.score_runs(share, report=report)[0]
-            write_atomic(path, table.to_parquet(index=False))
-        parts.append(pd.read_parquet(path))
-    return pd.concat(parts, ignore_index=True), None
-
-
-def _decisions(deployment: Deployment, batch: _Batch, scored: _Scored) -> pd.DataFrame:
-    scores, coverage = scored.table["score"].to_numpy(np.float64), scored.coverage
-    used = _deciding(deployment)
-    if not used:
-        refusal = deployment.refusal
-        code = "no_certificate" if refusal is None else refusal.code
-        decisions = np.full(scores.size, "human", dtype=object)
-        reasons = np.full(scores.size, code, dtype=object)
-        if coverage.policy == "batch_certificate":
-            left = coverage.reasons != ""
-            reasons[left] = coverage.reasons[left]
-            waits = coverage.by_corpus | coverage.provisional
-            decisions[waits & np.isfinite(scores) & ~batch.changed] = PROVISIONAL
-    else:
-        decisions, reasons = (np.asarray(part, dtype=object) for part in decide(list(used), scores))
-        left = ~coverage.by_corpus
-        decisions[left], reasons[left] = "human", coverage.reasons[left]
-        decisions[coverage.provisional & np.isfinite(scores)] = PROVISIONAL
-        decisions[batch.changed], reasons[batch.changed] = "human", "changed_run"
-    covered = coverage.by_corpus & bool(used)
-    thresholds = {item.side: item.threshold for item in used}
-    made = deployment.record
-    names = ["trajectory_id", "task_id", "agent", "attempt", "source_file", "source_sha256"]
-    return batch.runs[names].assign(
-        judge="" if made is None else made.judge,
-        score=scores,
-        decision=decisions,
-        reason=reasons,
-        **{
-            f"{side}_threshold": np.where(
-                covered,
-                np.float64("nan" if thresholds.get(side) is None else thresholds[side]),
-                np.nan,
+        Another deployment decides nothing of runs that this one scored: the batch waits.
+        """
+        if self.deployment.refusal is not None:
+            return
+        now, then = reopened(self.corpus), self.deployment.record
+        assert then is not None
+        if now.record is not None and now.record.number != then.number:
+            raise ChangedInputError(
+                f"another judge was deployed on {self.corpus} while this batch was scored, which "
+                "therefore waits; run this again."
             )
-            for side in SIDES
-        },
-        certificate_sha256=np.where(covered, ";".join(item.sha256 for item in used), ""),
-        adapter_sha256=scored.adapters,
-    )
+        if now.refusal is not None:
+            self.deployment = self.deployment.refused(now.refusal)
+            if not self.is_scored:
+                self._unscored()
 
+    def compare(self) -> None:
+        """Take the runs out of what the certificates cover where they are not like CAL."""
+        judge = self.deployment.judge
+        if not self.used or judge is None:
+            self.compared = Compared(carried(self.corpus, self.name))
+            return
+        covered = self.table[self.coverage.by_corpus]
+        self.compared = compare_batch(judge, self.used, self.name, covered)
+        self.coverage = self.coverage.without(self.compared.unlike)
 
-def _asked(batch: _Batch, coverage: Coverage, frame: pd.DataFrame) -> NDArray[np.object_]:
-    places = np.array([batch.draw.drawn.get(task, "") for task in frame["task_id"]], object)
-    excluded = (coverage.splits != "") | batch.changed
-    return asked_rows(places, frame["decision"].to_numpy(object), excluded)
-
-
-def _promises(deployment: Deployment, coverage: Coverage, promise: str) -> Iterator[str]:
-    """Say which of the two promises is made of the runs of a batch."""
-    used = _deciding(deployment)
-    if used and coverage.by_corpus.any():
-        sides = " and ".join(f"{item.alpha:g} ({item.side})" for item in used)
-        yield (
-            f"corpus certificate, of {int(coverage.by_corpus.sum())} runs: at most {sides} of "
-            "decided runs are wrong, where runs are like those of CAL, agents included."
+    def decide(self) -> BatchRecord:
+        """Store the decisions and return what they are."""
+        corpus, store, made = self.corpus, self.corpus.store, self.deployment.record
+        frame, promise, waits = self._decisions(), "", ""
+        if (frame["decision"] == PROVISIONAL).any():
+            assert self.deployment.judge is not None
+            assert made is not None
+            frame, promise, waits = begin_audit(self.deployment.judge, made, self.name, frame)
+        frame = frame.assign(asked=self._asked(frame), corpus=corpus.name, batch=self.name)
+        objects = {
+            "decisions": store.objects.put_table(frame[list(DECISION_COLUMNS)]),
+            "scores": store.objects.put_table(self.table),
+            "comparison": store.objects.put_json(self.compared.document.to_dict()),
+        }
+        names = ("runs", "new", "changed", "known", "dropped", "outcomes_left_out")
+        record = BatchRecord(
+            batch=self.name,
+            decided=self.deployment.refusal is None,
+            refusal=self.deployment.refusal,
+            deployment=None if made is None else made.number,
+            judge=None if made is None else made.judge,
+            certificates=() if made is None else made.certificates,
+            rows=len(frame),
+            tasks=int(frame["task_id"].nunique()),
+            decisions=_counts(frame["decision"]),
+            reasons=_counts(frame["reason"]),
+            asked=_counts(frame["asked"]),
+            drawn_tasks=dict(Counter(self.draw.drawn.values())),
+            **{field: getattr(self.about, field) for field in names},
+            findings=tuple(
+                {"code": code, "message": message} for code, message in self._findings(frame, waits)
+            ),
+            bill=self.bill,
+            new_agents=self.coverage.policy,
+            promises=tuple(self._promises(promise)),
+            ledger=store.ledger(corpus.name),
+            objects=objects,
         )
-    if promise:
-        yield promise
+        store.append(corpus.name, record)
+        if (waiting := record.decisions.get(PROVISIONAL, 0)) and made is not None:
+            left = ProvisionalBatch(batch=self.name, runs=waiting, deployment=made.number)
+            store.append(corpus.name, left)
+        return record
 
+    def _decisions(self) -> pd.DataFrame:
+        scores, coverage, used = self.table["score"].to_numpy(np.float64), self.coverage, self.used
+        made, refusal = self.deployment.record, self.deployment.refusal
+        if used:
+            decisions, reasons = (
+                np.asarray(part, dtype=object) for part in decide(list(used), scores)
+            )
+            left = ~coverage.by_corpus
+            decisions[left], reasons[left] = "human", coverage.reasons[left]
+            decisions[coverage.provisional & np.isfinite(scores)] = PROVISIONAL
+            decisions[self.changed], reasons[self.changed] = "human", "changed_run"
+        else:
+            code = "no_certificate" if refusal is None else refusal.code
+            decisions = np.full(scores.size, "human", dtype=object)
+            reasons = np.full(scores.size, code, dtype=object)
+            if coverage.policy == "batch_certificate":
+                left = coverage.reasons != ""
+                reasons[left] = coverage.reasons[left]
+                waits = coverage.by_corpus | coverage.provisional
+                decisions[waits & np.isfinite(scores) & ~self.changed] = PROVISIONAL
+        covered = coverage.by_corpus & bool(used)
+        thresholds = {item.side: item.threshold for item in used if item.threshold is not None}
+        names = ["trajectory_id", "task_id", "agent", "attempt", "source_file", "source_sha256"]
+        return self.runs[names].assign(
+            judge="" if made is None else made.judge,
+            score=scores,
+            decision=decisions,
+            reason=reasons,
+            **{
+                f"{side}_threshold": np.where(covered, thresholds.get(side, np.nan), np.nan)
+                for side in SIDES
+            },
+            certificate_sha256=np.where(covered, ";".join(item.sha256 for item in used), ""),
+            adapter_sha256=self.adapters,
+        )
 
-def _findings(
-    deployment: Deployment,
-    batch: _Batch,
-    scored: _Scored,
-    frame: pd.DataFrame,
-    waits: str,
-) -> list[Mapping[str, str]]:
-    coverage, too_few = scored.coverage, scored.compared.too_few
-    found = {"changed_runs": list(batch.about.sentences)}
-    found |= {"too_few_to_compare": [too_few]} if too_few else {}
-    found |= {"waits_for_draw": [waits]} if waits else {}
-    if coverage.policy:
-        for code, text in coverage.findings(frame["agent"]):
-            found.setdefault(code, []).append(text)
-        left = coverage.provisional | (coverage.by_corpus & (not _deciding(deployment)))
-        left &= frame["reason"].isin([*NOT_COVERED, *REFUSALS]).to_numpy(bool)
-        if left.any() and not (frame["decision"] == PROVISIONAL).any():
-            found["not_drawn"] = [
-                f"Reviewers get the {int(left.sum())} runs that are not covered: going by CAL, a "
-                "draw of them would save no label."
-            ]
-    plan = None if deployment.record is None else deployment.record.sampling
-    if plan is not None and not plan.audit_rate + plan.spot_rate:
-        found["nothing_sampled"] = [
-            "No task is drawn for review, so nothing would show that the error has grown."
-        ]
-    if batch.about.outcomes_left_out:
-        found["outcomes_left_out"] = [
-            f"{batch.about.outcomes_left_out} runs came with an outcome, which is not kept: who "
-            "delivers a run does not label it."
-        ]
-    if deployment.judge is not None and deployment.refusal is None:
-        judge, name = deployment.judge, str(frame["batch"].iloc[0])
-        others = not coverage.shifts and not coverage.by_corpus.all()
-        if others and (said := [*shifts(judge, deployment.certificates, frame)]):
+    def _asked(self, frame: pd.DataFrame) -> NDArray[np.object_]:
+        places = np.array([self.draw.drawn.get(task, "") for task in frame["task_id"]], object)
+        excluded = (self.coverage.splits != "") | self.changed
+        return asked_rows(places, frame["decision"].to_numpy(object), excluded)
+
+    def _promises(self, promise: str) -> Iterator[str]:
+        """Say which of the two promises is made of the runs."""
+        if self.used and self.coverage.by_corpus.any():
+            sides = " and ".join(f"{item.alpha:g} ({item.side})" for item in self.used)
+            yield (
+                f"corpus certificate, of {int(self.coverage.by_corpus.sum())} runs: at most "
+                f"{sides} of decided runs are wrong, where runs are like those of CAL, agents "
+                "included."
+            )
+        if promise:
+            yield promise
+
+    def _findings(self, frame: pd.DataFrame, waits: str) -> Iterator[tuple[str, str]]:
+        """Say by code what the user should look at; the same codes follow each other."""
+        coverage, deployment = self.coverage, self.deployment
+        for sentence in self.about.sentences:
+            yield "changed_runs", sentence
+        if self.compared.too_few:
+            yield "too_few_to_compare", self.compared.too_few
+        if waits:
+            yield "waits_for_draw", waits
+        if coverage.policy:
+            yield from coverage.findings(frame["agent"])
+            left = coverage.provisional | (coverage.by_corpus & (not self.used))
+            left &= frame["reason"].isin([*NOT_COVERED, *REFUSALS]).to_numpy(bool)
+            if left.any() and not (frame["decision"] == PROVISIONAL).any():
+                yield (
+                    "not_drawn",
+                    f"Reviewers get the {int(left.sum())} runs that are not covered: going by CAL, "
+                    "a draw of them would save no label.",
+                )
+        plan = None if deployment.record is None else deployment.record.sampling
+        if plan is not None and not plan.audit_rate + plan.spot_rate:
+            yield (
+                "nothing_sampled",
+                "No task is drawn for review, so nothing would show that the error has grown.",
+            )
+        if count := self.about.outcomes_left_out:
+            yield (
+                "outcomes_left_out",
+                f"{count} runs came with an outcome, which is not kept: who delivers a run does "
+                "not label it.",
+            )
+        if deployment.judge is None or deployment.refusal is not None:
+            return
+        if not coverage.shifts and not coverage.by_corpus.all():
             # those that no certificate of the corpus decides may be what differs
-            found["shifted"] = said
-        lengths = run_chars(batch.runs)
-        for code, message in unlike_calibration(judge, name, frame.assign(length=lengths)):
-            found.setdefault(code, []).append(message)
-    return [
-        {"code": code, "message": message}
-        for code, messages in found.items()
-        for message in messages
-    ]
+            for sentence in shifts(deployment.judge, deployment.certificates, frame):
+                yield "shifted", sentence
+        lengths = run_chars(self.runs)
+        yield from unlike_calibration(deployment.judge, self.name, frame.assign(length=lengths))
 
 
 def _counts(column: pd.Series[Any]) -> dict[str, int]:

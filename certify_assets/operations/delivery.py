@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.files import parse_json
-from certify_assets.operations.batch_record import UndoneBatch, identities_of, ready_batches
+from certify_assets.operations.batch_record import UndoneBatch, ready_batches
 from certify_assets.storage.database import insert, number_column, tables, text_column
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from certify_assets.storage.events import Event
     from certify_assets.storage.store import Store
 
-_COLUMNS = ("trajectory_id", "task_id", "agent", "source_sha256", "content_sha256", "changed")
+_COLUMNS = ("trajectory_id", "task_id", "agent", "content_sha256", "changed")
 
 #: index of the runs of all batches, which are known when they come again
 known_runs = sa.Table(
@@ -101,7 +101,6 @@ class NewRuns:
                 run.id,
                 run.trajectory.task_id,
                 run.trajectory.agent,
-                run.trajectory.source_sha256,
                 run.content,
                 run.id in self.changed_ids,
             )
@@ -115,15 +114,18 @@ def new_runs(corpus: Corpus, runs: Sequence[DeliveredRun]) -> NewRuns:
     # two deliveries at once: the second one sees that it asked an older index
     ready_batches(corpus)
     named = {run.id: run for run in runs if not run.numbered}
-    known = _as_they_are(corpus, named)
+    # whether a batch holds a run as it is
+    known: dict[str, bool] = {}
+    for name, content in _indexed(corpus, known_runs.c.run, named):
+        known[name] = known.get(name, False) or content == named[name].content
     contents = {bytes.fromhex(run.content) for run in runs}
     # how often a run came, by its content
-    left = Counter(content for _, _, content in _indexed(corpus, known_runs.c.content, contents))
+    left = Counter(content for _, content in _indexed(corpus, known_runs.c.content, contents))
     left.subtract(run.content for name, run in named.items() if known.get(name))
     # A source without ids numbers the attempts of one delivery; a run of a later delivery gets
     # the next free number.
     tasks = {run.trajectory.task_id for run in runs if run.numbered}
-    taken = {*named, *(name for name, _, _ in _indexed(corpus, known_runs.c.task, tasks))}
+    taken = {*named, *(name for name, _ in _indexed(corpus, known_runs.c.task, tasks))}
     kept, again, changed = list[DeliveredRun](), list[str](), set[str]()
     for run in runs:
         if not run.numbered and run.id in known:
@@ -153,36 +155,14 @@ def new_runs(corpus: Corpus, runs: Sequence[DeliveredRun]) -> NewRuns:
     return NewRuns(kept, changed, sentences)
 
 
-def _as_they_are(corpus: Corpus, named: Mapping[str, DeliveredRun]) -> dict[str, bool]:
-    """Say of the runs whose ids batches hold whether one holds them as they are."""
-    found: dict[str, bool] = {}
-    others: dict[str, set[str]] = {}
-    for name, batch, content in _indexed(corpus, known_runs.c.run, named):
-        same = content == named[name].content
-        found[name] = found.get(name, False) or same
-        if not same:
-            others.setdefault(batch, set()).add(name)
-    # a reader that was mended gives the same file another content
-    for batch, names in others.items():
-        table = identities_of(corpus, batch)
-        table = table[table["trajectory_id"].isin(names)]
-        for name, source in zip(table["trajectory_id"], table["source_sha256"], strict=True):
-            found[name] |= bool(source) and source == named[name].trajectory.source_sha256
-    return found
-
-
 def _indexed(
     corpus: Corpus, column: sa.Column[Any], values: Collection[Any]
-) -> Iterator[tuple[str, str, str]]:
-    """Give id, batch and content of the runs that have one of the values."""
-    for row in corpus.store.indexed(
-        sa.select(known_runs.c.run, known_runs.c.batch, known_runs.c.content).where(
-            known_runs.c.corpus == corpus.name
-        ),
-        column,
-        values,
-    ):
-        yield row.run, row.batch, row.content.hex()
+) -> Iterator[tuple[str, str]]:
+    """Give id and content of the runs that have one of the values."""
+    query = sa.select(known_runs.c.run, known_runs.c.content)
+    query = query.where(known_runs.c.corpus == corpus.name)
+    for row in corpus.store.indexed(query, column, values):
+        yield row.run, row.content.hex()
 
 
 def _numbered(run: DeliveredRun, taken: set[str]) -> DeliveredRun:

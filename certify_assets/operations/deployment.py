@@ -17,12 +17,12 @@ from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.audit import load_audits
 from certify_assets.operations.batch_record import Refusal
 from certify_assets.operations.certifier import deciding_sides, load_certificates
-from certify_assets.operations.layout import recertification_number
 from certify_assets.operations.ledger import ledger_violations
 from certify_assets.operations.monitor_record import open_alarm
 from certify_assets.operations.recertification_record import (
     load_recertification,
     recertification_certificates,
+    recertification_number,
 )
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import Spending, read_spending
@@ -157,7 +157,7 @@ class Deployment:
 
     corpus: Corpus
     record: DeploymentRecord | None = None  # None where there is none, or none that can be read
-    certificates: tuple[Certificate, ...] = ()  # those that decide, at most one a side, recomputed
+    certificates: tuple[Certificate, ...] = ()  # those that decide, at most one a side
     refusal: Refusal | None = None  # why nothing may be decided; None where the judge decides
 
     @classmethod
@@ -191,7 +191,7 @@ def _opened(corpus: Corpus) -> Deployment:
                 "JUDGE`."
             )
             return Deployment(corpus, refusal=Refusal("not_deployed", text))
-        certificates = tuple(certificates_of(corpus, record))
+        certificates = certificates_of(corpus, record)
     except CertifyError as error:
         return Deployment(corpus, record, refusal=Refusal("stale_certificate", str(error)))
     if record.batch_only:
@@ -259,8 +259,8 @@ def certified_judge(judge: JudgedCorpus) -> JudgedCorpus:
     return judge if record is None or record.judge != judge.name else record.judge_on(judge.corpus)
 
 
-def certificates_in_use(judge: JudgedCorpus) -> list[Certificate] | None:
-    """Return the certificates of a deployed judge, recomputed; None where they do not decide."""
+def certificates_in_use(judge: JudgedCorpus) -> Sequence[Certificate] | None:
+    """Return the certificates of a deployed judge; None where they do not decide."""
     record = load_deployment(judge.corpus)
     if record is None or record.judge != judge.name:
         return None
@@ -290,30 +290,30 @@ def read_certificates(judge: JudgedCorpus, key: str) -> list[Certificate]:
     return load_certificates(judge)
 
 
-def certificates_of(corpus: Corpus, record: Deployed) -> list[Certificate]:
-    """Return the certificates of a deployment, recomputed on the judge as it was deployed."""
+def certificates_of(corpus: Corpus, record: Deployed) -> tuple[Certificate, ...]:
+    """Return the certificates that decide, which were recomputed when they were deployed.
+
+    Raises
+    ------
+    StaleCertificateError
+        If one of them, or something that they depend on, is not what it was then.
+    """
     judge = record.judge_on(corpus)
     try:
+        # objects never change, but the program that reads them may
         now, then = judge_fingerprint(judge), record.fingerprint
-        names = sorted({*now, *then})
-        stale = next((name for name in names if now.get(name) != then.get(name)), None)
+        stale = next(
+            (name for name in sorted({*now, *then}) if now.get(name) != then.get(name)), ""
+        )
         if stale:
             raise StaleCertificateError(
                 f"it was deployed with another {stale.removesuffix('_sha256')} than its files have."
             )
-        # whatever a judge certifies, batches have certificates of their own
-        issued = [] if record.batch_only else read_certificates(judge, record.certificates_key)
-        found = {item.sha256: item for item in issued}
+        return kept_certificates(corpus, record)
     except CertifyError as error:
         raise StaleCertificateError(
             f"deployment {record.number} of {corpus} cannot decide: {error} Deploy {judge} again."
         ) from None
-    if missing := next((sha256 for sha256 in record.certificates if sha256 not in found), None):
-        raise StaleCertificateError(
-            f"the certificate {missing[:12]} that was deployed on {corpus} is not among those in "
-            f"{record.certificates_key}; deploy {judge} again."
-        )
-    return [found[sha256] for sha256 in record.certificates]
 
 
 def kept_certificates(corpus: Corpus, record: Deployed) -> tuple[Certificate, ...]:

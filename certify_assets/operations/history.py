@@ -7,15 +7,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.documents import Document
 from certify_assets.judges.specs import DELTA
 from certify_assets.operations.audit_sample import completed_at, drawn_decisions, with_labels
 from certify_assets.operations.batch_audit import AuditSummary, batch_audits
+from certify_assets.operations.decision_tables import operation_key
 from certify_assets.operations.deployment import (
     deployed_spending,
     kept_certificates,
@@ -23,7 +25,6 @@ from certify_assets.operations.deployment import (
     strictest_certificates,
 )
 from certify_assets.operations.labels import Label, labels_head, read_labels
-from certify_assets.operations.layout import history_key
 from certify_assets.operations.monitor_record import Alarm, read_alarms
 from certify_assets.operations.recertification_record import RecertificationRecord, recertifications
 from certify_assets.storage.events import Head, TypedEvent
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.certificates import Certificate
-
-HISTORY_SCHEMA: Final = "certify_assets/operation_history/1"
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class HistoryStep:
     time: str
     number: int  # of the recertification; 0 for the certificates on CAL
     deployed: tuple[int, ...] = ()  # numbers of its deployments
-    sides: tuple[SideHistory, ...] = field(default=())
+    sides: tuple[SideHistory, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,11 +95,12 @@ class SpentDelta:
     kind: str = "recertification"  # or certificate: on CAL
 
 
-@dataclass(frozen=True, kw_only=True)
-class OperationHistory:
-    """The history of a corpus, as it is stored."""
+class OperationHistory(Document):
+    """The history of a corpus."""
 
-    schema: str = HISTORY_SCHEMA
+    SCHEMA = "certify_assets/operation_history/1"
+    TITLE = "history"
+
     corpus: str
     steps: tuple[HistoryStep, ...]
     alarms: tuple[RaisedAlarm, ...]
@@ -114,10 +114,15 @@ class OperationHistory:
     ledger: Head  # the last event that it is about
 
 
+def history_key(corpus: str, name: str = "history.json") -> str:
+    """Return the key of the history of a corpus."""
+    return operation_key(corpus, name)
+
+
 def write_history(corpus: Corpus) -> OperationHistory:
     """Gather the history, store it and return it."""
     history = operation_history(corpus)
-    corpus.store.write_json(history_key(corpus.name), asdict(history))
+    corpus.store.write_json(history_key(corpus.name), history.to_dict())
     return history
 
 

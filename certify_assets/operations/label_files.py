@@ -16,6 +16,7 @@ from certify_assets.files import read_json_bytes, sha256_bytes, sha256_file, wri
 from certify_assets.names import shared_names
 from certify_assets.operations.batch_record import closed_batches
 from certify_assets.operations.batches import close_batches
+from certify_assets.operations.decision_tables import batch_run, load_decisions
 from certify_assets.operations.labels import (
     Label,
     append_labels,
@@ -24,7 +25,6 @@ from certify_assets.operations.labels import (
     resolve_labels,
     reviewer_name,
 )
-from certify_assets.operations.layout import batch_run, load_decisions
 from certify_assets.operations.review_queue import BLIND_COLUMNS, QUEUE_COLUMNS, Queue
 from certify_assets.tables.cells import name_of
 from certify_assets.tables.outcomes import OutcomeColumn

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import parse_json
-from certify_assets.operations.layout import PROVISIONAL, load_decisions, reviewed_key
+from certify_assets.operations.decision_tables import PROVISIONAL, load_decisions, operation_key
 from certify_assets.storage.events import Event, Payload, storable_text
 from certify_assets.storage.snapshot import Snapshot, remembered
 
@@ -284,6 +284,11 @@ def label_table(corpus: Corpus) -> LabelTable:
         tuple(name for name in resolved if name not in decided.index),
         sum(len(one.votes) > 1 for one in known),
     )
+
+
+def reviewed_key(corpus: str) -> str:
+    """Return the key of the table of resolved labels."""
+    return operation_key(corpus, "labels.parquet")
 
 
 def write_label_table(corpus: Corpus) -> LabelTable:

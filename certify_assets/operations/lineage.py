@@ -28,18 +28,21 @@ from certify_assets.operations.batch_record import (
     ready_batches,
     received,
 )
-from certify_assets.operations.delivery import known_runs
-from certify_assets.operations.deployment import read_deployments
-from certify_assets.operations.layout import (
+from certify_assets.operations.certifier import own_key
+from certify_assets.operations.decision_tables import (
     CLOSED,
     NOT_COVERED,
     decision_of,
     operation_key,
-    own_key,
+)
+from certify_assets.operations.delivery import known_runs
+from certify_assets.operations.deployment import read_deployments
+from certify_assets.operations.pool import PROVENANCE
+from certify_assets.operations.recertification_record import (
+    CERTIFICATES,
+    DOCUMENT,
     recertification_key,
 )
-from certify_assets.operations.pool import PROVENANCE
-from certify_assets.operations.recertification_record import CERTIFICATES, DOCUMENT
 from certify_assets.storage.objects import MissingObjectError
 from certify_assets.storage.store import Store
 

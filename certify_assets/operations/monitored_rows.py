@@ -21,8 +21,8 @@ from certify_assets.operations.batch_record import (
     is_decided,
     is_undone,
 )
+from certify_assets.operations.decision_tables import decisions_of
 from certify_assets.operations.delivery import known_runs
-from certify_assets.operations.layout import decisions_of
 from certify_assets.operations.sampling import Draw
 from certify_assets.storage.database import insert, number_column, tables, text_column
 from certify_assets.storage.snapshot import Snapshot, remembered

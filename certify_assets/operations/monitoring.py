@@ -43,7 +43,6 @@ from certify_assets.operations.deployment import (
     strictest_certificates,
 )
 from certify_assets.operations.labels import labels_head, read_labels
-from certify_assets.operations.layout import recertification_number
 from certify_assets.operations.monitor_record import (
     LabelPrefix,
     MonitoredOperation,
@@ -56,6 +55,7 @@ from certify_assets.operations.monitor_record import (
     record_alarms,
 )
 from certify_assets.operations.monitored_rows import monitored_rows, narrow_batches
+from certify_assets.operations.recertification_record import recertification_number
 from certify_assets.tables.score_table import (
     NOT_STATED,
     ScoreTable,

@@ -25,11 +25,12 @@ from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes, stored_as
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.task_folds import score_unseen, why_no_folds
-from certify_assets.operations.ledger import record_pool
 from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pandas as pd
 
     from certify_assets.certificates import Certificate
 
@@ -154,19 +155,39 @@ def takes_pool(procedure: str) -> bool:
     return PROCEDURES[procedure].calibrated
 
 
-def gather_pool(judge: JudgedCorpus, *, run_id: str = "cli", report: Report = silent) -> StoredPool:
+def gather_pool(judge: JudgedCorpus, *, report: Report = silent) -> StoredPool:
     """Gather the pool of a judge's certificates by the rule; nothing is stored but folds.
 
-    The same judge, splits and runs give the same bytes, whatever the outcomes of the pool are.
+    Judges are trained and runs are scored here, so that no certificate does. The same judge, splits
+    and runs give the same bytes, whatever the outcomes of the pool are.
     """
-    _, hashes, record = judge.calibration
-    record_pool(judge.corpus, judge=judge.name, configuration=hashes, run_id=run_id)
-    scored = _scored_parts(judge)
-    parts = [
-        scored.get(split) or _left_out(judge, split) or _fold_part(judge, split, report)
-        for split in SPLITS
-    ]
+    certified, _, record = judge.calibration
+    table = judge.scores[0][["split", "task_id", "score"]]
+    table = table[~table["task_id"].isin(certified["task_id"])]
+    parts = [_part(judge, split, table[table["split"] == split], report) for split in SPLITS]
     return StoredPool(judge.corpus.name, judge.name, record.adapter_sha256, tuple(parts))
+
+
+def _part(judge: JudgedCorpus, split: str, scored: pd.DataFrame, report: Report) -> PoolPart:
+    """Return the tasks of a split, scored by the judge where it was not trained on them."""
+    spec, tasks = judge.spec, len(judge.corpus.manifest.tasks[split])
+    trained, reason = split in spec.training_splits, ""
+    if trained:
+        if why_no_folds(judge):
+            reason = "the judge was trained on them, and training it without some takes long"
+    elif spec.needs_other_corpora and split in ("sft", "rl"):
+        reason = "runs of other corpora that the judge was trained on may be of them"
+    elif split == "sft":
+        reason = "the judge has not scored them, which takes longer than seconds or costs money"
+    if reason and tasks:
+        return PoolPart(split, "", {}, tasks, reason)
+    if trained:
+        runs = judge.corpus.split(split).assign(outcome=None)
+        found = score_unseen(judge, runs, report=report)
+        part = pool_part(split, runs["task_id"].tolist(), found.for_pool(), FOLDS)
+        return replace(part, reason=found.reason)
+    scores = scored["score"].to_numpy(np.float64)
+    return pool_part(split, scored["task_id"].tolist(), scores, JUDGE if len(scored) else "")
 
 
 def pool_part(name: str, tasks: Sequence[str], scores: NDArray[np.float64], by: str) -> PoolPart:
@@ -206,42 +227,3 @@ def load_pool(judge: JudgedCorpus, certificates: Sequence[Certificate]) -> Store
     # another pool is another test, for which no δ was claimed: whoever loads them finds out
     document = judge.store.read_json(judge.key("certificates.json"))
     return pool_in(document, certificates, f"{judge} on {judge.corpus}")
-
-
-def _scored_parts(judge: JudgedCorpus) -> dict[str, PoolPart]:
-    """Return the parts whose scores are the judge's own, as they are in its score table."""
-    own = set(judge.calibration[0]["task_id"])
-    table = judge.scores[0][["split", "task_id", "score"]]
-    table = table[~table["task_id"].isin(own)]
-    return {
-        str(split): pool_part(
-            str(split), rows["task_id"].tolist(), rows["score"].to_numpy(np.float64), JUDGE
-        )
-        for split, rows in table.groupby("split")
-        if not _left_out(judge, str(split)) and split not in judge.spec.training_splits
-    }
-
-
-def _left_out(judge: JudgedCorpus, split: str) -> PoolPart | None:
-    """Return the part of a split whose tasks have no score that could be used in seconds."""
-    spec, tasks = judge.spec, len(judge.corpus.manifest.tasks[split])
-    reason = ""
-    if split in spec.training_splits:
-        if why_no_folds(judge):
-            reason = "the judge was trained on them, and training it without some takes long"
-    elif spec.needs_other_corpora and split in ("sft", "rl"):
-        reason = "runs of other corpora that the judge was trained on may be of them"
-    elif split == "sft":
-        reason = "the judge has not scored them, which takes longer than seconds or costs money"
-    return PoolPart(split, "", {}, tasks, reason) if reason and tasks else None
-
-
-def _fold_part(judge: JudgedCorpus, split: str, report: Report) -> PoolPart:
-    """Return the part of a split that the judge was trained on, scored out of fold."""
-    if split not in judge.spec.training_splits:
-        # without a run that certifies nothing
-        return PoolPart(split, "", {})
-    runs = judge.corpus.split(split).assign(outcome=None)
-    found = score_unseen(judge, runs, report=report)
-    part = pool_part(split, runs["task_id"].tolist(), found.for_pool(), FOLDS)
-    return replace(part, reason=found.reason)

@@ -29,15 +29,11 @@ from certify_assets.operations.audit_sample import (
     count_audit_tasks,
 )
 from certify_assets.operations.batch_record import batch_names, decisions_sha256
-from certify_assets.operations.certifier import issue, paid_candidates
+from certify_assets.operations.certifier import issue_all, own_key, paid_candidates
+from certify_assets.operations.decision_tables import batch_runs, load_decisions
 from certify_assets.operations.deployment import corrected_labels, load_deployment
 from certify_assets.operations.labels import labels_head, overruled, read_labels
-from certify_assets.operations.layout import (
-    batch_runs,
-    load_decisions,
-    own_key,
-    recertification_key,
-)
+from certify_assets.operations.ledger import record_pool
 from certify_assets.operations.monitor_record import LabelPrefix
 from certify_assets.operations.pool import (
     JUDGE,
@@ -55,6 +51,7 @@ from certify_assets.operations.recertification_record import (
     CertifiedSide,
     RecertificationRecord,
     load_recertification,
+    recertification_key,
     recertifications,
 )
 from certify_assets.operations.relabelling import relabelling_finding
@@ -163,8 +160,9 @@ def recertify(
                 f"{len(plan.new_tasks)} tasks are new and complete, {least} are needed; nothing "
                 "was spent."
             )
+        pool = _pool(judge, plan) if takes_pool(PROCEDURES[0]) else None
         record = _make(
-            judge, plan, claim(corpus, judge.name, "recertification", plan.inputs_sha256)
+            judge, plan, pool, claim(corpus, judge.name, "recertification", plan.inputs_sha256)
         )
         certified = sum(side.certified for side in record.sides)
         return record, (
@@ -210,7 +208,9 @@ def _pool(judge: JudgedCorpus, plan: Plan) -> StoredPool:
     return replace(found, parts=(*found.parts, part))
 
 
-def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRecord:
+def _make(
+    judge: JudgedCorpus, plan: Plan, pool: StoredPool | None, claimed: Claim
+) -> RecertificationRecord:
     corpus, splits = judge.corpus, judge.calibration_splits
     spending = read_spending(corpus).of(judge.name)
     store, counted, labels = corpus.store, plan.counted, LabelPrefix(*labels_head(corpus))
@@ -218,7 +218,8 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
     schedule = "" if spending.schedule is None else spending.schedule.words()
     scores = recertification_key(corpus.name, claimed.number, SCORES)
     scores_sha256 = store.write_table(scores, plan.table)
-    pool = _pool(judge, plan) if takes_pool(PROCEDURES[0]) else None
+    if pool is not None:
+        record_pool(corpus, judge=judge.name, configuration=plan.hashes, run_id="cli")
     provenance = {
         "corpus": corpus.name,
         "judge": judge.name,
@@ -232,7 +233,7 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
         "delta_schedule": schedule,
         **relabelling_finding(judge),
     }
-    certificates = issue(
+    certificates = issue_all(
         plan.table,
         claimed,
         provenance,
@@ -277,7 +278,7 @@ def _make(judge: JudgedCorpus, plan: Plan, claimed: Claim) -> RecertificationRec
         batches=batches,
     )
     document = recertification_key(corpus.name, claimed.number, DOCUMENT)
-    finish(corpus, claimed.number, store.write_json(document, asdict(record)))
+    finish(corpus, claimed.number, store.write_json(document, record.to_dict()))
     return record
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.documents import Document
 from certify_assets.errors import ForgedCertificateError, IntegrityError
-from certify_assets.files import stored_as
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.certifier import require_current, require_recomputed
-from certify_assets.operations.layout import recertification_key
+from certify_assets.operations.decision_tables import operation_key
 from certify_assets.operations.monitor_record import LabelPrefix
 from certify_assets.operations.pool import pool_in, rows_of
 from certify_assets.operations.spending import read_spending
@@ -20,7 +21,6 @@ from certify_assets.storage.snapshot import remembered
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
 
-SCHEMA: Final = "certify_assets/recertification/1"
 DOCUMENT: Final = "recertification.json"
 SCORES: Final = "scores.parquet"
 CERTIFICATES: Final = "certificates.json"
@@ -43,11 +43,12 @@ class CertifiedSide:
     worst_error: float | None = None  # error if every open or tied run that it decides were wrong
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecertificationRecord:
-    """The document of a recertification; fields as stored."""
+class RecertificationRecord(Document):
+    """The document of a recertification."""
 
-    schema: str = SCHEMA
+    SCHEMA = "certify_assets/recertification/1"
+    TITLE = "recertification"
+
     corpus: str
     judge: str
     adapter_sha256: str
@@ -88,6 +89,18 @@ class RecertificationRecord:
         }
 
 
+def recertification_key(corpus: str, number: int, name: str) -> str:
+    """Return the key of a document of a recertification."""
+    return operation_key(corpus, "recertifications", str(number), name)
+
+
+def recertification_number(corpus: str, key: str) -> int:
+    """Return the recertification whose certificates are stored under a key; 0 for any other."""
+    folder = operation_key(re.escape(corpus), "recertifications")
+    found = re.fullmatch(rf"{folder}/([0-9]+)/{re.escape(CERTIFICATES)}", key)
+    return int(found[1]) if found else 0
+
+
 def recertifications(corpus: Corpus) -> list[RecertificationRecord]:
     """Return all finished recertifications, the oldest first."""
     return [load_recertification(corpus, number) for number in sorted(read_spending(corpus).made)]
@@ -95,13 +108,11 @@ def recertifications(corpus: Corpus) -> list[RecertificationRecord]:
 
 @remembered
 def load_recertification(corpus: Corpus, number: int) -> RecertificationRecord:
-    """Return the document of a recertification."""
-    store, key = corpus.store, recertification_key(corpus.name, number, DOCUMENT)
-    if read_spending(corpus).made.get(number) != store.sha256(key):
-        raise IntegrityError(
-            f"recertification {number} of {corpus} is not what spent its share of δ; recertify."
-        )
-    return stored_as(RecertificationRecord, store.read_json(key))
+    """Return the document of a recertification, which its share of δ names by its hash."""
+    sha256 = read_spending(corpus).made.get(number)
+    if sha256 is None:
+        raise IntegrityError(f"{corpus} has no recertification {number}; recertify.")
+    return RecertificationRecord.from_dict(corpus.store.objects.get_json(sha256))
 
 
 @remembered
@@ -110,7 +121,7 @@ def recertification_certificates(corpus: Corpus, number: int) -> list[Certificat
     from certify_assets.certificates import Certificate
 
     record, whose = load_recertification(corpus, number), f"recertification {number} of {corpus}"
-    table = corpus.store.read_table(recertification_key(corpus.name, number, SCORES))
+    table = corpus.store.objects.get_table(record.scores_sha256)
     _, hashes, _ = JudgedCorpus(corpus, record.judge).calibration
     stored = corpus.store.read_json(recertification_key(corpus.name, number, CERTIFICATES))
     certificates = [Certificate.from_dict(item) for item in stored["certificates"]]

@@ -18,8 +18,8 @@ from certify_assets.corpora.corpus import Corpus, DeliveryCheck
 from certify_assets.errors import InputError
 from certify_assets.operations.audit_sample import OPEN_SHARE
 from certify_assets.operations.batch_record import batch_names, identities_of
+from certify_assets.operations.decision_tables import decisions_of
 from certify_assets.operations.labels import read_labels, resolve_labels
-from certify_assets.operations.layout import decisions_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -30,9 +30,9 @@ from certify_assets.operations.batch_record import (
     is_decided,
     is_undone,
 )
+from certify_assets.operations.decision_tables import ASKED, batch_run, decisions_of, drawn_runs
 from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.labels import GoldLabelled, Label, Labelled
-from certify_assets.operations.layout import ASKED, batch_run, decisions_of, drawn_runs
 from certify_assets.storage.database import insert, number_column, parts, tables, text_column
 from certify_assets.storage.events import Event, Payload
 from certify_assets.storage.snapshot import Snapshot
@@ -191,12 +191,11 @@ class ReviewState:
         """Count the runs of which a reviewer has a valid label."""
         return sum(self._scalars(self._valid(sa.func.count(), reviewer)))
 
-    def last_labels(self, reviewer: str, most: int) -> list[Label]:
-        """Return the last valid labels of a reviewer on the page, the last first."""
+    def last_label(self, reviewer: str) -> Label | None:
+        """Return the last valid label of a reviewer on the page."""
         query = self._valid(labels.c.sequence, reviewer).where(labels.c.via == "page")
-        numbers = self._scalars(query.order_by(labels.c.sequence.desc()).limit(most))
-        rows = self.corpus.store.among(self.corpus.name, "sequence", numbers)
-        return [Label.of(row) for row in rows][::-1]
+        numbers = self._scalars(query.order_by(labels.c.sequence.desc()).limit(1))
+        return self.label(numbers[0]) if numbers else None
 
     def statements(self, name: str, reviewer: str) -> list[Label]:
         """Return all that a reviewer said of a run, the oldest first."""

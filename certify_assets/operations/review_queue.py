@@ -16,8 +16,8 @@ from certify_assets.judges.specs import SIDES
 from certify_assets.operations.agreement import Agreement, measure_agreement
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_record import batch_names
+from certify_assets.operations.decision_tables import load_decisions, operation_key
 from certify_assets.operations.labels import read_gold_labels, read_labels
-from certify_assets.operations.layout import load_decisions
 from certify_assets.operations.review_gold import gold_pairs
 from certify_assets.operations.review_index import KINDS, ReviewState, Row, TwiceReviewed, is_tied
 
@@ -51,6 +51,16 @@ _JUDGED: Final = (
 QUEUE_COLUMNS: Final = (*BLIND_COLUMNS, *_JUDGED)
 #: of a label: an assumption, as in the paper's table of reviewer-hours
 MINUTES_PER_RUN: Final = 6.0
+
+
+def queue_key(corpus: str) -> str:
+    """Return the key of the table of the queue."""
+    return operation_key(corpus, "queue.parquet")
+
+
+def queue_page_key(corpus: str) -> str:
+    """Return the key of the page of the queue."""
+    return operation_key(corpus, "queue.html")
 
 
 @dataclass(frozen=True)

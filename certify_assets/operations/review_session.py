@@ -9,9 +9,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from itertools import pairwise
-from statistics import median
 from typing import Any
 
 from certify_assets.corpora.corpus import Corpus
@@ -23,19 +20,15 @@ from certify_assets.operations.agreement import Agreement
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_record import ClosedBatch
 from certify_assets.operations.batches import close_batches
+from certify_assets.operations.decision_tables import batch_run, decision_of
 from certify_assets.operations.deployment import load_deployment
 from certify_assets.operations.labels import Label, append_label, comment_text, reviewer_name
-from certify_assets.operations.layout import batch_run, decision_of
 from certify_assets.operations.review_criteria import ReviewCriteria
 from certify_assets.operations.review_gold import GoldSet
 from certify_assets.operations.review_index import ReviewState
 from certify_assets.operations.review_queue import Queue, load_queue, queue_agreement
 from certify_assets.storage.store import Store
 
-# a longer time between two labels is a break
-_BREAK_SECONDS = 1800.0
-#: latest pairs of labels that a reviewer's pace is of, and the fewest that make one
-_PACE_LABELS, _PACE_LEAST = 50, 5
 _LEASE_SECONDS = 600.0
 
 
@@ -47,6 +40,7 @@ class QueuedRun:
     key: str  # names the run in forms: ids may contain the agent, or what a form alters
     number: int  # earlier statements of this reviewer on it, so that a form sent twice is one
     left: int  # runs that this reviewer can still label, this one and skipped ones included
+    labelled: int = 0  # runs that have a valid label of theirs
     criterion: str = ""  # what a run of this task must do to be a success
 
 
@@ -62,17 +56,6 @@ class Statement:
     # what adds most to the score; empty where the judge gives none, or scores otherwise now
     reasons: tuple[Reason, ...] = ()
     blind: bool = False
-
-
-@dataclass(frozen=True)
-class ReviewPace:
-    """How far a reviewer is, and how fast."""
-
-    labelled: int  # runs that have their valid label
-    #: median seconds from one label on the page to the next, breaks left out; None at first
-    seconds: float | None = None
-    #: pairs of labels that the median is of
-    measured: int = 0
 
 
 @dataclass
@@ -233,6 +216,7 @@ class ReviewSession:
             _key(name),
             number=len(state.statements(name, reviewer)),
             left=left,
+            labelled=state.count_labelled(reviewer),
             criterion=self.criteria.of(run.task_id),
         )
 
@@ -312,17 +296,6 @@ class ReviewSession:
         """Return the label that the reviewer took back last, until they label or skip again."""
         return self._desks[reviewer].undone
 
-    def pace(self, reviewer: str) -> ReviewPace:
-        """Return how many runs a reviewer has labelled and how long a label takes them."""
-        state = self._now()
-        said = state.last_labels(reviewer, _PACE_LABELS + 1)
-        times = sorted(datetime.fromisoformat(label.time).timestamp() for label in said)
-        gaps = [later - before for before, later in pairwise(times)]
-        steady = [gap for gap in gaps if gap <= _BREAK_SECONDS]
-        seconds = median(steady) if len(steady) >= _PACE_LEAST else None
-        labelled = state.count_labelled(reviewer)
-        return ReviewPace(labelled, seconds, len(steady))
-
     def skip(self, reviewer: str, key: str) -> None:
         """Skip an open run, named by `QueuedRun.key`, until the reviewer asks for skipped ones."""
         with self._lock:
@@ -342,8 +315,8 @@ class ReviewSession:
     def last(self, reviewer: str) -> Statement | None:
         """Return the last valid statement that a reviewer made on the page."""
         state = self._now()
-        found = state.last_labels(reviewer, 1)
-        return self._statement(state, found[0]) if found else None
+        found = state.last_label(reviewer)
+        return self._statement(state, found) if found else None
 
     def opened(self, reviewer: str, key: str) -> Trajectory:
         """Return a run that was shown to a reviewer, by `QueuedRun.key`."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Final, TypedDict
+from typing import Final
 
 from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
@@ -12,7 +12,7 @@ from certify_assets.errors import GateClosedError, InputError
 from certify_assets.files import canonical_json
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES, SIDES
-from certify_assets.operations.certifier import certificate_of
+from certify_assets.operations.certifier import certificate_of, own_key
 from certify_assets.operations.deployment import (
     Deployed,
     DeploymentRecord,
@@ -29,18 +29,18 @@ from certify_assets.operations.deployment import (
     strictest_certificates,
 )
 from certify_assets.operations.judge_figures import judge_summary
-from certify_assets.operations.layout import own_key, recertification_number
-from certify_assets.operations.ledger import CertifiedSplits, certified_judges, certified_splits
 from certify_assets.operations.monitoring import label_alarm
 from certify_assets.operations.recertification_record import (
     OVERRULED,
     CertifiedSide,
     RecertificationRecord,
     load_recertification,
+    recertification_number,
 )
 from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.served import MODEL_FOLDER, log_model
+from certify_assets.operations.split_history import certified_judges, certified_splits
 from certify_assets.storage.events import Stored
 from certify_assets.storage.tracking import Record, Tracker, without_credentials
 
@@ -56,14 +56,6 @@ RELABELLING_ACCEPTED: Final = "relabelling_accepted"
 CHOSEN: Final = "chosen_among_judges"
 
 
-class Accepted(TypedDict):
-    """What a user accepts with a deployment, as `deploy` takes it."""
-
-    accept_resplit: bool
-    accept_choice: bool
-    accept_relabelled: bool
-
-
 def deploy(
     judge: JudgedCorpus,
     *,
@@ -72,53 +64,41 @@ def deploy(
     certificates_key: str | None = None,
     policy: str = "",
     batch_only: bool = False,
-    accept_resplit: bool = False,
-    accept_choice: bool = False,
-    accept_relabelled: bool = False,
+    accepted: Collection[str] = (),
     track: bool = True,
 ) -> DeploymentRecord:
     """Deploy a judge whose certificates hold, whose audit did not fail and that has no alarm.
 
-    With `batch_only` any judge that has scored CAL: none of its certificates decides, and every
-    batch waits for one of its own. Runs that were certified under another split before are refused
-    unless `accept_resplit` is given, and a judge that was chosen among others by certificates that
-    do not pay for it unless `accept_choice` is; a finding of the deployment says so either way.
-    Labels or runs that were changed after a certificate was seen need `accept_relabelled`.
+    Parameters
+    ----------
+    judge : JudgedCorpus
+    alpha : Mapping or float, optional
+        Budgets; by default the strictest that certify.
+    sampling : SamplingPlan, optional
+        By default that of the last deployment.
+    certificates_key : str, optional
+        Where the certificates are; by default those on CAL.
+    policy : str, optional
+        That of the corpus, where no user asked.
+    batch_only : bool, optional
+        Whether none of its certificates decides, and every batch waits for one of its own.
+    accepted : Collection of str, optional
+        What a user accepts: RESPLIT_ACCEPTED where the runs were first certified under another
+        split, CHOSEN where certificates that do not pay for it chose the judge, and
+        RELABELLING_ACCEPTED where labels or runs were changed after a certificate was seen.
+    track : bool, optional
+        Whether MLflow is told.
     """
-    # Without budgets the strictest decide, without a sampling plan the last one, and without a key
-    # the certificates on CAL. `policy` is that of the corpus, where no user asked.
     corpus, key = judge.corpus, certificates_key or own_key(judge.corpus.name, judge.name)
     # what it rests on is stored: a step that goes on with it may end as it will
     with corpus.store.step(corpus.name, apart=True):
         _ = judge.spec
-        chosen: list[Certificate] = []
-        choice, changed, findings = "", list[dict[str, str]](), list[dict[str, str]]()
-        batch_alpha = _of_batches(corpus, alpha) if batch_only else {}
-        if not batch_only:
+        chosen, findings, batch_alpha = list[Certificate](), list[dict[str, str]](), {}
+        if batch_only:
+            batch_alpha = _of_batches(corpus, alpha)
+        else:
             chosen = _choose(read_certificates(judge, key), alpha, f"{judge} on {corpus}")
-            splits, choice = certified_splits(corpus), _unpaid_choice(judge)
-            changed = _changed_labels(judge, key)
-            if not (accept_resplit or splits.current_first):
-                raise GateClosedError(
-                    f"{judge} is not deployed on {corpus}: its runs were certified under "
-                    f"{splits.number} splits, first as {splits.first}, and the best of several "
-                    "splits has less confidence than its certificate states; deploy the first, "
-                    "take new tasks, or accept this with --accept-resplit."
-                )
-            findings = _findings(choice, chosen, splits, corpus, changed)
-        if choice and not accept_choice:
-            raise GateClosedError(
-                f"{judge} is not deployed on {corpus}. {choice} Deploy the named one, or accept "
-                "this with --accept-choice. For later corpora name the judge (--judge) or say how "
-                "many are compared (--set judges_compared=N) when they are imported."
-            )
-        if changed and not accept_relabelled:
-            messages = " ".join(item["message"] for item in changed)
-            raise GateClosedError(
-                f"{judge} is not deployed on {corpus}: {messages} If the change was made without a "
-                "look at the judge's decisions, accept it with --accept-relabelled; else restore "
-                "the earlier runs and labels."
-            )
+            findings = _findings(judge, key, chosen, accepted)
         put, last = corpus.store.objects.put, load_deployment(corpus)
         certificates = {f"certificates/{item.side}": put(item.to_json()) for item in chosen}
         made = Deployed(
@@ -139,8 +119,8 @@ def deploy(
             fault := deployment_fault(corpus, made, chosen) or label_alarm(judge, key, chosen)
         ):
             raise GateClosedError(f"{judge} is not deployed on {corpus}: {fault.sentence}")
+        # a call before this one may have been killed, or MLflow did not answer it
         if last is not None and last.is_again(made):
-            # the call before this one was killed, or MLflow did not answer it
             made = last
         else:
             corpus.store.append(corpus.name, made)
@@ -184,12 +164,12 @@ def redeploy(corpus: Corpus, number: int, *, track: bool = True) -> DeploymentRe
         certificates_key=earlier.certificates_key,
         batch_only=earlier.batch_only,
         track=track,
-        **accepted_before(earlier, earlier.judge_on(corpus), earlier.certificates_key),
+        accepted=accepted_before(earlier, earlier.judge_on(corpus), earlier.certificates_key),
     )
 
 
 def promote(
-    corpus: Corpus, document: RecertificationRecord, *, accept_relabelled: bool = False
+    corpus: Corpus, document: RecertificationRecord, *, accepted: Collection[str] = ()
 ) -> DeploymentRecord:
     """Deploy a recertification at the current budgets; return the deployment if it is in use."""
     now = load_deployment(corpus)
@@ -214,28 +194,24 @@ def promote(
     adapter = "" if now is None or not same_judge else now.fingerprint["adapter_sha256"]
     if now is not None and adapter == document.adapter_sha256:
         judge = now.judge_on(corpus)
-    accepted = Accepted(accept_resplit=False, accept_choice=False, accept_relabelled=False)
-    if now is not None:
-        accepted = accepted_before(now, judge, document.certificates_key)
-    accepted["accept_relabelled"] |= accept_relabelled
+    before = set() if now is None else accepted_before(now, judge, document.certificates_key)
     return deploy(
         judge,
         alpha=None if budgets is None else {side.side: side.alpha for side in sides},
         certificates_key=document.certificates_key,
-        **accepted,
+        accepted=before.union(accepted),
     )
 
 
-def accepted_before(record: Deployed, judge: JudgedCorpus, key: str) -> Accepted:
+def accepted_before(record: Deployed, judge: JudgedCorpus, key: str) -> set[str]:
     """Return what a user accepted with a deployment, as `deploy` takes it for certificates."""
-    codes = {item["code"] for item in record.findings}
+    found = {item["code"] for item in record.findings}
+    if record.judge != judge.name:
+        found.discard(CHOSEN)
     # a later change of labels is another one
-    same = all(item in record.findings for item in _changed_labels(judge, key))
-    return {
-        "accept_resplit": RESPLIT_ACCEPTED in codes,
-        "accept_choice": CHOSEN in codes and record.judge == judge.name,
-        "accept_relabelled": RELABELLING_ACCEPTED in codes and same,
-    }
+    if any(item not in record.findings for item in _changed_labels(judge, key)):
+        found.discard(RELABELLING_ACCEPTED)
+    return found
 
 
 def _changed_labels(judge: JudgedCorpus, key: str) -> list[dict[str, str]]:
@@ -313,15 +289,34 @@ def _unpaid_choice(judge: JudgedCorpus) -> str:
 
 
 def _findings(
-    choice: str,
-    chosen: Sequence[Certificate],
-    splits: CertifiedSplits,
-    corpus: Corpus,
-    changed: Sequence[dict[str, str]],
+    judge: JudgedCorpus, key: str, chosen: Sequence[Certificate], accepted: Collection[str]
 ) -> list[dict[str, str]]:
-    found = []
-    if choice:
+    """Return what a user should know of a deployment; refuse what nobody accepted."""
+    corpus, found = judge.corpus, list[dict[str, str]]()
+    splits, refused = certified_splits(corpus), f"{judge} is not deployed on {corpus}"
+    if not splits.current_first and RESPLIT_ACCEPTED not in accepted:
+        raise GateClosedError(
+            f"{refused}: its runs were certified under {splits.number} splits, first as "
+            f"{splits.first}, and the best of several splits has less confidence than its "
+            "certificate states; deploy the first, take new tasks, or accept this with "
+            "--accept-resplit."
+        )
+    if choice := _unpaid_choice(judge):
         found.append({"code": CHOSEN, "message": choice})
+        if CHOSEN not in accepted:
+            raise GateClosedError(
+                f"{refused}. {choice} Deploy the named one, or accept this with --accept-choice. "
+                "For later corpora name the judge (--judge) or say how many are compared (--set "
+                "judges_compared=N) when they are imported."
+            )
+    changed = _changed_labels(judge, key)
+    if changed and RELABELLING_ACCEPTED not in accepted:
+        messages = " ".join(item["message"] for item in changed)
+        raise GateClosedError(
+            f"{refused}: {messages} If the change was made without a look at the judge's "
+            "decisions, accept it with --accept-relabelled; else restore the earlier runs and "
+            "labels."
+        )
     if splits.number > 1:
         names = f" (also as {', '.join(splits.others)})" if splits.others else ""
         text = (

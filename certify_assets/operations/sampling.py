@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import InputError
+from certify_assets.documents import Document
+from certify_assets.errors import InputError, IntegrityError
 from certify_assets.operations.batch_record import received
 
 
@@ -36,11 +37,11 @@ class SamplingPlan:
                 "shares of at most 1 together."
             )
 
-    def places(self, corpus: str, tasks: Iterable[str]) -> dict[str, str]:
+    def places(self, corpus: str, tasks: Iterable[str]) -> dict[str, Literal["audit", "spot", ""]]:
         """Return ``audit``, ``spot`` or ``""`` of each task."""
         return {task: self._place(corpus, task) for task in dict.fromkeys(map(str, tasks))}
 
-    def _place(self, corpus: str, task: str) -> str:
+    def _place(self, corpus: str, task: str) -> Literal["audit", "spot", ""]:
         # seed, corpus and task and nothing else: no score, outcome or agent, so the draw is as
         # if made before scoring, and a task that comes again is drawn as it was
         digest = hashlib.sha256(f"{self.seed}\0{corpus}\0{task}".encode()).digest()
@@ -68,23 +69,25 @@ def asked_rows(
     return asked
 
 
-@dataclass(frozen=True)
-class Draw:
+class Draw(Document):
     """The drawn tasks of a batch."""
 
-    deployment: int | None  # whose plan drew them; None where no judge was deployed
-    plan: SamplingPlan | None
-    drawn: Mapping[str, str]  # audit or spot of each drawn task
+    SCHEMA = "certify_assets/draw/1"
+    TITLE = "draw"
+    REFUSAL = IntegrityError
+
+    deployment: int | None = None  # whose plan drew them; None where no judge was deployed
+    plan: SamplingPlan | None = None
+    drawn: dict[str, Literal["audit", "spot"]]  # of each drawn task
 
     @classmethod
     def of(cls, number: int, plan: SamplingPlan, corpus: str, tasks: Iterable[str]) -> Draw:
         """Draw tasks by the plan of a deployment."""
         places = plan.places(corpus, sorted(set(tasks)))
-        return cls(number, plan, {task: place for task, place in places.items() if place})
+        drawn = {task: place for task, place in places.items() if place}
+        return cls(deployment=number, plan=plan, drawn=drawn)
 
     @classmethod
     def load(cls, corpus: Corpus, batch: str) -> Draw:
         """Read the draw of a batch."""
-        document = corpus.store.objects.get_json(received(corpus, batch).objects["draw"])
-        plan = None if document["plan"] is None else SamplingPlan(**document["plan"])
-        return cls(document["deployment"], plan, document["drawn"])
+        return cls.from_dict(corpus.store.objects.get_json(received(corpus, batch).objects["draw"]))

@@ -1,4 +1,4 @@
-"""A certificate in a notebook: a card with bar and curve, an account in words, a chart."""
+"""A certificate in a notebook: a card with a bar, an account in words, a chart."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from certify_assets.certificates.words import WORDS
 from certify_assets.reports.wording import (
     DASH,
     compact,
@@ -20,6 +19,7 @@ from certify_assets.reports.wording import (
     rate,
     small,
 )
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 #: of the bar and the curves: they stand out from white and from black, since a notebook has either
 COLOURS: Final = {"reject": "#3f7fd6", "human": "#8b94a0", "release": "#1f9a8f"}
 _BUDGET = "#c98a1b"
-_WIDTH, _HEIGHT = 520.0, 200.0
-_BUDGETS = 3.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 12.0, 12.0, 36.0
+_WIDTH = 520.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Explained:
     diagnosis: Diagnosis
 
 
-def card(sides: Sides, explained: Sequence[Explained], read_as: Sequence[str] = ()) -> str:
+def card(sides: Sides, read_as: Sequence[str] = ()) -> str:
     """Draw certificates of one table as HTML that a notebook shows, in light and in dark."""
     first = sides.certificates[0]
     facts = ", ".join(
@@ -58,21 +56,21 @@ def card(sides: Sides, explained: Sequence[Explained], read_as: Sequence[str] = 
     return in_order(
         '<div class="certify-card" style="max-width:560px;line-height:1.45;color:inherit">'
         f"<p><strong>{escape(sides.sentence)}</strong><br>{escape(facts)}</p>"
-        f"{_bar(sides)}{_curves(explained)}"
-        f"<details><summary>The promise and its findings</summary>{_promises(explained)}{said}"
+        f"{_bar(sides)}"
+        f"<details><summary>The promise and its findings</summary>{_promises(sides)}{said}"
         "</details></div>"
     )
 
 
-def _promises(explained: Sequence[Explained]) -> str:
+def _promises(sides: Sides) -> str:
     parts = []
-    for item in explained:
+    for certificate in sides.certificates:
         findings = "".join(
             f"<li>{escape(finding['code'])}: {escape(finding['message'])}</li>"
-            for finding in item.certificate.findings
+            for finding in certificate.findings
         )
         listed = f"<ul>{findings}</ul>" if findings else ""
-        parts.append(f"<p>{escape(item.certificate.promise)}</p>{listed}")
+        parts.append(f"<p>{escape(certificate.promise)}</p>{listed}")
     return "".join(parts)
 
 
@@ -90,80 +88,15 @@ def _bar(sides: Sides) -> str:
         at = place * _WIDTH / 3
         parts.append(
             f'<rect x="{at:.1f}" y="31" width="10" height="10" fill="{COLOURS[name]}"/>'
-            + _text(at + 15, 40, f"{WORDS[name]} {percent(share)}")
+            f'<text x="{at + 15:.1f}" y="40" font-size="11" fill="currentColor">'
+            f"{escape(WORDS[name])} {percent(share)}</text>"
         )
     label = ", ".join(f"{WORDS[name]} {percent(share)}" for name, share in shares.items())
-    return _drawn("".join(parts), 48, f"Of all runs: {label}.")
-
-
-def _curves(explained: Sequence[Explained]) -> str:
-    """Draw the error among decided runs by their share, with the budget and what is certified."""
-    drawn = [item for item in explained if item.curve.thresholds.size]
-    if not drawn:
-        return ""
-    alpha = max(item.certificate.alpha for item in drawn)
-    widest = max(float(item.curve.coverage.max()) for item in drawn) or 1.0
-    # beyond some budgets a curve says no more than that it is above
-    top = min(1.0, _BUDGETS * alpha)
-
-    def at(share: float, error: float) -> tuple[float, float]:
-        return (
-            _LEFT + (_WIDTH - _LEFT - _RIGHT) * share / widest,
-            _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * min(1.0, error / top),
-        )
-
-    (left, base), (right, line) = at(0, 0), at(widest, alpha)
-    parts = [
-        f'<path d="M{left:.1f} {_TOP:.1f}V{base:.1f}H{right:.1f}" stroke="currentColor" '
-        'stroke-opacity=".45" fill="none"/>',
-        f'<path d="M{left:.1f} {line:.1f}H{right:.1f}" stroke="{_BUDGET}" stroke-width="1.5" '
-        'stroke-dasharray="6 3"/>',
-        _text(right, line - 4, f"budget {percent(alpha)}", "end"),
-        _text(left - 5, base + 4, "0", "end"),
-        _text(left - 5, _TOP + 8, percent(top, 0), "end"),
-        _text(left, base + 14, "0"),
-        _text(right, base + 14, percent(widest, 0), "end"),
-        _text((left + right) / 2, base + 28, "share of runs decided; error among them", "middle"),
-    ]
-    said = []
-    for item in drawn:
-        certificate, curve = item.certificate, item.curve
-        colour, order = COLOURS[curve.side], np.argsort(curve.coverage, kind="stable")
-        points = " ".join(
-            "{:.1f},{:.1f}".format(*at(float(curve.coverage[i]), float(curve.selective_error[i])))
-            for i in order
-            if curve.selective_error[i] <= top
-        )
-        parts.append(
-            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
-        )
-        if certificate.certified:
-            x, y = at(certificate.coverage, certificate.selective_error or 0.0)
-            parts.append(
-                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}" stroke="currentColor"/>'
-            )
-        share = percent(certificate.coverage) if certificate.certified else "nothing"
-        said.append(f"{WORDS[curve.side]}: {share} certified")
-    return _drawn(
-        "".join(parts),
-        _HEIGHT,
-        f"Error among decided runs by their share, {'; '.join(said)}; budget {percent(alpha)}.",
-    )
-
-
-def _drawn(body: str, height: float, label: str) -> str:
     # complete in itself: a notebook has none of the pages' styles
     return (
         '<div style="max-width:100%;overflow-x:auto">'
-        f'<svg viewBox="0 0 {_WIDTH:g} {height:g}" width="{_WIDTH:g}" height="{height:g}" '
-        f'role="img" aria-label="{escape(label)}">{body}</svg></div>'
-    )
-
-
-def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="11" fill="currentColor" '
-        f'text-anchor="{anchor}">{escape(text)}</text>'
+        f'<svg viewBox="0 0 {_WIDTH:g} 48" width="{_WIDTH:g}" height="48" role="img" '
+        f'aria-label="{escape(f"Of all runs: {label}.")}">{"".join(parts)}</svg></div>'
     )
 
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from certify_assets.certificates.counts import covers
+from certify_assets.certificates.gates import sample_gate
 from certify_assets.certificates.settings import CALIBRATED
 from certify_assets.reports.certificate_source import PageScores, PageSource
 from certify_assets.reports.certificate_text import (
     AUDIT_WORDS,
-    arithmetic,
     audited,
     banner,
     control_bars,
@@ -24,27 +20,11 @@ from certify_assets.reports.certificate_text import (
     procedure_words,
     promise_notes,
     promises,
-    spent,
     threshold_words,
 )
 from certify_assets.reports.charts import task_heatmap
-from certify_assets.reports.figures import (
-    Panel,
-    error_histogram,
-    risk_coverage,
-    score_distribution,
-    tail_curve,
-)
-from certify_assets.reports.wording import (
-    count,
-    counted,
-    done,
-    log_odds,
-    percent,
-    rate,
-    render,
-    small,
-)
+from certify_assets.reports.figures import Panel, risk_coverage, score_distribution
+from certify_assets.reports.wording import count, counted, done, log_odds, percent, rate, render
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,6 +86,8 @@ def render_page(
         date=date,
     )
     main, reasons = source.headline, explain(source)
+    shares = round(main.delta / main.level)
+    enough = sample_gate(main.n_eff, alpha=main.alpha, delta=main.delta, grid=shares)
     return render(
         "certificate.html",
         hashed=f"certificate {main.sha256}",
@@ -133,7 +115,7 @@ def render_page(
         promise_notes=promise_notes(source),
         reasons=reasons,
         facts=corpus_facts(source),
-        gate=arithmetic(source),
+        gate=enough.reason,
         controls=control_bars(source),
         talked_to=talked_to,
         panels=build_panels(source),
@@ -213,18 +195,10 @@ def build_panels(source: PageSource) -> list[Panel]:
 def _side_panels(source: PageSource, certificate: Certificate, name: str) -> list[Panel]:
     curve = _curve_of(certificate, source)
     first = certificate is source.headline
-    panels = [
-        _risk_panel(
-            certificate, curve, name, where=source.evidence, layout="lead" if first else "half"
-        ),
-        _tail_panel(certificate, curve, name),
-    ]
+    layout = "lead" if first else "half"
+    panels = [_risk_panel(certificate, curve, name, where=source.evidence, layout=layout)]
     if first:
         panels.append(_score_panel(source))
-    if certificate.certified and source.test is not None and np.isfinite(source.test.scores).any():
-        spread = _histogram_panel(certificate, source.test, name=f"{name}test")
-        # alone in its row where there is no second side
-        panels.append(spread if len(source.sides) > 1 else replace(spread, layout="lead"))
     return panels
 
 
@@ -254,44 +228,8 @@ def _risk_panel(
         ),
         "Left to right, the judge decides more runs. The solid line is how often it was "
         f"wrong on {where}; the dashed line is what the error could be once "
-        f"runs of one task are resampled together{worst}; the dotted line pretends that all runs "
-        "are independent, and is there for comparison only. " + ending,
+        f"runs of one task are resampled together{worst}. " + ending,
         layout,
-    )
-
-
-def _tail_panel(certificate: Certificate, curve: ThresholdCurve, name: str) -> Panel:
-    from certify_assets.certificates.guard import FLOOR_SHARE
-
-    guarded = certificate.parameters["guard"] == "floor"
-    guard_level = certificate.delta / certificate.candidates / FLOOR_SHARE if guarded else None
-    guard = (
-        (
-            " The guard asks how likely it is to see no error at all if the true rate were α and "
-            f"errors came in whole tasks; it allows {small(guard_level)}."
-        )
-        if guarded
-        else ""
-    )
-    grid = int(certificate.parameters["grid"])
-    resampled = "Share of task resamples in which the error exceeds the budget."
-    if certificate.parameters["multiplicity"] == CALIBRATED:
-        resampled = (
-            f"Probability that the error exceeds the budget when tasks get random weights{_WORST}."
-        )
-    return Panel(
-        f"{name}tail",
-        f"The test of all {grid} thresholds, {certificate.side} side",
-        tail_curve(
-            curve,
-            level=certificate.level,
-            guard_level=guard_level,
-            point=certificate.coverage if certificate.certified else None,
-            name=f"{name}tail",
-        ),
-        f"{resampled} A threshold passes "
-        f"at {small(certificate.level)}: δ = {rate(certificate.delta, 2)} "
-        f"{spent(certificate)}.{guard}",
     )
 
 
@@ -321,48 +259,6 @@ def _score_panel(source: PageSource) -> Panel:
             else "No threshold is certified, so every run goes to review."
         ),
     )
-
-
-def _histogram_panel(certificate: Certificate, table: PageScores, *, name: str) -> Panel:
-    from certify_assets.certificates import bootstrap_errors, resample_audit
-
-    threshold = float(certificate.threshold or 0.0)
-    errors = bootstrap_errors(
-        table.scores,
-        table.outcomes,
-        table.tasks,
-        threshold=threshold,
-        side=certificate.side,
-        draws=certificate.parameters["draws"],
-        seed=certificate.seed,
-    )
-    limit = resample_audit(
-        table.scores,
-        table.outcomes,
-        table.tasks,
-        threshold=threshold,
-        side=certificate.side,
-        alpha=certificate.alpha,
-        delta=certificate.delta,
-        draws="exact",
-    )
-    covered = covers(certificate.side, threshold, table.scores)
-    wrong = table.outcomes[covered] == (certificate.side == "reject")
-    above = float(np.mean(errors > certificate.alpha))
-    markup = error_histogram(
-        errors,
-        alpha=certificate.alpha,
-        side=certificate.side,
-        observed=float(wrong.mean()) if wrong.size else None,
-        name=name,
-    )
-    caption = (
-        f"Error at the certified threshold in {count(errors.size)} resamples of TEST's tasks; "
-        f"{percent(above, 2)} lie above {percent(certificate.alpha)} "
-        f"(with ever more resamples: a share of {small(limit.exceedance)}). "
-        "These tasks had no part in choosing the threshold: this is the independent check."
-    )
-    return Panel(name, f"TEST resampled by task, {certificate.side} side", markup, caption)
 
 
 def _heatmap_panel(source: PageSource) -> Panel:

@@ -12,7 +12,6 @@ import numpy as np
 from markupsafe import Markup
 
 from certify_assets.certificates.findings import RELABELLED
-from certify_assets.certificates.words import WORDS
 from certify_assets.reports.certificate_source import deployed
 from certify_assets.reports.wording import (
     DASH,
@@ -24,10 +23,10 @@ from certify_assets.reports.wording import (
     percent,
     rate,
 )
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Certificate, Diagnosis
-    from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.reports.certificate_source import PageSource
 
 #: what an audit's verdict says about a release, the most reassuring first
@@ -83,14 +82,6 @@ _CONTROLS: dict[str, str] = {
     "length_auroc": "text length alone",
     "agent_auroc": "the agent's average alone",
     "step_auroc": "number of steps alone",
-}
-_TOO_FEW = "there are too few tasks to show that the judge is good enough"
-_STOPPED: dict[str, str] = {
-    "tasks": _TOO_FEW,
-    "no_scores": "no run has a score",
-    "base_rate": "there is next to nothing that this side could decide",
-    "judge": "the judge does not rank runs well enough",
-    "guard": "there are too few tasks to rule out that some fool the judge throughout",
 }
 #: findings under which the figures may not be what they seem, as the verdict says them
 _DOUBTS = {
@@ -149,8 +140,11 @@ def banner(source: PageSource, reasons: Sequence[NothingCertified]) -> Banner:
         "nothing": "Nothing certified",
     }[state]
     if state == "nothing":
-        sentence = f"Every run goes to review. {short_reason(reasons)}"
-        facts = _facts_of_nothing(source, reasons)
+        sentence, facts = "Every run goes to review.", _standing(source)
+        if reasons:
+            certificate, why = reasons[0]
+            where = f"{certificate.side.capitalize()} at {percent(certificate.alpha)}"
+            sentence = f"{sentence} {where}: {why.sentence}"
     else:
         sentence, facts = _sentence(source), _facts(source)
     doubts = [item for item in source.headline.findings if item["code"] in _DOUBTS]
@@ -183,26 +177,6 @@ def _sentence(source: PageSource) -> str:
         share = percent(source.both.overlap)
         sentence += f" {share} of runs fall under both thresholds and go to review."
     return sentence
-
-
-def _facts_of_nothing(
-    source: PageSource, reasons: Sequence[NothingCertified]
-) -> tuple[BannerFact, ...]:
-    evidence = f"{counted(source.headline.tasks, 'task')} in {source.evidence}"
-    facts = [BannerFact("scored runs", count(source.headline.trajectories), evidence)]
-    liftable = [why for why in reasons if why.diagnosis.tasks_needed is not None]
-    if liftable:
-        nearest = min(liftable, key=lambda why: why.diagnosis.tasks_needed or 0)
-        more, item = nearest.diagnosis.more_tasks or 0, nearest.certificate
-        place = "like these" if source.profile is None else "in the corpus"
-        facts.append(
-            BannerFact(
-                "more tasks for an even chance",
-                f"about {count(more)}",
-                f"{place}, {item.side} at {percent(item.alpha)}",
-            )
-        )
-    return (*facts, *_standing(source))
 
 
 def _facts(source: PageSource) -> tuple[BannerFact, ...]:
@@ -355,32 +329,6 @@ def _diagnose(certificate: Certificate, source: PageSource) -> Diagnosis:
     return replace(found, corpus_tasks=tasks)
 
 
-def short_reason(reasons: Sequence[NothingCertified]) -> str:
-    """Return one sentence for the banner of a page on which nothing is certified."""
-    if not reasons:
-        return ""
-    certificate, diagnosis = reasons[0]
-    stopped = _STOPPED.get(diagnosis.stopped_by or "")
-    if stopped is None:
-        return diagnosis.sentence
-    return f"On the {certificate.side} side at {percent(certificate.alpha)}, {stopped}."
-
-
-def arithmetic(source: PageSource) -> str:
-    """Return the smallest error-free sample that any judge needs, and what the evidence offers."""
-    from certify_assets.certificates import n_min
-
-    main = source.headline
-    least, shared = n_min(main.alpha, main.delta), n_min(main.alpha, main.level)
-    enough = "clears" if main.n_eff >= shared else "does not clear"
-    return (
-        f"To exclude an error of {percent(main.alpha)}, even a faultless judge needs "
-        f"{count(least)} independent decisions at δ, {count(shared)} at the level of a threshold. "
-        f"{compact(round(main.n_eff, 1))} effective runs in "
-        f"{source.evidence}: it {enough} that bar."
-    )
-
-
 class FindingRow(NamedTuple):
     """A finding, and which certificates it is on."""
 
@@ -398,11 +346,12 @@ class ControlBar(NamedTuple):
 
 
 def finding_rows(source: PageSource) -> list[FindingRow]:
-    """Return every finding of the deployed procedure once."""
+    """Return every finding of the deployed procedure once; why nothing passes has its own part."""
     places: dict[tuple[str, str], list[Certificate]] = {}
     for certificate in source.deployed:
         for finding in certificate.findings:
-            places.setdefault((finding["code"], finding["message"]), []).append(certificate)
+            if finding["code"] != "nothing_passes":
+                places.setdefault((finding["code"], finding["message"]), []).append(certificate)
         for code, text in _PROVENANCE.items():
             if given := certificate.provenance.get(code):
                 message = text.format(given)
@@ -440,20 +389,7 @@ def corpus_facts(source: PageSource) -> list[tuple[str, str, str]]:
             if source.cal.unlabelled
             else []
         ),
-        *_extra_facts(source.profile),
     ]
-
-
-def _extra_facts(profile: CorpusProfile | None) -> list[tuple[str, str, str]]:
-    if profile is None:
-        return []
-    figures = {
-        "runs in the whole corpus": profile.trajectories,
-        "tasks in the whole corpus": profile.tasks,
-        "agents": len(profile.agents),
-        "duplicate runs": profile.duplicates,
-    }
-    return [("", compact(float(number)), words) for words, number in figures.items()]
 
 
 def control_bars(source: PageSource) -> list[ControlBar]:

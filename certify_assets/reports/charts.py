@@ -1,8 +1,7 @@
-"""Charts written by hand as SVG: sparkline, task-by-attempt map."""
+"""The map of a corpus, written by hand as SVG: a row a task, a cell a run."""
 
 from __future__ import annotations
 
-import base64
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,23 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.reports import svg
-from certify_assets.reports.wording import (
-    count,
-    counted,
-    inline_block,
-    markdown_table,
-    percent,
-    signed,
-)
+from certify_assets.reports.wording import count, counted, percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from certify_assets.certificates import Sides, TaskCounts
 
-_POINTS = 12
 _MAP_WIDTH = 1000.0
 _GAP = 26.0
 _MOST_CELLS = 9000
@@ -51,77 +41,6 @@ _HATCH = (
     f'<rect width="4" height="4" fill="{svg.PASS_SOFT}"/><path d="M0 0v4" stroke="{svg.PASS}" '
     'stroke-width="2"/></pattern></defs>'
 )
-
-
-def sparkline_svg(
-    counts: TaskCounts, *, alpha: float, certified: float | None = None, side: str = "reject"
-) -> str:
-    """Draw error against share decided in about 400 characters."""
-    share, error = _thinned(counts)
-    top = max(2.5 * alpha, 1e-9)
-    points = " ".join(
-        f"{120 * x:.0f},{_spark_height(y, top):.0f}" for x, y in zip(share, error, strict=True)
-    )
-    line = _spark_height(alpha, top)
-    dot = ""
-    if certified is not None:
-        at = _spark_height(float(np.interp(certified, share, error)), top)
-        dot = (
-            f"<circle cx='{120 * certified:.0f}' cy='{at:.0f}' r='3' "
-            f"fill='{svg.side_colour(side)}'/>"
-        )
-    return (
-        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 120 30' width='240' height='60'>"
-        f"<path d='M0 {line:.0f}h120' stroke='{svg.BUDGET}' stroke-dasharray='4 2'/>"
-        f"<polyline points='{points}' fill='none' stroke='{svg.SHARE}' "
-        f"stroke-width='1.5'/>{dot}</svg>"
-    )
-
-
-def _thinned(counts: TaskCounts) -> tuple[list[float], list[float]]:
-    order = np.argsort(counts.coverage, kind="stable")
-    kept = order[
-        np.unique(np.linspace(0, order.size - 1, min(_POINTS, order.size)).round().astype(int))
-    ]
-    return [float(x) for x in counts.coverage[kept]], [
-        float(y) for y in np.nan_to_num(counts.selective_error[kept])
-    ]
-
-
-def _spark_height(error: float, top: float) -> float:
-    return 29 - 28 * min(1.0, error / top)
-
-
-def verdict_markdown(sides: Sides, counts: TaskCounts) -> str:
-    """Write the verdict block of an asset: the shares, a row of numbers a side, the sparkline."""
-    certificate = sides.lead
-    if sides.certified:
-        decided, human = percent(sides.decided), percent(sides.human)
-        status = f"**\N{CHECK MARK} {decided} decided**, {human} to review"
-    else:
-        status = "**\N{EN DASH} Nothing certified**, every run to review"
-    image = base64.b64encode(
-        sparkline_svg(
-            counts,
-            alpha=certificate.alpha,
-            certified=certificate.coverage if certificate.certified else None,
-            side=certificate.side,
-        ).encode()
-    ).decode()
-    rows = [
-        (
-            item.side,
-            percent(item.coverage) if item.certified else "nothing",
-            f"≤{percent(item.alpha)}",
-            percent(item.selective_error if item.certified else None),
-            signed(item.threshold),
-            f"{item.covered_tasks}/{item.tasks}",
-        )
-        for item in sides.certificates
-    ]
-    picture = f"![error by share decided](data:image/svg+xml;base64,{image})"
-    table = markdown_table(("side", "share", "budget", "error", "θ", "tasks"), rows, tight=True)
-    return inline_block([status, "", *table, "", picture])
 
 
 @dataclass(frozen=True)

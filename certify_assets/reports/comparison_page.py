@@ -199,11 +199,11 @@ def write_comparison_page(
     left_out: Sequence[Mapping[str, str]] = (),
     *,
     corpus: str = "",
-) -> tuple[str, str]:
-    """Store the page of one corpus, or of the main table; return the page and where it is."""
+) -> str:
+    """Store the page of one corpus, or of the main table; return its key."""
     key = comparison_key(corpus, "comparison.html") if corpus else "study/main_table.html"
-    page = render_comparison(documents, left_out, home=home_of(key, corpus))
-    return page, store_page(store, key, page)
+    store_page(store, key, render_comparison(documents, left_out, home=home_of(key, corpus)))
+    return key
 
 
 def write_main_exports(store: Store, documents: Sequence[Mapping[str, Any]]) -> None:

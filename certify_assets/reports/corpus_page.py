@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from certify_assets.corpora.config import corpus_file
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.validations import TABLES
 from certify_assets.reports.charts import outcome_heatmap
 from certify_assets.reports.figures import outcome_histogram
 from certify_assets.reports.wording import (
@@ -354,6 +353,8 @@ def write_data_docs(corpus: Corpus, report: QualityReport) -> str:
 def render_data_docs(corpus: str, report: QualityReport, *, home: str = "") -> str:
     """Render the validation results of a corpus."""
     from importlib.metadata import version
+
+    from certify_assets.corpora.quality import TABLES
 
     failed = [result for result in report.results if not result.passed]
     blocking = [result for result in failed if result.severity == "error"]

@@ -1,4 +1,4 @@
-"""Figures drawn by matplotlib: risk and coverage, tails, errors, scores, the paths of a monitor."""
+"""Figures drawn by matplotlib: risk and coverage, scores, the interval of a monitor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from certify_assets.reports import svg
-from certify_assets.reports.wording import compact, count, done, percent, rate, small, superscript
+from certify_assets.reports.wording import compact, count, done, percent, rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-_TAIL_FLOOR = 1e-9
 _LOWEST = -3.0
 _SCALES = {"log-odds": " (log-odds of success)", "probability": " (probability of success)"}
 
@@ -87,13 +86,10 @@ def risk_coverage(
     side, colour = curve.side, svg.side_colour(curve.side)
     order = np.argsort(curve.coverage, kind="stable")
     share, error = curve.coverage[order], curve.selective_error[order]
-    upper, naive = curve.bootstrap_upper[order], curve.naive_upper[order]
+    upper = curve.bootstrap_upper[order]
     with svg.style_context():
         figure, axes = canvas(*((590, 370) if large else (460, 330)), 2 if point is None else 3)
         _level_line(axes, alpha, f"budget α = {percent(alpha)}")
-        axes.plot(
-            share, naive, color=svg.HUMAN, lw=1.3, ls=":", label="naive upper bound", zorder=3
-        )
         axes.plot(
             share,
             upper,
@@ -157,131 +153,6 @@ def _risk_label(
         f"{percent(point[0])} of runs with an observed error of "
         f"{percent(point[1])}, below the budget of {percent(alpha)}. {widest}"
     )
-
-
-def tail_curve(
-    curve: ThresholdCurve,
-    *,
-    level: float,
-    guard_level: float | None,
-    point: float | None,
-    name: str,
-) -> str:
-    """Draw the test of every threshold: tail and guard against their levels."""
-    order = np.argsort(curve.coverage, kind="stable")
-    share = curve.coverage[order]
-    tail = np.clip(curve.tail[order], _TAIL_FLOOR, 1.0)
-    passed = curve.passed_bootstrap[order] & curve.passed_guard[order]
-    with svg.style_context():
-        figure, axes = canvas(460, 330, 3)
-        axes.set_yscale("log")
-        axes.plot(share, tail, color=svg.SHARE, lw=1.5, label="tail P*(error > α)", zorder=3)
-        passes = "passes" if guard_level is None else "passes both tests"
-        for kept, label, fill in ((passed, passes, "full"), (~passed, "fails", "none")):
-            axes.plot(
-                share[kept],
-                tail[kept],
-                "o",
-                color=svg.SHARE,
-                ms=5,
-                fillstyle=fill,
-                ls="none",
-                label=label,
-                zorder=4,
-            )
-        _level_line(axes, level, f"tail level {small(level)}")
-        if guard_level is not None:
-            floor = np.clip(curve.floor_probability[order], _TAIL_FLOOR, 1.0)
-            axes.plot(
-                share,
-                floor,
-                color=svg.HUMAN,
-                lw=1.4,
-                ls=":",
-                label="guard: P(no error seen)",
-                zorder=2,
-            )
-            axes.axhline(
-                guard_level,
-                color=svg.HUMAN,
-                lw=1,
-                ls=(0, (2, 2)),
-                label=f"guard level {small(guard_level)}",
-            )
-        if point is not None:
-            axes.axvline(point, color=svg.INK, lw=1, ls=(0, (1, 2)))
-        axes.set(
-            xlim=(0, _ceiling(share)),
-            ylim=(_TAIL_FLOOR * 0.6, 2),
-            xlabel="share of runs decided",
-            ylabel="probability (log scale)",
-        )
-        percent_axes(axes, x=True)
-        axes.set_yticks([10.0**k for k in range(-8, 1, 2)], ["10⁻⁸", "10⁻⁶", "10⁻⁴", "10⁻²", "1"])
-        legend(axes, 2)
-        guarded = guard_level is not None
-        return svg.figure_svg(figure, name, _tail_label(passed, level, guarded=guarded))
-
-
-def _tail_label(passed: NDArray[np.bool_], level: float, *, guarded: bool) -> str:
-    return (
-        f"Tail probability of every threshold of the grid on a log scale: {passed.sum()} of "
-        f"{passed.size} pass their level {small(level)}{' and the guard' if guarded else ''}."
-    )
-
-
-def error_histogram(
-    errors: FloatArray, *, alpha: float, side: str, observed: float | None, name: str
-) -> str:
-    """Draw the selective error under resampling of tasks, and the share above the budget."""
-    above = float(np.mean(errors > alpha))
-    top = float(min(1.0, max(1.35 * alpha, np.max(errors, initial=0.0) * 1.08)))
-    # the budget is an edge, so that no bar straddles it
-    below_bins = max(8, round(30 * alpha / top))
-    edges = np.concatenate(
-        [np.linspace(0, alpha, below_bins + 1), np.arange(1, 61) * (alpha / below_bins) + alpha]
-    )
-    edges = edges[: int(np.searchsorted(edges, top)) + 1]
-    counts = np.histogram(errors, edges)[0] / errors.size
-    inside = edges[1:] <= alpha * (1 + 1e-9)
-    with svg.style_context():
-        figure, axes = canvas(460, 300)
-        axes.grid(visible=False, axis="x")
-        split = below_bins
-        axes.stairs(
-            counts[inside],
-            edges[: split + 1],
-            fill=True,
-            color=svg.SHARE,
-            alpha=0.78,
-            label=f"within the budget ({percent(1 - above, 2)})",
-        )
-        axes.stairs(
-            counts[~inside],
-            edges[split:],
-            fill=True,
-            facecolor=svg.WRONG_SOFT,
-            edgecolor=svg.WRONG,
-            hatch="////",
-            label=f"above it ({percent(above, 2)})",
-        )
-        axes.axvline(
-            alpha, color=svg.BUDGET, lw=1.6, ls=(0, (6, 3)), label=f"budget α = {percent(alpha)}"
-        )
-        if observed is not None:
-            axes.axvline(observed, color=svg.INK, lw=1.6, label=f"observed {percent(observed, 2)}")
-        axes.set(
-            xlim=(0, edges[-1]),
-            xlabel=f"error among {done(side)} runs of TEST",
-            ylabel="share of resamples",
-        )
-        percent_axes(axes, x=True, y=True)
-        legend(axes, 2)
-        label = (
-            f"Histogram of {count(errors.size)} task resamples of TEST: {percent(above, 2)} of "
-            f"them have an error above {percent(alpha)}."
-        )
-        return svg.figure_svg(figure, name, label)
 
 
 def score_distribution(
@@ -423,38 +294,6 @@ def auroc_figure(rows: Sequence[Mapping[str, Any]], name: str) -> str:
         return svg.figure_svg(figure, name, label)
 
 
-def detector_path(
-    logs: Sequence[float], *, threshold: float, first_alarm_at: int | None, words: str, name: str
-) -> str:
-    """Draw a detector after each task on a log scale."""
-    # far below one nothing is to be seen, and the alarm line is to stay in sight
-    values = np.maximum(np.array(logs) / math.log(10), _LOWEST)
-    tasks = np.arange(1, values.size + 1)
-    line = math.log10(threshold)
-    with svg.style_context():
-        figure, axes = canvas(460, 300, left=56)
-        axes.plot(tasks, values, color=svg.SHARE, lw=1.7, label=words)
-        _level_line(axes, line, f"alarm line {count(threshold)}")
-        if first_alarm_at is not None:
-            mark = (first_alarm_at, values[first_alarm_at - 1])
-            axes.plot(
-                *mark, "X", color=svg.WRONG, ms=11, mec=svg.PAPER, ls="none", label="first alarm"
-            )
-        # twice the line is as good as any evidence beyond it, which would only flatten what came
-        # before
-        top = min(max(values.max(), line), 2 * line + 2) + 0.6
-        axes.set(ylim=(min(values.min(), 0) - 0.3, top), ylabel="evidence (log scale)")
-        axes.yaxis.set_major_locator(_whole())
-        axes.yaxis.set_major_formatter(_power)
-        _finish_monitor(axes, values.size)
-        alarm = f"an alarm after {count(first_alarm_at)} tasks" if first_alarm_at else "no alarm"
-        return svg.figure_svg(
-            figure,
-            name,
-            f"{words} over {count(values.size)} tasks, alarm line at {count(threshold)}: {alarm}.",
-        )
-
-
 def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
     """Draw the interval for the error after each task, and the realised error."""
     at, low, high = (np.array(path[key], dtype=np.float64) for key in ("at", "low", "high"))
@@ -473,7 +312,9 @@ def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
         _level_line(axes, alpha, f"budget α = {percent(alpha)}")
         axes.set(ylim=(0, top), ylabel="error among decided runs")
         percent_axes(axes, y=True)
-        _finish_monitor(axes, int(at[-1]))
+        axes.set(xlim=(1, max(at[-1], 2)), xlabel="labelled tasks, in order")
+        axes.xaxis.set_major_locator(_whole())
+        legend(axes, 2)
         label = (
             f"Interval for the error: {percent(low[-1])} to {percent(high[-1])} after "
             f"{count(at[-1])} tasks; budget {percent(alpha)}."
@@ -481,18 +322,7 @@ def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:
         return svg.figure_svg(figure, name, label)
 
 
-def _finish_monitor(axes: Axes, tasks: int) -> None:
-    axes.set(xlim=(1, max(tasks, 2)), xlabel="labelled tasks, in order")
-    axes.xaxis.set_major_locator(_whole())
-    legend(axes, 2)
-
-
 def _whole() -> Any:
     from matplotlib.ticker import MaxNLocator
 
     return MaxNLocator(nbins=7, integer=True)
-
-
-def _power(value: float, _: float) -> str:
-    exponent = round(value)
-    return "1" if exponent == 0 else f"10{superscript(exponent)}"

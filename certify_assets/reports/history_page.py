@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from certify_assets.operations.layout import history_key
+from certify_assets.operations.history import history_key
 from certify_assets.reports import svg
 from certify_assets.reports.figures import canvas, percent_axes
 from certify_assets.reports.wording import (

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from certify_assets.certificates.words import WORDS
 from certify_assets.corpora import HALF_B
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.errors import CertifyError, InputError
+from certify_assets.errors import CertifyError, ChangedInputError, InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import judges
 from certify_assets.operations.audit import load_audits
 from certify_assets.operations.certifier import deciding_sides, load_certificates
 from certify_assets.operations.comparison import comparison_key
 from certify_assets.operations.deployment import Deployment
-from certify_assets.operations.layout import history_key
+from certify_assets.operations.history import history_key
 from certify_assets.operations.ledger import ledger_entries
 from certify_assets.operations.monitor_record import read_alarms
 from certify_assets.reports.certificate_text import AUDIT_WORDS
 from certify_assets.reports.corpus_page import data_docs_key, page_key
 from certify_assets.reports.wording import percent, render, store_page
 from certify_assets.storage.store import Store
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Sides
 
+# others may store something as often while it is drawn
+_TRIES = 5
 #: pages of the whole data root
 _SHARED = (
     ("Judges on all corpora", "study/main_table.html"),
@@ -121,9 +124,14 @@ def render_index(corpora: Sequence[CorpusEntry], pages: Sequence[PageLink] = ())
 
 def write_index(store: Store) -> str:
     """Draw the start page of what is stored now; return where it is."""
-    entries = [corpus_entry(Corpus(store, name)) for name in registered_corpora(store)]
-    pages = _present(store, _SHARED)
-    return store_page(store, "index.html", render_index(entries, pages))
+    view = store.now()
+    for _ in range(_TRIES):
+        # where another process stores something of a corpus meanwhile, it is drawn again
+        with suppress(ChangedInputError), view.step(""):
+            entries = [corpus_entry(Corpus(view, name)) for name in registered_corpora(view)]
+            pages = _present(view, _SHARED)
+            return store_page(view, "index.html", render_index(entries, pages))
+    return store.locate("index.html")
 
 
 def corpus_entry(corpus: Corpus) -> CorpusEntry:

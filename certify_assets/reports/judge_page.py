@@ -14,7 +14,14 @@ from certify_assets.operations.certifier import deciding_certificates, load_cert
 from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.operations.pool import load_pool
 from certify_assets.operations.spending import read_spending
-from certify_assets.reports.wording import home_of, markdown_table, percent, store_page
+from certify_assets.reports.wording import (
+    home_of,
+    inline_block,
+    markdown_table,
+    percent,
+    signed,
+    store_page,
+)
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate, Sides
@@ -110,18 +117,25 @@ def _unusual(prompt: Mapping[str, object]) -> dict[str, str]:
     }
 
 
-def verdict(judge: JudgedCorpus, sides: Sides) -> str:
+def verdict(sides: Sides) -> str:
     """Return the verdict block of the certificate asset, short enough to be shown in line."""
-    from certify_assets.certificates import count_tasks, observe
-    from certify_assets.judges.record import columns
-    from certify_assets.reports.charts import verdict_markdown
-
-    cal, _, _ = judge.calibration
-    certificate = sides.lead
-    grid = int(certificate.parameters["grid"])
-    # errors and shares alone are drawn, so nothing is tested again
-    counts = count_tasks(observe(*columns(cal)), certificate.side, grid)
-    return verdict_markdown(sides, counts)
+    status = "**\N{EN DASH} Nothing certified**, every run to review"
+    if sides.certified:
+        decided, human = percent(sides.decided), percent(sides.human)
+        status = f"**\N{CHECK MARK} {decided} decided**, {human} to review"
+    rows = [
+        (
+            item.side,
+            percent(item.coverage) if item.certified else "nothing",
+            f"≤{percent(item.alpha)}",
+            percent(item.selective_error if item.certified else None),
+            signed(item.threshold),
+            f"{item.covered_tasks}/{item.tasks}",
+        )
+        for item in sides.certificates
+    ]
+    heads = ("side", "share", "budget", "error", "θ", "tasks")
+    return inline_block([status, "", *markdown_table(heads, rows, tight=True)])
 
 
 def gates(judge: JudgedCorpus, certificate: Certificate) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from certify_assets.certificates.monitor import DetectorState
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.monitor_record import MonitorEntry, MonitorRecord, SampleFile
 from certify_assets.operations.monitoring import load_monitor
-from certify_assets.reports.figures import Panel, detector_path, interval_band
+from certify_assets.reports.figures import Panel, interval_band
 from certify_assets.reports.wording import (
     compact,
     count,
@@ -29,7 +30,6 @@ _HEADINGS = {
     "nothing": ("nothing", "Nothing was monitored"),
     "quiet": ("certified", "No alarm"),
 }
-_DETECTORS = {"e_process": "e-process", "shiryaev_roberts": "Shiryaev–Roberts detector"}
 
 
 def render_monitor_page(document: MonitorRecord, *, title: str, home: str = "") -> str:
@@ -101,7 +101,7 @@ def _monitor(entry: MonitorEntry, name: str) -> dict[str, Any]:
         "alarm": entry.result.alarm,
         "promise": entry.promise,
         "facts": _facts(entry),
-        "panels": [*_detectors(entry, name), _interval(entry, name)],
+        "panel": _interval(entry, name),
         "sha256": entry.certificate_sha256,
     }
 
@@ -129,34 +129,15 @@ def _facts(entry: MonitorEntry) -> list[tuple[str, str]]:
         ("with a decided run", count(result.covered_tasks)),
         ("decided runs, wrong", f"{count(result.covered_trajectories)}, {count(result.errors)}"),
         ("realised error", percent(result.realized_error)),
+        (f"evidence of more than {percent(entry.alpha)}", _evidence(result.e_process)),
+        ("evidence of a change (Shiryaev–Roberts)", _evidence(result.shiryaev_roberts)),
         ("first alarm", after(result.first_alarm_at, "none")),
         ("certified by these alone", after(result.certified_at, "not yet")),
     ]
 
 
-def _detectors(entry: MonitorEntry, name: str) -> list[Panel]:
-    result = entry.result
-    captions = {
-        "e_process": f"Evidence against an error of at most {percent(entry.alpha)}. It reaches "
-        f"{count(result.e_process.threshold)} with probability at most {percent(entry.delta)} at "
-        "any time, however often one looks, while the error is within the budget.",
-        "shiryaev_roberts": "Quicker after a change. While the error is within the budget, it "
-        f"takes {count(result.shiryaev_roberts.threshold)} tasks or more on average to reach its "
-        "line.",
-    }
-    panels = []
-    for key, logs in (("e_process", entry.path.log_e), ("shiryaev_roberts", entry.path.log_sr)):
-        state, words = getattr(result, key), _DETECTORS[key]
-        drawn = detector_path(
-            logs,
-            threshold=state.threshold,
-            first_alarm_at=state.first_alarm_at,
-            words=words,
-            name=f"{name}{key}",
-        )
-        heading = f"{words[0].upper()}{words[1:]}{', the alarm' if key == result.detector else ''}"
-        panels.append(Panel(f"{name}{key}", heading, drawn, captions[key]))
-    return panels
+def _evidence(state: DetectorState) -> str:
+    return f"{compact(state.value)}, alarm from {count(state.threshold)}"
 
 
 def _interval(entry: MonitorEntry, name: str) -> Panel:

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from certify_assets._version import __version__
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import defuse
-from certify_assets.operations.layout import queue_key, queue_page_key
-from certify_assets.operations.review_queue import MINUTES_PER_RUN, queue_agreement
-from certify_assets.operations.review_session import ReviewPace
+from certify_assets.operations.review_queue import (
+    MINUTES_PER_RUN,
+    queue_agreement,
+    queue_key,
+    queue_page_key,
+)
 from certify_assets.reports.review_run import (
     STEPS,
     criterion_lines,
@@ -93,7 +96,6 @@ def render_review(
     *,
     news: Sequence[str] = (),
     undone: Statement | None = None,
-    pace: ReviewPace | None = None,
     blind: bool = False,
 ) -> str:
     """Render the page on which one run is labelled, which confirms the label before it.
@@ -112,7 +114,6 @@ def render_review(
         criterion=criterion_lines(shown.criterion),
         steps=shown_steps(run),
         cut_steps=max(0, len(run.steps) - STEPS),
-        pace=pace or ReviewPace(0),
         minutes_per_run=MINUTES_PER_RUN,
         news=news,
         said=said,

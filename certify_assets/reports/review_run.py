@@ -1,12 +1,12 @@
-"""One run as a reviewer reads it: messages with speakers, folded texts, JSON as a tree."""
+"""One run as a reviewer reads it: messages with speakers, folded texts, JSON over lines."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from certify_assets.corpora.rendering import defuse
 from certify_assets.reports.wording import count
@@ -24,47 +24,19 @@ _PAGE_CHARS = 1_000_000
 _REACH = 80
 #: JSON up to this length stays in its line of text
 _IN_LINE = 80
-#: entries of one object or array before the others are folded
-_ENTRIES = 20
 _DEEPEST = 20
-#: deeper nested JSON is shown as the text that it is
-_NESTED = 100
 #: braces of one text that are tried as the beginning of JSON
 _TRIES = 200
-#: what the markup of a value costs of the page's characters
-_MARKUP = 60
 _SPEAKER = re.compile(r"(user|tool(?: [\w.\-]{1,64})?): ")
 #: a fence, an indented line, a line that calls something
 _CODE = re.compile(r"```|^(?: {2,}|\t)\S|^[\w.]+\(", re.MULTILINE)
 _OPENING = re.compile(r"[{\[]")
 
 
-class _Number(str):
-    """A number or constant of JSON as it was written."""
-
-
-@dataclass(frozen=True)
-class _Object:
-    """An object of JSON with all of its keys, repeated ones too."""
-
-    pairs: list[tuple[str, Value]]
-
-
-Value: TypeAlias = str | bool | list["Value"] | _Object | None
-
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_Object, parse_float=_Number, parse_int=_Number, parse_constant=_Number
-)
-
-
-def _is_shallow(value: Value) -> bool:
-    """Whether values are nested so little that a page can show them as a tree."""
-    level: list[Value] = [value]
-    for _ in range(_NESTED):
-        level = [inner for outer in level for _, inner in _entries(outer) or ()]
-        if not level:
-            return True
-    return False
+# of JSON: a text, a sign, or another value
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+# it finds where JSON ends; numbers of any length are of no interest
+_DECODER = json.JSONDecoder(parse_float=str, parse_int=str)
 
 
 @dataclass(frozen=True)
@@ -78,32 +50,7 @@ class Text:
     chars: int = 0
     folded: int = 0
     cut: int = 0
-
-
-class Size(NamedTuple):
-    """How much JSON there is."""
-
-    entries: int
-    chars: int
-
-
-@dataclass(frozen=True)
-class Node:
-    """A value of JSON: its key and its text, or its entries between brackets."""
-
-    key: str = ""
-    text: Text | None = None
-    #: whether the text has lines of its own, shown as a block
-    block: bool = False
-    brackets: str = ""
-    entries: Sequence[Node] = ()
-    #: entries beyond the first ones, folded
-    others: Sequence[Node] = ()
-    closed: bool = False
-    # of all entries, of those beyond the first ones, and of those that are not in the page
-    size: Size | None = None
-    others_size: Size | None = None
-    left_out: Size | None = None
+    is_json: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,7 +60,7 @@ class Bubble:
     speaker: str
     kind: str  # agent, user or tool
     code: bool  # whether columns may matter
-    parts: Sequence[Text | Node]
+    parts: Sequence[Text]
 
 
 @dataclass(frozen=True)
@@ -163,39 +110,52 @@ def _messages(step: Step, limit: int) -> Iterator[Bubble]:
         yield Bubble(defuse(speaker).capitalize(), kind, kind == "tool", parts)
 
 
-def shown_parts(raw: str, limit: int) -> list[Text | Node]:
-    """Split a text into what is JSON and what is not."""
-    if len(raw) > _PAGE_CHARS:
-        # a tree of so much JSON takes seconds, and the page would fold nearly all of it
-        return [folded_text(raw, limit)]
-    parts: list[Text | Node] = []
-    for piece in _pieces(raw.strip("\n")):
-        if isinstance(piece, str):
-            if piece.strip():
-                parts.append(folded_text(piece, limit))
-        else:
-            parts.append(_node(piece, _Room(limit)))
-    return parts
-
-
-def _pieces(text: str) -> Iterator[str | Value]:
-    """Yield texts and the values of JSON between them, in their order."""
-    begin = place = 0
-    for _ in range(_TRIES):
+def shown_parts(raw: str, limit: int) -> list[Text]:
+    """Split a text into what is JSON, which gets lines, and what is not."""
+    text, parts, begin, place = raw.strip("\n"), list[Text](), 0, 0
+    # to indent more takes seconds, and the page would fold nearly all of it
+    for _ in range(_TRIES if len(raw) <= _PAGE_CHARS else 0):
         found = _OPENING.search(text, place)
         if found is None:
             break
         try:
-            value, end = _DECODER.raw_decode(text, found.start())
+            _, place = _DECODER.raw_decode(text, found.start())
         except (ValueError, RecursionError):
             place = found.end()
             continue
-        if end - found.start() > _IN_LINE and _is_shallow(value):
-            yield text[begin : found.start()]
-            yield value
-            begin = end
-        place = end
-    yield text[begin:]
+        if place - found.start() > _IN_LINE:
+            parts.append(folded_text(text[begin : found.start()], limit))
+            lines = _indented(text[found.start() : place])
+            parts.append(replace(folded_text(lines, limit), is_json=True))
+            begin = place
+    parts.append(folded_text(text[begin:], limit))
+    return [part for part in parts if part.head.strip()]
+
+
+def _indented(text: str) -> str:
+    """Return JSON over lines: numbers as they were written, line ends of texts as line ends."""
+    lines, depth = [""], 0
+    for token in _TOKEN.findall(text):
+        shown = token
+        if token in ("}", "]"):
+            depth -= 1
+            lines.append(_margin(depth))
+        elif token.startswith('"'):
+            inner = str(json.loads(token)).split("\n")
+            written = (json.dumps(line, ensure_ascii=False)[1:-1] for line in inner)
+            shown = f'"{f"{chr(10)}{_margin(depth)} ".join(written)}"'
+        elif token == ":":
+            shown = ": "
+        lines[-1] += shown
+        if token in ("{", "["):
+            depth += 1
+        if token in ("{", "[", ","):
+            lines.append(_margin(depth))
+    return "\n".join(lines)
+
+
+def _margin(depth: int) -> str:
+    return "  " * min(depth, _DEEPEST)
 
 
 def folded_text(raw: str, limit: int) -> Text:
@@ -226,70 +186,6 @@ def _beginning(text: str, most: int) -> str:
     places = (near.rfind("\n", most - 4 * _REACH), near.rfind(" ", most - _REACH))
     end = next((place for place in places if place > 0), most)
     return text[:end]
-
-
-class _Room:
-    """Characters of the page that are left for one value of JSON."""
-
-    def __init__(self, chars: int) -> None:
-        self.chars = chars
-
-    def take(self, chars: int) -> None:
-        self.chars -= chars + _MARKUP
-
-
-def _node(value: Value, room: _Room, key: str = "", depth: int = 0) -> Node:
-    written = _written(value)
-    entries = _entries(value)
-    if entries is None or len(written) <= _IN_LINE or depth >= _DEEPEST:
-        room.take(min(len(written), max(room.chars, SHOWN_CHARS)) + len(key))
-        block = isinstance(value, str) and not isinstance(value, _Number) and "\n" in value
-        # lines of a text are readable in a box of their own, which no text can draw
-        text = value if block and isinstance(value, str) else written
-        return Node(key, folded_text(text, max(room.chars, SHOWN_CHARS)), block)
-    made: list[Node] = []
-    for name, entry in entries:
-        if room.chars <= 0:
-            break
-        made.append(_node(entry, room, name, depth + 1))
-    first = made if len(made) <= _ENTRIES + 1 else made[:_ENTRIES]
-    return Node(
-        key,
-        brackets="{}" if isinstance(value, _Object) else "[]",
-        entries=first,
-        others=made[len(first) :],
-        closed=depth > 0 and len(written) > SHOWN_CHARS,
-        size=Size(len(entries), len(written)),
-        others_size=_size(entries[len(first) :]),
-        left_out=_size(entries[len(made) :]),
-    )
-
-
-def _size(entries: Sequence[tuple[str, Value]]) -> Size | None:
-    chars = sum(len(key) + len(_written(value)) for key, value in entries)
-    return Size(len(entries), chars) if entries else None
-
-
-def _entries(value: Value) -> list[tuple[str, Value]] | None:
-    if isinstance(value, _Object):
-        return [(_quoted(key) + ": ", entry) for key, entry in value.pairs]
-    return [("", entry) for entry in value] if isinstance(value, list) else None
-
-
-def _quoted(text: str) -> str:
-    return defuse(json.dumps(text, ensure_ascii=False))
-
-
-def _written(value: Value) -> str:
-    """Return a value in one line, numbers as they were written."""
-    if isinstance(value, _Number):
-        return str(value)
-    if isinstance(value, _Object):
-        items = (f"{_quoted(key)}: {_written(item)}" for key, item in value.pairs)
-        return f"{{{', '.join(items)}}}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_written, value)) + "]"
-    return _quoted(value) if isinstance(value, str) else json.dumps(value)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from certify_assets._version import __version__
-from certify_assets.certificates.words import WORDS
 from certify_assets.files import sha256_bytes
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     import jinja2

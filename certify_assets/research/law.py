@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +16,14 @@ from certify_assets.certificates.findings import FEW_TASKS
 from certify_assets.errors import InputError, quoted
 from certify_assets.tables.cells import number_of
 from certify_assets.tables.reading import read_table
+
+_NEEDED, _OPTIONAL = ("success_rate", "auroc", "coverage"), ("n_eff", "tasks")
+_RANGES = {
+    **dict.fromkeys(_NEEDED, (0.0, 1.0)),
+    "n_eff": (0.0, 1e18),
+    "tasks": (1, 1e18),
+    "index": (-1.0, 1.0),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +47,16 @@ class LawPoint:
     def __post_init__(self) -> None:
         if not self.corpus:
             raise InputError("a point of the law has no corpus; name the corpus of every point.")
-        for name in ("success_rate", "auroc", "coverage"):
-            _require(self.corpus, name, getattr(self, name), 0.0, 1.0)
-        for name, least in (("n_eff", 0.0), ("tasks", 1.0)):
-            if getattr(self, name) is not None:
-                _require(self.corpus, name, getattr(self, name), least, math.inf)
-        if self.index is not None:
-            _require(self.corpus, "index", self.index, -1.0, 1.0)
+        for name, (least, most) in _RANGES.items():
+            value = getattr(self, name)
+            if value is None and name not in _NEEDED:
+                continue
+            if not isinstance(value, int | float) or not least <= value <= most:
+                bound = f"of at least {least:g}" if most > 1 else f"between {least:g} and {most:g}"
+                raise InputError(
+                    f"{name} of corpus {quoted(self.corpus)} is {quoted(value)}; give a number "
+                    f"{bound}."
+                )
 
     @property
     def discrimination(self) -> float:
@@ -71,22 +83,6 @@ class LawPoint:
     def to_dict(self) -> dict[str, Any]:
         """Return the point with its index as plain values."""
         return {**asdict(self), "index": self.x, "anchor": self.anchor}
-
-
-def _require(corpus: str, name: str, value: object, least: float, most: float) -> None:
-    # a bool is an int, and NaN fails every comparison
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not least <= value <= most
-        or math.isinf(value)
-    ):
-        bound = (
-            f"between {least:g} and {most:g}" if math.isfinite(most) else f"of at least {least:g}"
-        )
-        raise InputError(
-            f"{name} of corpus {quoted(corpus)} is {quoted(value)}; give a number {bound}."
-        )
 
 
 FEWEST_POINTS = 3
@@ -215,10 +211,9 @@ def _require_fit(points: Sequence[LawPoint]) -> None:
             f"the law cannot be fitted to {count} corpora; give at least {FEWEST_POINTS}, one row "
             "each."
         )
-    names = [point.corpus for point in points]
-    if len(set(names)) < count:
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"corpus {repeated!a} has two points of the law; give one row a corpus.")
+    (name, often), *_ = Counter(point.corpus for point in points).most_common()
+    if often > 1:
+        raise InputError(f"corpus {name!a} has two points of the law; give one row a corpus.")
     if len({point.coverage for point in points}) == 1:
         raise InputError(
             f"every one of the {count} corpora has coverage {points[0].coverage:g}, so there is "
@@ -309,7 +304,7 @@ def _influence(points: Sequence[LawPoint], x: _Floats, y: _Floats) -> tuple[Infl
 #: as many as the paper has
 ENOUGH_POINTS = 7
 _DROP = 0.1
-_FREE = "parameter_free"
+_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -321,9 +316,6 @@ class LawPrediction:
     coverage: float
     low: float
     high: float
-    # a·index + b
-    unclipped: float
-    confidence: float
     # the index, clipped alike
     parameter_free: float
     # what no judge exceeds at this success rate
@@ -342,15 +334,13 @@ def coverage_ceiling(success_rate: float, alpha: float = 0.1) -> float:
     return min(1.0, (1 - success_rate) / (1 - alpha))
 
 
-def prediction_band(
-    law: Law, index: ArrayLike, *, confidence: float = 0.95
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the line and the half width of the prediction interval, neither clipped."""
+def prediction_band(law: Law, index: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the line and the half width of its 95 % prediction interval, neither clipped."""
     from scipy.special import stdtrit
 
     at, x = np.asarray(index, dtype=np.float64), np.array([point.x for point in law.points])
     spread = np.sqrt(1 + 1 / x.size + (at - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
-    half = stdtrit(x.size - 2, (1 + confidence) / 2) * law.deviation * spread
+    half = stdtrit(x.size - 2, (1 + _CONFIDENCE) / 2) * law.deviation * spread
     return law.intercept + law.slope * at, np.asarray(half, dtype=np.float64)
 
 
@@ -361,17 +351,12 @@ def predict_coverage(
     auroc: float,
     n_eff: float | None = None,
     alpha: float = 0.1,
-    confidence: float = 0.95,
 ) -> LawPrediction:
     """Predict the certified reject coverage of a corpus that has not been trained on."""
-    if not 0 < confidence < 1 or not 0 < alpha < 1:
-        raise InputError(
-            "confidence and alpha of a prediction lie between 0 and 1; give two such numbers."
-        )
     point = LawPoint(
         corpus="the new corpus", success_rate=success_rate, auroc=auroc, coverage=0.0, n_eff=n_eff
     )
-    line, half = (float(value) for value in prediction_band(law, point.x, confidence=confidence))
+    line, half = (float(value) for value in prediction_band(law, point.x))
     ceiling = coverage_ceiling(success_rate, alpha)
     coverage, low, high, free = (
         min(max(value, 0.0), ceiling) for value in (line, line - half, line + half, point.x)
@@ -380,36 +365,27 @@ def predict_coverage(
     outside = not min(known) <= point.x <= max(known)
     said = [
         f"The index is {point.x:.3f}; the law expects a coverage of {coverage:.3f} "
-        f"({confidence:.0%} interval {low:.3f} to {high:.3f}), "
-        f"the line without parameters {free:.3f}.",
-        *_of_the_new(law, point, outside=outside),
-        *(message for _, message in law_findings(law)),
+        f"({_CONFIDENCE:.0%} interval {low:.3f} to {high:.3f}), "
+        f"the line without parameters {free:.3f}."
     ]
-    return LawPrediction(
-        point.x, coverage, low, high, line, confidence, free, ceiling, outside, tuple(said)
-    )
-
-
-def _of_the_new(law: Law, point: LawPoint, *, outside: bool) -> list[str]:
-    said = []
     if outside:
-        known = [item.x for item in law.points]
         said.append(
             f"That index is outside the range of the points, {min(known):.3f} to "
             f"{max(known):.3f}: this is an extrapolation."
         )
     if point.discrimination <= 0:
         said.append(
-            "The judge ranks no better than chance (AUROC at most .5): nothing is to be expected "
+            "The judge ranks no better than chance (AUROC at most .5), so nothing can be expected "
             "of it."
         )
-    smallest = min((item.n_eff for item in law.points if item.n_eff is not None), default=None)
-    if point.n_eff is not None and smallest is not None and point.n_eff < smallest:
+    smallest = min((item.n_eff for item in law.points if item.n_eff is not None), default=0.0)
+    if n_eff is not None and n_eff < smallest:
         said.append(
-            f"n_eff {point.n_eff:.3g} is below that of every point ({smallest:.3g} at least); the "
-            f"law does not know of sample size."
+            f"n_eff {n_eff:.3g} is below that of every point ({smallest:.3g} at least); the law "
+            "does not know of sample size."
         )
-    return said
+    said += [message for _, message in law_findings(law)]
+    return LawPrediction(point.x, coverage, low, high, free, ceiling, outside, tuple(said))
 
 
 def carriers(law: Law) -> tuple[Influence, ...]:
@@ -423,69 +399,53 @@ def carriers(law: Law) -> tuple[Influence, ...]:
     )
 
 
+#: what a reader of the law should know
+SENTENCES: Final = {
+    "points": "The law is a line through {points} corpora{few}: an empirical summary of them, not "
+    "a theorem.",
+    "nothing_certified": "Anchors: nothing is certified on {number} of them ({names}).",
+    "few_tasks": "Anchors: {number} of them rest on fewer than {least} tasks ({names}).",
+    "no_prediction": "Leave-one-out R² is {loocv:.2f}: the mean of the corpora would have "
+    "predicted better than this line.",
+    "carries_the_fit": "{item.corpus} carries the fit (leverage {item.leverage:.2f}); without it "
+    "the law is {item.slope_without:.3f} x {item.intercept_without:+.3f}{rest}",
+    "parameter_free": "The line without parameters has R² {free.r2:.3f} and MAE {free.mae:.3f} on "
+    "these points, the fit LOOCV R² {whole.loocv_r2:.3f} and MAE {whole.mae:.3f}: fitting gains "
+    "{gain}.",
+}
+
+
 def law_findings(law: Law) -> tuple[tuple[str, str], ...]:
     """Return what a reader of the law should know, as (code, sentence)."""
-    count, whole = len(law.points), law.form("law")
+    return tuple((code, SENTENCES[code].format(**fields)) for code, fields in _findings(law))
+
+
+def _findings(law: Law) -> Iterator[tuple[str, dict[str, object]]]:
+    count, whole, free = len(law.points), law.form("law"), law.form("parameter_free")
     few = "" if count >= ENOUGH_POINTS else f", fewer than the paper's {ENOUGH_POINTS}"
-    found = [
-        (
-            "points",
-            f"The law is a line through {count} corpora{few}: an empirical summary of them, not a "
-            f"theorem.",
-        )
-    ]
-    zero, small = (
-        [point.corpus for point in law.points if point.anchor == kind]
-        for kind in ("nothing certified", "few tasks")
-    )
-    if zero:
-        words = f"nothing is certified on {len(zero)} of them ({', '.join(zero)})."
-        found.append(("nothing_certified", f"Anchors: {words}"))
-    if small:
-        words = f"{len(small)} of them rest on fewer than {FEW_TASKS} tasks ({', '.join(small)})."
-        found.append(("few_tasks", f"Anchors: {words}"))
-    if whole.loocv_r2 is not None and whole.loocv_r2 <= 0:
-        found.append(
-            (
-                "no_prediction",
-                f"Leave-one-out R² is {whole.loocv_r2:.2f}: the mean of the corpora would have "
-                f"predicted better than this line.",
-            )
-        )
+    yield "points", {"points": count, "few": few}
+    for code, kind in (("nothing_certified", "nothing certified"), ("few_tasks", "few tasks")):
+        if names := [point.corpus for point in law.points if point.anchor == kind]:
+            yield code, {"number": len(names), "names": ", ".join(names), "least": FEW_TASKS}
+    loocv = whole.loocv_r2 or 0.0
+    if loocv <= 0:
+        yield "no_prediction", {"loocv": loocv}
     for item in carriers(law):
-        without = item.loocv_r2_without
-        rest = (
-            "."
-            if without is None
-            else f" and its LOOCV R² {without:.2f} instead of {whole.loocv_r2 or 0.0:.2f}."
-        )
-        words = (
-            f"{item.corpus} carries the fit (leverage {item.leverage:.2f}); without it the law is "
-            f"{item.slope_without:.3f} x {item.intercept_without:+.3f}"
-        )
-        found.append(("carries_the_fit", words + rest))
-    free = law.form(_FREE)
-    known = None not in (free.r2, free.mae, whole.loocv_r2, whole.mae)
-    if known and math.isfinite(free.r2 or 0.0):
-        gain = "nothing" if (free.mae or 0.0) <= (whole.mae or 0.0) else "something"
-        words = (
-            f"The line without parameters has R² {free.r2:.3f} and MAE {free.mae:.3f} on these "
-            f"points, the fit LOOCV R² {whole.loocv_r2:.3f} and MAE {whole.mae:.3f}: "
-            f"fitting gains {gain}."
-        )
-        found.append((_FREE, words))
-    return tuple(found)
-
-
-_NEEDED = ("corpus", "success_rate", "auroc", "coverage")
-_OPTIONAL = ("n_eff", "tasks")
+        rest = "."
+        if item.loocv_r2_without is not None:
+            rest = f" and its LOOCV R² {item.loocv_r2_without:.2f} instead of {loocv:.2f}."
+        yield "carries_the_fit", {"item": item, "rest": rest}
+    if free.mae is not None and whole.mae is not None:
+        gain = "nothing" if free.mae <= whole.mae else "something"
+        yield "parameter_free", {"free": free, "whole": whole, "gain": gain}
 
 
 def read_points(path: Path) -> list[LawPoint]:
     """Read a table of points, one row each."""
-    table = read_table(path, {*_NEEDED, *_OPTIONAL})
+    needed = ("corpus", *_NEEDED)
+    table = read_table(path, {*needed, *_OPTIONAL})
     found = {name: table.values(name) for name in table.columns}
-    for name in _NEEDED:
+    for name in needed:
         if name not in found:
             raise InputError(
                 f"{path} has no column {name!r}; it has {', '.join(map(quoted, table.names))}. "
@@ -501,29 +461,18 @@ def read_points(path: Path) -> list[LawPoint]:
 
 
 def _point(where: str, record: Mapping[str, Any]) -> LawPoint:
-    corpus = record["corpus"]
-    if not isinstance(corpus, str) or not corpus.strip():
-        raise InputError(f"{where}, column 'corpus' is {quoted(corpus)}; give the corpus a name.")
-    rates = [_number(where, name, record[name]) for name in _NEEDED[1:]]
-    n_eff, tasks = (_number(where, name, record.get(name)) for name in _OPTIONAL)
-    if not math.isnan(tasks) and not tasks.is_integer():
-        raise InputError(f"{where}, column 'tasks' is {tasks:g}; give a whole number.")
+    values: dict[str, Any] = {}
+    for name in (*_NEEDED, *_OPTIONAL):
+        number = number_of(record.get(name))
+        if number is None:
+            given = quoted(record[name])
+            raise InputError(f"{where}, column {name!r} is {given}; give a number.")
+        values[name] = None if math.isnan(number) and name in _OPTIONAL else number
+    if (tasks := values["tasks"]) is not None:
+        if not tasks.is_integer():
+            raise InputError(f"{where}, column 'tasks' is {tasks:g}; give a whole number.")
+        values["tasks"] = int(tasks)
     try:
-        return LawPoint(
-            corpus=corpus.strip(),
-            success_rate=rates[0],
-            auroc=rates[1],
-            coverage=rates[2],
-            n_eff=None if math.isnan(n_eff) else n_eff,
-            tasks=None if math.isnan(tasks) else int(tasks),
-        )
+        return LawPoint(corpus=str(record["corpus"] or "").strip(), **values)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
-
-
-def _number(where: str, name: str, value: object) -> float:
-    """A cell as a number, NaN where it is empty."""
-    number = number_of(value)
-    if number is None:
-        raise InputError(f"{where}, column {name!r} is {quoted(value)}; give a number.")
-    return number

@@ -3,24 +3,25 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates import kernels
 from certify_assets.certificates.bootstrap import ErrorLattice, exact_tail
+from certify_assets.certificates.counts import TaskCounts
 
 _Integers = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 
 
-def group_order(keys: _Integers, buckets: int) -> _Integers:
-    """Stable permutation into ascending order; ``buckets`` bounds the keys."""
-    return np.argsort(keys, kind="stable")
+def counts_of(covered: object, errors: object) -> TaskCounts:
+    """Counts of tasks of which all runs are covered at the widest threshold."""
+    n, k = (np.atleast_2d(np.array(each, np.int32)) for each in (covered, errors))
+    sizes = n.max(axis=0).astype(np.int64)
+    return TaskCounts("reject", np.arange(float(len(n))), n, k, sizes, sizes // 2)
 
 
 def count_rows(
     codes: NDArray[np.int32], wrong: NDArray[np.bool_], ends: _Integers, tasks: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Count covered rows and errors a task for nested thresholds."""
-    covered = np.zeros((ends.size, tasks), np.int32)
-    errors = np.zeros((ends.size, tasks), np.int32)
+    covered, errors = np.zeros((2, ends.size, tasks), np.int32)
     for place, end in enumerate(ends):
         np.add.at(covered[place], codes[:end], 1)
         np.add.at(errors[place], codes[:end], wrong[:end])
@@ -34,11 +35,8 @@ def lattice_histogram(
     table = denominator * errors.astype(np.int64) - numerator * covered.astype(np.int64)
     rows = [np.unique(row, return_counts=True) for row in table]
     offsets = np.concatenate([[0], np.cumsum([values.size for values, _ in rows])])
-    return (
-        np.concatenate([values for values, _ in rows]),
-        np.concatenate([counts for _, counts in rows]),
-        offsets,
-    )
+    values, counts = (np.concatenate(each) for each in zip(*rows, strict=True))
+    return values, counts, offsets
 
 
 def _splitmix(seed: np.uint64, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -57,22 +55,14 @@ def task_sums(values: _Integers, draws: int, seed: np.uint64, first: int) -> _In
     return np.asarray(values[drawn.astype(np.int64).reshape(draws, tasks)].sum(axis=1))
 
 
-def exact_tails(lattice: ErrorLattice) -> _Floats:
+def exact_tails(lattice: ErrorLattice, draws: int) -> _Floats:
     """Tail of every threshold, without a saddlepoint."""
-    histograms = map(lattice.histogram, range(len(lattice)))
-    return np.array([exact_tail(*histogram, lattice.tasks) for histogram in histograms])
+    tails = [exact_tail(lattice.histogram(place), draws) for place in range(len(lattice))]
+    return np.array(tails, np.float64)
 
 
-def near_tails(lattice: ErrorLattice) -> _Floats:
-    """Tail of every threshold by the saddlepoint alone."""
-    found = kernels.saddlepoint_tails(
-        lattice.values, lattice.counts, lattice.offsets, lattice.tasks
-    )
-    return np.asarray(found)
-
-
-def icc_profile(covered: _Integers, errors: _Integers, drop: float) -> tuple[float, float]:
-    """Beta-binomial correlation and its upper profile bound, straight from the covered tasks."""
+def icc_profile(covered: _Integers, errors: _Integers, drop: float) -> float:
+    """Upper profile bound of the beta-binomial correlation, straight from the covered tasks."""
     from scipy.optimize import brentq, minimize_scalar
     from scipy.stats import betabinom
 
@@ -88,10 +78,9 @@ def icc_profile(covered: _Integers, errors: _Integers, drop: float) -> tuple[flo
 
     grid = np.linspace(1e-4, 1 - 1e-4, 400)
     values = np.array([profile(rho) for rho in grid])
-    best = int(values.argmax())
-    inside = np.flatnonzero(values >= values[best] - drop)[-1]
+    inside = np.flatnonzero(values >= values.max() - drop)[-1]
     if inside == grid.size - 1:
-        return float(grid[best]), 1.0
-    return float(grid[best]), float(
-        brentq(lambda rho: profile(rho) - values[best] + drop, grid[inside], grid[inside + 1])
+        return 1.0
+    return float(
+        brentq(lambda rho: profile(rho) - values.max() + drop, grid[inside], grid[inside + 1])
     )

@@ -10,42 +10,38 @@ from certify_assets.certificates import Certificate, certify, leave_one_agent_ou
 from certify_assets.certificates.agents import AgentError, agent_shift, excess, largest_agent_error
 from certify_assets.certificates.counts import TaskCounts
 
-
-@pytest.fixture(scope="module")
-def agents() -> np.ndarray:
-    return np.tile(["a", "b", "c", "odd"], 100)
+AGENTS = np.tile(["a", "b", "c", "odd"], 100)
+_Columns = dict[str, np.ndarray]
 
 
 @pytest.fixture(scope="module")
-def columns(agents: np.ndarray) -> dict[str, np.ndarray]:
+def columns() -> _Columns:
     """Three agents that the judge ranks well, and one whose successes it scores low."""
     rng = np.random.default_rng(0)
     outcomes = (rng.random(400) < 0.3).astype(int)
     scores = 3.0 * outcomes + rng.normal(0, 0.5, 400)
-    fooled = (agents == "odd") & (outcomes == 1) & (rng.random(400) < 0.5)
+    fooled = (AGENTS == "odd") & (outcomes == 1) & (rng.random(400) < 0.5)
     tasks = np.repeat(np.arange(100), 4)
     return {"scores": np.where(fooled, -2.0, scores), "outcomes": outcomes, "tasks": tasks}
 
 
 @pytest.fixture(scope="module")
-def certificate(columns: dict[str, np.ndarray]) -> Certificate:
+def certificate(columns: _Columns) -> Certificate:
     return certify(**columns, alpha=0.1)
 
 
 def test_an_agent_that_fools_the_judge_is_the_largest_error(
-    certificate: Certificate, columns: dict[str, np.ndarray], agents: np.ndarray
+    certificate: Certificate, columns: _Columns
 ) -> None:
-    rows = leave_one_agent_out(certificate, **columns, agents=agents)
-    assert [(row.agent, row.runs) for row in rows] == [
-        (name, 100) for name in ("a", "b", "c", "odd")
-    ]
+    rows = leave_one_agent_out(certificate, **columns, agents=AGENTS)
+    assert [(row.agent, row.runs) for row in rows] == [(name, 100) for name in np.unique(AGENTS)]
     for row in rows:
-        rest = agents != row.agent
+        rest = row.agent != AGENTS
         others = certify(**{name: values[rest] for name, values in columns.items()}, alpha=0.1)
         assert row.threshold == pytest.approx(others.threshold)
     worst = largest_agent_error(rows)
     assert worst is not None and worst.agent == "odd" and worst.error is not None
-    mine = agents == "odd"
+    mine = AGENTS == "odd"
     inside = columns["scores"][mine] <= worst.threshold
     assert worst.covered == inside.sum()
     assert worst.error == pytest.approx(columns["outcomes"][mine][inside].mean())
@@ -53,33 +49,23 @@ def test_an_agent_that_fools_the_judge_is_the_largest_error(
 
 
 def test_few_agents_or_nothing_certified_say_nothing(
-    certificate: Certificate, columns: dict[str, np.ndarray], agents: np.ndarray
+    certificate: Certificate, columns: _Columns
 ) -> None:
-    two = np.where(agents == "a", "a", "b")
+    two = np.where(AGENTS == "a", "a", "b")
     assert leave_one_agent_out(certificate, **columns, agents=two) == []
     strict = certify(**columns, alpha=0.001)
-    assert leave_one_agent_out(strict, **columns, agents=agents) == []
+    assert leave_one_agent_out(strict, **columns, agents=AGENTS) == []
     assert largest_agent_error([]) is None
 
 
 def of_error(agent: str, wrong: int, covered: int, tail: float | None) -> AgentError:
-    return AgentError(
-        agent=agent,
-        runs=100,
-        threshold=0.0,
-        covered=covered,
-        error=wrong / covered if covered else None,
-        tail=tail,
-        own_error=None,
-        unseen=False,
-    )
+    error = wrong / covered if covered else None
+    return AgentError(agent, 100, 0.0, covered, error, tail, own_error=None, unseen=False)
 
 
-def test_the_tail_is_binomial_where_every_task_is_covered_once(
-    columns: dict[str, np.ndarray], agents: np.ndarray
-) -> None:
+def test_the_tail_is_binomial_where_every_task_is_covered_once(columns: _Columns) -> None:
     certificate = certify(**columns, alpha=0.1, procedure="guarded_taskboot")
-    rows = leave_one_agent_out(certificate, **columns, agents=agents)
+    rows = leave_one_agent_out(certificate, **columns, agents=AGENTS)
     decided = [row for row in rows if row.tail is not None]
     for row in decided:
         assert row.error is not None
@@ -95,15 +81,14 @@ def test_a_shift_is_of_all_agents_together() -> None:
 
 
 def test_scores_of_a_judge_without_the_agent_set_threshold_and_error(
-    certificate: Certificate, columns: dict[str, np.ndarray], agents: np.ndarray
+    certificate: Certificate, columns: _Columns
 ) -> None:
-    lower = {"odd": columns["scores"] - 5.0}
     usual, moved = (
-        {row.agent: row for row in found}
-        for found in (
-            leave_one_agent_out(certificate, **columns, agents=agents, unseen=unseen)
-            for unseen in (None, lower)
-        )
+        {
+            row.agent: row
+            for row in leave_one_agent_out(certificate, **columns, agents=AGENTS, unseen=unseen)
+        }
+        for unseen in (None, {"odd": columns["scores"] - 5.0})
     )
     assert moved["a"] == usual["a"] and moved["odd"].unseen and not moved["a"].unseen
     assert moved["odd"].threshold == pytest.approx((usual["odd"].threshold or 0.0) - 5.0)

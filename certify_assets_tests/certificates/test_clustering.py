@@ -6,12 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certify_assets.certificates import n_min
-from certify_assets.certificates.clustering import (
-    anova_icc,
-    design_effect,
-    kish_effective_tasks,
-    summarise_clusters,
-)
+from certify_assets.certificates.clustering import anova_icc, design_effect, summarise_clusters
 from certify_assets.certificates.procedures import clopper_pearson_upper
 
 
@@ -22,16 +17,14 @@ from certify_assets.certificates.procedures import clopper_pearson_upper
         (0, 28, 0.05, 0.1014657),
         (0, 64, 0.00125, 0.0991775),
         (73, 502, 0.00125, 0.1984890),
+        (0, 0, 0.05, 1.0),
+        (5, 5, 0.05, 1.0),
     ],
 )
 def test_clopper_pearson_golden_numbers(
     errors: int, covered: int, level: float, bound: float
 ) -> None:
     assert clopper_pearson_upper(errors, covered, level) == pytest.approx(bound, abs=5e-8)
-
-
-def test_clopper_pearson_ends() -> None:
-    assert clopper_pearson_upper(0, 0, 0.05) == 1.0 and clopper_pearson_upper(5, 5, 0.05) == 1.0
 
 
 def test_n_min_golden_numbers() -> None:
@@ -100,8 +93,3 @@ def test_summary() -> None:
     assert found.mean_task_size == 5.0
     assert found.n_eff == pytest.approx(8 / found.deff)
     assert summarise_clusters(np.empty(0, np.int64), np.empty(0, np.int64)).trajectories == 0
-
-
-def test_kish() -> None:
-    assert kish_effective_tasks(np.array([4, 4, 4, 0])) == 3.0
-    assert kish_effective_tasks(np.array([0, 0])) == 0.0

@@ -17,11 +17,11 @@ outcomes = (rng.random(1500) < rng.beta(1, 1, 150)[tasks]).astype(int)
 scores = 3.0 * outcomes + rng.normal(size=1500)
 """
 CERTIFICATE = f"""{TABLE}
-from certify_assets.certificates import certify, verify_certificate
+from certify_assets.certificates import certify, verify
 for side in ("reject", "release"):
     for labels in (tasks, tasks.astype(str), tasks.tolist()):
         certificate = certify(scores, outcomes, labels, side=side)
-    verify_certificate(certificate.to_dict(), scores, outcomes, tasks)
+    verify(certificate.to_dict(), scores, outcomes, tasks)
     certify(scores, outcomes, tasks, side=side, procedure="guarded_taskboot")
     certify(scores, outcomes, tasks, side=side, procedure="one_per_task")
 """

@@ -35,14 +35,10 @@ def test_the_corpora_of_the_paper(corpus: str) -> None:
     assert "without a bound" in gates[0].reason
 
 
-def test_at_two_tenths_the_smallest_samples_are_14_and_30() -> None:
+def test_what_is_unknown_decides_nothing() -> None:
     gate = sample_gate(29.5, alpha=0.2)
     assert (gate.passed, gate.threshold) == (False, 30.0) and ", needed 30: too few" in gate.reason
-    assert sample_gate(30, alpha=0.2).passed is True
     assert sample_gate(None).passed is None
-
-
-def test_saturation_without_a_tuned_judge() -> None:
     assert saturation_gate(None, 0.9).passed is None and "unknown" in saturation_gate(None).reason
     closed = saturation_gate(None, 0.983)
     assert (closed.passed, closed.value) == (False, 0.983) and "nothing to gain" in closed.reason
@@ -77,12 +73,9 @@ def test_the_bound_errs_as_often_as_it_says() -> None:
 
 def test_gates_of_a_table() -> None:
     table = Clustered(tasks=60, rho=0.5).draw(np.random.default_rng(2))
-    learn, sft, enough = table_gates(*table, sft_auroc=0.9)
-    assert (learn.passed, sft.passed, enough.passed) == (True, True, True)
-    assert "task bootstrap" in learn.reason
-    assert table_gates(*table, sft_auroc=0.9) == (learn, sft, enough)
-    assert not table_gates(*table, sft_auroc=0.98)[1].passed
-    assert set(learn.to_dict()) == {"name", "passed", "value", "threshold", "reason"}
+    gates = table_gates(*table, sft_auroc=0.9)
+    assert [gate.passed for gate in gates] == [True, True, True]
+    assert "task bootstrap" in gates[0].reason and table_gates(*table, sft_auroc=0.9) == gates
 
 
 def test_tables_without_a_ranking() -> None:

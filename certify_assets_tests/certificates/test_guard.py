@@ -4,27 +4,22 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom
 
-from certify_assets.certificates.counts import TaskCounts
-from certify_assets.certificates.guard import apply_guard, error_icc_bound, floor_log_probability
-
-
-def table(covered: list[list[int]], errors: list[list[int]]) -> TaskCounts:
-    sizes = np.array(covered).max(axis=0).astype(np.int64)
-    return TaskCounts(
-        "reject",
-        np.arange(float(len(covered))),
-        np.array(covered, np.int32),
-        np.array(errors, np.int32),
-        sizes,
-        sizes // 2,
-    )
+from certify_assets.certificates.guard import (
+    apply_guard,
+    concentrated,
+    error_free_log_probability,
+    factor_needed,
+    largest_shares,
+    least_effective,
+)
+from certify_assets_tests.certificates.reference import counts_of
 
 
 @pytest.mark.parametrize(("alpha", "needed"), [(0.1, 49), (0.2, 23)])
 def test_so_many_tasks_are_needed(alpha: float, needed: int) -> None:
-    for tasks, passes in ((needed - 1, False), (needed, True)):
-        counts = table([[8] * tasks], [[0] * tasks])
-        assert apply_guard(counts, guard="floor", alpha=alpha, delta=0.05).passed[0] == passes
+    for tasks in (needed - 1, needed):
+        counts = counts_of([8] * tasks, [0] * tasks)
+        assert apply_guard(counts, 1.0, alpha=alpha, delta=0.05).passed[0] == (tasks == needed)
 
 
 @pytest.mark.parametrize("icc", [0.0, 0.2, 0.9])
@@ -35,63 +30,73 @@ def test_floor_is_the_beta_binomial_probability_of_no_error(icc: float) -> None:
         truth = sum(betabinom.logpmf(0, n, 0.1 * size, 0.9 * size) for n in covered if n)
     else:
         truth = covered.sum() * math.log(0.9)
-    assert floor_log_probability(np.bincount(covered), 0.1, icc) == pytest.approx(truth)
+    found = error_free_log_probability(np.bincount(covered), 0.1, icc)
+    assert found == pytest.approx(truth)
 
 
 def test_floor_at_full_correlation_counts_tasks() -> None:
-    found = floor_log_probability(np.bincount([1, 30, 8, 0]), 0.1, 1.0)
+    found = error_free_log_probability(np.bincount([1, 30, 8, 0]), 0.1, 1.0)
     assert found == pytest.approx(3 * math.log(0.9))
-    assert floor_log_probability(np.bincount([0, 0, 0]), 0.1, 1.0) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("covered", "errors"),
-    [
-        ([8, 8, 0], [0, 0, 0]),
-        ([8, 8, 3], [8, 8, 3]),
-        ([1, 1, 1], [0, 1, 0]),
-        ([0, 0, 0], [0, 0, 0]),
-    ],
-)
-def test_correlation_is_unbounded_where_the_data_say_nothing(
-    covered: list[int], errors: list[int]
-) -> None:
-    assert error_icc_bound(np.array(covered, np.int32), np.array(errors, np.int32)) == 1.0
-
-
-def test_tasks_without_coverage_stay_out_of_the_fit() -> None:
-    rng = np.random.default_rng(2)
-    table = np.full(30, 8), rng.binomial(8, rng.beta(0.5, 2, 30))
-    plain, padded = (
-        error_icc_bound(*(np.pad(part, (0, more)).astype(np.int32) for part in table))
-        for more in (0, 40)
-    )
-    assert plain == padded
-
-
-def test_independent_errors_have_a_small_bound_and_the_bound_shrinks() -> None:
-    rng = np.random.default_rng(5)
-    uppers = []
-    for tasks in (40, 400, 4000):
-        covered = np.full(tasks, 8, np.int32)
-        uppers.append(error_icc_bound(covered, rng.binomial(8, 0.1, tasks).astype(np.int32)))
-    assert uppers[0] > uppers[1] > uppers[2] and uppers[2] < 0.02
-
-
-def test_the_larger_bound_of_two_thresholds_counts() -> None:
-    clean = [0] * 40
-    mixed = [1] * 12 + [0] * 28
-    whole = [8] * 6 + [0] * 34
-    counts = table([[8] * 40] * 3, [clean, mixed, whole])
-    guard = apply_guard(counts, guard="floor", alpha=0.1, delta=0.05)
-    bounds = [error_icc_bound(counts.covered[place], counts.errors[place]) for place in (1, 2)]
-    assert guard.icc == max(bounds) == 1.0 and not guard.passed[0]
+    assert error_free_log_probability(np.bincount([0, 0, 0]), 0.1, 1.0) == 0.0
 
 
 def test_a_declared_ratio_supposes_wrong_tasks_that_large() -> None:
-    counts = table([[2] * 80, [8] * 80], [[0] * 80, [0] * 80])
+    counts = counts_of([[2] * 80, [8] * 80], np.zeros((2, 80)))
     plain, larger = (
-        apply_guard(counts, guard="floor", alpha=0.1, delta=0.05, size_ratio=ratio)
-        for ratio in (1.0, 4.0)
+        apply_guard(counts, 1.0, alpha=0.1, delta=0.05, size_ratio=ratio) for ratio in (1.0, 4.0)
     )
     assert plain.passed.all() and not larger.passed.any()
+
+
+def is_concentrated(row: list[int], alpha: float = 0.1, delta: float = 0.05) -> bool:
+    return bool(concentrated(counts_of(row, [0] * len(row)), alpha, delta)[0])
+
+
+@pytest.mark.parametrize("alpha", [0.001, 0.05, 0.1, 0.5])
+@pytest.mark.parametrize("delta", [0.2, 0.05 / 1000])
+@pytest.mark.parametrize("tasks", [20, 57, 200])
+def test_twenty_equal_tasks_are_never_refused(alpha: float, delta: float, tasks: int) -> None:
+    assert not is_concentrated([8] * tasks, alpha, delta)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.1, 0.2])
+def test_one_task_of_more_than_twice_alpha_is_refused(alpha: float) -> None:
+    for share, refused in ((2 * alpha - 0.01, False), (2 * alpha + 0.01, True)):
+        large = round(1000 * share / (1 - share))
+        assert is_concentrated([large, *[1] * 1000], alpha) is refused
+
+
+def test_even_odds_by_hand() -> None:
+    # five tasks hold W of all: (1 - .1/W)^5 is above one half where W exceeds .1/(1 - .5^(1/5)) =
+    # .7725
+    for light, refused in ((590, False), (587, True)):
+        share = 2000 / (2000 + light)
+        assert ((1 - 0.1 / share) ** 5 > 0.5) is refused
+        assert is_concentrated([400] * 5 + [1] * light) is refused
+
+
+def test_resamples_must_be_able_to_leave_a_task_out() -> None:
+    assert least_effective(0.05) == pytest.approx(np.log(0.05) / np.log(1 - np.exp(-1)))
+    assert 6.5 < least_effective(0.05) < 6.6 and least_effective(1e-9) == 20.0
+    # at a budget of one half even odds ask for nothing beyond a single task
+    assert [is_concentrated([8] * tasks, 0.5) for tasks in (6, 7)] == [True, False]
+
+
+def test_a_threshold_that_covers_nothing_is_refused() -> None:
+    table = counts_of([[0, 0, 0], [3, 1, 0]], np.zeros((2, 3)))
+    assert largest_shares(table).tolist() == [0.0, 0.75]
+    assert concentrated(table, 0.1, 0.05).tolist() == [True, True]
+
+
+def test_the_guard_refuses_what_is_concentrated() -> None:
+    counts = counts_of([[40_000] + [5] * 400, [5] + [5] * 400], np.zeros((2, 401)))
+    found = apply_guard(counts, 1.0, alpha=0.1, delta=0.05)
+    assert found.passed.tolist() == [False, True]
+    assert found.concentrated.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("row", [[100] + [5] * 60, [400] * 3 + [1] * 100, [50] * 4])
+def test_so_many_copies_pass(row: list[int]) -> None:
+    factor = factor_needed(counts_of(row, [0] * len(row)), 0, 0.1, 0.05)
+    assert factor > 1 and not is_concentrated(row * int(np.ceil(factor)))
+    assert factor_needed(counts_of([8] * 30, [0] * 30), 0, 0.1, 0.05) == 1.0

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certify_assets.certificates import compiled, kernels, wealth
-from certify_assets.certificates.guard import error_icc_bound
 from certify_assets_tests.certificates import reference
 
 
@@ -23,7 +22,7 @@ def test_group_order(keys: list[int]) -> None:
     for buckets in (13, 1 << 16, 1_300_000):
         array = np.array(keys, dtype=np.int64) * (buckets // 13)
         found = kernels.group_order(array, buckets)
-        assert np.array_equal(found, reference.group_order(array, buckets))
+        assert np.array_equal(found, np.argsort(array, kind="stable"))
 
 
 @given(st.integers(0, 10_000), st.sampled_from([7, 20_000, 70_000]))
@@ -50,18 +49,6 @@ def test_lattice_histogram(size: int, tasks: int) -> None:
             fast = kernels.lattice_histogram(covered, errors, numerator, denominator)
             plain = reference.lattice_histogram(covered, errors, numerator, denominator)
             assert all(np.array_equal(left, right) for left, right in zip(fast, plain, strict=True))
-
-
-@pytest.mark.parametrize(("rho", "mean"), [(0.1, 0.1), (0.4, 0.3), (0.8, 0.05)])
-def test_error_icc_bound_equals_its_twin(rho: float, mean: float) -> None:
-    rng = np.random.default_rng(int(100 * rho))
-    covered = (1 + rng.poisson(7, 60)).astype(np.int64)
-    errors = rng.binomial(
-        covered, rng.beta(mean * (1 - rho) / rho, (1 - mean) * (1 - rho) / rho, 60)
-    )
-    found = error_icc_bound(covered.astype(np.int32), errors.astype(np.int32))
-    _, upper = reference.icc_profile(covered, errors, 1.353)
-    assert found == pytest.approx(upper, abs=2e-4)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 60))

@@ -1,9 +1,7 @@
 """``pseudo_task``: the values of the specification, the tail both ways, and the pool."""
 
 import math
-from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,26 +15,26 @@ from certify_assets.certificates import (
     TaskCounts,
     certify,
     evaluate,
-    kernels,
     observe,
     settings_of,
-    verify_certificate,
+    verify,
 )
-from certify_assets.certificates.pool import observe_pool
+from certify_assets.certificates.bootstrap import ErrorLattice
+from certify_assets.certificates.error_icc import icc_upper
 from certify_assets.certificates.procedures import binomial_tails
 from certify_assets.certificates.pseudo_task import (
     PseudoTask,
+    charged_budgets,
     clustered_share,
-    covered_ratios,
     exact_tail,
     exponential_sum_tail,
-    icc_upper,
-    observed_ratio,
+    joined_tails,
     pseudo_task_tails,
+    saddlepoint_tails,
 )
-from certify_assets.errors import ForgedCertificateError, InputError
+from certify_assets.errors import InputError
 from certify_assets.research.populations import Fooled
-from certify_assets_tests.certificates import reference
+from certify_assets_tests.certificates.reference import counts_of
 from certify_assets_tests.populations import paper_process
 
 SIZES = [8] * 30 + [16] * 6 + [4] * 12
@@ -44,57 +42,37 @@ ERRORS = [8] + [0] * 35 + [2] + [0] * 11
 FEW_ERRORS = [10, 3, 1, 1] + [0] * 20
 
 
-def counts(covered: list[int], errors: list[int]) -> TaskCounts:
-    n, k = (np.array([row], dtype=np.int32) for row in (covered, errors))
-    sizes, right = (row[0].astype(np.int64) for row in (n, k))
-    return TaskCounts("reject", np.zeros(1), n, k, sizes, right)
+def of_size(ratio: float | np.ndarray) -> PseudoTask:
+    """A pseudo-task that is so much larger than the mean covered task."""
+    ratios = np.atleast_1d(ratio)
+    return PseudoTask(1.0, ratios, ratios, 0 * ratios)
 
 
-def tail(table: TaskCounts, alpha: str, size: float, level: float = 1e-30) -> float:
+def tail(table: TaskCounts, alpha: str, size: float, level: float | None = None) -> float:
     """T(size), exact near the level and else by the saddlepoint."""
-    mean = table.covered_trajectories / table.covered_tasks
-    asked = PseudoTask(1.0, size / mean)
-    return float(pseudo_task_tails(table, Fraction(alpha), asked, level=level).whole[0])
-
-
-def rows(
-    sizes: list[int], errors: list[int], seed: int = 0
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    owner = np.repeat(np.arange(len(sizes)), sizes)
-    first = np.concatenate([np.arange(size) for size in sizes])
-    scores = np.random.default_rng(seed).normal(size=owner.size)
-    return scores, (first < np.repeat(errors, sizes)).astype(np.int64), owner
+    asked = of_size(size * table.covered_tasks / table.covered_trajectories)
+    budget = Fraction(alpha).as_integer_ratio()
+    return float(pseudo_task_tails(table, *budget, asked, level=level)[0][0])
 
 
 def test_the_values_of_the_specification() -> None:
-    plain = counts([4] * 39, [0] * 39)
+    plain = counts_of([4] * 39, [0] * 39)
     assert tail(plain, "1/10", 4.0) == pytest.approx(0.01662538, abs=5e-9)
     assert tail(plain, "1/10", 4.0, 0.9**39) == pytest.approx(0.9**39, rel=1e-10)
-    mixed = counts(SIZES, ERRORS)
+    mixed = counts_of(SIZES, ERRORS)
     assert tail(mixed, "1/10", 8.0) == pytest.approx(0.05316544, abs=5e-9)
     assert tail(mixed, "1/10", 8.0, 0.053) == pytest.approx(0.05296130, abs=5e-9)
     assert tail(mixed, "1/10", 16.0) == pytest.approx(0.17250585, abs=5e-9)
     share = clustered_share(0.1, 0.5, 9.5)
     assert share == pytest.approx(0.31627695, abs=5e-9)
     assert tail(mixed, "1/10", share * 9.5) == pytest.approx(0.01614281, abs=5e-9)
-    few = counts([10] * 24, FEW_ERRORS)
+    few = counts_of([10] * 24, FEW_ERRORS)
     assert tail(few, "1/5", 10.0) == pytest.approx(0.05314066, abs=5e-9)
-    icc = icc_upper(few.covered[0], few.errors[0])
+    icc = icc_upper(few.covered[0], few.errors[0], confident=False)
     assert icc == pytest.approx(0.79705, abs=5e-6)
     share = clustered_share(0.2, icc, 10.0)
     assert share == pytest.approx(0.59273913, abs=5e-9)
     assert tail(few, "1/5", share * 10.0) == pytest.approx(0.02426344, abs=5e-9)
-
-
-def test_the_size_ratio_of_the_specification() -> None:
-    table = observe(*rows(SIZES, ERRORS))
-    widest = replace(counts(SIZES, ERRORS), thresholds=np.array([9.0]))
-    assert covered_ratios(widest, (table,), Fraction(1, 10)).tolist() == [2.0]
-    # two tasks have an error, and five are asked for
-    assert observed_ratio(widest) == 1.0
-    # 5 larger tasks with one error each: (5·16)/5 over Σn²/Σn
-    larger = counts([4] * 20 + [16] * 5, [0] * 20 + [1] * 5)
-    assert observed_ratio(larger) == pytest.approx(16 / ((20 * 16 + 5 * 256) / 160))
 
 
 @pytest.mark.parametrize(("alpha", "least"), [(0.1, 39), (0.2, 19)])
@@ -102,20 +80,18 @@ def test_error_free_equal_tasks_certify_from_the_clopper_pearson_number(
     alpha: float, least: int
 ) -> None:
     for tasks in (least - 1, least):
-        table = counts([6] * tasks, [0] * tasks)
-        asked = table, Fraction(str(alpha)), PseudoTask(1.0, np.ones(1))
-        truth = (1 - alpha) ** tasks
+        table, truth = counts_of([6] * tasks, [0] * tasks), (1 - alpha) ** tasks
+        asked = table, *Fraction(str(alpha)).as_integer_ratio(), of_size(1.0)
         # the second tail is tested at three quarters of the level of the first
-        whole = pseudo_task_tails(*asked, level=truth).whole[0]
-        clustered = pseudo_task_tails(*asked, level=truth * 4 / 3).clustered[0]
-        assert whole == pytest.approx(truth, rel=1e-9)
-        assert clustered == pytest.approx(whole, rel=1e-12)
-        found = pseudo_task_tails(*asked, level=0.05 / 3).joined[0]
-        assert (found <= 0.05 / 3) == (tasks == least)
+        for place, level in enumerate((truth, truth * 4 / 3)):
+            found = pseudo_task_tails(*asked, level=level)[place]
+            assert found == pytest.approx(truth, rel=1e-9)
+        joined = joined_tails(*pseudo_task_tails(*asked, level=0.05 / 3))
+        assert (joined <= 0.05 / 3) == (tasks == least)
 
 
-def random_case(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float, int]:
-    """Histogram of den·k − num·n, the weight of the pseudo-task, and den."""
+def random_case(rng: np.random.Generator) -> tuple[ErrorLattice, float]:
+    """Histogram of 100·(k − α·n), and the weight of the pseudo-task."""
     tasks, percent = int(rng.integers(10, 200)), int(rng.choice([5, 10, 20, 30]))
     sizes = [
         np.full(tasks, rng.integers(1, 20)),
@@ -125,22 +101,16 @@ def random_case(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float
     rate, icc = rng.choice([0.005, 0.02, 0.05]), rng.choice([0.05, 0.3, 0.9])
     errors = rng.binomial(sizes, rng.beta(rate * (1 / icc - 1), (1 - rate) * (1 / icc - 1), tasks))
     values, often = np.unique(100 * errors - percent * sizes, return_counts=True)
-    return values, often, (1 - percent / 100) * rng.choice([1, 2, 5]) * float(sizes.mean()), 100
+    lattice = ErrorLattice(values, often, np.array([0, values.size]))
+    return lattice, (1 - percent / 100) * rng.choice([1, 2, 5]) * float(sizes.mean())
 
 
 def test_the_saddlepoint_agrees_with_the_quadrature() -> None:
     rng, near = np.random.default_rng(0), []
     for _ in range(400):
-        values, often, extra, unit = random_case(rng)
-        fast = kernels.pseudo_task_tails(
-            values.astype(np.int64),
-            often.astype(np.int64),
-            np.array([0, values.size]),
-            np.array([extra]),
-            unit=1 / unit,
-            factor=1.0,
-        )[0]
-        exact = exact_tail(values / unit, often.astype(np.float64), extra)
+        lattice, extra = random_case(rng)
+        fast = saddlepoint_tails(lattice, np.array([extra]), unit=0.01)[0]
+        exact = exact_tail(lattice.values / 100, lattice.counts.astype(float), extra)
         if 1e-9 < exact < 0.3:
             # over 3,000 cases: from −.033 to .063
             assert fast == pytest.approx(exact, rel=0.08)
@@ -150,52 +120,10 @@ def test_the_saddlepoint_agrees_with_the_quadrature() -> None:
     assert len(near) > 30 and max(map(abs, near)) < 0.05
 
 
-@pytest.mark.slow
-@given(st.integers(0, 10_000))
-@bounded(max_examples=6, deadline=None)
-def test_the_bound_of_the_error_icc_equals_its_twin(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    covered = 1 + rng.poisson(5, 30)
-    icc = rng.choice([0.1, 0.5, 0.9])
-    errors = rng.binomial(covered, rng.beta(0.1 * (1 / icc - 1), 0.9 * (1 / icc - 1), 30))
-    if not errors.any() or (errors == covered).all():
-        return
-    _, expected = reference.icc_profile(covered, errors, 0.354)
-    # the twin maximises between the points of the grid too, .025 apart
-    found = icc_upper(covered.astype(np.int32), errors.astype(np.int32))
-    assert found == pytest.approx(expected, abs=0.02)
-
-
-def test_nothing_tells_of_the_error_icc_without_errors() -> None:
-    assert icc_upper(counts([4] * 9, [0] * 9).covered[0], np.zeros(9, np.int32)) == 1.0
-    assert icc_upper(np.ones(9, np.int32), np.r_[np.ones(2), np.zeros(7)].astype(np.int32)) == 1.0
-
-
-def test_covered_ratios_recount_plainly() -> None:
-    rng = np.random.default_rng(3)
-    table = observe(*paper_process(30, 0.5, rng))
-    other = paper_process(80, 0.5, rng)
-    pool = observe_pool(other.scores, [f"pool {task}" for task in other.tasks])
-    for side in ("reject", "release"):
-        found = evaluate(table, Settings(procedure="pseudo_task", side=side), pool=pool)
-        assert found.test.pseudo is not None
-        ratios = covered_ratios(found.counts, (table, pool), Fraction(1, 10))
-        for place in (0, 50, 159):
-            limit, runs = found.counts.thresholds[place], {}
-            for kept in (table, pool):
-                inside = kept.scores <= limit if side == "reject" else kept.scores >= limit
-                sizes = np.bincount(kept.tasks[: kept.scored])
-                for task, covered in enumerate(np.bincount(kept.tasks[inside])):
-                    if covered:
-                        runs[id(kept), task] = (int(sizes[task]), int(covered))
-            total = sum(covered for _, covered in runs.values())
-            least = next(
-                size
-                for size in range(1, 200)
-                if sum(n for m, n in runs.values() if m > size) <= 0.05 * total + 1e-9
-            )
-            mean = np.mean([size for size, _ in runs.values()])
-            assert ratios[place] == pytest.approx(least / mean, rel=1e-12)
+def test_what_a_charge_leaves_of_the_budget() -> None:
+    left, parts = charged_budgets(1, 10, np.array([0.0, 0.04, 0.1, 1.0]))
+    assert left[0] * 10 == parts and not left[2:].any()
+    assert 0 <= 0.06 / 0.96 - left[1] / parts < 1 / parts
 
 
 CAL = paper_process(60, 0.5, np.random.default_rng(8))
@@ -215,24 +143,20 @@ def codes(found: Certificate) -> dict[str, str]:
 
 
 def test_a_certificate_says_how_it_is_calibrated() -> None:
-    found = certify(*CAL, procedure="pseudo_task")
+    found = certify(*CAL)
     assert found.certified and found.validity == "calibrated by simulation"
     assert (found.parameters["grid"], found.parameters["multiplicity"]) == (160, "calibrated")
     assert found.level == pytest.approx(0.05 / 3) and "by simulation" in found.promise
     assert "times as large" in " ".join(found.assumptions) and "pool" not in found.inputs
-    assert verify_certificate(found.to_json(), *CAL) is None
+    assert verify(found.to_json(), *CAL) is None
     assert settings_of(found) == Settings(procedure="pseudo_task", guard="none", grid=160)
-    assert certify(*CAL, procedure="pseudo_task", grid=40).parameters["grid"] == 40
-
-
-def test_larger_wrong_tasks_as_declared() -> None:
-    plain = certify(*CAL, procedure="pseudo_task").coverage
-    assert certify(*CAL, procedure="pseudo_task", size_ratio=5).coverage < plain
+    assert certify(*CAL, grid=40).parameters["grid"] == 40
+    assert certify(*CAL, size_ratio=5).coverage < found.coverage
 
 
 def test_a_pool_is_named_and_the_certificate_verifies_with_it_alone() -> None:
     pool = pool_of(times=6)
-    found = certify(*CAL, procedure="pseudo_task", pool=pool)
+    found = certify(*CAL, pool=pool)
     named = found.inputs["pool"]
     assert named == {**named, "rows": len(pool[1]), "origin": "given"}
     assert "pool" in " ".join(found.assumptions)
@@ -240,34 +164,27 @@ def test_a_pool_is_named_and_the_certificate_verifies_with_it_alone() -> None:
     assert Certificate.from_json(document) == found
     shuffled = np.random.default_rng(1).permutation(len(pool[1]))
     again = (pool[0][shuffled], [pool[1][row] for row in shuffled])
-    assert verify_certificate(document, *CAL, pool=again) is None
+    assert verify(document, *CAL, pool=again) is None
     with pytest.raises(InputError, match="cannot be recomputed without it"):
-        verify_certificate(document, *CAL)
-    said = verify_certificate(document, *CAL, pool=pool_of(seed=4))
+        verify(document, *CAL)
+    said = verify(document, *CAL, pool=pool_of(seed=4))
     assert "inputs.pool.sha256" in str(said)
-    claimed = {**found.inputs, "pool": {**named, "origin": "every task outside CAL"}}
-    said = verify_certificate(found.replace(inputs=claimed).to_json(), *CAL, pool=pool)
-    assert "inputs.pool is" in str(said), "nobody took the tasks but who gave them"
-    alone = certify(*CAL, procedure="pseudo_task")
-    assert "without a pool" in str(verify_certificate(alone.to_json(), *CAL, pool=pool))
-    forged: Any = found.to_dict()
-    forged["inputs"]["pool"]["more"] = 1
-    with pytest.raises(ForgedCertificateError, match=r"inputs\.pool"):
-        Certificate.parse(forged)
+    alone = certify(*CAL)
+    assert "inputs.pool is missing" in str(verify(alone.to_json(), *CAL, pool=pool))
 
 
 def test_a_finding_says_what_the_pool_changed() -> None:
-    up = certify(*CAL, procedure="pseudo_task", pool=pool_of(times=6))
+    up = certify(*CAL, pool=pool_of(times=6))
     raised = codes(up)["pool_size_ratio"]
     assert "raises the size ratio" in raised and "equally many attempts" in raised
     assert "hand_picked" in codes(up)
     names = [f"pool {task}" for task in np.repeat(np.arange(400), 8)]
     scores = np.random.default_rng(2).normal(size=len(names))
-    down = certify(*CAL, procedure="pseudo_task", pool=(scores, names))
+    down = certify(*CAL, pool=(scores, names))
     assert "lowers the size ratio" in codes(down)["pool_size_ratio"]
-    assert down.coverage >= certify(*CAL, procedure="pseudo_task").coverage >= up.coverage
+    assert down.coverage >= certify(*CAL).coverage >= up.coverage
     scores[:3] = np.nan
-    found = certify(*CAL, procedure="pseudo_task", pool=(scores, names))
+    found = certify(*CAL, pool=(scores, names))
     assert codes(found)["unscored_pool_rows"].startswith("3 of 3200 rows")
 
 
@@ -279,7 +196,7 @@ def test_pools_that_cannot_be_used() -> None:
         ((scores[1:], tasks), r"scores and .* tasks"),
     ):
         with pytest.raises(InputError, match=words):
-            certify(*CAL, procedure="pseudo_task", pool=pool)
+            certify(*CAL, pool=pool)
 
 
 @pytest.mark.statistics

@@ -17,7 +17,7 @@ from certify_assets.certificates import (
     decide,
     evaluate,
     observe,
-    verify_set,
+    verify,
 )
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.populations import Sample
@@ -112,11 +112,11 @@ def test_shared_deltas_are_recomputed() -> None:
     data = sample(tasks=80)
     found = certify_sides(*data, alpha=0.2, joint=True)
     assert "together with 95 % confidence" in str(found.promise)
-    assert verify_set(found, *data) is None
-    assert "by sharing 0.06" in str(verify_set(replace(found, joint_delta=0.06), *data))
+    assert verify(found, *data) is None
+    assert "by sharing 0.06" in str(verify(replace(found, joint_delta=0.06), *data))
     # by Bonferroni a part of the grid frees a part of δ/2, which the default only does as a whole
     apart = certify_sides(*data, procedures=["guarded_taskboot"], alpha=0.2, delta=0.025)
-    assert "by sharing 0.05" in str(verify_set(replace(apart, joint_delta=0.05), *data))
+    assert "by sharing 0.05" in str(verify(replace(apart, joint_delta=0.05), *data))
 
 
 def test_only_both_sides_under_the_same_settings_share_delta() -> None:
@@ -128,7 +128,7 @@ def test_only_both_sides_under_the_same_settings_share_delta() -> None:
         made.append(certify(*data, alpha=alpha, delta=deltas[side], side=side))
     assert sum(item.delta for item in made) > DELTA
     for forged in (made, made[:1]):
-        found = verify_set(CertificateSet(tuple(forged), DELTA), *data)
+        found = verify(CertificateSet(tuple(forged), DELTA), *data)
         assert "under the same settings" in str(found)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from certify_assets.certificates import Certificate, CertificateSet, certify, verify_certificate
+from certify_assets.certificates import Certificate, CertificateSet, certify, verify
 from certify_assets.certificates.populations import Sample
 from certify_assets.errors import ForgedCertificateError, InputError
 from certify_assets_tests.populations import paper_process
@@ -90,9 +90,9 @@ def test_an_honest_certificate_verifies(certificate: Certificate, data: Sample, 
         "certificate": certificate,
     }
     order = np.random.default_rng(1).permutation(data.scores.size)
-    assert verify_certificate(document[form], *data) is None
+    assert verify(document[form], *data) is None
     assert (
-        verify_certificate(
+        verify(
             document[form],
             data.scores[order],
             data.outcomes[order],
@@ -115,7 +115,7 @@ def test_an_honest_certificate_verifies(certificate: Certificate, data: Sample, 
     ],
 )
 def test_other_settings_verify(data: Sample, keywords: dict[str, Any]) -> None:
-    assert verify_certificate(certify(*data, **keywords).to_json(), *data) is None
+    assert verify(certify(*data, **keywords).to_json(), *data) is None
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_every_altered_value_is_found(certificate: Certificate, data: Sample) ->
         for key in path:
             value = value[key]
         for other in other_values(value):
-            difference = verify_certificate(changed(document, path, other), *data)
+            difference = verify(changed(document, path, other), *data)
             assert isinstance(difference, str) and difference.endswith("."), (path, other)
             tried += 1
     assert tried > 500
@@ -145,13 +145,7 @@ def test_altered_settings_that_change_nothing_else_are_found(data: Sample) -> No
         ({"alpha": 0.2}, "document"),
         ({"seed": 43}, "digest is"),
     ):
-        assert words in verify_certificate({**document, **change}, *data)
-
-
-def test_the_message_names_the_key_and_both_values(certificate: Certificate, data: Sample) -> None:
-    document = certificate.to_dict()
-    found = verify_certificate(changed(document, ("icc",), 0.9), *data)
-    assert found == f"icc is 0.9 in the document and {document['icc']!r} recomputed."
+        assert words in verify({**document, **change}, *data)
 
 
 def test_every_missing_key_and_any_extra_key_are_found(
@@ -163,47 +157,46 @@ def test_every_missing_key_and_any_extra_key_are_found(
         return {name: value for name, value in part.items() if name != key}
 
     for key in document:
-        assert f"lacks {key}" in verify_certificate(without(document, key), *data)
+        assert f"lacks {key}" in verify(without(document, key), *data)
     for inner in ("parameters", "inputs", "software"):
         part = document[inner]
         for other in (*(without(part, key) for key in part), {**part, "more": 1}):
-            assert inner in verify_certificate({**document, inner: other}, *data)
-    assert "'more'" in verify_certificate({**document, "more": 1}, *data)
-    assert verify_certificate({**document, 3: 1}, *data) is not None
+            assert inner in verify({**document, inner: other}, *data)
+    assert "'more'" in verify({**document, "more": 1}, *data)
+    found = verify(changed(document, ("icc",), 0.9), *data)
+    assert found == f"icc is 0.9 in the document and {document['icc']!r} recomputed."
+    assert verify({**document, 3: 1}, *data) is not None
 
 
 def test_other_data_schema_and_version_are_named(certificate: Certificate, data: Sample) -> None:
     document = certificate.to_dict()
     other = data.scores.copy()
     other[0] += 1e-12
-    assert "inputs.sha256" in verify_certificate(document, other, data.outcomes, data.tasks)
+    assert "inputs.sha256" in verify(document, other, data.outcomes, data.tasks)
     old = {"software": {"version": "0.0.1"}}
-    assert "verify with the version" in verify_certificate({**document, **old}, *data)
+    assert "verify with the version" in verify({**document, **old}, *data)
     for schema in (2, True, 1.0, "1", None, [1]):
-        assert "schema is" in verify_certificate({**document, "schema": schema}, *data)
+        assert "schema is" in verify({**document, "schema": schema}, *data)
 
 
 @pytest.mark.parametrize(
     "document", [None, [], 3, "not json", b"\xff", "[" * 100_000, "{}", "NaN", {"schema": 1}]
 )
 def test_what_is_no_certificate_is_refused(data: Sample, document: Any) -> None:
-    assert isinstance(verify_certificate(document, *data), str)
+    assert isinstance(verify(document, *data), str)
 
 
 def test_what_is_carried_is_typed_and_in_the_digest(certificate: Certificate, data: Sample) -> None:
     document = certificate.to_dict()
-    assert "digest is" in verify_certificate({**document, "provenance": {"judge": "other"}}, *data)
-    assert (
-        verify_certificate(certificate.replace(provenance={"judge": "other"}).to_json(), *data)
-        is None
-    )
-    assert "provenance" in verify_certificate({**document, "provenance": {"judge": 3}}, *data)
-    assert verify_certificate({**document, "selection": 4}, *data) is not None
+    assert "digest is" in verify({**document, "provenance": {"judge": "other"}}, *data)
+    assert verify(certificate.replace(provenance={"judge": "other"}).to_json(), *data) is None
+    assert "provenance" in verify({**document, "provenance": {"judge": 3}}, *data)
+    assert verify({**document, "selection": 4}, *data) is not None
 
 
 def test_a_table_that_cannot_be_used_is_an_error_of_its_own(certificate: Certificate) -> None:
     with pytest.raises(InputError):
-        verify_certificate(certificate, [], [], [])
+        verify(certificate, [], [], [])
 
 
 def test_from_dict_refuses_contradictions(certificate: Certificate) -> None:
@@ -262,7 +255,6 @@ def test_a_forged_digest_does_not_let_nonsense_through(certificate: Certificate)
         ('{"alpha": 0.1, "alpha": 0.2}', "'alpha' twice"),
         ('{"inputs": {"rows": 1, "rows": 2}}', "'rows' twice"),
         ("[" * 200_000, "not JSON"),
-        ('{"seed": ' + "[" * 200_000 + "}", "not JSON"),
         ('{"seed": ' + "9" * 5_000 + "}", "not JSON"),
     ],
 )
@@ -270,31 +262,23 @@ def test_text_that_readers_take_differently_is_refused(data: Sample, text: str, 
     for form in (text, text.encode()):
         with pytest.raises(ForgedCertificateError, match=words):
             Certificate.from_json(form)
-        assert words in verify_certificate(form, *data)
-
-
-def test_a_doubled_key_is_refused_though_the_last_value_is_honest(
-    certificate: Certificate, data: Sample
-) -> None:
-    text = certificate.to_json().decode()
-    assert "'coverage' twice" in verify_certificate(
-        text.replace('"coverage":', '"coverage":1.0,"coverage":', 1), *data
-    )
+        assert words in verify(form, *data)
 
 
 def test_the_promise_of_a_document_is_checked(data: Sample) -> None:
     pair = [certify(*data, side=side, alpha=0.2) for side in ("reject", "release")]
     both, one = CertificateSet(tuple(pair)), CertificateSet(tuple(pair[:1]))
-    promise = both.promise
-    assert promise is not None and "90 % confidence by simulation" in promise
-    said = both.outline()
-    assert set(said) == {"promise", "decided", "human"} and both.difference(said) is None
-    assert "promise is" in both.difference({**said, "promise": promise.replace("90 %", "95 %")})
-    for name in said:
-        rest = {other: value for other, value in said.items() if other != name}
-        assert both.difference(rest) == f"The document lacks {name}; give it as it was written."
-    assert "promise is" in one.difference({"promise": "Anything."})
-    assert one.difference({}) is None and one.outline() == {}
+    document = both.to_dict()
+    promise = document["promise"]
+    assert "90 % confidence by simulation" in promise
+    assert set(both.outline()) == {"promise", "decided", "human"} and one.outline() == {}
+    assert verify(document, *data) is None and verify(one, *data) is None
+    other = {**document, "promise": promise.replace("90 %", "95 %")}
+    assert "promise is" in str(verify(other, *data))
+    for name in both.outline():
+        rest = {key: value for key, value in document.items() if key != name}
+        assert verify(rest, *data) == f"The document lacks {name}; give it as it was written."
+    assert "promise is" in str(verify({**one.to_dict(), "promise": "Anything."}, *data))
 
 
 def test_canonical_bytes_are_sorted_and_compact(certificate: Certificate) -> None:

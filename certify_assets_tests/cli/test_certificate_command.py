@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from certify_assets import certify
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Answer, Call
 
@@ -60,6 +61,42 @@ def test_the_command_that_would_read_a_table_works(
     assert read == {**plain, "provenance": said, "digest": read["digest"]}
 
 
+def test_a_setting_is_said_by_option_set_file_or_keyword(
+    call: Call, scores: Path, tmp_path: Path
+) -> None:
+    asked, said = f"certificate {scores} --side reject --json", {"alpha": 0.2, "delta": 0.02}
+    for name, text in (("s.yaml", "alpha: 0.2\ndelta: 0.02\n"), ("s.json", json.dumps(said))):
+        (tmp_path / name).write_text(text, "utf-8")
+    answers = [
+        call(f"{asked} --alpha .2 --set delta=.02").json,
+        call(f"{asked} --set alpha=.2 --set delta=.02").json,
+        call(f"{asked} --settings {tmp_path}/s.yaml").json,
+        call(f"{asked} --settings {tmp_path}/s.json").json,
+        # what is nearer to the call goes first
+        call(f"{asked} --set alpha=.1 --alpha .2 --settings {tmp_path}/s.json").json,
+        certify(pd.read_csv(scores), side="reject", **said).to_dict(),
+    ]
+    assert all(answer == answers[0] for answer in answers)
+    assert answers[0]["alpha"] == 0.2 and answers[0]["delta"] == 0.02
+    (tmp_path / "s.yaml").write_text("colour: red\n", "utf-8")
+    refused = call(f"{asked} --settings {tmp_path}/s.yaml")
+    assert refused.code == 2 and "colour" in refused.err
+    (tmp_path / "s.yaml").write_text("- red\n", "utf-8")
+    refused = call(f"{asked} --settings {tmp_path}/s.yaml")
+    assert refused.code == 2 and "is not a mapping of settings" in refused.err
+
+
+def test_the_answer_is_at_most_eight_lines(call: Call, scores: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "odd.csv"
+    frame = pd.read_csv(scores).drop(columns="trajectory_id", errors="ignore")
+    pd.concat([frame, frame[:40]]).assign(score=lambda rows: rows["score"].round(1)).to_csv(odd)
+    for more in ("", f"--out {tmp_path}/c.json"):
+        shown = call(f"certificate {odd} --alpha .2 {more}")
+        assert shown.out.count("\n") <= 8 and "at most 20 % wrong, 95 % confidence" in shown.out
+    whole = call(f"certificate {odd} --alpha .2 --verbose").out
+    assert "selective error" in whole and whole.count("\n") > 8
+
+
 def test_all_lists_every_procedure_of_the_contract(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:
@@ -104,7 +141,7 @@ def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
         ("--procedure all --pilot {scores}", "shares 80 task(s)"),
         ("--procedure betting", "betting needs one"),
         ("--procedure taskboot --pool {scores}", "taskboot does not read it"),
-        ("--pool {scores}", "the calibration table itself"),
+        ("--pool {scores}", "with the calibration table"),
         ("--procedure pseudo_task --set size_ratio=0.9", "size_ratio is 0.9"),
         ("--set joint=true --side reject", "--side both"),
     ],
@@ -346,7 +383,7 @@ def test_what_a_side_no_longer_needs_goes_to_the_other_and_verify_knows(
     out.write_text(json.dumps(mixed), "utf-8")
     answer = call(f"verify {out} {scores} --json")
     assert answer.code == 3 and "by sharing 0.05" in answer.json["difference"]
-    # no page is drawn of a joint promise that does not recompute
+    # no page is drawn of a joint promise that do not recompute
     drawn = call(f"report {out} {scores} --out {tmp_path}/no.html")
     assert drawn.code == 3 and "by sharing 0.05" in drawn.err
     assert not (tmp_path / "no.html").exists()

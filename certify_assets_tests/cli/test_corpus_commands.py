@@ -79,7 +79,7 @@ def test_a_domain_is_stated_or_said_to_be_unknown(call: Call, root: Path, tmp_pa
     assert call(f"{asked} --name d --set domain=shell").json["domain"] == "shell"
     assert Store(str(root)).read_json("corpora/d/corpus.json")["domain"] == "shell"
     refused = call(f"{asked} --name e --set 'domain=The Web'")
-    assert refused.code == 2 and "cannot name a domain" in refused.err
+    assert refused.code == 2 and "domain of corpus.json is 'The Web'" in refused.err
 
 
 def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: Path) -> None:
@@ -150,11 +150,11 @@ def test_a_failed_import_leaves_nothing_behind(call: Call, root: Path, tmp_path:
     ("setting", "said"),
     [
         ("seed=-1", "seed of corpus.json is -1"),
-        ("profile=none", "profile of corpus.json is 'none'; give"),
+        ("profile=none", "profile of corpus.json is 'none'"),
         ("colour=red", "unknown key 'colour'; known keys are name"),
         ("format=table", "--set takes no format"),
-        ('leak_thresholds={"lenght": 0.8}', "known are length"),
-        ('leak_thresholds={"length": 0.3}', "above .5"),
+        ('leak_thresholds={"lenght": 0.8}', "for length, steps, agent or"),
+        ('leak_thresholds={"length": 0.3}', "leak_thresholds of corpus.json is 0.3"),
         ("length", "not NAME=VALUE"),
     ],
 )

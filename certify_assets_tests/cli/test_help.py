@@ -1,9 +1,12 @@
 """What is mistyped, swapped or in the place of something else is named."""
 
 from pathlib import Path
+from statistics import median
 
+import click
 import pytest
 
+from certify_assets.cli.main import cli
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
 
@@ -22,6 +25,23 @@ def test_what_is_mistyped_is_suggested(call: Call, line: str, suggestion: str) -
     answer = call(line)
     assert answer.code == 2 and suggestion in answer.err and answer.out == ""
     assert "Did you mean" not in call("zzzzzz").err
+
+
+def test_commands_have_few_options() -> None:
+    counts: list[int] = []
+
+    def count(command: click.Command, context: click.Context) -> None:
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                inner = command.get_command(context, name)
+                assert inner is not None
+                count(inner, context)
+        else:
+            counts.append(sum(isinstance(param, click.Option) for param in command.params))
+
+    with click.Context(cli) as context:
+        count(cli, context)
+    assert median(counts) <= 5 and max(counts) <= 15
 
 
 @pytest.mark.parametrize(

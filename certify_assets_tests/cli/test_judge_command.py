@@ -33,7 +33,7 @@ def test_the_judges_are_listed(call: Call) -> None:
 def test_a_judge_is_trained_and_scores_its_corpus(call: Call, root: Path) -> None:
     trained = call(f"judge train c --root {root} --json")
     assert trained.code == 0 and trained.json["candidates"] == 1
-    assert "tasks of SFT" in call(f"judge train c --root {root}").out
+    assert "sft tasks" in call(f"judge train c --root {root}").out
     scored = call(f"judge score c --root {root} --json")
     assert scored.code == 0 and scored.json["unscored"] == 0 and scored.json["auroc"] > 0.5
     table = Store(str(root)).read_table("judges/lexical/c/scores.parquet")

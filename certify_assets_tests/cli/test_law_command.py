@@ -23,7 +23,14 @@ def table(tmp_path: Path) -> Path:
 def test_the_papers_points_beside_its_table(call: Call) -> None:
     answer = call("research law --paper")
     assert answer.code == 0 and "…" not in answer.out
-    for words in ("1.075", "-.048", ".977 .964 .039", "Code-O carries the fit", "LOOCV R² of .471"):
+    for words in (
+        "1.075",
+        "-0.048",
+        "0.964",
+        "0.707",
+        "Code-O carries the fit",
+        "LOOCV R² of .471",
+    ):
         assert words in answer.out
     assert max(len(line) for line in answer.out.splitlines() if line[:1] in ("│", "┃")) <= 80
 

@@ -15,8 +15,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import LedgerError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations.labels import Label, append_label
-from certify_assets.operations.layout import queue_page_key
 from certify_assets.operations.ledger import record_read, record_result, register
+from certify_assets.operations.review_queue import queue_page_key
 from certify_assets.storage.care import blank
 from certify_assets.storage.database import FILE, chains, tables, uses
 from certify_assets.storage.events import Head, head_text
@@ -51,10 +51,7 @@ def test_what_was_registered_and_read_is_shown(call: Call, store: Store) -> None
     read(store, registration, "a")
     answer = call(f"ledger status c --root {store.root} --json")
     one = answer.json
-    assert [(item["kind"], item["version"]) for item in one["reads"]] == [
-        ("first", 1),
-        ("replay", 1),
-    ]
+    assert [item["kind"] for item in one["reads"]] == ["first", "replay"]
     assert answer.code == 0 and one["registrations"][0]["plan"] == {"seed": 42}
     (reader,) = one["readers"]
     assert (reader["first"], reader["replay"], reader["changed"], reader["results"]) == (1, 1, 0, 2)
@@ -68,7 +65,7 @@ def test_a_broken_rule_is_exit_3(call: Call, store: Store) -> None:
     with pytest.raises(LedgerError):
         read(store, "0" * 64, "a")
     answer = call(f"ledger status --root {store.root}")
-    assert answer.code == 3 and "is changed" in answer.err and "is unregistered" in answer.err
+    assert answer.code == 3 and "is changed" in answer.out and "is unregistered" in answer.out
 
 
 def test_a_rule_broken_under_an_earlier_registration_is_shown_and_no_longer_exit_3(
@@ -80,11 +77,9 @@ def test_a_rule_broken_under_an_earlier_registration_is_shown_and_no_longer_exit
             read(store, registration, name)
     answer = call(f"ledger status c --root {store.root} --json")
     assert answer.code == 0 and answer.json["violations"] == []
-    assert [(item["kind"], item["version"]) for item in answer.json["reads"]] == [
-        ("first", 1),
-        ("changed", 1),
-        ("first", 2),
-    ]
+    reads = [(item["kind"], item["registration"]) for item in answer.json["reads"]]
+    assert [kind for kind, _ in reads] == ["first", "changed", "first"]
+    assert reads[0][1] == reads[1][1] != reads[2][1] == registration
 
 
 def _rewrite(store: Store, statement: str) -> None:
@@ -194,7 +189,7 @@ def test_indexes_are_made_again_from_the_events(call: Call, store: Store, known:
 
 def test_an_unknown_corpus_is_named(call: Call, store: Store) -> None:
     answer = call(f"ledger status d --root {store.root}")
-    assert answer.code == 2 and "no corpus 'd'" in answer.err
+    assert answer.code == 2 and "no corpus is called 'd'" in answer.err
 
 
 def test_a_blanked_name_leaves_the_page_of_the_queue(call: Call, operated: Store) -> None:

@@ -53,7 +53,7 @@ def test_an_alarm_is_three_and_says_where(call: Call, certificate: Path, tmp_pat
     assert answer.json["alarm"] is True
     assert "new-t100" <= answer.json["first_alarm_task"] < "new-t140"
     shown = call(f"monitor {certificate} {tmp_path}/l.parquet --detector shiryaev_roberts")
-    assert shown.code == 3 and shown.out.startswith("Alarm on the reject side after ")
+    assert shown.code == 3 and shown.out.startswith("Alarm on auto-fail after ")
     assert "issue a new certificate" in shown.out and "(shiryaev_roberts)" in shown.out
 
 

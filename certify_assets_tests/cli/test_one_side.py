@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from certify_assets import certify
+from certify_assets.cli.gate import markdown
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.checks import certified
 from certify_assets.judges.judged import JudgedCorpus
@@ -62,7 +65,7 @@ def test_all_say_the_same_of_a_judge_that_certifies_one_side(judge: JudgedCorpus
     assert f"{share} of runs decided" in page and "Nothing certified" not in page
     index = Path(write_index(judge.store)).read_text("utf-8")
     assert f'<span class="big num">{share}</span>' in index and "every run to" not in index
-    block = verdict(judge, sides)
+    block = verdict(sides)
     assert f"{share} decided" in block and "Nothing certified" not in block
     check = certified(judge)
     assert check.passed and sides.sentence in check.sentence
@@ -77,7 +80,7 @@ def test_all_say_the_same_of_a_judge_that_certifies_one_side(judge: JudgedCorpus
 
 
 def test_the_command_says_so_on_the_same_scores(
-    judge: JudgedCorpus, call: Call, tmp_path: Path
+    judge: JudgedCorpus, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cal, _, _ = judge.calibration
     cal[["task_id", "score", "outcome"]].to_csv(tmp_path / "cal.csv", index=False)
@@ -85,6 +88,15 @@ def test_the_command_says_so_on_the_same_scores(
     sides, pool = deciding_sides(certificates), load_pool(judge, certificates)
     assert pool is not None
     (tmp_path / "pool.json").write_bytes(pool.to_json())
-    asked = f"--pool {tmp_path}/pool.json --alpha {sides.lead.alpha} --json"
-    document = call(f"certificate {tmp_path}/cal.csv {asked}").json
+    asked = f"certificate {tmp_path}/cal.csv --pool {tmp_path}/pool.json --alpha {sides.lead.alpha}"
+    document = call(f"{asked} --json").json
     assert document["decided"] == sides.decided and document["human"] == sides.human
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    shown = call(asked).out
+    assert shown.startswith(f"{sides.sentence}\n") and shown.count("\n") <= 8
+    summary = (tmp_path / "summary.md").read_text("utf-8")
+    assert markdown(sides.sentence) in summary
+    card = certify(cal, alpha=sides.lead.alpha, pool=pool.pool)._repr_html_()
+    assert sides.sentence in card
+    for text in (shown, summary, card, Path(write_page(judge)).read_text("utf-8")):
+        assert not re.search("rejected|released|human review", text)

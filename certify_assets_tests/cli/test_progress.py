@@ -63,7 +63,7 @@ def test_what_takes_long_shows_the_time_left_in_a_terminal(tmp_path: Path) -> No
     score_rows(tasks=6_000, attempts=8).to_csv(scores := tmp_path / "s.csv", index=False)
     printed, drawn = _in_a_terminal(f"certificate {scores}")
     assert "of runs are decided" in printed and "━" not in drawn.rsplit("\x1b[2K", 1)[-1]
-    for words in ("reading s.csv", "checking the columns", "certifying", " MB", "left"):
+    for words in ("checking the columns", "certifying", "left"):
         assert words in drawn, words
     (folder := tmp_path / "runs").mkdir()
     for number in range(60):
@@ -83,7 +83,7 @@ def test_what_takes_long_shows_the_time_left_in_a_terminal(tmp_path: Path) -> No
         "plan --success-rate .5 --auroc .9 --icc .3 --attempts 4 --set trials=20 "
         "--set most_tasks=400 --procedure one_per_task"
     )
-    assert "tasks are needed" in printed and "trying " in drawn and "left" in drawn
+    assert "Planned for" in printed and "trying " in drawn and "left" in drawn
 
 
 def test_short_work_draws_nothing_in_a_terminal(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from certify_assets import InputError, Workspace
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.operations.decision_tables import batch_names, first_decisions_of
 from certify_assets.operations.labels import Label, append_labels, read_labels
-from certify_assets.operations.layout import batch_names, first_decisions_of
 from certify_assets.operations.returned_runs import ReturnedRuns, checking_delivery
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call

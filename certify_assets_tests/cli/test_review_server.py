@@ -89,7 +89,7 @@ def test_the_page_is_blind_until_the_label_is_given(client: Client) -> None:
     for word in ("reject", "release", "Score", "threshold"):
         assert word not in body, word
     assert client.label(page, 1).status == 303
-    assert "The judge rejected it. Score " in client.ask("GET", "/").text
+    assert "The judge auto-failed it. Score " in client.ask("GET", "/").text
     visible = re.sub(r"<details>.*?</details>", "", body, flags=re.DOTALL)
     assert "agent-a" in body and "agent-a" not in visible
 

@@ -27,7 +27,7 @@ def test_a_table_for_people(call: Call) -> None:
     for word in ("fooled G=20", "fooled_larger G=20", "guarded_taskboot", "coverage"):
         assert word in answer.out
     assert "…" not in answer.out
-    assert ".650" in call("research simulate --tasks 20 --rho 0.1 --trials 2").out
+    assert "0.650" in call("research simulate --tasks 20 --rho 0.1 --trials 2").out
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_declared_urls_arrive_once_two_looks_agree(s3_root: str, tmp_path: Path)
     config = CorpusConfig("mine", paths=(str(here), f"{s3_root}/runs"))
 
     def look() -> tuple[list[str], str]:
-        arrivals, waiting = scan_declared(store, [config], settle_seconds=-1)
+        arrivals, waiting = scan_declared(store, [config], now=4e9)
         return [item.version for item in arrivals], waiting.get("mine", "")
 
     assert look()[1] == f"there is no file in {s3_root}/runs"

@@ -13,8 +13,15 @@ from certify_assets.errors import InputError
         ({}, "no key 'name'; add"),
         ({"name": "c", "seed": "7"}, "seed of corpus.json is '7'"),
         ({"name": "c", "paths": "runs"}, "paths of corpus.json is 'runs'"),
-        ({"name": "c", "leak_thresholds": {"size": 0.9}}, "names the control 'size'"),
-        ({"name": "c", "domain": "The Web"}, "cannot name a domain; use"),
+        (
+            {"name": "c", "leak_thresholds": {"size": 0.9}},
+            "leak_thresholds of corpus.json is 'size'",
+        ),
+        *(
+            ({"name": "c", "leak_thresholds": given}, "leak_thresholds of corpus.json is")
+            for given in ({"length": 0.5}, {"length": 1.01}, {"agent": True})
+        ),
+        ({"name": "c", "domain": "The Web"}, "domain of corpus.json is 'The Web'"),
     ],
 )
 def test_what_is_wrong_names_the_key_and_the_remedy(

@@ -10,7 +10,7 @@ import pytest
 
 from certify_assets.corpora import schema
 from certify_assets.corpora.formats import gather_corpus, gathering, import_corpus
-from certify_assets.corpora.schema import read_trajectories, write_trajectories
+from certify_assets.corpora.schema import parquet_bytes, read_trajectories
 from certify_assets_tests.corpora.swe_builders import rebench_row, save_parquet
 
 
@@ -26,5 +26,6 @@ def test_neither_pieces_nor_memory_change_the_bytes(
         with gather_corpus(path, name="c") as (runs, _):
             runs.write(sink)
         assert pq.ParquetFile(sink).num_row_groups == groups
-        assert sink.getvalue() == write_trajectories(tmp_path / "whole.parquet", frame)
+        assert sink.getvalue() == parquet_bytes(frame)
+    (tmp_path / "whole.parquet").write_bytes(sink.getvalue())
     assert read_trajectories(tmp_path / "whole.parquet").equals(frame)

@@ -11,7 +11,6 @@ import pytest
 from certify_assets.corpora.leakage import LeakChecks, check_leaks, quoted_keys
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.schema import Step, to_frame
-from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import corpus, trajectory
 
 
@@ -138,14 +137,6 @@ def test_every_control_has_its_own_threshold() -> None:
     found = check_leaks(corpus(tasks=60), thresholds={"agent": 0.51, "length": 0.501})
     assert found.thresholds == {"length": 0.501, "steps": 0.85, "agent": 0.51, "phrases": 0.85}
     assert ("length" in found.over) == (found.length_auroc >= 0.501)
-
-
-@pytest.mark.parametrize(
-    "given", [{"lenght": 0.9}, {"length": 0.5}, {"length": 1.01}, {"agent": True}]
-)
-def test_impossible_thresholds_are_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"leak.threshold"):
-        check_leaks(corpus(tasks=4), thresholds=given)
 
 
 @pytest.mark.statistics

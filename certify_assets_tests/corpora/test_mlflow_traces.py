@@ -17,7 +17,7 @@ from certify_assets_tests.corpora.builders import from_frame, reader, write_json
 from certify_assets_tests.corpora.formats.mlflow import columns, feedback, row, trace
 from certify_assets_tests.corpora.mlflow_server import log_runs, mlflow_server
 from certify_assets_tests.corpora.test_otlp import assert_the_same
-from certify_assets_tests.corpora.traces import published_runs, small_run
+from certify_assets_tests.corpora.traces import small_run
 
 read = reader()
 RUNS = [small_run(number, number % 2) for number in range(4)]
@@ -128,7 +128,7 @@ def test_a_password_in_a_url_is_not_repeated(capsys: pytest.CaptureFixture[str])
 def test_real_runs_of_a_real_server_come_back_and_are_assessed_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs = [*RUNS, *published_runs(8)]
+    runs = RUNS
     with mlflow_server(tmp_path / "mlflow") as address:
         ids = log_runs(address, "agents", runs)
         with local_copies([f"mlflow+{address}/agents"]) as folders:

@@ -12,7 +12,7 @@ from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import from_frame, reader
 from certify_assets_tests.corpora.formats.openinference import write_phoenix
 from certify_assets_tests.corpora.test_otlp import assert_the_same
-from certify_assets_tests.corpora.traces import published_runs, small_run
+from certify_assets_tests.corpora.traces import small_run
 
 read = reader()
 
@@ -76,12 +76,3 @@ def test_an_error_and_a_retriever(tmp_path: Path) -> None:
     (run,) = from_frame(read(path, keep_unlabelled=True).frame)
     seen = [("search(tea)", "tool search: green"), ("pay()", "tool pay: error: timeout"), ("a", "")]
     assert (run.instruction, run.steps) == ("q", tuple(Step(*step) for step in seen))
-
-
-@pytest.mark.slow
-def test_published_runs_are_read_as_they_were_recorded(tmp_path: Path) -> None:
-    runs = published_runs(15)
-    write_phoenix(tmp_path, runs)
-    imported = read(tmp_path)
-    assert not imported.dropped and len(imported.frame) == len(runs)
-    assert_the_same(from_frame(imported.frame), runs)

@@ -9,14 +9,7 @@ import pytest
 
 from certify_assets.corpora.schema import Step
 from certify_assets_tests.corpora.builders import from_frame, reader, write_json, write_lines
-from certify_assets_tests.corpora.traces import (
-    GENERATIONS,
-    Run,
-    otlp_request,
-    published_runs,
-    recorded,
-    small_run,
-)
+from certify_assets_tests.corpora.traces import GENERATIONS, Run, otlp_request, recorded, small_run
 
 read = reader()
 
@@ -129,15 +122,3 @@ def test_what_the_recorder_left_out_is_counted(tmp_path: Path) -> None:
     run = Run("t", "a", 0, 1, (*asked, answer))
     imported = read(write_json(tmp_path / "t.json", otlp_request(recorded([run], "indexed"))))
     assert imported.notes["attributes that the recorder left out"] == 16
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("generation", GENERATIONS)
-def test_published_runs_are_read_as_they_were_recorded(generation: str, tmp_path: Path) -> None:
-    """Real τ-bench runs, recorded by the OpenTelemetry SDK: what comes back is what went in."""
-    runs = published_runs(15)
-    spans = recorded(runs, generation)
-    imported = read(write_json(tmp_path / "t.json", otlp_request(spans)))
-    assert not imported.dropped and len(imported.frame) == len(runs)
-    if generation == "messages":
-        assert_the_same(from_frame(imported.frame), runs)

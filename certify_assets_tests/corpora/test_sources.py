@@ -9,7 +9,7 @@ import pytest
 
 from certify_assets.corpora.formats import detect_format, import_corpus
 from certify_assets.corpora.profile import profile_corpus
-from certify_assets.corpora.schema import Step, write_trajectories
+from certify_assets.corpora.schema import Step, parquet_bytes
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import (
     corpus,
@@ -18,7 +18,6 @@ from certify_assets_tests.corpora.builders import (
     tau_record,
     write_json,
     write_lines,
-    write_tar,
 )
 from certify_assets_tests.paths import shared_data
 
@@ -69,9 +68,20 @@ def test_json_lines_and_parquet_with_steps_hold_the_same(tmp_path: Path) -> None
     )
 
 
+def test_a_json_list_of_chats_is_a_table(tmp_path: Path) -> None:
+    chat = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "Done."}]
+    rows = [{"task_id": name, "outcome": 1, "messages": chat} for name in "ab"]
+    write_json(tmp_path / "runs.json", rows)
+    write_json(tmp_path / "about.json", {"made": "by hand"})
+    imported = read(tmp_path)
+    assert (imported.format, imported.dropped) == ("table", {"file_other_format": 1})
+    (run, _) = from_frame(imported.frame)
+    assert (run.instruction, run.steps) == ("Go.", (Step("Done.", ""),))
+
+
 def test_a_corpus_of_ours_is_a_table(tmp_path: Path) -> None:
     frame = corpus(tasks=4)
-    write_trajectories(tmp_path / "own.parquet", frame)
+    (tmp_path / "own.parquet").write_bytes(parquet_bytes(frame))
     again = read(tmp_path / "own.parquet").frame
     assert again["trajectory_id"].tolist() == frame["trajectory_id"].tolist()
     assert again["steps"].tolist() == frame["steps"].tolist()
@@ -152,13 +162,6 @@ def test_ids_of_a_table(tmp_path: Path) -> None:
         read([tmp_path / "a.csv", tmp_path / "b.csv"])
 
 
-def test_equal_runs_of_two_agents_are_two_runs(tmp_path: Path) -> None:
-    for agent in ("x", "y"):
-        rows = [{"task_id": "t", "outcome": 1, "text": "same", "agent": agent}] * 2
-        write_lines(tmp_path / f"{agent}.jsonl", rows)
-    assert len(read(tmp_path).frame) == 4
-
-
 def test_tasks_with_one_instruction_are_merged_when_asked(tmp_path: Path) -> None:
     rows = [
         {"task_id": f"t{n}", "outcome": 1, "text": f"x{n}", "instruction": f"do {n // 2}"}
@@ -192,9 +195,13 @@ def test_two_formats_make_one_corpus_when_asked(tmp_path: Path) -> None:
     [
         ("runs.csv", b"task_id,text\na,x\n", "runs.csv has no column 'outcome' (its columns are"),
         ("runs.csv", b"task_id;outcome|text\na;1|b, c\n", "separated by semicolons or bars"),
-        ("runs.csv", b"", "runs.csv is empty"),
-        ("runs.csv", b"task_id,outcome,text\n", "runs.csv has no row"),
-        ("runs.csv", b"task_id,outcome,text,text\n", "'text' twice"),
+        ("runs.csv", b"", "runs.csv holds no table (it is empty"),
+        (
+            "runs.csv",
+            b"task_id,outcome,text\n",
+            "runs.csv holds no table (it is empty, or has no row)",
+        ),
+        ("runs.csv", b"task_id,outcome,text,text\n", "two columns called 'text'"),
         ("runs.jsonl", b'{"task_id": "a"', "row 1 cannot be used: it is not JSON"),
         ("runs.jsonl", '{"task_id": "a"}'.encode("utf-16"), "is in UTF-16; save it as UTF-8."),
         ("runs.parquet", b"PAR1", "not a Parquet file"),
@@ -231,30 +238,6 @@ def test_what_cannot_be_asked_for(tmp_path: Path, arguments: dict[str, Any], wor
     (tmp_path / "runs.csv").write_text(TABLE, "utf-8")
     with pytest.raises(InputError, match=words):
         import_corpus(**({"paths": tmp_path, "name": "c"} | arguments))
-
-
-def test_archives_are_read_in_place_and_safely(tmp_path: Path) -> None:
-    inside = json.dumps([tau_record(task) for task in range(3)]).encode()
-    members = {
-        "results/agent-retail.json": inside,
-        "../evil-retail.json": inside,
-        "/abs-retail.json": inside,
-        "README.md": b"hello",
-    }
-    archive = write_tar(
-        tmp_path / "runs.tar.gz", members, links={"results/link.json": "/etc/passwd"}
-    )
-    before = sorted(tmp_path.rglob("*"))
-    imported = read(archive)
-    assert sorted(tmp_path.rglob("*")) == before
-    assert not (tmp_path.parent / "evil-retail.json").exists()
-    assert len(imported.frame) == 3
-    assert list(imported.files) == ["runs.tar.gz/results/agent-retail.json"]
-    assert imported.dropped == {
-        "file_not_regular": 1,
-        "file_other_format": 1,
-        "file_unsafe_path": 2,
-    }
 
 
 def test_links_in_folders_are_not_followed(tmp_path: Path) -> None:

@@ -91,19 +91,6 @@ def test_a_langfuse_trace_is_one_run_in_every_export(
     assert [step["action"] for step in first["steps"]] == said
 
 
-def test_order_of_records_and_fields_does_not_matter(
-    whole: tuple[Rows, ImportedCorpus], tmp_path: Path
-) -> None:
-    traces, wanted = whole
-    for seed in range(5):
-        mixed = shuffled(traces, seed)
-        for item in mixed:
-            item["observations"] = shuffled(item["observations"], seed)
-        assert_same(
-            write_json(tmp_path / str(seed) / "a.json", {"meta": {}, "data": mixed}), wanted
-        )
-
-
 def test_labels_come_from_the_source_that_is_asked_for(tmp_path: Path) -> None:
     traces = [trace(f"t{n}", "a", n, 1 if n else None) for n in range(3)]
     path = write_json(tmp_path / "t.json", traces)

@@ -121,10 +121,9 @@ def _json(data: bytes, change: Callable[[Any], Any]) -> bytes:
 
 
 @EVERY
-@pytest.mark.parametrize("named", [True, False], ids=["named", "auto"])
-def test_new_runs_need_no_label(name: str, change: Change, named: bool, tmp_path: Path) -> None:
+def test_new_runs_need_no_label(name: str, change: Change, tmp_path: Path) -> None:
     root = write_unlabelled(tmp_path / "runs", name, change)
-    with gather_new_runs([root], format=name if named else "auto", name="c") as (runs, facts):
+    with gather_new_runs([root], name="c") as (runs, facts):
         frame = to_frame(runs.trajectories())
     left = set(facts.dropped) - {"file_other_format"}
     expected = set(FORMS[name].counts.dropped) - ABOUT_LABELS

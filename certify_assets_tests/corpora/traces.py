@@ -2,7 +2,6 @@
 
 import json
 import random
-import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,6 @@ from certify_assets.corpora.formats.base import Reading
 from certify_assets.corpora.formats.files import Tally
 from certify_assets.corpora.formats.texts import Message, from_first, steps_of_messages
 from certify_assets.corpora.schema import Step
-from certify_assets_tests.paths import shared_data
 
 GENERATIONS = ("messages", "indexed", "events")
 
@@ -73,54 +71,6 @@ def small_run(number: int = 0, outcome: int | None = 1) -> Run:
             {"role": "user", "content": "Thanks."},
         ),
     )
-
-
-def tau_runs(records: Sequence[dict[str, Any]], agent: str) -> list[Run]:
-    """Return τ-bench runs; every record is one, its attempts numbered in their order."""
-    runs, attempts = [], dict[str, int]()
-    for record in records:
-        if not record.get("traj") or "error" in (record.get("info") or {}):
-            continue
-        task = f"retail/{record['task_id']}"
-        number = attempts[task] = attempts.get(task, -1) + 1
-        outcome = int(abs(float(record["reward"]) - 1) < 1e-6)
-        runs.append(Run(task, agent, number, outcome, tuple(_with_ids(record["traj"]))))
-    return runs
-
-
-def published_runs(most: int = 60) -> list[Run]:
-    """Return so many published τ-bench runs of every producer."""
-    runs: list[Run] = []
-    for archive in sorted(shared_data("taubench_retail").glob("*.tar.gz")):
-        found: list[Run] = []
-        with tarfile.open(archive) as packed:
-            for member in packed:
-                stream = packed.extractfile(member) if member.name.endswith(".json") else None
-                records = json.loads(stream.read()) if stream else None
-                if isinstance(records, list) and records and "traj" in records[0]:
-                    found += tau_runs(records, f"{archive.name.split('+')[0]}/{member.name}")
-        runs += found[:most]
-    return runs
-
-
-def _with_ids(messages: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Give calls of tools the ids, and answers the names, that one producer left out."""
-    waiting: list[str] = []
-    names: dict[str, str] = {}
-    for place, message in enumerate(messages):
-        if message["role"] == "assistant":
-            calls = [
-                {"id": f"call{place}.{number}", **call}
-                for number, call in enumerate(message.get("tool_calls") or ())
-            ]
-            waiting = [call["id"] for call in calls]
-            names |= {call["id"]: call["function"]["name"] for call in calls}
-            yield {**message, "tool_calls": calls} if calls else message
-        elif message["role"] == "tool" and (waiting or "tool_call_id" in message):
-            identity = message.get("tool_call_id") or waiting.pop(0)
-            yield {"name": names.get(identity, ""), **message, "tool_call_id": identity}
-        else:
-            yield message
 
 
 class _Ids(IdGenerator):

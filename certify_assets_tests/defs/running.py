@@ -34,16 +34,14 @@ def configured(home: Path, *corpora: str) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def tick(
-    sensor: dg.SensorDefinition, root: Path, cursor: str | None = None
-) -> dg.SensorResult | dg.SkipReason:
+def tick(sensor: dg.SensorDefinition, root: Path, cursor: str | None = None) -> dg.SensorResult:
     """Evaluate a sensor once, in an instance that knows nothing yet."""
     with (
         dg.DagsterInstance.ephemeral() as instance,
         dg.build_sensor_context(instance=instance, cursor=cursor) as context,
     ):
         result = sensor(context, data_root=DataRoot(root=str(root)))
-    assert isinstance(result, dg.SensorResult | dg.SkipReason)
+    assert isinstance(result, dg.SensorResult)
     return result
 
 

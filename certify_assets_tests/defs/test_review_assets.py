@@ -9,8 +9,8 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.operations.assets import review_assets
 from certify_assets.defs.operations.checks import review_checks
-from certify_assets.operations.labels import Label, append_label, append_labels
-from certify_assets.operations.layout import queue_key, reviewed_key
+from certify_assets.operations.labels import Label, append_label, append_labels, reviewed_key
+from certify_assets.operations.review_queue import queue_key
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.running import materialize
 from certify_assets_tests.review_builders import queue_of, session_batch
@@ -71,7 +71,7 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
     assert states(first)["reviewers_agree"] == (
         False,
         "WARN",
-        "no run was labelled by two reviewers, so it is not known whether they agree.",
+        "No run was labelled by two reviewers, so it is not known whether they agree.",
     )
     assert states(first)["labels_of_known_runs"][:2] == (True, None)
 

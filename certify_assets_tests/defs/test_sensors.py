@@ -46,9 +46,9 @@ def _tick(
         ) as context,
     ):
         result = sensor(context)
-        if isinstance(result, dg.SkipReason):
-            return [], cursor, str(result.skip_message)
         assert isinstance(result, dg.SensorResult)
+        if result.skip_reason:
+            return [], cursor, str(result.skip_reason.skip_message)
         for request in result.dynamic_partitions_requests or ():
             assert isinstance(request, dg.AddDynamicPartitionsRequest)
             instance.add_dynamic_partitions(

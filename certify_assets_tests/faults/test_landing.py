@@ -11,7 +11,7 @@ import pytest
 
 from certify_assets.corpora import landing
 from certify_assets.corpora.formats import import_corpus
-from certify_assets.corpora.landing import FolderWatch, WaitingError, scan_incoming
+from certify_assets.corpora.landing import Look, WaitingError, scan_incoming
 from certify_assets.defs.operations.sensors import new_runs_sensor
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.test_sensors import _tick
@@ -75,16 +75,16 @@ def test_a_file_that_takes_too_long_is_told_and_not_read_again(
 
 def test_a_refused_file_is_read_again_when_it_changes(store: Store) -> None:
     path = land(store, "c/runs.zip", b"PK not a zip")
-    look = FolderWatch(Path(store.root) / "seen.json")
+    look = Look(Path(store.root) / "seen.json")
     for _ in range(2):
         with pytest.raises(WaitingError, match="not complete or broken"):
-            look.read([path.parent])
+            look.files([path.parent])
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("runs.jsonl", _run(1, "x"))
     os.utime(path, (2, 2))
     with pytest.raises(WaitingError, match="grew"):
-        look.read([path.parent])
-    assert look.read([path.parent]).files
+        look.files([path.parent])
+    assert look.files([path.parent])
 
 
 def test_one_budget_is_for_all_corpora_of_a_look(

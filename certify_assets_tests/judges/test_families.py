@@ -118,7 +118,7 @@ def test_a_new_family_goes_from_training_to_deployment(corpora: Store, bayes: Ba
     assert audit_judge(judge).entry.kind == "first"
     assert set(judge.timings) == {"train", "score"}
     assert any(item.certified for item in certificates)
-    assert deploy(judge, accept_choice=True).judge == NAME
+    assert deploy(judge, accepted=["chosen_among_judges"]).judge == NAME
 
 
 def test_a_new_family_is_in_every_list(corpora: Store, bayes: BayesSpec) -> None:

@@ -1,56 +1,53 @@
 """The choice among candidates on CAL, and what it costs."""
 
-from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from certify_assets.certificates import Settings, certify, evaluate, observe
-from certify_assets.judges.selection import select
+from certify_assets.judges.selection import certify_candidates
 
 SETTINGS = Settings(alpha=0.1, delta=0.05)
+CONFIG: Any = SimpleNamespace(alphas=(0.001, 0.1, 0.2), grid=None)
 
 
-def table(
-    tasks: int = 80, attempts: int = 6, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Outcomes and tasks with a signal that a score may carry."""
-    rng = np.random.default_rng(seed)
-    owner = np.repeat(np.arange(tasks), attempts)
-    outcomes = (rng.random(owner.size) < rng.beta(1, 1.5, tasks)[owner]).astype(int)
-    return outcomes, owner, rng.normal(size=owner.size)
-
-
-def judges(outcomes: np.ndarray, noise: np.ndarray) -> dict[str, np.ndarray]:
-    return {"sft": 2.0 * outcomes + noise, "good": 4.0 * outcomes + noise, "blind": noise}
-
-
-def test_the_better_judge_is_chosen_at_a_level_that_pays_for_all() -> None:
-    outcomes, tasks, noise = table()
-    scores = judges(outcomes, noise)
-    found = select(scores, outcomes, tasks, settings=SETTINGS, baseline="sft")
-    assert found.chosen == "good" and "3 candidates (sft, good, blind)" in found.rule
-    for row in found.rows:
-        counted, alone = (
-            certify(scores[row.name], outcomes, tasks, alpha=0.1, delta=0.05, candidates=number)
-            for number in (3, 1)
+def tables(**weights: float) -> dict[str, pd.DataFrame]:
+    """Return scores that carry as much of the outcome as each weight says."""
+    rng = np.random.default_rng(0)
+    tasks = np.repeat(np.arange(80), 6)
+    outcomes = (rng.random(tasks.size) < rng.beta(1, 1.5, 80)[tasks]).astype(int)
+    noise = rng.normal(size=tasks.size)
+    return {
+        name: pd.DataFrame(
+            {"score": weight * outcomes + noise, "outcome": outcomes, "task_id": tasks}
         )
-        assert (row.coverage, row.uncorrected) == (counted.coverage, alone.coverage)
+        for name, weight in weights.items()
+    }
+
+
+def test_every_candidate_is_certified_at_a_level_that_pays_for_all() -> None:
+    given = tables(sft=2.0, good=4.0, blind=0.0)
+    found = {row["name"]: row for row in certify_candidates(given, CONFIG)}
+    assert max(found, key=lambda name: found[name]["coverage"]) == "good"
+    for name, frame in given.items():
+        columns = (frame["score"], frame["outcome"], frame["task_id"].tolist())
+        counted, alone = (certify(*columns, candidates=number) for number in (3, 1))
+        assert found[name]["alpha"] == 0.1, "the smallest budget that certifies anything"
+        assert (found[name]["coverage"], found[name]["uncorrected"]) == (
+            counted.coverage,
+            alone.coverage,
+        )
         assert counted.level == pytest.approx(alone.level / 3)
-    # a stricter level certifies no more
-    assert all(row.coverage <= row.uncorrected for row in found.rows)
+        # a stricter level certifies no more
+        assert counted.coverage <= alone.coverage
 
 
-def test_the_baseline_is_kept_on_a_tie_and_where_nothing_certifies() -> None:
-    outcomes, tasks, noise = table()
-    scores = judges(outcomes, noise)
-    # an increasing map leaves every certificate as it is
-    alike = {"moved": 3 * scores["sft"] + 1, "sft": scores["sft"]}
-    blind = {"blind": noise, "sft": noise[::-1]}
-    for candidates in (alike, blind):
-        found = select(candidates, outcomes, tasks, settings=SETTINGS, baseline="sft")
-        assert found.chosen == "sft"
-    assert not any(row.coverage for row in found.rows)
+def test_where_nothing_certifies_the_largest_budget_says_so() -> None:
+    found = certify_candidates(tables(blind=0.0), CONFIG)
+    assert [(row["alpha"], row["coverage"]) for row in found] == [(0.2, 0.0)]
 
 
 def covered(scores: np.ndarray, outcomes: np.ndarray, tasks: np.ndarray, asked: Settings) -> float:
@@ -67,7 +64,7 @@ def wrong_certificates(trial: int, candidates: int) -> list[bool]:
     outcomes = (rng.random(tasks.size) < 0.11).astype(np.int64)
     scores = rng.normal(size=(candidates, tasks.size))
     alone = [covered(row, outcomes, tasks, SETTINGS) for row in scores]
-    counted = replace(SETTINGS, candidates=candidates)
+    counted = SETTINGS.replace(candidates=candidates)
     paid = [covered(scores[place], outcomes, tasks, counted) for place in np.flatnonzero(alone)]
     return [alone[0] > 0, max(alone) > 0, any(paid)]
 

@@ -27,7 +27,7 @@ from certify_assets.judges.trees import BoostedTrees
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.batches import decide_ready, receive
-from certify_assets.operations.layout import first_decisions_of
+from certify_assets.operations.decision_tables import first_decisions_of
 from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.operations.review_session import ReviewSession
 from certify_assets.operations.rollout import deploy
@@ -212,7 +212,7 @@ def test_a_judge_goes_from_training_to_decisions(
     assert judge.calibration[0]["score"].tolist() == judge.rescored().tolist()
     assert judge.family.fingerprint(judge, judge.artifact) == judge.artifact.adapter_sha256
     assert left_out_agents(judge).seen == "", "it is trained again without each agent"
-    made = deploy(judge, accept_choice=True, track=False)
+    made = deploy(judge, accepted=["chosen_among_judges"], track=False)
     # it decides by what it names, whatever is trained since
     store.remove_tree(f"judges/{name}/c/adapter")
     batch = receive(judge.corpus, [str(deliver(tmp_path / "new.jsonl"))]).batch

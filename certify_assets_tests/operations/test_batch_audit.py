@@ -23,10 +23,10 @@ from certify_assets.operations.checks import (
     drawn_as_planned,
 )
 from certify_assets.operations.coverage import changed_agents
+from certify_assets.operations.decision_tables import PROVISIONAL, decisions_of, first_decisions_of
 from certify_assets.operations.decisions import decided_version
 from certify_assets.operations.history import operation_history
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.layout import PROVISIONAL, decisions_of, first_decisions_of
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.operations.rollout import deploy

@@ -19,7 +19,7 @@ from certify_assets.operations import batch_comparison
 from certify_assets.operations.batch_comparison import BatchComparison
 from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.batches import decide_ready, receive, undo_batch
-from certify_assets.operations.layout import decisions_of
+from certify_assets.operations.decision_tables import decisions_of
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store

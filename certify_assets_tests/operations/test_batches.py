@@ -16,9 +16,9 @@ from certify_assets.operations import batches
 from certify_assets.operations.batch_record import ready_batches
 from certify_assets.operations.batch_record import received as stored
 from certify_assets.operations.batches import receive, undo_batch
+from certify_assets.operations.decision_tables import batch_runs
 from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.labels import Label, append_label
-from certify_assets.operations.layout import batch_runs
 from certify_assets.storage import urls
 from certify_assets.storage.care import rebuild
 from certify_assets.storage.store import Store
@@ -93,7 +93,7 @@ def test_a_large_delivery_becomes_batches_of_whole_tasks(
 
 def test_runs_of_another_format_are_refused_with_both_named(store: Store, tmp_path: Path) -> None:
     path = write_json(tmp_path / "a-retail.json", [tau_record(0), tau_record(1)])
-    for format in ("", "auto", "taubench_v1"):
+    for format in ("auto", "taubench_v1"):
         with pytest.raises(InputError, match="c was read as table and these runs are taubench_v1"):
             receive(Corpus(store, "c"), [str(path)], format=format)
     assert ready_batches(Corpus(store, "c")) == []
@@ -274,10 +274,6 @@ def test_the_corpus_says_how_its_runs_are_read_unless_the_caller_does(
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        (
-            "task_id,score\na,1\n",
-            r"scores\.csv is a table of scores.*certify decide CERTIFICATE scores\.csv",
-        ),
         ("task_id,agent\na,b\n", "no column 'text' and no column 'steps'"),
         ("", "is empty"),
     ],

@@ -13,8 +13,8 @@ from certify_assets.errors import GateClosedError
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.certifier import certify_judge, load_certificates
 from certify_assets.operations.deployment import DeploymentRecord
-from certify_assets.operations.ledger import CertifiedJudges, certified_judges
 from certify_assets.operations.rollout import deploy
+from certify_assets.operations.split_history import CertifiedJudges, certified_judges
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs
 
@@ -46,7 +46,7 @@ def test_the_judge_named_beforehand_is_deployed_and_another_one_is_a_choice(
         deploy(judged(operated, judge="combined"), track=False)
     )
     assert "chosen_among_judges" in _codes(
-        deploy(judged(operated), accept_choice=True, track=False)
+        deploy(judged(operated), accepted=["chosen_among_judges"], track=False)
     )
 
 

@@ -15,8 +15,8 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.decision_tables import load_decisions
 from certify_assets.operations.deployment import Deployment
-from certify_assets.operations.layout import load_decisions
 from certify_assets.operations.rollout import deploy
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
@@ -75,7 +75,7 @@ def test_a_server_decides_as_long_as_it_is_the_registered_one(
     judge_of(operated).score()
     certifier.certify_judge(judge_of(operated))
     audit_judge(judge_of(operated))
-    made = deploy(judge_of(operated), accept_choice=True, track=False)
+    made = deploy(judge_of(operated), accepted=["chosen_among_judges"], track=False)
     assert made.fingerprint["prompt_sha256"] and "chosen_among_judges" in {
         finding["code"] for finding in made.findings
     }
@@ -100,7 +100,7 @@ def test_a_server_that_is_down_leaves_the_batch_waiting(operated: Store, tmp_pat
         judge_of(operated).score()
         certifier.certify_judge(judge_of(operated))
         audit_judge(judge_of(operated))
-        deploy(judge_of(operated), accept_choice=True, track=False)
+        deploy(judge_of(operated), accepted=["chosen_among_judges"], track=False)
     receive(Corpus(operated, "c"), [str(deliver(tmp_path / "a.jsonl", tasks=5))])
     with pytest.raises(CertifyError):
         decide_ready(Corpus(operated, "c"))

@@ -20,13 +20,7 @@ from certify_assets.storage.store import Store
 from certify_assets.tables.settings import TableSettings
 from certify_assets.tables.table import TableError
 from certify_assets.tables.writing import write_table_file
-from certify_assets_tests.review_builders import (
-    decided,
-    labels_of,
-    queue_of,
-    session_batch,
-    write_batch,
-)
+from certify_assets_tests.review_builders import labels_of, queue_of, session_batch
 
 
 @pytest.fixture
@@ -293,20 +287,6 @@ def test_two_choices_in_one_annotation_are_refused(store: Store, tmp_path: Path)
         InputError, match="task 1, annotation 1, choices: 2 choices where one is asked for"
     ):
         imported(store, write(tmp_path / "a.json", json.dumps(tasks)))
-
-
-@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "n12;=cmd|' /C calc'!A0"])
-def test_a_csv_never_holds_a_formula(tmp_path: Path, name: str) -> None:
-    store = Store(str(tmp_path / "root"))
-    write_batch(store, [decided(name, task_id="t", asked="undecided")])
-    queue = queue_of(store)
-    with pytest.raises(InputError, match="a spreadsheet would run it as a formula"):
-        export_queue(tmp_path / "queue.csv", queue)
-    assert not (tmp_path / "queue.csv").exists()
-    export_queue(tmp_path / "queue.jsonl", queue)
-    assert (
-        json.loads((tmp_path / "queue.jsonl").read_text(encoding="utf-8"))["trajectory_id"] == name
-    )
 
 
 def test_what_sways_reviewers_is_written_when_asked_for(store: Store, tmp_path: Path) -> None:

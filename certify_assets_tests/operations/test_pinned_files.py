@@ -19,9 +19,9 @@ from certify_assets.operations.batch_record import BatchRecord
 from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.certifier import certify_judge
 from certify_assets.operations.checks import decided_by_deployed, deployment_stands
+from certify_assets.operations.decision_tables import decisions_of
 from certify_assets.operations.deployment import Deployment, DeploymentRecord, behind
 from certify_assets.operations.history import operation_history
-from certify_assets.operations.layout import decisions_of
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.recertification import recertify_deployed
 from certify_assets.operations.rollout import deploy, redeploy

@@ -24,14 +24,14 @@ from certify_assets.operations.checks import (
     decided_by_deployed,
     drawn_as_planned,
 )
-from certify_assets.operations.history import operation_history
-from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.layout import (
+from certify_assets.operations.decision_tables import (
     PROVISIONAL,
     decisions_of,
     first_decisions_of,
     load_decisions,
 )
+from certify_assets.operations.history import operation_history
+from certify_assets.operations.labels import Label, append_labels
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.review_queue import load_queue
 from certify_assets.operations.rollout import deploy

@@ -13,8 +13,8 @@ from certify_assets.errors import InputError
 from certify_assets.operations import certifier
 from certify_assets.operations.batch_record import ready_batches
 from certify_assets.operations.batches import decide_ready, receive
+from certify_assets.operations.decision_tables import decisions_of, first_decisions_of
 from certify_assets.operations.deployment import read_deployments
-from certify_assets.operations.layout import decisions_of, first_decisions_of
 from certify_assets.operations.ledger import registrations
 from certify_assets.operations.lineage import Link, find, model_link, walk
 from certify_assets.operations.rollout import deploy

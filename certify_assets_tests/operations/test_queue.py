@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from certify_assets.corpora.corpus import Corpus
@@ -44,53 +43,6 @@ def test_kinds_come_in_the_order_of_need_and_unasked_runs_not_at_all(store: Stor
     assert names(queue) == ["d/0", "b/0", "a/0"] and tuple(queue.frame.columns) == QUEUE_COLUMNS
     assert queue.frame["place"].tolist() == [1, 2, 3]
     assert queue.frame["why"].tolist() == ["its task lacks 1", "random check", "not decided"]
-
-
-def test_audit_tasks_stay_together_and_the_one_that_lacks_fewest_labels_comes_first(
-    store: Store,
-) -> None:
-    tasks = {"a": 3, "b": 2, "d": 3}
-    write_batch(
-        store,
-        [
-            decided(f"{task}/{n}", asked="audit_sample", attempt=n)
-            for task, size in tasks.items()
-            for n in range(size)
-        ],
-    )
-    assert names(queue_of(store)) == [
-        "b/0",
-        "b/1",
-        "a/0",
-        "a/1",
-        "a/2",
-        "d/0",
-        "d/1",
-        "d/2",
-    ]
-    say(store, ("d/1", 1, "ann"), ("d/0", 0, "ann"))
-    queue = queue_of(store)
-    assert names(queue) == ["d/2", "b/0", "b/1", "a/0", "a/1", "a/2"]
-    assert queue.frame["task_labels"].tolist() == [1, 2, 2, 3, 3, 3]
-
-
-def test_undecided_runs_come_unscored_first_then_nearest_to_a_threshold_then_those_without(
-    store: Store,
-) -> None:
-    nothing = {
-        "reject_threshold": np.nan,
-        "release_threshold": np.nan,
-        "decision": "human",
-        "reason": "stale_certificate",
-    }
-    scores = {"far": 0.2, "near": -0.9, "close": 1.3, "unscored": np.nan}
-    rows = [decided(name, asked="undecided", score=score) for name, score in scores.items()]
-    write_batch(store, [decided("nowhere", asked="undecided", score=-5.0, **nothing), *rows])
-    queue = queue_of(store)
-    assert names(queue) == ["unscored", "near", "close", "far", "nowhere"]
-    assert queue.frame["why"].tolist() == ["unscored", *["not decided"] * 3, "stale certificate"], (
-        "a distance would tell whoever labels the judge's score"
-    )
 
 
 def test_a_tie_asks_a_third_at_the_top_of_its_kind_and_a_majority_settles_it(store: Store) -> None:
@@ -158,20 +110,3 @@ def test_nothing_decided_is_an_empty_queue(store: Store) -> None:
         and queue.budget.labels == 0
     )
     assert set(BLIND_COLUMNS).isdisjoint({"agent", "score", "decision", "reason"})
-
-
-def test_labels_of_runs_that_may_be_drawn_by_score_move_no_audit_task(store: Store) -> None:
-    # the order of audit tasks must not depend on scores: their labels feed the monitor
-    rows = [
-        decided(f"{task}/{attempt}", asked="audit_sample", attempt=attempt)
-        | ({"reason": "new_agent"} if attempt else {})
-        for task in ("a", "b")
-        for attempt in range(3)
-    ]
-    write_batch(store, rows)
-    before = names(queue_of(store))
-    assert before == ["a/0", "a/1", "a/2", "b/0", "b/1", "b/2"]
-    say(store, ("b/1", 1, "ann"), ("b/2", 0, "ann"))
-    assert names(queue_of(store)) == [*before[:3], "b/0"]
-    say(store, ("b/0", 1, "ann"), ("b/1", None, "ann"))
-    assert names(queue_of(store)) == ["b/1", *before[:3]]

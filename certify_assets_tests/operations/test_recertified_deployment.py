@@ -23,9 +23,9 @@ from certify_assets.operations.checks import (
     no_alarm,
     not_expired,
 )
+from certify_assets.operations.decision_tables import decisions_of
 from certify_assets.operations.deployment import Deployment, load_deployment, read_deployments
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.layout import decisions_of
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.monitoring import monitor_judge
 from certify_assets.operations.recertification import plan_recertification, recertify
@@ -174,7 +174,7 @@ def test_a_recertification_on_less_than_half_of_what_was_drawn_is_not_deployed(
     document, _ = recertify(judge_of(store))
     assert document is not None and document.open_share == 0.0
     with pytest.raises(GateClosedError, match="60 % of the drawn tasks were open or tied"):
-        promote(Corpus(store, "c"), replace(document, open_share=0.6))
+        promote(Corpus(store, "c"), document.replace(open_share=0.6))
     assert len(read_deployments(Corpus(store, "c"))) == 1
 
 
@@ -243,7 +243,7 @@ def test_what_the_audit_sample_alone_speaks_against_is_not_deployed(store: Store
     assert document is not None
     failed = {"verdict": "ERROR", "reason": "too many."}
     sides = tuple(replace(side, audit_sample=failed) for side in document.sides)
-    against = replace(document, sides=sides)
+    against = document.replace(sides=sides)
     with pytest.raises(GateClosedError, match="on the audit sample alone"):
         promote(Corpus(store, "c"), against)
     assert load_recertification(Corpus(store, "c"), 1) == document

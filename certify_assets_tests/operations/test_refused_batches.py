@@ -20,10 +20,10 @@ from certify_assets.operations.checks import (
     deployment_stands,
     drawn_as_planned,
 )
+from certify_assets.operations.decision_tables import decisions_of
 from certify_assets.operations.decisions import summarize
 from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.history import write_history
-from certify_assets.operations.layout import decisions_of
 from certify_assets.operations.lineage import find, walk
 from certify_assets.operations.monitoring import monitor_deployed
 from certify_assets.operations.rollout import deploy, redeploy

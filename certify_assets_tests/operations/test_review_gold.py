@@ -13,9 +13,9 @@ from certify_assets.corpora.schema import Step, Trajectory
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.certifier import load_certificates
+from certify_assets.operations.decision_tables import load_decisions
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.labels import label_table, read_gold_labels
-from certify_assets.operations.layout import load_decisions
 from certify_assets.operations.monitoring import operation_stream
 from certify_assets.operations.recertification import plan_recertification
 from certify_assets.operations.review_gold import GoldSet, read_gold
@@ -103,7 +103,7 @@ def test_known_runs_come_among_those_of_the_queue_and_a_restart_changes_nothing(
     session, seen, left = session_of(store), list[str](), shown(session_of(store)).left
     while (now := session.shown("ann")) is not None:
         assert now.left == left - len(seen) and now.number == 0 and now.run.outcome is None
-        assert session.pace("ann").labelled == len(seen)
+        assert now.labelled == len(seen)
         # the page a second time, and on a server that was started again
         assert session.shown("ann") == now
         if len(seen) % 9 == 4:

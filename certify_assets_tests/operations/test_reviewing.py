@@ -11,10 +11,10 @@ from certify_assets.operations.labels import (
     Label,
     append_label,
     resolve_labels,
+    reviewed_key,
     reviewer_name,
     write_label_table,
 )
-from certify_assets.operations.layout import reviewed_key
 from certify_assets.operations.review_queue import ask_twice
 from certify_assets.operations.review_session import QueuedRun, ReviewSession
 from certify_assets.storage.store import Store

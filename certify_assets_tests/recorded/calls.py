@@ -32,8 +32,8 @@ def answers(path: Path) -> dict[str, Any]:
                 "audit": product.audit_certificate(made, *others).to_dict(),
                 "decisions": dict(Counter(map(str, decisions))),
                 "reasons": dict(Counter(map(str, reasons))),
-                "difference": product.verify_certificate(made.to_dict(), *table),
-                "differs": product.verify_certificate(made.to_dict(), *others) is not None,
+                "difference": product.verify(made.to_dict(), *table),
+                "differs": product.verify(made.to_dict(), *others) is not None,
             }
             if made.certified:
                 monitored = product.monitor_certificate(made, *others).to_dict()

@@ -1,11 +1,22 @@
 """The start page: what decides each corpus, and links to every page, by hand-made entries."""
 
+from pathlib import Path
+
 import pytest
 
 from certify_assets.certificates import Sides
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.reports.index_page import CorpusEntry, IndexEntry, PageLink, render_index
+from certify_assets.reports import index_page
+from certify_assets.reports.index_page import (
+    CorpusEntry,
+    IndexEntry,
+    PageLink,
+    render_index,
+    write_index,
+)
 from certify_assets.reports.wording import percent
+from certify_assets.storage.store import Store
 from certify_assets_tests.pages import HOSTILE, outline, text_of
 from certify_assets_tests.reports.conftest import Case
 
@@ -74,3 +85,26 @@ def test_what_is_stored_is_text_on_the_start_page(words: str) -> None:
 def test_the_start_page_links_only_below_itself(href: str) -> None:
     with pytest.raises(InputError, match="not relative"):
         PageLink("t", href)
+
+
+def test_a_page_does_not_wait_for_what_others_store_of_another_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(str(tmp_path))
+    draw, mine, theirs = index_page.corpus_entry, "miniwob_mixed", "corpora/miniwob_weak/page.html"
+    asked, index = list[str](), list[str]()
+
+    def entry(corpus: Corpus) -> CorpusEntry:
+        found, first = draw(corpus), not asked
+        asked.append(corpus.name)
+        if first:
+            store.write_bytes(theirs, b"<p>")
+        return found
+
+    monkeypatch.setattr(index_page, "corpus_entry", entry)
+    view = store.now()
+    with view.step(mine):
+        view.write_bytes(f"corpora/{mine}/page.html", b"<p>")
+        view.once_committed(lambda: index.append(write_index(view)))
+    shown = outline(Path(index[0]).read_text("utf-8")).addresses
+    assert {f"corpora/{mine}/page.html", theirs} <= set(shown)

@@ -40,7 +40,7 @@ def test_every_format_gives_the_same_points(tmp_path: Path, ending: str) -> None
         ("corpus,success_rate,auroc\na,.2,.9", "has no column 'coverage'"),
         (f"{HEADER}\na,.2,high,.5,", "row 1 (line 2), column 'auroc' is 'high'; give a number"),
         (f"{HEADER}\na,.2,.9,.5,\nb,20,.9,.5,", "row 2 (line 3): success_rate of corpus 'b' is 20"),
-        (f"{HEADER}\n ,.2,.9,.5,", "column 'corpus' is ' '"),
+        (f"{HEADER}\n ,.2,.9,.5,", "a point of the law has no corpus"),
         (f"{HEADER}\na,.2,.9,.5,2.5", "column 'tasks' is 2.5; give a whole number"),
     ],
 )

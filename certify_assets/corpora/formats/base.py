@@ -17,8 +17,6 @@ from certify_assets.corpora.formats.records import (
     begins_json,
     is_object_with,
     json_value,
-    parquet_names,
-    parquet_rows,
 )
 from certify_assets.corpora.schema import Step
 
@@ -247,25 +245,6 @@ def usable(
         return record
     reading.unusable(where, words or "")
     return None
-
-
-def parquet_columns(file: SourceFile, reading: Reading) -> set[str]:
-    """Return the names of a Parquet file's columns; count a file that is none."""
-    names = parquet_names(file)
-    if names is None:
-        reading.drop("file_unreadable", f"{file.name} is not a Parquet file; write it again.")
-    return names or set()
-
-
-def parquet_records(
-    file: SourceFile, columns: Iterable[str], reading: Reading, *, batch_rows: int
-) -> Iterator[tuple[Origin, Record]]:
-    """Go through the rows of a Parquet file; what cannot be read is counted."""
-    for number, row in parquet_rows(file, sorted(columns), batch_rows=batch_rows):
-        if isinstance(row, str):
-            reading.drop("file_ends_early", f"{file.name} row {number}: {row}.")
-        else:
-            yield reading.origin(file, number), row
 
 
 def json_document(file: SourceFile, data: bytes, reading: Reading) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from certify_assets.corpora.formats.base import Draft, Drafts, Reading, contents, corpus_format
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
-from certify_assets.corpora.formats.records import Record, begins_json, json_value
+from certify_assets.corpora.formats.records import HEAD, Record, begins_json, json_value
 from certify_assets.corpora.formats.texts import (
     Turn,
     is_list_of_objects,
@@ -23,7 +23,6 @@ from certify_assets.corpora.formats.texts import (
 
 _STEPS, _SUMMARY = "steps_info.json", "summary_info.json"
 _SUMMARY_KEYS = frozenset({"n_steps", "cum_reward"})
-_HEAD = 1 << 16
 _DATE = r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d"
 _FOLDER = re.compile(rf"(?:{_DATE}_)?(?P<agent>.+?)_on_(?P<task>.+?)_(?P<seed>\d+)(?:_\d{{1,3}})?")
 _EXPORT = (
@@ -34,16 +33,10 @@ _EXPORT = (
 )
 
 
-class _Summary(NamedTuple):
-    reward: Any
-    reason: str = ""
-    sentence: str = ""
-
-
 def _fits(file: SourceFile) -> bool:
-    name = _file_name(file)
+    name = _path(file).name
     if name == _STEPS:
-        head = file.head(_HEAD)
+        head = file.head(HEAD)
         return begins_json(head) and (b'"obs"' in head or b'"action"' in head)
     if name != _SUMMARY:
         return False
@@ -56,9 +49,8 @@ def _fits(file: SourceFile) -> bool:
 def _explain(file: SourceFile) -> str | None:
     if file.suffix == ".pkl":
         return _refusal(file)
-    if file.size <= _HEAD and all(
-        key in file.head(_HEAD) for key in (b'"webarena_verified_version"', b'"evaluators_results"')
-    ):
+    head = file.head(HEAD)
+    if all(key in head for key in (b'"webarena_verified_version"', b'"evaluators_results"')):
         return (
             f"{file.name} is a verdict of WebArena Verified; its runs are network logs "
             "(network.har) without the instruction, the agent's actions "
@@ -78,12 +70,8 @@ def _refusal(file: SourceFile) -> str:
     )
 
 
-def _file_name(file: SourceFile) -> str:
-    return PurePosixPath(file.plain_name).name
-
-
-def _folder(file: SourceFile) -> str:
-    return PurePosixPath(file.plain_name).parent.as_posix()
+def _path(file: SourceFile) -> PurePosixPath:
+    return PurePosixPath(file.plain_name)
 
 
 @corpus_format(
@@ -103,85 +91,82 @@ def _folder(file: SourceFile) -> str:
 )
 def browsergym(files: FileSet, reading: Reading) -> Drafts:
     """Read the run folders that hold a summary and steps."""
-    summaries = _summaries(files, reading)
-    found: set[str] = set()
+    rewards: dict[PurePosixPath, Any] = {}
+    refused: dict[PurePosixPath, tuple[str, str]] = {}
+    for file, data in contents(files.matching(f"*{_SUMMARY}*"), reading):
+        folder = _path(file).parent
+        if _path(file).name == _SUMMARY:
+            reading.sha256(file)
+            rewards[folder] = None
+            try:
+                summary = mapping(json_value(data))
+            except ValueError as error:
+                refused[folder] = "unreadable_record", f"{file.name} cannot be used: {error}."
+                continue
+            rewards[folder] = summary.get("cum_reward")
+            if problem := _problem(file, summary, reading):
+                refused[folder] = problem
+    found: set[PurePosixPath] = set()
     for file in files:
-        name = _file_name(file)
+        path = _path(file)
         if file.suffix == ".pkl":
             reading.drop("file_pickle_refused", _refusal(file))
-        elif name == _STEPS:
-            found.add(_folder(file))
-            yield from _run(file, summaries.get(_folder(file)), reading)
-        elif name != _SUMMARY:
+        elif path.name == _STEPS:
+            found.add(path.parent)
+            draft = refused.get(path.parent) or _run(file, rewards.get(path.parent), reading)
+            if isinstance(draft, Draft):
+                yield draft
+            else:
+                reading.drop(*draft)
+        elif path.name != _SUMMARY:
             reading.other(
                 file, f"is neither {_STEPS} nor {_SUMMARY}; this format uses no other JSON file."
             )
-    for folder, summary in summaries.items():
+    for folder in rewards:
         if folder not in found:
             missing = f"{folder} has no {_STEPS}, so there is no trajectory to judge; {_EXPORT}."
-            reading.drop(summary.reason or "no_trajectory", summary.sentence or missing)
+            reading.drop(*refused.get(folder, ("no_trajectory", missing)))
 
 
-def _summaries(files: FileSet, reading: Reading) -> dict[str, _Summary]:
-    keep_errors = switch(reading.options, "keep_errors")
-    summaries: dict[str, _Summary] = {}
-    for file, data in contents(files.matching(f"*{_SUMMARY}*"), reading):
-        if _file_name(file) != _SUMMARY:
-            continue
-        reading.sha256(file)
-        try:
-            summary = json_value(data)
-        except ValueError as error:
-            summary = str(error)
-        summaries[_folder(file)] = _summary(file, summary, keep_errors)
-    return summaries
-
-
-def _summary(file: SourceFile, summary: Any, keep_errors: bool) -> _Summary:
-    if not isinstance(summary, dict):
-        words = summary if isinstance(summary, str) else "it is not an object"
-        return _Summary(None, "unreadable_record", f"{file.name} cannot be used: {words}.")
-    if PurePosixPath(_folder(file)).name.startswith("_"):
+def _problem(file: SourceFile, summary: Record, reading: Reading) -> tuple[str, str] | None:
+    folder = _path(file).parent
+    if not summary:
+        return "unreadable_record", f"{file.name} cannot be used: it is not an object."
+    if folder.name.startswith("_"):
         again = "begins with _, as the harness names a run that it has run again."
-        return _Summary(None, "superseded", f"{_folder(file)} {again}")
-    if summary.get("err_msg") is not None and not keep_errors:
+        return "superseded", f"{folder} {again}"
+    if summary.get("err_msg") is not None and not switch(reading.options, "keep_errors"):
         broke = "says that the run broke down (err_msg); see the option keep_errors."
-        return _Summary(None, "infrastructure_error", f"{file.name} {broke}")
-    return _Summary(summary.get("cum_reward"))
+        return "infrastructure_error", f"{file.name} {broke}"
+    return None
 
 
-def _run(file: SourceFile, summary: _Summary | None, reading: Reading) -> Drafts:
-    named = _FOLDER.fullmatch(PurePosixPath(_folder(file)).name.removeprefix("_"))
-    reason, why, infos = "unreadable_record", "", []
+def _run(file: SourceFile, reward: Any, reading: Reading) -> Draft | tuple[str, str]:
+    folder = _path(file).parent.name
+    named = _FOLDER.fullmatch(folder.removeprefix("_"))
     try:
         infos = _infos(file)
     except BrokenFileError as error:
-        reason, why = "file_unreadable", str(error)
+        return "file_unreadable", str(error)
     except ValueError as error:
-        why = f"{file.name} cannot be used: {error}."
-    if summary and summary.reason:
-        reason, why = summary.reason, summary.sentence
-    elif not why and not named:
-        why = (
+        return "unreadable_record", f"{file.name} cannot be used: {error}."
+    if not named:
+        return "unreadable_record", (
             f"{file.name} is in no folder named <agent>_on_<task>_<seed>, so its agent and task "
             "are not known; rename the folder."
         )
-    turns = [_turn(info) for info in infos]
-    if not why and not (steps := steps_of_turns(turns)):
-        reason = "no_trajectory"
-        why = f"{file.name} has no action of the agent; nothing can be judged."
-    if why or not named:
-        reading.drop(reason, why)
-        return
-    yield Draft(
+    steps = steps_of_turns(map(_turn, infos))
+    if not steps:
+        return "no_trajectory", f"{file.name} has no action of the agent; nothing can be judged."
+    return Draft(
         task_id=named["task"],
         agent=named["agent"],
         instruction=next(filter(None, map(_goal, infos)), ""),
         steps=steps,
-        outcome=summary.reward if summary else None,
+        outcome=reward,
         outcome_name="cum_reward",
         origin=reading.origin(file),
-        trajectory_id=PurePosixPath(_folder(file)).name,
+        trajectory_id=folder,
         repetition=named["seed"],
         named_agent=named["agent"],
     )

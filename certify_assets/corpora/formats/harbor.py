@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -23,7 +22,7 @@ from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.records import Record
 from certify_assets.corpora.formats.texts import (
     Conversation,
-    arguments_text,
+    calls_text,
     listed,
     mapping,
     message_text,
@@ -39,6 +38,8 @@ _PATTERNS = ("*/agent/trajectory.json*", "*/agent/trajectory.cont-*.json*")
 _PART_NAME = re.compile(
     r"(?P<trial>.+?)(?:/steps/(?P<step>[^/]+))?/agent/trajectory(?:\.cont-(?P<next>\d{1,6}))?\.json"
 )
+# folders of a trial with results of their own
+_INSIDE = frozenset({"agent", "verifier", "artifacts", "steps"})
 # A trial that ended with an exception has a valid reward only where the agent itself brought it
 # about; all other exceptions are infrastructure errors.
 _AGENTS_OWN = frozenset(
@@ -50,15 +51,44 @@ _AGENTS_OWN = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Trial:
+class _Trial(NamedTuple):
+    """What result.json says of a trial."""
+
     file: str
-    identity: str | None
-    task: str
-    agent: str
-    rewards: Record
-    exceptions: tuple[str, ...]
-    steps: tuple[str, ...]
+    record: Record
+
+    @property
+    def stages(self) -> list[Record]:
+        return objects(self.record.get("step_results"))
+
+    def order(self, step: str | None) -> int:
+        """Return the place of a stage, as the result lists them."""
+        names = [str(stage.get("step_name")) for stage in self.stages]
+        return names.index(step) if step in names else 0
+
+    @property
+    def infrastructure_error(self) -> str:
+        """The first exception that the agent did not bring about."""
+        found = [entry.get("exception_info") for entry in (self.record, *self.stages)]
+        names = [str(mapping(error).get("exception_type")) for error in found if error]
+        return next((name for name in names if name not in _AGENTS_OWN), "")
+
+    @property
+    def agent(self) -> str:
+        info = mapping(self.record["agent_info"])
+        model = mapping(info.get("model_info"))
+        full = "/".join(filter(None, (text_of(model.get(key)) for key in ("provider", "name"))))
+        return " ".join(filter(None, map(name_of, (info.get("name"), full)))) or "unknown"
+
+    def reward(self, reading: Reading) -> Any:
+        rewards = mapping(mapping(self.record.get("verifier_result")).get("rewards"))
+        key = reading.options.get("reward") or ("reward" if "reward" in rewards else None)
+        if key is None and len(rewards) > 1:
+            raise InputError(
+                f"{self.file} has the rewards {', '.join(sorted(rewards))}; name the one "
+                "that counts with the option reward."
+            )
+        return rewards.get(key) if key else next(iter(rewards.values()), None)
 
 
 class _Part(NamedTuple):
@@ -81,19 +111,15 @@ class _Part(NamedTuple):
 def harbor(files: FileSet, reading: Reading) -> Drafts:
     """Read the trials of jobs with their trajectories."""
     trials = _trials(files, reading)
-    parts = Counter(
-        match["trial"]
-        for file in files.matching(*_PATTERNS)
-        if (match := _PART_NAME.fullmatch(file.plain_name))
-    )
+    named = (_PART_NAME.fullmatch(file.plain_name) for file in files.matching(*_PATTERNS))
+    parts = Counter(match["trial"] for match in named if match)
     waiting: dict[str, list[_Part]] = {}
     for file, data in contents(files.matching(*_PATTERNS), reading):
         if not (match := _PART_NAME.fullmatch(file.plain_name)):
             continue
-        folder, trial, step = match["trial"], trials.get(match["trial"]), match["step"]
-        # the stages of a task as its result lists them
-        stage = trial.steps.index(step) if trial and step in trial.steps else 0
-        order = (stage, step or "", int(match["next"] or 0))
+        folder, step = match["trial"], match["step"]
+        trial = trials.get(folder)
+        order = (trial.order(step) if trial else 0, step or "", int(match["next"] or 0))
         waiting.setdefault(folder, []).append(_Part(order, file, _document(file, data, reading)))
         if len(waiting[folder]) == parts[folder]:
             found = sorted(waiting.pop(folder), key=lambda part: part.order)
@@ -104,6 +130,23 @@ def harbor(files: FileSet, reading: Reading) -> Drafts:
                 "no_trajectory",
                 f"{trial.file} has no agent/trajectory.json next to it; nothing can be judged.",
             )
+
+
+def _trials(files: FileSet, reading: Reading) -> dict[str, _Trial]:
+    trials: dict[str, _Trial] = {}
+    for file in files:
+        path = PurePosixPath(file.plain_name)
+        if path.name != "result.json" or not _INSIDE.isdisjoint(path.parts[-3:-1]):
+            continue
+        for _, data in contents([file], reading):
+            record = mapping(json_document(file, data, reading))
+            if name_of(record.get("task_name")) and "agent_info" in record:
+                reading.sha256(file)
+                trials[str(path.parent)] = _Trial(file.name, record)
+            elif record and record.keys().isdisjoint(("n_total_trials", "stats")):
+                words = "is not a Harbor trial's result: it lacks task_name or agent_info."
+                reading.other(file, words)
+    return trials
 
 
 def _document(file: SourceFile, data: bytes, reading: Reading) -> Any:
@@ -125,92 +168,25 @@ def _run(folder: str, trial: _Trial | None, parts: list[_Part], reading: Reading
         reading.drop("no_label", f"{first.name} has no result.json of its trial next to it.")
         return
     instruction, steps = run_of_documents([part.document for part in parts], reading)
-    if infrastructure := [name for name in trial.exceptions if name not in _AGENTS_OWN]:
+    if error := trial.infrastructure_error:
         reading.drop(
-            "infrastructure_error",
-            f"{trial.file} ended with {infrastructure[0]}; its reward is not valid.",
+            "infrastructure_error", f"{trial.file} ended with {error}; its reward is not valid."
         )
     elif not steps:
         reading.drop("no_trajectory", f"{first.name} has no step of the agent.")
     else:
         yield Draft(
-            task_id=trial.task,
+            task_id=trial.record["task_name"],
             agent=trial.agent,
             instruction=instruction,
             steps=steps,
-            outcome=_reward(trial, reading),
+            outcome=trial.reward(reading),
             outcome_name="reward",
             origin=reading.origin(first),
-            trajectory_id=trial.identity,
+            trajectory_id=name_of(trial.record.get("id")),
             repetition=folder,
             named_agent=trial.agent,
         )
-
-
-def _reward(trial: _Trial, reading: Reading) -> Any:
-    key = reading.options.get("reward") or ("reward" if "reward" in trial.rewards else None)
-    if key is None and len(trial.rewards) > 1:
-        raise InputError(
-            f"{trial.file} has the rewards {', '.join(sorted(trial.rewards))}; name the one "
-            "that counts with the option reward."
-        )
-    return trial.rewards.get(key) if key else next(iter(trial.rewards.values()), None)
-
-
-def _trials(files: FileSet, reading: Reading) -> dict[str, _Trial]:
-    trials: dict[str, _Trial] = {}
-    rest: list[str] = []
-    for file in files:
-        path = PurePosixPath(file.plain_name)
-        if path.name != "result.json" or {"agent", "verifier", "artifacts", "steps"} & set(
-            path.parts[-3:-1]
-        ):
-            rest.append(file.name)
-            continue
-        for _, data in contents([file], reading):
-            if (document := json_document(file, data, reading)) is not None:
-                _take(file, document, trials, reading)
-    inside = {
-        str(parent)
-        for folder in trials
-        for parent in (PurePosixPath(folder), PurePosixPath(folder).parent)
-    }
-    for name in rest:
-        if not inside & {str(parent) for parent in PurePosixPath(name).parents}:
-            reading.tally.other(name, f"{name} is not a file of a Harbor trial.")
-    return trials
-
-
-def _take(file: SourceFile, document: Any, trials: dict[str, _Trial], reading: Reading) -> None:
-    record = mapping(document)
-    if "n_total_trials" in record or "stats" in record:
-        return
-    task = name_of(record.get("task_name"))
-    if task is None or "agent_info" not in record:
-        reading.other(file, "is not a Harbor trial's result: it lacks task_name or agent_info.")
-        return
-    reading.sha256(file)
-    stages = objects(record.get("step_results"))
-    errors = [
-        mapping(entry.get("exception_info")).get("exception_type")
-        for entry in (record, *stages)
-        if entry.get("exception_info")
-    ]
-    trials[str(PurePosixPath(file.plain_name).parent)] = _Trial(
-        file=file.name,
-        identity=name_of(record.get("id")),
-        task=task,
-        agent=_agent(mapping(record["agent_info"])),
-        rewards=mapping(mapping(record.get("verifier_result")).get("rewards")),
-        exceptions=tuple(str(name or "an exception") for name in errors),
-        steps=tuple(str(stage.get("step_name")) for stage in stages),
-    )
-
-
-def _agent(info: Record) -> str:
-    model = mapping(info.get("model_info"))
-    full = "/".join(filter(None, (text_of(model.get(key)) for key in ("provider", "name"))))
-    return " ".join(filter(None, map(name_of, (info.get("name"), full)))) or "unknown"
 
 
 def is_atif(document: Any) -> bool:
@@ -224,35 +200,29 @@ def run_of_documents(documents: Sequence[Record], reading: Reading) -> tuple[str
     """Return the instruction and the steps of a run, which may continue in further files."""
     asked: list[str] = []
     run = Conversation()
-    for entry in _entries(documents, reading):
-        source, said = entry.get("source"), message_text(entry.get("message"))
-        if source == "agent":
-            run.act(_action(entry, said), *_observations(entry))
-        elif source == "user" and not run:
-            asked.append(said)
-        elif source == "user":
-            run.see(f"user: {said}")
-    return "\n".join(filter(None, asked)), run.steps()
-
-
-def _entries(documents: Iterable[Record], reading: Reading) -> Iterator[Record]:
     for document in documents:
         if subagents := listed(document.get("subagent_trajectories")):
             reading.notes["runs of subagents left out"] += len(subagents)
-        for entry in document["steps"]:
-            if not isinstance(entry, dict):
-                reading.notes["steps that are not objects left out"] += 1
-            elif not entry.get("is_copied_context"):
-                yield entry
+        for entry in objects(document["steps"]):
+            source, said = entry.get("source"), message_text(entry.get("message"))
+            if entry.get("is_copied_context"):
+                continue
+            if source == "agent":
+                run.act(_action(entry, said), *_observations(entry))
+            elif source == "user" and not run:
+                asked.append(said)
+            elif source == "user":
+                run.see(f"user: {said}")
+    return "\n".join(filter(None, asked)), run.steps()
 
 
 def _action(entry: Record, said: str) -> str:
-    calls = [
-        f"{name}({arguments_text(call.get('arguments'))})"
+    calls = (
+        {"name": call.get("function_name"), "arguments": call.get("arguments")}
         for call in objects(entry.get("tool_calls"))
-        if (name := call.get("function_name"))
-    ]
-    return "\n".join(filter(None, (text_of(entry.get("reasoning_content")), said, *calls)))
+    )
+    thought = text_of(entry.get("reasoning_content"))
+    return "\n".join(filter(None, (thought, said, *calls_text(list(calls)))))
 
 
 def _observations(entry: Record) -> list[str]:

@@ -73,22 +73,21 @@ _LETTERS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0}
 
 @dataclass(frozen=True)
 class _Log:
-    """A log on disk, where the library reads it, and how its samples are read."""
+    """A log on disk, where the library reads it."""
 
     file: SourceFile
     path: Path
     reading: Reading
+    library: Any
 
-
-@dataclass(frozen=True)
-class _About:
-    """What a log says of all its samples."""
-
-    task: str
-    agent: str
-    # a retry of the evaluation keeps it
-    identity: str
-    variant: tuple[str, ...]
+    def read(self, **options: bool) -> Any:
+        """Return the log as the library reads it."""
+        try:
+            return self.library.read_eval_log(self.path, **options)
+        except Exception as error:
+            raise BrokenFileError(
+                f"{self.file.name} cannot be used: {_problem_of(error)}; fetch it again."
+            ) from None
 
 
 def _fits(file: SourceFile) -> bool:
@@ -160,10 +159,9 @@ def inspect(files: FileSet, reading: Reading) -> Drafts:
     library = _library()
     with tempfile.TemporaryDirectory(prefix="certify-inspect-") as folder:
         for file in files:
-            log = _Log(file, Path(folder) / f"log{file.suffix}", reading)
-            read = _read_archive if file.suffix == ".eval" else _read_json
+            log = _Log(file, Path(folder) / f"log{file.suffix}", reading, library)
             try:
-                yield from read(library, log)
+                yield from _read_archive(log) if file.suffix == ".eval" else _read_json(log)
             except BrokenFileError as error:
                 reading.drop("file_unreadable", str(error))
 
@@ -178,26 +176,15 @@ def _library() -> Any:
     return log
 
 
-def _read_archive(library: Any, log: _Log) -> Drafts:
-    file = log.file
-    names = _members(file)
+def _read_archive(log: _Log) -> Drafts:
+    names = _members(log.file)
     if _HEADERS.isdisjoint(names):
-        log.reading.other(file, "has neither header.json nor _journal/start.json.")
+        log.reading.other(log.file, "has neither header.json nor _journal/start.json.")
         return
-    with file.open() as stream, log.path.open("wb") as copy:
+    with log.file.open() as stream, log.path.open("wb") as copy:
         shutil.copyfileobj(stream, copy)
-    header = _read(library, log, header_only=True)
     members = sorted((match for name in names if (match := _SAMPLE.fullmatch(name))), key=_order)
-    yield from _drafts(log, header, _samples(library, log.path, members))
-
-
-def _read(library: Any, log: _Log, **options: bool) -> Any:
-    try:
-        return library.read_eval_log(log.path, **options)
-    except Exception as error:
-        raise BrokenFileError(
-            f"{log.file.name} cannot be used: {_problem_of(error)}; fetch it again."
-        ) from None
+    yield from _drafts(log, log.read(header_only=True), _samples(log, members))
 
 
 def _order(match: re.Match[str]) -> tuple[int, int, str, int]:
@@ -206,26 +193,24 @@ def _order(match: re.Match[str]) -> tuple[int, int, str, int]:
     return (number is None, number or 0, match[1], int(match[2]))
 
 
-def _samples(
-    library: Any, path: Path, members: list[re.Match[str]]
-) -> Iterator[tuple[str, Record | str]]:
+def _samples(log: _Log, members: list[re.Match[str]]) -> Iterator[tuple[str, Record | str]]:
     """Read some samples at a time; one that the library refuses is a sentence."""
     options = {"resolve_attachments": True, "exclude_fields": _UNREAD}
     for start in range(0, len(members), _AT_ONCE):
         some = members[start : start + _AT_ONCE]
+        keys = [(match[1], int(match[2])) for match in some]
         try:
-            keys = [(match[1], int(match[2])) for match in some]
             # one after the other: of several at once, a broken one leaves errors of asyncio behind
-            read = library.read_eval_log_samples_by_id(path, keys, concurrency=1, **options)
+            read = log.library.read_eval_log_samples_by_id(log.path, keys, concurrency=1, **options)
         except Exception:
-            read = [_sample(library, path, match, options) for match in some]
+            read = [_sample(log, key, options) for key in keys]
         for match, sample in zip(some, read, strict=True):
             yield match[0], sample if isinstance(sample, str) else _record(sample)
 
 
-def _sample(library: Any, path: Path, member: re.Match[str], options: Mapping[str, Any]) -> Any:
+def _sample(log: _Log, key: tuple[str, int], options: Mapping[str, Any]) -> Any:
     try:
-        return library.read_eval_log_sample(path, member[1], int(member[2]), **options)
+        return log.library.read_eval_log_sample(log.path, *key, **options)
     except Exception as error:
         return _problem_of(error)
 
@@ -240,42 +225,67 @@ def _problem_of(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(lines[:3])}"[:_PROBLEM]
 
 
-def _read_json(library: Any, log: _Log) -> Drafts:
+def _read_json(log: _Log) -> Drafts:
     document = json_document(log.file, log.file.read(), log.reading)
     if document is None:
         return
     if not isinstance(document, dict) or not {"eval", "status"} <= document.keys():
         log.reading.other(log.file, "is no Inspect AI log: no JSON object with eval and status.")
         return
-    if isinstance(document["eval"], dict):
-        document["eval"].setdefault("created", _CREATED)
-    samples = document.get("samples")
-    for sample in samples if isinstance(samples, list) else ():
-        if isinstance(sample, dict) and isinstance(sample.get("error"), dict):
+    mapping(document["eval"]).setdefault("created", _CREATED)
+    for sample in objects(document.get("samples")):
+        if isinstance(sample.get("error"), dict):
             sample["error"] = _NO_TRACE | sample["error"]
     # the library refuses a log with half a character, which models may write
     log.path.write_bytes(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
-    read = _read(library, log, resolve_attachments=True)
-    yield from _drafts(
-        log, read, ((f"row {row}", _record(one)) for row, one in enumerate(read.samples or [], 1))
-    )
+    read = log.read(resolve_attachments=True)
+    samples = ((f"row {row}", _record(one)) for row, one in enumerate(read.samples or [], 1))
+    yield from _drafts(log, read, samples)
 
 
 def _drafts(log: _Log, header: Any, samples: Iterable[tuple[str, Record | str]]) -> Drafts:
     file, reading, spec = log.file, log.reading, header.eval
     if note := _UNFINISHED.get(header.status):
         reading.notes[note] += 1
-    agent = " ".join(filter(None, (spec.model, spec.solver)))
+    named = " ".join(filter(None, (spec.model, spec.solver)))
+    agent = str(reading.options.get("agent") or named or "unknown")
     task = spec.task or PurePosixPath(file.plain_name).stem
-    agent = str(reading.options.get("agent") or agent or "unknown")
     variant = tuple(_setting(name, value) for name, value in sorted(spec.task_args.items()))
+    # a retry of the evaluation keeps it
     parts = "\0".join((spec.task_id or spec.eval_id, task, agent, *variant))
     identity = sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    about = _About(task, agent, identity, variant)
     reading.sha256(file)
     row = 0
-    for row, (place, sample) in enumerate(samples, 1):
-        yield from _draft(sample, f"{file.name} {place}", row, about, log)
+    for row, (place, found) in enumerate(samples, 1):
+        where = f"{file.name} {place}"
+        sample = usable(found, where, reading, _problem)
+        if sample is None:
+            continue
+        instruction, steps = run_of_sample(sample, reading)
+        scorer, outcome, missing = _score(mapping(sample.get("scores")), where, reading)
+        if sample.get("error"):
+            reading.drop("infrastructure_error", f"{where} ended with an error of the evaluation.")
+        elif sample.get("invalidation"):
+            reading.drop("invalidated", f"{where} was declared invalid by those who ran it.")
+        elif missing and not reading.options.get("keep_unlabelled"):
+            reading.drop("no_label", missing)
+        elif not steps:
+            reading.drop("no_trajectory", f"{where} has no message of the agent.")
+        else:
+            place = f"{sample['id']}/{sample['epoch']}"
+            yield Draft(
+                task_id=f"{task}/{sample['id']}",
+                agent=agent,
+                instruction=instruction,
+                steps=steps,
+                outcome=outcome,
+                origin=reading.origin(file, row),
+                trajectory_id=name_of(sample.get("uuid")) or f"{identity}/{place}",
+                repetition=str(sample["epoch"]),
+                named_agent=agent,
+                variant=variant,
+                outcome_name=scorer,
+            )
     if not row:
         reading.drop("file_without_samples", f"{file.name} has no sample.")
 
@@ -283,43 +293,6 @@ def _drafts(log: _Log, header: Any, samples: Iterable[tuple[str, Record | str]])
 def _setting(name: str, value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
     return json.dumps(f"{name}={text}")[1:-1][:_SETTING]
-
-
-def _draft(record: Record | str, where: str, row: int, about: _About, log: _Log) -> Drafts:
-    reading = log.reading
-    sample = usable(record, where, reading, _problem)
-    if sample is None:
-        return
-    if sample.get("error"):
-        reading.drop("infrastructure_error", f"{where} ended with an error of the evaluation.")
-        return
-    if sample.get("invalidation"):
-        reading.drop("invalidated", f"{where} was declared invalid by those who ran it.")
-        return
-    scorers = mapping(sample.get("scores"))
-    scorer, outcome = _score(scorers, where, reading)
-    if scorers and scorer not in scorers and not reading.options.get("keep_unlabelled"):
-        names = ", ".join(scorers)
-        reading.drop("no_label", f"{where} has no score of {scorer!r}, only of {names}.")
-        return
-    instruction, steps = run_of_sample(sample, reading)
-    if not steps:
-        reading.drop("no_trajectory", f"{where} has no message of the agent.")
-        return
-    yield Draft(
-        task_id=f"{about.task}/{sample['id']}",
-        agent=about.agent,
-        instruction=instruction,
-        steps=steps,
-        outcome=outcome,
-        origin=reading.origin(log.file, row),
-        trajectory_id=name_of(sample.get("uuid"))
-        or f"{about.identity}/{sample['id']}/{sample['epoch']}",
-        repetition=str(sample["epoch"]),
-        named_agent=about.agent,
-        variant=about.variant,
-        outcome_name=scorer,
-    )
 
 
 def _problem(sample: Record) -> str | None:
@@ -386,14 +359,15 @@ def _answer(output: Any) -> list[Message]:
     return [_message(first)._replace(role="assistant")] if first else []
 
 
-def _score(scores: Record, where: str, reading: Reading) -> tuple[str, Any]:
-    """Return the name and the value of the score that counts."""
+def _score(scores: Record, where: str, reading: Reading) -> tuple[str, Any, str]:
+    """Return name and value of the score that counts, or what to say where it is not there."""
     scorer, key = (reading.options.get(option) for option in ("scorer", "value_key"))
     name = _only(scores, scorer, "scorer", where)
     value = mapping(scores.get(name)).get("value")
     if isinstance(value, dict):
         value = value.get(_only(value, key, "value_key", where))
-    return name, value
+    missing = f"{where} has no score of {name!r}, only of {', '.join(scores)}."
+    return name, value, missing if scores and name not in scores else ""
 
 
 def _only(values: Record, name: str | None, option: str, where: str) -> str:

@@ -1,4 +1,4 @@
-"""Any table of runs (CSV, Excel, JSON lines, Parquet): a task, an outcome, and what was done."""
+"""Any table of runs (CSV, Excel, JSON, Parquet): a task, an outcome, and what was done."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format, words
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
-from certify_assets.corpora.formats.records import Record, iter_lines, parquet_names, parquet_rows
+from certify_assets.corpora.formats.records import (
+    Record,
+    begins_json,
+    iter_lines,
+    json_value,
+    listed_records,
+    parquet_names,
+    parquet_rows,
+)
 from certify_assets.corpora.formats.texts import (
     Message,
     first_prompt,
@@ -28,18 +36,25 @@ from certify_assets.tables.delimited import DelimitedText
 from certify_assets.tables.sheets import find_sheet
 from certify_assets.tables.table import likely_column, matched, refuse_repeated, renamed
 
-_FIELDS = words("task_id outcome text steps messages trajectory_id agent attempt instruction")
+_FIELDS = frozenset(
+    words("task_id outcome text steps messages trajectory_id agent attempt instruction")
+)
 _TEXTS = ("text", "steps", "messages")
 #: what a column of each field may be called otherwise
 _KINDS = {"task_id": "task", "outcome": "outcome", "text": "text"}
 _MISSING = frozenset({"", "nan", "none", "null", "na", "n/a"})
+_FIRST_ROWS = 100
 _PARQUET, _DELIMITED = (".parquet", ".pq"), (".csv", ".tsv")
 _SHEETS = (".xlsx", ".xlsm")
 
-_FIRST_LINES = 100
+_HEAD = 64
 _BATCH_ROWS = 1024
 
 _Row = tuple[int, Record | str]
+
+
+class _NoTableError(InputError):
+    """A file holds no row that can be used."""
 
 
 class _Unusable(NamedTuple):
@@ -58,46 +73,28 @@ class _Table(NamedTuple):
 
 
 def _fits(file: SourceFile) -> bool:
+    if _is_other_json(file):
+        return False
     try:
-        found = _opened(file, frozenset(_FIELDS))
+        names = matched(_opened(file, _FIELDS).names, _FIELDS)
     except InputError:
         return False
-    names = matched(found.names, frozenset(_FIELDS)) if found else {}
     return {"task_id", "outcome"} <= names.keys() and not names.keys().isdisjoint(_TEXTS)
 
 
 def _explain(file: SourceFile) -> str | None:
+    if _is_other_json(file):
+        return None
     try:
-        found = _opened(file, frozenset(_FIELDS))
-        if found is None:
-            return _no_table(file)
-        _called(file, found.names, _columns({}))
+        _called(file, _opened(file, _FIELDS).names, _columns({}))
     except InputError as error:
         return str(error)
     return None
 
 
-def _no_table(file: SourceFile) -> str:
-    if not file.size:
-        return (
-            f"{file.name} is empty; write one row a run, with the columns task_id, outcome and "
-            "text or steps."
-        )
-    if file.suffix in _PARQUET:
-        return f"{file.name} is not a Parquet file; write it again."
-    rows = csv_rows(file, frozenset())[1] if file.suffix in _DELIMITED else iter_lines(file.read())
-    for row, values in rows:
-        if isinstance(values, str):
-            return f"{file.name} row {row} cannot be used: {values}; correct it."
-    return (
-        f"{file.name} has no row; write one row a run, with the columns task_id, outcome and text "
-        "or steps."
-    )
-
-
 @corpus_format(
-    title="table of runs (CSV, Excel, JSON lines or Parquet)",
-    suffixes=(*_DELIMITED, *_SHEETS, ".jsonl", ".ndjson", *_PARQUET),
+    title="table of runs (CSV, Excel, JSON, JSON lines or Parquet)",
+    suffixes=(*_DELIMITED, *_SHEETS, ".json", ".jsonl", ".ndjson", *_PARQUET),
     fits=_fits,
     explain=_explain,
     label_source="the column outcome",
@@ -111,13 +108,17 @@ def table(files: FileSet, reading: Reading) -> Iterator[Draft]:
     columns = _columns(reading.options.get("columns") or {})
     needed = ("task_id",) if reading.options.get("keep_unlabelled") else ("task_id", "outcome")
     for file in files:
+        if _is_other_json(file):
+            reading.other(file, "holds no list of runs.")
+            continue
         try:
             found = _opened(file, frozenset(columns.values()))
-        except BrokenFileError as error:
+        except (BrokenFileError, _NoTableError) as error:
             reading.drop("file_unreadable", str(error))
             continue
-        if found is None:
-            reading.drop("file_unreadable", _no_table(file))
+        texts = frozenset(columns[name] for name in _TEXTS)
+        if file.suffix == ".json" and not matched(found.names, texts):
+            reading.other(file, "holds no list of runs.")
             continue
         called = _called(file, found.names, columns, needed)
         reading.sha256(file)
@@ -148,10 +149,10 @@ def _columns(mapping: Any) -> dict[str, str]:
         raise InputError(
             f"the option columns is {mapping!r}; give an object such as {{'task_id': 'problem'}}."
         )
-    if unknown := sorted(set(mapping) - set(_FIELDS)):
+    if unknown := sorted(set(mapping) - _FIELDS):
         raise InputError(
             f"the option columns names {unknown[0]!r}, which no trajectory has; map "
-            f"{', '.join(_FIELDS)}."
+            f"{', '.join(sorted(_FIELDS))}."
         )
     return {name: str(mapping.get(name, name)) for name in _FIELDS}
 
@@ -170,60 +171,76 @@ def _called(
     if not missing:
         return called
     *others, last = (f"no column {columns[name]!r}" for name in missing)
-    lacks = " and ".join((*([", ".join(others)] if others else []), last))
-    if missing == ["text", "steps"] and "score" in matched(names, frozenset({"score"})):
+    lacks = f"{', '.join(others)} and {last}" if others else last
+    its = f"(its columns are {', '.join(sorted(names)) or 'none'})"
+    if missing == ["text", "steps"] and matched(names, {"score"}):
         raise InputError(
-            f"{file.name} has scores of runs but no column 'text' and no column 'steps' with what "
-            f"the runs did (its columns are {', '.join(sorted(names))}); for a table of scores "
-            "use `certify certificate`, and for a corpus add one of these columns."
+            f"{file.name} has scores of runs but {lacks} with what the runs did {its}; for a "
+            "table of scores use `certify certificate`, and for a corpus add one of these columns."
         )
-    several = "one" if len(missing) == 1 or missing[0] == "text" else "some"
+    # those that are missing as they may be called
+    given = {name: column for name, column in columns.items() if column != name}
+    for name in (name for name in missing if name in _KINDS):
+        taken = {*matched(names, frozenset(columns.values())).values(), *given.values()}
+        given[name] = likely_column(_KINDS[name], names, taken).get(_KINDS[name], "…")
     raise InputError(
-        f"{file.name} has {lacks} (its columns are {', '.join(sorted(names)) or 'none'}); rename "
-        f"{several}, or name {'it' if several == 'one' else 'them'} with --format table --option "
-        f"'columns={json.dumps(_remedy(names, columns, missing), ensure_ascii=False)}'."
+        f"{file.name} has {lacks} {its}; rename them, or name them with --format table --option "
+        f"'columns={json.dumps(given, ensure_ascii=False)}'."
     )
 
 
-def _remedy(names: list[str], columns: Mapping[str, str], missing: list[str]) -> dict[str, str]:
-    """Return columns as the option names them, those that are missing as they may be called."""
-    given = {name: column for name, column in columns.items() if column != name}
-    asked = [name for name in missing if name in _KINDS]
-    taken = {*matched(names, frozenset(columns.values())).values()}
-    for name in asked:
-        given[name] = likely_column(_KINDS[name], names, taken).get(_KINDS[name], "…")
-        taken.add(given[name])
-    return given
-
-
-def _opened(file: SourceFile, wanted: AbstractSet[str]) -> _Table | None:
-    """Open a file, or return None where it holds no table."""
+def _opened(file: SourceFile, wanted: AbstractSet[str]) -> _Table:
+    """Open a file; refuse one that holds no table."""
     if file.suffix in _PARQUET:
         if (found := parquet_names(file)) is None:
-            return None
+            raise _NoTableError(f"{file.name} is not a Parquet file; write it again.")
         return _Table(
             sorted(found),
             lambda columns: parquet_rows(file, sorted(columns), batch_rows=_BATCH_ROWS),
         )
+    read_as: tuple[str, ...] = ()
     if file.suffix in _SHEETS:
         sheet = find_sheet(file.name, io.BytesIO(file.read()), wanted)
-        records = [
-            (line, dict(zip(sheet.header, cells, strict=False))) for line, cells in sheet.rows
-        ]
-        return _Table(sheet.header, lambda _: iter(records), (sheet.read_as,)) if records else None
-    if file.suffix in _DELIMITED:
-        said, lines = csv_rows(file, wanted)
-        first = next((values for _, values in lines if isinstance(values, dict)), None)
-        if first is None:
-            return None
-        return _Table(list(first), lambda _: csv_rows(file, wanted)[1], said)
-    good = [
-        values
-        for _, values in islice(iter_lines(file.read()), _FIRST_LINES)
-        if isinstance(values, dict)
-    ]
-    keys = list(dict.fromkeys(name for values in good for name in values))
-    return _Table(keys, lambda _: iter_lines(file.read())) if good else None
+        read_as = (sheet.read_as,)
+
+        def rows() -> Iterator[_Row]:
+            return ((line, dict(zip(sheet.header, row, strict=False))) for line, row in sheet.rows)
+
+    elif file.suffix in _DELIMITED:
+        read_as, _ = csv_rows(file, wanted)
+
+        def rows() -> Iterator[_Row]:
+            return csv_rows(file, wanted)[1]
+
+    else:
+
+        def rows() -> Iterator[_Row]:
+            return _json_rows(file)
+
+    first = [values for _, values in islice(rows(), _FIRST_ROWS)]
+    names = list(dict.fromkeys(name for row in first if isinstance(row, dict) for name in row))
+    if not names:
+        said = f"row 1 cannot be used: {first[0]}" if first else "it is empty, or has no row"
+        raise _NoTableError(
+            f"{file.name} holds no table ({said}); write one row a run, with the columns task_id, "
+            "outcome and text or steps."
+        )
+    return _Table(names, lambda _: rows(), read_as)
+
+
+def _is_other_json(file: SourceFile) -> bool:
+    """Whether a file holds JSON that is no list, as those of many formats do."""
+    return file.suffix == ".json" and not begins_json(file.head(_HEAD), b"[")
+
+
+def _json_rows(file: SourceFile) -> Iterator[_Row]:
+    data = file.read()
+    if file.suffix != ".json":
+        return iter_lines(data)
+    try:
+        return listed_records(json_value(data))
+    except ValueError as error:
+        raise BrokenFileError(f"{file.name} cannot be used: {error}; correct it.") from None
 
 
 def csv_rows(file: SourceFile, wanted: AbstractSet[str]) -> tuple[tuple[str, ...], Iterator[_Row]]:

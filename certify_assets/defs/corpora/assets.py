@@ -60,10 +60,9 @@ def trajectories(step: AssetStep) -> Made:
     counts = {"trajectories": summary.trajectories, "tasks": summary.tasks}
     metadata = {
         **table_metadata(to_frame([]), rows=summary.trajectories),
-        "tasks": summary.tasks,
         "agents": ", ".join(summary.agents),
-        "dropped": dg.MetadataValue.json(summary.dropped),
-        "source_files": dg.MetadataValue.json(dict(sorted(summary.files.items())[:50])),
+        "dropped": dict(summary.dropped),
+        "source_files": dict(sorted(summary.files.items())[:50]),
         "sha256": summary.sha256,
         "data_docs": dg.MetadataValue.path(step.store.locate(data_docs_key(step.corpus.name))),
     }
@@ -89,7 +88,7 @@ def split_manifest(step: AssetStep) -> Iterator[Any]:
     counts = {f"{split}_tasks": len(manifest.tasks[split]) for split in SPLITS}
     params = {"profile": manifest.profile, "seed": manifest.seed}
     yield step.made(
-        {**counts, **params, "sha256": manifest.sha256},
+        {"sha256": manifest.sha256},
         params=params,
         metrics=counts,
         tags={"manifest_sha256": manifest.sha256},
@@ -108,7 +107,6 @@ def _split_asset(split: str) -> dg.AssetsDefinition:
         counts = {"trajectories": len(frame), "tasks": int(frame["task_id"].nunique())}
         metadata = {
             **table_metadata(frame),
-            "tasks": counts["tasks"],
             "data_docs": dg.MetadataValue.path(step.store.locate(data_docs_key(step.corpus.name))),
             **column_lineage({name: [(trajectories.key, name)] for name in frame.columns}),
         }
@@ -134,9 +132,8 @@ def corpus_profile(step: AssetStep) -> Made:
     metadata = {
         "trajectories": profile["trajectories"],
         "tasks": profile["tasks"],
-        **numbers,
         "gates": dg.MetadataValue.md(profile_markdown(profile["gates"])),
-        "profile": dg.MetadataValue.json({**profile, **corpus.hashes}),
+        "profile": {**profile, **corpus.hashes},
     }
     return step.made(metadata, metrics=numbers)
 
@@ -156,8 +153,7 @@ def leak_controls(step: AssetStep) -> Made:
         for name, value in controls.items()
         if name.endswith("_auroc") and value is not None
     }
-    metadata = {**aurocs, "controls": dg.MetadataValue.json(controls)}
-    return step.made(metadata, metrics=aurocs)
+    return step.made({"controls": controls}, metrics=aurocs)
 
 
 @_asset(
@@ -181,12 +177,10 @@ def corpus_page(step: AssetStep) -> Made:
     }
     metadata = {
         "corpus": dg.MetadataValue.md(pages.corpus_markdown(report)),
-        **{name: float(value) for name, value in flips.items() if value is not None},
         "data_docs": dg.MetadataValue.path(step.store.locate(data_docs_key(step.corpus.name))),
     }
-    page = pages.write_corpus_page(step.store, report)
-    documents = {"corpus.html": step.read_text(page_key(step.corpus.name))}
-    return step.made(metadata, metrics=flips, page=page, documents=documents)
+    pages.write_corpus_page(step.store, report)
+    return step.made(metadata, metrics=flips, page=page_key(step.corpus.name))
 
 
 split_assets = [_split_asset(split) for split in SPLITS]

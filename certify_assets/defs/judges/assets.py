@@ -2,14 +2,7 @@
 
 import dagster as dg
 
-from certify_assets.defs.assets import (
-    AssetStep,
-    Made,
-    bill_metadata,
-    bill_metrics,
-    judge_asset,
-    score_metadata,
-)
+from certify_assets.defs.assets import AssetStep, Made, bill_metrics, judge_asset, score_metadata
 from certify_assets.defs.automation import EXPIRES, KEPT_CURRENT
 from certify_assets.defs.judges.models import judge_model
 from certify_assets.defs.judges.training import attempted
@@ -79,8 +72,9 @@ def _scores(spec: JudgeSpec) -> dg.AssetsDefinition:
         with attempted(step.context):
             table = judge.score(report=step.report)
         metadata, counts = score_metadata(table)
+        if judge.bill is not None:
+            metadata["bill"] = dg.MetadataValue.json(dict(judge.bill))
         metrics = {**counts, **bill_metrics(judge.bill)}
-        metadata |= bill_metadata(judge.bill)
         return step.made(metadata, metrics=metrics, figures=scoring_figures(judge, table))
 
     return scores
@@ -115,7 +109,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
         pool = load_pool(judge, certificates)
         headline = sides.lead
         metadata = {
-            "verdict": dg.MetadataValue.md(judge_page.verdict(judge, sides)),
+            "verdict": dg.MetadataValue.md(judge_page.verdict(sides)),
             "gates": dg.MetadataValue.md(judge_page.gates(judge, headline)),
             **coverage,
             "decided": sides.decided,
@@ -125,7 +119,6 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
             "cal_tasks": headline.tasks,
             "cal_trajectories": headline.trajectories,
             "sha256": headline.sha256,
-            "delta": headline.delta,
             **({} if pool is None else {"pool": pool.sentence}),
             "delta_spent": read_spending(step.corpus).of(spec.name).total(),
         }
@@ -172,13 +165,11 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
         """
         judge = step.judge(spec.name)
         result = audit_judge(judge, run_id=step.run_id)
-        metrics = result.metrics()
         metadata = {
-            **metrics,
+            **result.metrics(),
             "verdicts": dg.MetadataValue.md(judge_page.audit_table(result.audits)),
             # runs like those of TEST tell nothing of runs that were written for the judge
             "talked_to": judge_page.talked_to(judge),
-            "ledger_read": result.entry.kind,
         }
         return step.made(
             metadata,
@@ -207,9 +198,8 @@ def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
         Shows verdict, promise, curves, histograms, heatmap, lineage and limits.
         """
         judge = step.judge(spec.name)
-        location = judge_page.write_page(judge)
-        documents = {"certificate.html": step.read_text(judge.key("page.html"))}
-        return step.made({}, documents=documents, page=location)
+        judge_page.write_page(judge)
+        return step.made({}, page=judge.key("page.html"))
 
     return report
 
@@ -236,18 +226,15 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
         """
         judge = step.judge(spec.name)
         document = monitoring.monitor_judge(judge)
-        metrics = monitor_page.monitor_metrics(document)
-        metadata = {
-            "verdict": dg.MetadataValue.md(monitor_page.monitor_markdown(document)),
-            "reason": document.reason,
-            **metrics,
-        }
+        monitor_page.write_monitor_page(judge)
         return step.made(
-            metadata,
+            {
+                "verdict": dg.MetadataValue.md(monitor_page.monitor_markdown(document)),
+                "reason": document.reason,
+            },
             params={"status": document.status, "files": len(document.files)},
-            metrics=metrics,
-            page=monitor_page.write_monitor_page(judge),
-            documents={"monitor.html": step.read_text(judge.key("monitor.html"))},
+            metrics=monitor_page.monitor_metrics(document),
+            page=judge.key("monitor.html"),
         )
 
     return monitor

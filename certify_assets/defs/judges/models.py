@@ -122,14 +122,11 @@ def _recorded(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> Made
     params = {name: getattr(record, name) for name in _SHOWN if getattr(record, name) is not None}
     metrics = {f"coverage_{row['name']}": float(row["coverage"]) for row in record.selection}
     tags = {"adapter_sha256": record.adapter_sha256}
-    metadata: dict[str, Any] = {**params}
+    metadata: Metadata = {"sha256": record.adapter_sha256}
     if judge.spec.gated:
         harvest = step.store.read_json(judge.key("contamination.json"))
-        metrics |= {
-            "harvested": harvest["size"],
-            "pool": harvest["pool"],
-            "contamination": harvest["contamination"],
-        }
+        metrics["harvested"] = harvest["size"]
+        metrics |= {name: harvest[name] for name in ("pool", "contamination")}
     if judge.spec.needs_other_corpora:
         pool = PoolRecord.of(record)
         params |= {f"rows_{item.corpus}": item.rows for item in pool.sources}
@@ -147,7 +144,7 @@ def _recorded(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> Made
         metadata["base_revision"] = tags["certify.base_revision"]
     with judge.artifact_files() if language else nullcontext() as folder:
         return step.made(
-            {**metadata, **metrics, "sha256": record.adapter_sha256},
+            metadata,
             params=params,
             metrics=metrics,
             tags=tags,
@@ -173,17 +170,12 @@ def compact_model(step: AssetStep) -> Made:
     found = compact.require_shipped()
     facts = found.provenance
     counts = {name: facts[name] for name in ("runs", "tokens")}
-    metadata: Metadata = {
-        "revision": found.revision,
-        "parameters": found.parameters,
-        **counts,
-        **{
-            name: dg.MetadataValue.json(facts[name])
-            for name in ("settings", "versions", "pretraining_tasks")
-        },
-    }
     return step.made(
-        metadata,
+        {
+            "revision": found.revision,
+            "versions": facts["versions"],
+            "pretraining_tasks": facts["pretraining_tasks"],
+        },
         version=found.revision,
         params={**facts["settings"], **counts},
         metrics={"parameters": found.parameters},

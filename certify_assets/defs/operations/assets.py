@@ -28,11 +28,12 @@ from certify_assets.defs.setup import judges
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.operations import batches, history, layout
+from certify_assets.operations import batches, history
 from certify_assets.operations.automatic import deploy_by_policy
 from certify_assets.operations.batch_audit import STATES
 from certify_assets.operations.batch_drawing import waiting_runs
 from certify_assets.operations.batch_record import BatchRecord, batch_names
+from certify_assets.operations.decision_tables import decisions_of, load_decisions
 from certify_assets.operations.decisions import summarize
 from certify_assets.operations.deployment import (
     deployed_spending,
@@ -114,16 +115,11 @@ def incoming_runs(step: AssetStep) -> Made:
     counts = {name: getattr(received, name) for name in names}
     metadata = {
         **table_metadata(to_frame([]), rows=received.new + received.changed),
-        **counts,
         "batch": received.batch or "none: nothing is new",
-        "dropped": dg.MetadataValue.json(dict(received.dropped or {})),
+        "dropped": dict(received.dropped or {}),
         "sentences": " ".join(received.sentences) or "none",
     }
-    return step.made(
-        metadata,
-        params={"batch": received.batch},
-        metrics=counts,
-    )
+    return step.made(metadata, params={"batch": received.batch}, metrics=counts)
 
 
 @_asset(
@@ -142,15 +138,13 @@ def decisions(step: AssetStep) -> Made:
     counts, said = summarize(records)
     names = batch_names(corpus)
     decided = [BatchRecord.load(corpus, name) for name in names]
-    last = layout.decisions_of(corpus, names[-1]) if names else layout.load_decisions(corpus)
+    last = decisions_of(corpus, names[-1]) if names else load_decisions(corpus)
     certificates = dict.fromkeys(found for item in records for found in item.certificates)
     metadata = {
         **table_metadata(last, rows=sum(item.rows for item in decided)),
         **column_lineage(_sources(corpus)),
-        **counts,
-        "said": said,
-        "promises": dg.MetadataValue.json({item.batch: list(item.promises) for item in records}),
-        "batches": dg.MetadataValue.json([item.to_dict() for item in records]),
+        "promises": {item.batch: list(item.promises) for item in records},
+        "batches": [item.to_dict() for item in records],
     }
     return step.made(
         metadata,
@@ -217,10 +211,9 @@ def batch_certificates(step: AssetStep) -> Made:
         "decided_runs": sum(item.decided for item in audits),
     }
     metadata = {
-        **figures,
         "said": " ".join(said) or "no batch has uncovered runs.",
-        "promises": dg.MetadataValue.json({item.batch: item.promise for item in audits}),
-        "batches": dg.MetadataValue.json([asdict(item) for item in audits]),
+        "promises": {item.batch: item.promise for item in audits},
+        "batches": [asdict(item) for item in audits],
     }
     return step.made(metadata, metrics=figures)
 
@@ -239,9 +232,9 @@ def review_queue(step: AssetStep) -> Made:
     corpus = step.corpus
     made = load_queue(corpus)
     budget = made.budget
-    counts = {f"{kind.kind}_labels": kind.labels for kind in budget.kinds}
-    counts["saved_runs"] = budget.saved
-    hours = {
+    counts: dict[str, float] = {f"{kind.kind}_labels": kind.labels for kind in budget.kinds}
+    counts |= {
+        "saved_runs": budget.saved,
         "hours": round(budget.minutes / 60, 2),
         "saved_hours": round(budget.saved_minutes / 60, 2),
     }
@@ -251,10 +244,8 @@ def review_queue(step: AssetStep) -> Made:
         # no artifact of MLflow, which more people may read: it has the texts of runs
         "page": dg.MetadataValue.path(review_page.write_queue_page(corpus, made)),
         "budget": dg.MetadataValue.md(review_page.budget_markdown(budget)),
-        **counts,
-        **hours,
     }
-    return step.made(metadata, metrics={**counts, **hours})
+    return step.made(metadata, metrics=counts)
 
 
 @_asset(
@@ -268,15 +259,12 @@ def reviewed_labels(step: AssetStep) -> Made:
     rows of the audit sample and of spot checks measure how often the judge errs.
     """
     made = write_label_table(step.corpus)
-    figures = {name: value for name, value in made.figures().items() if value is not None}
     by_kind = {f"labelled_{kind}": int((made.frame["asked"] == kind).sum()) for kind in KINDS}
     metadata = {
         **table_metadata(made.frame),
         **column_lineage({name: [(decisions.key, name)] for name in _LABELLED}),
-        **figures,
-        **by_kind,
     }
-    return step.made(metadata, metrics={**figures, **by_kind})
+    return step.made(metadata, metrics={**made.figures(), **by_kind})
 
 
 @_asset(
@@ -296,22 +284,18 @@ def operation_monitor(step: AssetStep) -> Made:
     document = monitor_deployed(corpus)
     if document is None:
         return _unchanged({"reason": NOTHING_DEPLOYED})
-    metrics = monitor_page.monitor_metrics(document)
     judge = JudgedCorpus(corpus, document.judge)
-    metadata = {
-        "verdict": dg.MetadataValue.md(monitor_page.monitor_markdown(document)),
-        "reason": document.reason,
-        "judge": document.judge,
-        "not_told": dg.MetadataValue.json(notify(corpus)),
-        **metrics,
-    }
+    monitor_page.write_monitor_page(judge)
     return step.made(
-        metadata,
+        {
+            "verdict": dg.MetadataValue.md(monitor_page.monitor_markdown(document)),
+            "reason": document.reason,
+            "not_told": notify(corpus),
+        },
         version=document.sha256,
         params={"status": document.status, "judge": document.judge},
-        metrics=metrics,
-        page=monitor_page.write_monitor_page(judge),
-        documents={"monitor.html": step.read_text(judge.key("monitor.html"))},
+        metrics=monitor_page.monitor_metrics(document),
+        page=judge.key("monitor.html"),
     )
 
 
@@ -331,15 +315,13 @@ def recertification(step: AssetStep, config: RecertifyConfig) -> Made:
     record, said = recertify_deployed(corpus, deploy=config.deploy)
     if record is None:
         return _unchanged({"said": said})
-    metrics = record.metrics
     metadata = {
         "said": said,
         "joint": record.joint,
         "delta_spent": deployed_spending(corpus).total(),
-        "findings": dg.MetadataValue.json(list(record.findings)),
-        "left_out": dg.MetadataValue.json(dict(record.left_out)),
+        "findings": list(record.findings),
+        "left_out": dict(record.left_out),
         "certificates": dg.MetadataValue.path(step.store.locate(record.certificates_key)),
-        **metrics,
     }
     return step.made(
         metadata,
@@ -348,7 +330,7 @@ def recertification(step: AssetStep, config: RecertifyConfig) -> Made:
             "schedule": record.schedule,
             "labels_sha256": record.labels.sha256,
         },
-        metrics=metrics,
+        metrics=record.metrics,
         tags={"inputs_sha256": record.inputs_sha256},
     )
 
@@ -375,19 +357,16 @@ def automatic_deployment(step: AssetStep) -> Made:
         step.context.log_event(
             dg.AssetMaterialization(DEPLOYMENT, partition=step.context.partition_key, tags=tags)
         )
-    known = {"deployment": float(made.deployed)} if made.deployed else {}
     metadata = {
-        "policy": made.policy,
         "reason": made.reason or f"deployment {made.deployed} decides under them.",
         "delta_spent": deployed_spending(corpus).total(),
-        "not_told": dg.MetadataValue.json(notify(corpus)),
-        **known,
+        "not_told": notify(corpus),
     }
     return step.made(
         metadata,
         version=sha256_bytes(canonical_json([made.policy, made.deployed, made.reason])),
         params={"policy": made.policy, "reason": made.reason},
-        metrics=known,
+        metrics={"deployment": float(made.deployed)} if made.deployed else {},
     )
 
 
@@ -404,13 +383,11 @@ def operation_history(step: AssetStep) -> Made:
     """
     corpus = step.corpus
     document = history.write_history(corpus)
-    metrics = history_page.history_metrics(document)
+    history_page.write_history_page(step.store, document)
     metadata = {
         "verdict": dg.MetadataValue.md(history_page.history_markdown(document)),
         "joint": document.joint,
-        "not_told": dg.MetadataValue.json(notify(corpus)),
-        **metrics,
+        "not_told": notify(corpus),
     }
-    page = history_page.write_history_page(step.store, document)
-    documents = {"history.html": history_page.render_history(document)}
-    return step.made(metadata, metrics=metrics, page=page, documents=documents)
+    page = history.history_key(corpus.name, "history.html")
+    return step.made(metadata, metrics=history_page.history_metrics(document), page=page)

@@ -29,8 +29,8 @@ from certify_assets.defs.names import CORPORA, corpora_partitions
 from certify_assets.defs.operations.jobs import decide_job, onboard_job, recertify_job
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import CertifyError
+from certify_assets.operations.certifier import own_key
 from certify_assets.operations.labels import labels_head
-from certify_assets.operations.layout import own_key
 from certify_assets.storage.snapshot import Snapshot
 
 # gives the key of the run that is requested for what arrived, and what was observed
@@ -60,36 +60,47 @@ def _seen(context: dg.SensorEvaluationContext) -> dict[str, str]:
     return found
 
 
-def _cursor(seen: Mapping[str, str]) -> str:
-    return json.dumps(seen, sort_keys=True)
+def _result(
+    seen: Mapping[str, str],
+    requests: Mapping[str, str],
+    reason: str,
+    events: Sequence[dg.AssetObservation] = (),
+) -> dg.SensorResult:
+    """Return what a tick requests, by the key of the run the corpus; the reason where nothing."""
+    runs = [dg.RunRequest(run_key=key, partition_key=name) for key, name in requests.items()]
+    return dg.SensorResult(
+        run_requests=runs,
+        skip_reason=None if runs else reason,
+        dynamic_partitions_requests=[corpora_partitions.build_add_request([*requests.values()])]
+        if runs
+        else None,
+        asset_events=events,
+        cursor=json.dumps(seen, sort_keys=True),
+    )
 
 
 @_sensor(onboard_job)
-def new_runs_sensor(
-    context: dg.SensorEvaluationContext, data_root: DataRoot
-) -> dg.SensorResult | dg.SkipReason:
+def new_runs_sensor(context: dg.SensorEvaluationContext, data_root: DataRoot) -> dg.SensorResult:
     """Watch incoming/<corpus>/ of the data root.
 
     Files that are complete and new add the partition and start the whole pipeline.
     """
     store = data_root.view()
     folder = place_of(store, "incoming")
-    arrivals, waiting = scan_incoming(store, folder)
-    return _request_runs(
-        context, arrivals, waiting, _registers(store, lambda corpus: adopt(store, folder, corpus))
-    )
+    accept = _registers(store, lambda corpus: adopt(store, folder, corpus))
+    return _request_runs(context, *scan_incoming(store, folder), accept)
 
 
 @_sensor(onboard_job)
 def new_versions_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
-) -> dg.SensorResult | dg.SkipReason:
+) -> dg.SensorResult:
     """Watch the versions of corpora that have certificates.
 
     One that `certify corpus import --add` or `--replace` delivered starts the whole pipeline.
     """
     store, seen = data_root.view(), _seen(context)
-    requests = []
+    requests: dict[str, str] = {}
     for name in sorted(context.instance.get_dynamic_partitions(CORPORA)):
         corpus = Corpus(store, name)
         versions = corpus.deliveries.read()
@@ -101,11 +112,8 @@ def new_versions_sensor(
             continue
         new = seen[name] = versions[-1].trajectories_sha256
         if not corpus.obstacle and _certified_earlier(corpus, new):
-            requests.append(dg.RunRequest(run_key=f"version:{name}:{new}", partition_key=name))
-    if not requests:
-        context.update_cursor(_cursor(seen))
-        return dg.SkipReason("no version that certificates wait for")
-    return dg.SensorResult(run_requests=requests, cursor=_cursor(seen))
+            requests[f"version:{name}:{new}"] = name
+    return _result(seen, requests, "no version that certificates wait for")
 
 
 def _is_running(instance: dg.DagsterInstance, corpus: str) -> bool:
@@ -138,21 +146,16 @@ def declared_corpora_sensor(name: str, configs: Sequence[CorpusConfig]) -> dg.Se
         description=f"Register {', '.join(declared)} as declared, add the partitions, and start "
         "the whole pipeline where files or settings changed.",
     )
-    def sense(
-        context: dg.SensorEvaluationContext, data_root: DataRoot
-    ) -> dg.SensorResult | dg.SkipReason:
+    def sense(context: dg.SensorEvaluationContext, data_root: DataRoot) -> dg.SensorResult:
         store = data_root.view()
-        arrivals, waiting = scan_declared(store, declared.values())
         accept = _registers(store, lambda corpus: declare(store, declared[corpus]))
-        return _request_runs(context, arrivals, waiting, accept)
+        return _request_runs(context, *scan_declared(store, declared.values()), accept)
 
     return sense
 
 
 @_sensor(decide_job)
-def new_inbox_sensor(
-    context: dg.SensorEvaluationContext, data_root: DataRoot
-) -> dg.SensorResult | dg.SkipReason:
+def new_inbox_sensor(context: dg.SensorEvaluationContext, data_root: DataRoot) -> dg.SensorResult:
     """Watch inbox/<corpus>/ of the data root.
 
     Files that are complete and new are imported as a batch and decided.
@@ -186,9 +189,9 @@ def _request_runs(
     waiting: dict[str, str],
     accept: _Accept,
     nothing: str = "no new runs",
-) -> dg.SensorResult | dg.SkipReason:
+) -> dg.SensorResult:
     """Accept what arrived and request its runs; a corpus that cannot be accepted waits."""
-    seen, requests, observed = _seen(context), [], []
+    seen, requests, observed = _seen(context), dict[str, str](), list[dg.AssetObservation]()
     for arrival in arrivals:
         if seen.get(arrival.corpus) == arrival.version:
             continue
@@ -199,19 +202,11 @@ def _request_runs(
             continue
         seen[arrival.corpus] = arrival.version
         observed.append(event)
-        requests.append(dg.RunRequest(run_key=key, partition_key=arrival.corpus))
+        requests[key] = arrival.corpus
     reasons = [f"{_name(corpus)}: {reason}" for corpus, reason in waiting.items()]
     for reason in reasons:
         context.log.info(reason)
-    if not requests:
-        return dg.SkipReason("; ".join([nothing, *reasons]))
-    names = [str(request.partition_key) for request in requests]
-    return dg.SensorResult(
-        run_requests=requests,
-        dynamic_partitions_requests=[corpora_partitions.build_add_request(names)],
-        asset_events=observed,
-        cursor=_cursor(seen),
-    )
+    return _result(seen, requests, "; ".join([nothing, *reasons]), observed)
 
 
 def _name(entry: str) -> str:
@@ -222,34 +217,22 @@ def _name(entry: str) -> str:
 @_sensor(recertify_job, _PATIENCE)
 def reviewed_labels_sensor(
     context: dg.SensorEvaluationContext, data_root: DataRoot
-) -> dg.SensorResult | dg.SkipReason:
+) -> dg.SensorResult:
     """Watch the labels of every corpus.
 
     New ones go to monitor and recertification, each set of labels once. The audit samples, which
     nobody reviews here, are observed: what depends on them is kept current.
     """
     store, seen = data_root.view(), _seen(context)
-    corpora = sorted(context.instance.get_dynamic_partitions(CORPORA))
-    labelled = any(corpus in seen for corpus in corpora)
-    requests, events = list[dg.RunRequest](), list[dg.AssetObservation]()
-    for corpus in corpora:
-        opened = Corpus(store, corpus)
-        (_, labels), sample = labels_head(opened), sample_version(opened)
-        if labels and seen.get(corpus) != labels:
-            seen[corpus] = labels
-            requests.append(
-                dg.RunRequest(run_key=f"labels:{corpus}:{labels}", partition_key=corpus)
-            )
+    requests, events = dict[str, str](), list[dg.AssetObservation]()
+    for name in sorted(context.instance.get_dynamic_partitions(CORPORA)):
+        corpus = Corpus(store, name)
+        (_, labels), sample = labels_head(corpus), sample_version(corpus)
+        if labels and seen.get(name) != labels:
+            seen[name] = labels
+            requests[f"labels:{name}:{labels}"] = name
         # no corpus has a name with a slash
-        if sample and seen.get(f"{SAMPLE}/{corpus}") != sample:
-            events.append(observation(SAMPLE, corpus, sample))
-            seen[f"{SAMPLE}/{corpus}"] = sample
-    if requests or events:
-        return dg.SensorResult(
-            run_requests=requests,
-            skip_reason=None if requests else "no new label",
-            asset_events=events,
-            cursor=_cursor(seen),
-        )
-    context.update_cursor(_cursor(seen))
-    return dg.SkipReason("no new label since the last tick" if labelled else "no label yet")
+        if sample and seen.get(f"{SAMPLE}/{name}") != sample:
+            seen[f"{SAMPLE}/{name}"] = sample
+            events.append(observation(SAMPLE, name, sample))
+    return _result(seen, requests, "no new label", events)

@@ -78,9 +78,7 @@ def agent_disjoint(step: AssetStep, config: AgentFoldsConfig) -> Made:
     said = " ".join(item["sentence"] for item in found)
     metadata = {
         "unseen_agents": dg.MetadataValue.md(comparison_page.folds_markdown(found)),
-        "said": dg.MetadataValue.text(
-            said or "no judge that trains on SFT has scored this corpus."
-        ),
+        "said": said or "no judge that trains on SFT has scored this corpus.",
         **{name: value for name, value in metrics.items() if value is not None},
         "left_out": dg.MetadataValue.json(left_out),
     }
@@ -105,16 +103,16 @@ def comparison_of_judges(step: AssetStep) -> Made:
     """
     store, corpus = step.store, step.corpus.name
     document = comparison.write_comparison(Corpus(store, corpus))
-    page, location = comparison_page.write_comparison_page(store, [document], corpus=corpus)
+    comparison_page.write_comparison_page(store, [document], corpus=corpus)
     metrics = comparison_page.comparison_metrics(document)
     metadata = {
         "judges": dg.MetadataValue.md(comparison_page.comparison_markdown(document)),
-        "findings": dg.MetadataValue.json([item["message"] for item in document["findings"]]),
+        "findings": [item["message"] for item in document["findings"]],
         "missing": dg.MetadataValue.json(document["missing"]),
         **comparison_page.plotted(metrics),
     }
-    documents = {"comparison.html": page, **_by_judge(metrics)}
-    return step.made(metadata, documents=documents, page=location)
+    page = comparison.comparison_key(corpus, "comparison.html")
+    return step.made(metadata, documents=_by_judge(metrics), page=page)
 
 
 @_table(
@@ -130,7 +128,7 @@ def main_table_of_judges(step: AssetStep) -> Made:
     AUROC, certified coverage at both budgets, audit, cost; as page and CSV.
     """
     document = comparison.write_main_table(step.store)
-    page, location = comparison_page.write_comparison_page(
+    page = comparison_page.write_comparison_page(
         step.store, document["corpora"], document["left_out"]
     )
     comparison_page.write_main_exports(step.store, document["corpora"])
@@ -139,7 +137,7 @@ def main_table_of_judges(step: AssetStep) -> Made:
         "rows": sum(len(item["rows"]) for item in document["corpora"]),
         "left_out": dg.MetadataValue.json(document["left_out"]),
     }
-    return step.made(metadata, documents={"main_table.html": page}, page=location)
+    return step.made(metadata, page=page)
 
 
 @asset(
@@ -161,7 +159,7 @@ def real_scores_of_judges(step: AssetStep) -> Made:
         for item in found.judges
         if item.auroc_test is not None
     }
-    missing = dg.MetadataValue.json([asdict(item) for item in found.missing])
+    missing = [asdict(item) for item in found.missing]
     metadata = {"judges": len(found.judges), "missing": missing, **by_judge}
     return step.made(metadata, documents=_by_judge(by_judge))
 
@@ -180,14 +178,12 @@ def certifiability_model(step: AssetStep) -> Made:
     With fewer than three corpora it stores the points and says so.
     """
     found = certifiability.write_certifiability(step.store)
-    metrics = certifiability.law_metrics(found)
     metadata = {
-        **metrics,
         "corpora": len(found.measured),
-        "findings": dg.MetadataValue.json([message for _, message in found.findings]),
-        "left_out": dg.MetadataValue.json(dict(found.left_out)),
+        "findings": [message for _, message in found.findings],
+        "left_out": dict(found.left_out),
     }
-    return step.made(metadata, metrics=metrics)
+    return step.made(metadata, metrics=certifiability.law_metrics(found))
 
 
 @_table(
@@ -208,7 +204,7 @@ def simulation_study(step: AssetStep, config: SimulationConfig) -> Made:
         ),
     )
     metrics = simulations.study_metrics(simulation)
-    return step.made(metrics, params=config.model_dump(), metrics=metrics)
+    return step.made({}, params=config.model_dump(), metrics=metrics)
 
 
 @_table(
@@ -222,6 +218,5 @@ def study_report(step: AssetStep) -> Made:
 
     What was not run says so.
     """
-    location = study.write_study(step.store)
-    documents = {"study.html": step.read_text(study.STUDY_PAGE)}
-    return step.made({}, documents=documents, page=location)
+    study.write_study(step.store)
+    return step.made({}, page=study.STUDY_PAGE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 
@@ -142,25 +143,15 @@ def stale(
 ) -> set[dg.AssetKey]:
     """Return those of the assets that are not up to date, and those after them.
 
-    Up to date is what Dagster says is, by code and data versions, and whose documents are those
-    that were materialized. So a killed study resumes, and a second one makes nothing.
+    Up to date is what has the code and the inputs that Dagster recorded, and the documents that
+    were materialized. So a killed study resumes, and a second one makes nothing.
     """
-    # the resolver behind the UI's "unsynced", and behind RunRequest(stale_assets_only=True)
-    from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
-    from dagster._core.loader import LoadingContextForTest
-
     graph = job_named(STUDY).asset_layer.asset_graph.source_asset_graph
-    resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
     store, found = Store(default_root()), set[dg.AssetKey]()
     for item in graph.toposorted_asset_keys:
-        if item not in keys:
-            continue
-        partition = corpus if graph.get(item).is_partitioned else None
-        if (
+        if item in keys and (
             graph.get(item).parent_keys & found
-            or resolver.get_status(item, partition) != StaleStatus.FRESH
-            or not _intact(instance, store, item, partition)
-            or (partition is None and _preceded(instance, item, graph.get(item).parent_keys))
+            or not _is_current(instance, store, graph, item, corpus)
             or (name_of(item) == _SIMULATION and _trials(store) < profile.trials)
         ):
             found.add(item)
@@ -172,30 +163,44 @@ def _trials(store: Store) -> int:
     return document["trials"]
 
 
-def _intact(
-    instance: dg.DagsterInstance, store: Store, item: dg.AssetKey, corpus: str | None
+def _is_current(
+    instance: dg.DagsterInstance, store: Store, graph: Any, item: dg.AssetKey, corpus: str
 ) -> bool:
-    """Whether an asset's documents are those of its last materialization."""
-    version = stored_version(store, item, corpus or "")
-    if version is None:
-        return True
-    record = _newest(instance, item, corpus)
-    made = record.asset_materialization if record else None
-    return made is not None and (made.tags or {}).get(VERSION) == version.value
+    """Whether code, inputs and documents are those of the last materialization."""
+    node = graph.get(item)
+    partition = corpus if node.is_partitioned else ""
+    made = _newest(instance, item, partition)
+    if made is None:
+        return False
+    tags, now = _tags(made), stored_version(store, item, partition)
+    if tags.get("dagster/code_version") != node.code_version or (
+        now is not None and tags.get(VERSION) != now.value
+    ):
+        return False
+    for parent in node.parent_keys:
+        whole = isinstance(graph.get_partition_mapping(item, parent), dg.AllPartitionMapping)
+        read = _newest(instance, parent, "" if whole else partition)
+        if whole:
+            # of all corpora: what was made before is what was read
+            if read is not None and read.storage_id > made.storage_id:
+                return False
+        elif read is not None:
+            recorded = tags.get(f"dagster/input_data_version/{parent.to_user_string()}")
+            if recorded != _tags(read).get(VERSION):
+                return False
+    return True
 
 
-def _preceded(
-    instance: dg.DagsterInstance, item: dg.AssetKey, parents: Collection[dg.AssetKey]
-) -> bool:
-    """Whether a partition of a parent was made after it: Dagster overlooks the first one."""
-    made = _newest(instance, item)
-    later = (_newest(instance, parent) for parent in parents)
-    return made is None or any(found and found.storage_id > made.storage_id for found in later)
+def _tags(record: dg.EventLogRecord) -> Mapping[str, str]:
+    event = record.asset_materialization or record.asset_observation
+    return (event.tags if event is not None else None) or {}
 
 
 def _newest(
-    instance: dg.DagsterInstance, item: dg.AssetKey, corpus: str | None = None
+    instance: dg.DagsterInstance, item: dg.AssetKey, corpus: str
 ) -> dg.EventLogRecord | None:
+    """Return the last materialization of an asset; of one that no run makes what was observed."""
     where = dg.AssetRecordsFilter(asset_key=item, asset_partitions=[corpus] if corpus else None)
     records = instance.fetch_materializations(where, limit=1).records
+    records = records or instance.fetch_observations(where, limit=1).records
     return records[0] if records else None

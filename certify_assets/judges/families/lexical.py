@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from certify_assets.certificates import certify
 from certify_assets.judges.base import score_table
 from certify_assets.judges.configured import LocalEntry, validated
 from certify_assets.judges.judged import FileFamily, JudgedCorpus, judge_family
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.reading import LEXICAL, JudgeInput
-from certify_assets.judges.record import CandidateScore, JudgeRecord, columns, save_files, texts
-from certify_assets.judges.specs import DELTA, PROCEDURES, JudgeSpec
+from certify_assets.judges.record import CandidateScore, JudgeRecord, save_files, texts
+from certify_assets.judges.selection import certify_candidates
+from certify_assets.judges.specs import JudgeSpec
 from certify_assets.work import Report
 
 if TYPE_CHECKING:
@@ -131,27 +131,6 @@ def _selection(judge: JudgedCorpus, trained: Mapping[float, LexicalJudge]) -> li
     cal = judge.corpus.split("cal")
     cal = cal[cal["outcome"].notna()]
     using = judge.spec.reading.renderer
-    tables = {weight: score_table(model, cal, using) for weight, model in trained.items()}
-    rows: list[CandidateScore] = []
-    for alpha in judge.corpus.config.alphas:
-        rows = []
-        for weight, table in tables.items():
-            certificate = certify(
-                *columns(table),
-                alpha=alpha,
-                delta=DELTA,
-                procedure=PROCEDURES[0],
-                grid=judge.corpus.config.grid,
-                candidates=len(trained),
-            )
-            rows.append(
-                {
-                    "name": f"w{weight:g}",
-                    "success_weight": weight,
-                    "alpha": alpha,
-                    "coverage": certificate.coverage,
-                }
-            )
-        if any(row["coverage"] > 0 for row in rows):
-            break
-    return rows
+    tables = {f"w{weight:g}": score_table(model, cal, using) for weight, model in trained.items()}
+    rows = certify_candidates(tables, judge.corpus.config)
+    return [{**row, "success_weight": weight} for row, weight in zip(rows, trained, strict=True)]

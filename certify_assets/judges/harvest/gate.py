@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from certify_assets.certificates import (
     Certificate,
+    Certifier,
     Settings,
     audit_certificate,
-    certify,
     decide,
     diagnose,
     n_min,
@@ -77,12 +77,8 @@ def open_gate(
     half: pd.DataFrame, settings: Settings, pilot: pd.DataFrame | None = None
 ) -> HarvestGate:
     """Certify half A and say whether there may be a harvest."""
-    given = {
-        name: getattr(settings, name)
-        for name in ("alpha", "delta", "side", "procedure", "grid", "guard", "seed")
-    }
-    others = None if pilot is None else columns(pilot)
-    certificate = certify(*columns(half), **given, pilot=others)
+    table, others = columns(half), None if pilot is None else columns(pilot)
+    certificate = Certifier.of(*table, pilot=others).issue(settings)
     tasks, needed = int(half["task_id"].nunique()), fewest_tasks(settings)
     may_open = tasks >= needed and certificate.certified
     if tasks < needed:
@@ -90,7 +86,7 @@ def open_gate(
     elif certificate.certified:
         reason = f"half A certifies {certificate.coverage:.3f} at {settings.alpha:g}."
     else:
-        found = diagnose(*columns(half), **given, pilot=others)
+        found = diagnose(*table, **dict(settings), pilot=others)
         reason = f"half A certifies nothing: {found.sentence}"
     return HarvestGate(may_open, reason, certificate, tasks, needed)
 

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates import (
-    Settings,
-    evaluate,
-    measure_threshold,
-    observe,
-    procedure_settings,
-)
+from certify_assets.certificates import Settings, evaluate, measure_threshold, observe
 from certify_assets.files import canonical_json, sha256_bytes, significant
 from certify_assets.judges.base import JUDGED_COLUMNS, SCORE_COLUMNS, judge_auroc, score_table
 from certify_assets.judges.families.combined import train_combined
@@ -147,17 +141,14 @@ def measured(loop: Loop, parts: Parts, judge: Judge) -> MeasuredRow:
             *PROCEDURES[:3],
         ]
     )
-    given = {
-        key: getattr(loop.settings, key)
-        for key in ("alpha", "delta", "side", "grid", "guard", "seed")
-    }
     half, audited = observe(*columns(half_b)), observe(*columns(test))
-    for settings in procedure_settings(list(names), given, several=True):
+    for name in names:
+        settings = loop.settings.replace(procedure=name)
         # no certificate: its findings, which nothing reads here, cost most of one
         found = evaluate(half, settings)
         audit = measure_threshold(audited, settings, found.threshold)
         own = evaluate(audited, settings) if audited.scored else None
-        cells[settings.procedure] = {
+        cells[name] = {
             "half_b_coverage": significant(found.chosen_coverage),
             "threshold": found.threshold,
             "test_coverage": audit.coverage,

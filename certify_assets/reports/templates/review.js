@@ -40,9 +40,7 @@
     closed.forEach((one) => { one.open = true; });
     if (closed.length) folds = closed;
     else {
-      // what was folded before, or all but whole documents
-      const inner = every.filter((one) => !one.matches(".json > .node"));
-      (folds || inner).forEach((one) => { one.open = false; });
+      (folds || every).forEach((one) => { one.open = false; });
       folds = null;
     }
   };

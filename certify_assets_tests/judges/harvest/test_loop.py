@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from certify_assets.certificates import verify_certificate
+from certify_assets.certificates import verify
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import GateClosedError, IntegrityError, LeakError, StaleCertificateError
 from certify_assets.files import read_json
@@ -81,7 +81,7 @@ def test_the_stored_scores_verify_the_certificates_as_the_page_says(store: Store
     for item in certificates:
         pool = stored.pool if "pool" in item.inputs else None
         data = (table.scores, table.labels, table.tasks)
-        assert verify_certificate(item, *data, pool=pool, named=True) is None
+        assert verify(item, *data, pool=pool, named=True) is None
     splits = store.read_table(judge.key("scores.parquet"))["split"]
     assert set(splits) == {"rl", "cal", "cal_half_a", "test"}
     # the gate of the next round takes its half of all of CAL

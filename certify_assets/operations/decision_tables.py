@@ -1,9 +1,8 @@
-"""Storage keys of operation, tables of decisions, and single runs of stored batches."""
+"""Tables of the decisions of batches as they stand now, and the runs that they are of."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,7 +13,6 @@ import numpy as np
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import COLUMNS, Step, Trajectory
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.judges.judged import judge_file
 from certify_assets.operations.batch_record import (
     DrawnBatch,
     batch_names,
@@ -68,37 +66,6 @@ DECISION_COLUMNS: Final = (
 def operation_key(corpus: str, *parts: str) -> str:
     """Return the storage key of a file or folder of the operation of a corpus."""
     return "/".join(("operations", corpus, *parts))
-
-
-def _named(name: str) -> Callable[[str], str]:
-    return lambda corpus: operation_key(corpus, name)
-
-
-reviewed_key = _named("labels.parquet")  # the table of resolved labels
-queue_key = _named("queue.parquet")
-queue_page_key = _named("queue.html")
-
-
-def own_key(corpus: str, judge: str) -> str:
-    """Return the key of the certificates that a judge has on CAL."""
-    return judge_file(judge, corpus, "certificates.json")
-
-
-def history_key(corpus: str, name: str = "history.json") -> str:
-    """Return the key of the history of a corpus."""
-    return operation_key(corpus, name)
-
-
-def recertification_key(corpus: str, number: int, name: str) -> str:
-    """Return the key of a document of a recertification."""
-    return operation_key(corpus, "recertifications", str(number), name)
-
-
-def recertification_number(corpus: str, key: str) -> int:
-    """Return the recertification whose certificates are stored under a key; 0 for any other."""
-    folder = operation_key(re.escape(corpus), "recertifications")
-    found = re.fullmatch(rf"{folder}/([0-9]+)/certificates\.json", key)
-    return int(found[1]) if found else 0
 
 
 @remembered

@@ -37,11 +37,11 @@ def test_a_corpus_has_budgets_and_a_grid_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"alphas": ()}, "at least one error budget between 0 and 1"),
-        ({"alphas": (0.1, 1.2)}, "at least one error budget between 0 and 1"),
+        ({"alphas": ()}, "alphas of corpus.json is .*at least 1 item"),
+        ({"alphas": (0.1, 1.2)}, "alphas of corpus.json is 1.2: .*less than 1"),
         ({"alphas": (0.2, 0.1)}, "each error budget once, the strictest first"),
         ({"alphas": (0.1, 0.1)}, "each error budget once, the strictest first"),
-        ({"grid": 0}, "at least 1 threshold"),
+        ({"grid": 0}, "grid of corpus.json is 0: .*equal to 1"),
     ],
 )
 def test_what_cannot_be_a_budget_is_refused(keys: dict[str, object], words: str) -> None:

@@ -16,8 +16,8 @@ from certify_assets.errors import GateClosedError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.certifier import certify_judge
-from certify_assets.operations.ledger import certified_splits, manifests_as
 from certify_assets.operations.rollout import deploy, redeploy
+from certify_assets.operations.split_history import certified_splits, manifests_as
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged, register_runs, write_runs
 
@@ -150,7 +150,7 @@ def test_only_the_first_split_of_the_same_runs_is_deployed_unasked(operated: Sto
     with pytest.raises(GateClosedError, match=r"under 2 splits, first as c, .*--accept-resplit"):
         deploy(judged(operated, "again"), track=False)
     assert sorted(operated.names("operations")) == before
-    made = deploy(judged(operated, "again"), accept_resplit=True, track=False)
+    made = deploy(judged(operated, "again"), accepted=["resplit_accepted"], track=False)
     assert "resplit" in {item["code"] for item in made.findings}
     # what was accepted once is accepted when it is deployed again
     assert redeploy(Corpus(operated, "again"), made.number, track=False) == made

@@ -10,10 +10,9 @@ import pytest
 
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.schema import write_trajectories
+from certify_assets.corpora.schema import parquet_bytes
 from certify_assets.errors import (
     ForgedCertificateError,
-    InputError,
     IntegrityError,
     LeakError,
     LedgerError,
@@ -148,16 +147,15 @@ def test_an_altered_manifest_stops_every_step_in_any_run(finished: Store, rehash
             step()
 
 
-def _write_split(store: Store, split: str, frame: pd.DataFrame, folder: Path) -> None:
-    data = write_trajectories(folder / "split.parquet", frame)
-    store.write_bytes(f"corpora/c/splits/{split}.parquet", data)
+def _write_split(store: Store, split: str, frame: pd.DataFrame) -> None:
+    store.write_bytes(f"corpora/c/splits/{split}.parquet", parquet_bytes(frame))
 
 
 def test_a_split_that_holds_another_splits_task_stops_training(
-    store: Store, tmp_path: Path
+    store: Store,
 ) -> None:
     sft, test = (Corpus(store, "c").split(split) for split in ("sft", "test"))
-    _write_split(store, "sft", pd.concat([sft, test.iloc[:1]], ignore_index=True), tmp_path)
+    _write_split(store, "sft", pd.concat([sft, test.iloc[:1]], ignore_index=True))
     with pytest.raises(ManifestError, match="does not hold the sft split"):
         judged(store).train()
     report = Corpus(store, "c").quality_report(stored_splits=True)
@@ -165,26 +163,13 @@ def test_a_split_that_holds_another_splits_task_stops_training(
 
 
 @pytest.mark.parametrize("split", ["cal", "test"])
-def test_a_flipped_outcome_in_a_split_stops_every_reader(
-    finished: Store, split: str, tmp_path: Path
-) -> None:
+def test_a_flipped_outcome_in_a_split_stops_every_reader(finished: Store, split: str) -> None:
     frame = Corpus(finished, "c").split(split)
     frame.loc[0, "outcome"] = 1 - frame.loc[0, "outcome"]
-    _write_split(finished, split, frame, tmp_path)
+    _write_split(finished, split, frame)
     for read in (judged(finished).score, lambda: audit_judge(judged(finished))):
         with pytest.raises(ManifestError, match="differs from the corpus"):
             read()
-
-
-def test_other_scores_than_the_adapters_are_stale(finished: Store) -> None:
-    key = "judges/lexical/c/scores.parquet"
-    table = finished.read_table(key)
-    table.loc[table.index[table["split"] == "cal"][0], "score"] += 1.0
-    finished.write_table(key, table)
-    with pytest.raises(StaleCertificateError, match="another scores"):
-        certifier.certify_judge(judged(finished))
-    with pytest.raises(StaleCertificateError, match="another scores"):
-        audit_judge(judged(finished))
 
 
 def test_scores_altered_together_with_their_hash_do_not_recompute(finished: Store) -> None:
@@ -223,7 +208,7 @@ def test_a_forged_certificate_with_its_digest_is_neither_audited_nor_drawn(finis
     document["certificates"][0] = _forge(document["certificates"][0])
     finished.write_json(key, document)
     for step in (audit_judge, write_page):
-        with pytest.raises(ForgedCertificateError, match="does not recompute"):
+        with pytest.raises(ForgedCertificateError, match="do not recompute"):
             step(judged(finished))
     finished.write_bytes("judges/lexical/c/page.html", b"an old page")
     write_index(finished)
@@ -284,18 +269,6 @@ def test_a_structural_leak_stops_the_certificate_until_it_is_accepted_with_a_rea
     assert measured in Path(write_page(judged(store))).read_text("utf-8")
 
 
-def test_a_reason_without_a_leak_stands_on_no_certificate(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "root"))
-    _prepare(
-        store, write_runs(tmp_path / "runs.jsonl", tasks=60), accept_structural_leak="just in case"
-    )
-    _run(store)
-    assert all(
-        "accepted_structural_leak" not in item.provenance
-        for item in certifier.load_certificates(judged(store))
-    )
-
-
 @pytest.mark.parametrize(
     "changed", [{"leak_thresholds": {"length": 0.99}}, {"accept_structural_leak": "later"}]
 )
@@ -318,13 +291,6 @@ def test_a_threshold_of_the_corpus_decides(store: Store) -> None:
         replace(load_config(store, "c"), leak_thresholds={"length": measured["length_auroc"]}),
     )
     assert Corpus(store, "c").measure_leaks().over == ("length",)
-
-
-def test_steps_before_their_inputs_say_what_to_run(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "root"))
-    register_runs(store, "c", write_runs(tmp_path / "runs.jsonl"))
-    with pytest.raises(InputError, match="run `certify run c` first"):
-        Corpus(store, "c").make_splits()
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """Judges of small corpora compared: figures of certificates and scores, and what is missing."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,17 +17,14 @@ from certify_assets.operations.comparison import (
     beaten_by_controls,
     compare,
     comparison_key,
-    controls_to_beat,
     labelled_rows,
     unscored_sentences,
     write_comparison,
     write_main_table,
 )
 from certify_assets.operations.ledger import ledger_entries
-from certify_assets.research.certifiability import measure
 from certify_assets.storage.store import Store
-from certify_assets_tests.builders import judged, register_runs, score_as_base, write_runs
-from certify_assets_tests.judges.endpoint.faulty_server import Action, chat_body, faulty_server
+from certify_assets_tests.builders import judged
 
 
 def row_of(document: dict[str, Any], judge: str) -> dict[str, Any]:
@@ -163,32 +158,6 @@ def test_rows_without_a_score_are_left_out_counted_and_said(corpora: Store) -> N
     assert "unscored" in {item["code"] for item in document["findings"]}
 
 
-def test_calibration_rows_of_one_outcome_have_no_auroc(tmp_path: Path) -> None:
-    store, path = (
-        Store(str(tmp_path / "root")),
-        write_runs(tmp_path / "runs.jsonl", tasks=40, attempts=3, seed=0),
-    )
-    register_runs(store, "c", path)
-    Corpus(store, "c").import_trajectories()
-    manifest = Corpus(store, "c").make_splits()
-    runs = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    failed = [
-        {**run, "outcome": 0} if manifest.assignment[run["task_id"]] == "cal" else run
-        for run in runs
-    ]
-    path.write_text("\n".join(map(json.dumps, failed)), "utf-8")
-    Corpus(store, "c").prepare()
-    judged(store).train()
-    judged(store).score()
-    certifier.certify_judge(judged(store))
-    document = compare(Corpus(store, "c"))
-    assert all(row["auroc"]["cal"]["value"] is None for row in document["rows"])
-    assert document["cal"]["success_rate"] == 0
-    assert row_of(document, "lexical")["auroc"]["rl"]["value"] is not None
-    assert {item["verdict"] for item in document["differences"]} == {"unknown"}
-    json.dumps(document, allow_nan=False)
-
-
 @pytest.mark.slow
 def test_what_does_not_help_is_said(corpora: Store) -> None:
     judged(corpora, "one", "lexical_weighted").train()
@@ -228,39 +197,6 @@ def test_a_judge_that_does_not_beat_its_controls_is_named(
     assert beaten_by_controls(document) == said
 
 
-@pytest.mark.slow
-def test_a_judge_behind_a_server_is_compared_like_the_others(corpora: Store) -> None:
-    with faulty_server(
-        lambda payload, times: Action(
-            chat_body(logs={"SUCCESS": -0.5 - len(str(payload)) % 7, "FAIL": -1.0})
-        )
-    ) as server:
-        entry = {
-            "name": "mine",
-            "url": server.url,
-            "model": "m",
-            "prices": {"prompt": 2},
-        }
-        Path(corpora.root, "judges.yaml").write_text(
-            json.dumps({"judges": [entry, {**entry, "name": "idle"}]}), "utf-8"
-        )
-        judged(corpora, "three", "mine").train()
-        judged(corpora, "three", "mine").score()
-    certifier.certify_judge(judged(corpora, "three", "mine"))
-    document = compare(Corpus(corpora, "three"))
-    row = row_of(document, "mine")
-    assert row["family"] == "endpoint"
-    assert row["model"] == "m"
-    assert row["certified"]
-    assert row["cost"]["money_per_decision"] > 0
-    assert row["cost"]["tokens_per_decision"] > 0
-    assert list(controls_to_beat(document)) == ["mine"]
-    assert not row["trained_on_rl"]
-    assert "idle" in {item["judge"] for item in document["missing"]}
-    score_as_base(corpora, "three")
-    assert measure(Corpus(corpora, "three")).judges == 2
-
-
 def test_the_documents_are_the_same_bytes_again_and_the_table_holds_every_corpus(
     corpora: Store,
 ) -> None:
@@ -273,29 +209,3 @@ def test_the_documents_are_the_same_bytes_again_and_the_table_holds_every_corpus
     assert [item["corpus"] for item in document["corpora"]] == ["one", "three", "two"]
     assert {item["corpus"] for item in document["left_out"]} == {"miniwob_mixed", "miniwob_weak"}
     assert document["corpora"][0] == corpora.read_json(comparison_key("one"))
-
-
-@pytest.mark.parametrize(
-    ("cost", "tokens", "money"),
-    [
-        (
-            {
-                "decisions": 10,
-                "prompt_tokens": 900,
-                "completion_tokens": 100,
-                "cost_per_decision": 0.002,
-                "currency": "USD",
-            },
-            100.0,
-            0.002,
-        ),
-        (None, None, None),
-    ],
-)
-def test_what_a_judge_was_paid_is_read_where_its_scores_say_so(
-    corpora: Store, cost: Any, tokens: float | None, money: float | None
-) -> None:
-    key = "judges/lexical/three/scores.json"
-    corpora.write_json(key, {**corpora.read_json(key), "bill": cost})
-    found = row_of(compare(Corpus(corpora, "three")), "lexical")["cost"]
-    assert (found["tokens_per_decision"], found["money_per_decision"]) == (tokens, money)

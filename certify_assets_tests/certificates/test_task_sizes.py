@@ -1,8 +1,8 @@
-"""The charge of sizes by ``pseudo_task``, recounted plainly, and what it does to a certificate."""
+"""What task sizes say of the pseudo-task: size ratio and charge, recounted plainly."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import cast
 
 import numpy as np
@@ -15,14 +15,21 @@ from certify_assets.certificates import (
     evaluate,
     observe,
     threshold_curve,
-    verify_certificate,
+    verify,
 )
-from certify_assets.certificates.charge import charged_numerators, size_charges
 from certify_assets.certificates.counts import count_tasks
-from certify_assets.certificates.evaluation import coverage_under, pseudo_task
+from certify_assets.certificates.evaluation import coverage_under
 from certify_assets.certificates.pool import Pool, observe_pool
 from certify_assets.certificates.populations import Sample
+from certify_assets.certificates.task_sizes import (
+    covered_by_size,
+    covered_ratios,
+    observed_ratio,
+    pseudo_task,
+    size_charges,
+)
 from certify_assets.research.populations import Design, pilot_of
+from certify_assets_tests.certificates.reference import counts_of
 from certify_assets_tests.populations import paper_process
 
 CAL = paper_process(60, 0.5, np.random.default_rng(8))
@@ -41,11 +48,21 @@ def rows(sizes: list[int], seed: int = 0) -> Observations:
 
 
 def widest(table: Observations, pool: Pool) -> float:
-    return float(size_charges(count_tasks(table, "reject", 160), (table, pool))[-1])
+    """The charge at the widest threshold, which leaves few runs out."""
+    counts = count_tasks(table, "reject", 160)
+    return float(size_charges(counts, covered_by_size(counts, (table, pool)))[-1])
+
+
+def test_tasks_with_errors_that_are_larger() -> None:
+    # two tasks have an error, and five are asked for
+    assert observed_ratio(counts_of([4] * 20 + [16] * 5, [0] * 23 + [1] * 2)) == 1.0
+    # 5 larger tasks with one error each: (5·16)/5 over Σn²/Σn
+    larger = counts_of([4] * 20 + [16] * 5, [0] * 20 + [1] * 5)
+    assert observed_ratio(larger) == pytest.approx(16 / ((20 * 16 + 5 * 256) / 160))
 
 
 def test_large_tasks_that_calibration_lacks_are_charged() -> None:
-    # a fifth of a pool is five times larger; the widest threshold leaves few runs out
+    # a fifth of a pool is five times larger
     table, pool = rows([8] * 30), pool_of([8] * 100 + [40] * 25)
     share = 40 * 25 / (8 * 130 + 40 * 25)
     assert widest(table, pool) == pytest.approx(share * (1 + 2 / 25), rel=0.02)
@@ -67,25 +84,35 @@ def test_equal_or_nearly_equal_tasks_are_charged_nothing() -> None:
     assert few > widest(rows([8] * 30), pool_of([8] * 100 + [20])) > 0.0
 
 
+def covered(
+    table: Observations, pool: Pool, side: str, limit: float
+) -> Iterator[tuple[bool, int, int]]:
+    """Whether it is of calibration, the size and the covered runs of every covered task."""
+    for kept in (table, pool):
+        inside = kept.scores <= limit if side == "reject" else kept.scores >= limit
+        sizes = np.bincount(kept.tasks[: kept.scored])
+        runs = np.bincount(kept.tasks[inside], minlength=sizes.size)
+        yield from ((kept is table, int(m), int(n)) for m, n in zip(sizes, runs, strict=True) if n)
+
+
 @pytest.mark.parametrize("side", ["reject", "release"])
-def test_the_charge_recounted_plainly(side: str) -> None:
+def test_ratio_and_charge_recounted_plainly(side: str) -> None:
     rng = np.random.default_rng(3)
     table = rows(rng.geometric(1 / 6, 25).tolist(), 1)
     pool = pool_of(rng.geometric(1 / 6, 120).tolist(), 2)
     counts = count_tasks(table, side, 160)
-    found = size_charges(counts, (table, pool))
+    sizes = covered_by_size(counts, (table, pool))
+    ratios, found = covered_ratios(sizes, Settings()), size_charges(counts, sizes)
     assert (found > 0).any()
     for place in (0, 40, 100, 159):
-        limit = counts.thresholds[place]
-        tasks: list[tuple[bool, int, int]] = []  # of calibration, size, covered runs
-        for kept in (table, pool):
-            inside = kept.scores <= limit if side == "reject" else kept.scores >= limit
-            sizes = np.bincount(kept.tasks[: kept.scored])
-            covered = np.bincount(kept.tasks[inside], minlength=sizes.size)
-            tasks += [
-                (kept is table, int(m), int(n)) for m, n in zip(sizes, covered, strict=True) if n
-            ]
+        tasks = [*covered(table, pool, side, counts.thresholds[place])]
         total, own = sum(n for *_, n in tasks), sum(cal for cal, *_ in tasks)
+        least = next(
+            size
+            for size in range(1, 200)
+            if sum(n for _, m, n in tasks if m > size) <= 0.05 * total + 1e-9
+        )
+        assert ratios[place] == pytest.approx(least / np.mean([m for _, m, _ in tasks]))
         charges = []
         for square in (1, 2):
             most = 0.0
@@ -99,12 +126,6 @@ def test_the_charge_recounted_plainly(side: str) -> None:
                 most = max(most, charge)
             charges.append(most)
         assert found[place] == pytest.approx(min(charges[0], 4 * charges[1]), rel=1e-12)
-
-
-def test_what_a_charge_leaves_of_the_budget() -> None:
-    numerators, parts = charged_numerators(Fraction(1, 10), np.array([0.0, 0.04, 0.1, 1.0]))
-    assert numerators[0] * 10 == parts and not numerators[2:].any()
-    assert 0 <= 0.06 / 0.96 - numerators[1] / parts < 1 / parts
 
 
 @pytest.mark.parametrize(("tasks", "charged"), [(99, False), (100, True)])
@@ -125,7 +146,7 @@ def test_a_certificate_with_a_charge() -> None:
     assert found.validity == "calibrated by simulation"
     (charge,) = [item for item in found.findings if item["code"] == "size_charge"]
     assert "count as wrong" in charge["message"] and "count as wrong" in str(found.assumptions)
-    assert verify_certificate(found.to_json(), *CAL, pool=pool) is None
+    assert verify(found.to_json(), *CAL, pool=pool) is None
     even = [f"pool {task}" for task in np.repeat(np.arange(150), 8)]
     free = certify(*CAL, pool=(scores[: len(even)], even))
     assert free.coverage > found.coverage
@@ -160,7 +181,8 @@ def share(design: Hidden, trials: int, *, charge: bool) -> float:
         pool = observe_pool(other.scores, other.tasks)
         plain = evaluate(table, settings)
         pseudo = pseudo_task(table, plain.counts, settings, pool)
-        pseudo = pseudo if charge else replace(pseudo, clustered=None, charges=None)
+        if not charge:
+            pseudo = replace(pseudo, clustered=pseudo.ratios, charges=0 * pseudo.charges)
         found += coverage_under(pseudo, plain, settings) > 0
     return found / trials
 

@@ -1,0 +1,160 @@
+"""What task sizes say of the pseudo-task: the size ratio R, and a share w of runs that is charged.
+
+R is the largest of what is declared, of how much larger tasks with errors are at the widest
+threshold, and of M over the mean size of the covered tasks, where tasks larger than M hold at most
+α/2 of the covered runs. The last needs sizes and scores alone, so that unlabelled tasks (a `Pool`)
+inform it.
+
+**The charge.** Where tasks that are wrong throughout hold less than α/2, amid errors that are seen,
+they can all be larger than M, and nothing speaks against them if no calibration task is. And where
+sizes vary a little at every task, the calibration tasks do hold large ones, and these were right.
+
+So count, for every size M, the calibration tasks that stand for tasks of M runs and more. If there
+are L, and none was wrong, the others are wrong at a rate of at most 1 − ε^(1/L), at confidence
+1 − ε, and throughout where L = 0. That rate times W(M), the share of covered runs in such tasks, is
+charged, less the rate of all tasks alike, for which the tails themselves answer; equal sizes are
+charged nothing. W comes from calibration tasks and pool; j tasks show it, so it is taken
+(1 + 2/j) times, a bound from above. A task stands for tasks of up to √2 times its runs: wrong tasks
+do not begin within half a doubling of the size. But where larger ones exist, whatever is larger
+than calibration tasks may belong to them: the charge is the smaller of the one in which a task
+stands for its own size alone and four times the other.
+
+With a charge the clustered tail has no size ratio from sizes alone: the charge stands for it.
+Measured in benchmarks/validity.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.certificates import kernels
+from certify_assets.certificates.counts import TaskCounts, covered_rows, grid_places
+from certify_assets.certificates.error_icc import error_icc
+from certify_assets.certificates.inputs import Observations, Rows
+from certify_assets.certificates.pool import Pool
+from certify_assets.certificates.pseudo_task import PseudoTask
+from certify_assets.certificates.settings import Settings
+
+_Floats = NDArray[np.float64]
+_Integers = NDArray[np.int64]
+
+#: tasks of a pool from which on sizes are charged; fewer show too little of rare large tasks, and
+#: both tails keep the size ratio
+POOL_TASKS = 100
+#: thresholds of the coarser grid on which the correlation of errors is bounded
+ICC_GRID = 40
+_ENOUGH_TASKS = 5
+_EPSILON = 0.3
+#: squares of how much larger tasks may be than the one that stands for them
+_ITSELF, _HALF_A_DOUBLING = 1, 2
+_OUTLYING = 4.0
+_UNSEEN_TASKS = 2.0
+
+
+def pseudo_task(
+    observations: Observations, counts: TaskCounts, settings: Settings, pool: Pool | None
+) -> PseudoTask:
+    """Return the size of the pseudo-task, from the table, a pool and what is declared."""
+    tables = (observations,) if pool is None else (observations, pool)
+    sizes = covered_by_size(counts, tables)
+    grid = observations.scores[grid_places(observations.scored, counts.side, ICC_GRID)]
+    seen = max(1.0, settings.size_ratio, observed_ratio(counts))
+    ratios = np.maximum(seen, covered_ratios(sizes, settings))
+    charged = pool is not None and pool.scored_tasks >= POOL_TASKS
+    return PseudoTask(
+        error_icc(observations, counts.side, grid, confident=False),
+        ratios,
+        np.full_like(ratios, seen) if charged else ratios,
+        size_charges(counts, sizes) if charged else np.zeros_like(ratios),
+        charged,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SizeCounts:
+    """Covered runs, and covered tasks, of tables by the size of their task."""
+
+    classes: _Integers  # sizes, ascending
+    runs: _Integers  # shape (tables, thresholds, sizes)
+    tasks: _Integers
+
+
+def covered_by_size(counts: TaskCounts, tables: Sequence[Rows]) -> SizeCounts:
+    """Count covered runs and tasks of every table by the size of their task."""
+    sizes = [np.bincount(table.tasks[: table.scored]) for table in tables]
+    classes = np.unique(np.concatenate(sizes))
+    classes = classes[classes > 0]
+    found = [
+        _count_sizes(table, counts, np.searchsorted(classes, each), classes.size)
+        for table, each in zip(tables, sizes, strict=True)
+    ]
+    runs, tasks = (np.stack(each).astype(np.int64) for each in zip(*found, strict=True))
+    return SizeCounts(classes, runs, tasks)
+
+
+def _count_sizes(
+    table: Rows, counts: TaskCounts, size_of: _Integers, classes: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Covered runs and tasks of a table at every threshold, by the class of each task's size."""
+    codes = table.tasks[: table.scored][:: 1 if counts.side == "reject" else -1]
+    ends = covered_rows(table.scores[: table.scored], counts.side, counts.thresholds)
+    # a task is covered from its first row on: of equal places the last that is written stays
+    places = np.empty(size_of.size, dtype=np.int64)
+    places[codes[::-1]] = np.arange(codes.size)[::-1]
+    first = np.zeros(codes.size, dtype=bool)
+    first[places[codes]] = True
+    return kernels.count_rows(size_of[codes].astype(np.int32), first, ends, classes)
+
+
+def observed_ratio(counts: TaskCounts) -> float:
+    """R̂: how much larger tasks with errors are than others, at the widest threshold."""
+    n, k = counts.covered[-1].astype(np.int64), counts.errors[-1].astype(np.int64)
+    if np.count_nonzero(k) < _ENOUGH_TASKS:
+        return 1.0
+    return (int(k @ n) / int(k.sum())) / (int(n @ n) / int(n.sum()))
+
+
+def covered_ratios(sizes: SizeCounts, settings: Settings) -> _Floats:
+    """R_T: the size beyond which tasks hold α/2 of the covered runs, over the mean covered size."""
+    runs, tasks, budget = sizes.runs.sum(axis=0), sizes.tasks.sum(axis=0), settings.budget
+    total = runs.sum(axis=1)
+    # runs in tasks larger than each size; whole numbers, so that no rounding decides
+    beyond = total[:, None] - np.cumsum(runs, axis=1)
+    least = np.argmax(2 * budget.denominator * beyond <= budget.numerator * total[:, None], axis=1)
+    mean = tasks @ sizes.classes / np.maximum(tasks.sum(axis=1), 1)
+    return np.where(total > 0, sizes.classes[least] / np.maximum(mean, 1.0), 1.0)
+
+
+def size_charges(counts: TaskCounts, sizes: SizeCounts) -> _Floats:
+    """Share of the covered runs that is charged as wrong, at every threshold.
+
+    The first table of the sizes is the calibration table.
+    """
+    runs, tasks = sizes.runs.sum(axis=0), sizes.tasks.sum(axis=0)
+    # from each size on: share of the covered runs, and tasks that show it
+    share = _from(runs) / np.maximum(runs.sum(axis=1, keepdims=True), 1)
+    shown = np.minimum(share * (1.0 + _UNSEEN_TASKS / np.maximum(_from(tasks), 1)), 1.0)
+    calibration = _from(sizes.tasks[0])
+    alike = _rate(counts.covered_tasks)[:, None]
+    charges = []
+    for square in (_ITSELF, _HALF_A_DOUBLING):
+        # calibration tasks that stand for each size and larger ones
+        standing = calibration[:, np.searchsorted(square * sizes.classes**2, sizes.classes**2)]
+        charge = np.where(standing > 0, shown * _rate(standing) - alike, shown)
+        charges.append(charge.max(axis=1).clip(0.0, 1.0))
+    narrow, wide = charges
+    return np.asarray(np.minimum(narrow, _OUTLYING * wide))
+
+
+def _from(values: _Integers) -> _Integers:
+    """Sums from each column on."""
+    return np.cumsum(values[:, ::-1], axis=1)[:, ::-1]
+
+
+def _rate(tasks: _Integers) -> _Floats:
+    """Largest rate of wrong tasks, at confidence 1 − ε, of which so many tasks show none."""
+    return np.asarray(1.0 - _EPSILON ** (1.0 / np.maximum(tasks, 1)))

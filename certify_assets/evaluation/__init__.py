@@ -1,1 +1,0 @@
-"""Score tables, and how their scores were read."""
