@@ -278,7 +278,7 @@ def _first_position(choice: Mapping[str, Any]) -> dict[str, float | None]:
     block = choice.get("logprobs")
     if not isinstance(block, dict):
         raise MisshapenError(
-            "the server's answer has no log-probabilities; choose asking cot or sc_5 for this server."
+            "the server's answer has no log-probabilities; choose asking cot or sc_5."
         )
     content, tops = block.get("content"), block.get("top_logprobs")
     if isinstance(content, list) and content and isinstance(content[0], dict):
