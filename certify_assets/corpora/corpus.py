@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -235,22 +235,13 @@ class Corpus:
     @remembered
     def split(self, split: str) -> pd.DataFrame:
         """Return one stored split, verified against the manifest and the trajectories."""
-        expected, key = self._runs_of(split), self.split_key(split)
-        stored = self._load(key)
-        if stored.equals(expected):
-            return stored
-        same_runs = set(stored["trajectory_id"]) == set(expected["trajectory_id"])
-        if not same_runs or set(stored["task_id"]) != set(expected["task_id"]):
-            other = sorted(set(stored["task_id"]) - set(expected["task_id"]))
-            example = f", for example task {other[0]!r}" if other else ""
+        stored, key = self._load(self.split_key(split)), self.split_key(split)
+        if not stored.equals(self._runs_of(split)):
             raise ManifestError(
-                f"{self.store.locate(key)} does not hold the {split} split of the manifest"
-                f"{example}; materialize corpora/{split}_split again."
+                f"{self.store.locate(key)} does not hold the {split} split of the manifest as the "
+                f"trajectories of the corpus have it; materialize corpora/{split}_split again."
             )
-        raise ManifestError(
-            f"{self.store.locate(key)} differs from the corpus's trajectories; "
-            f"materialize corpora/{split}_split again."
-        )
+        return stored
 
     @property
     def profile(self) -> CorpusProfile:
@@ -359,12 +350,10 @@ class Corpus:
         return RunChanges.between(self.deliveries.last_runs(), table, manifest)
 
     def _record_version(self, files: Mapping[str, str], config: CorpusConfig) -> None:
-        if self.version.number:
-            return
-        with self.store.as_file(self.key("trajectories.parquet")) as path:
-            table = run_table(path)
-        manifest = self._planned(table, config)
-        self.deliveries.record(self.trajectories_sha256, table, manifest, files)
+        if not self.version.number:
+            table = self.runs
+            manifest = self._planned(table, config)
+            self.deliveries.record(self.trajectories_sha256, table, manifest, files)
 
     def _planned(self, table: pd.DataFrame, config: CorpusConfig) -> SplitManifest | None:
         try:
@@ -386,23 +375,8 @@ class Corpus:
         self, tasks: Iterable[str], config: CorpusConfig | None = None
     ) -> SplitManifest:
         """Assign tasks to splits as `make_splits` does; store nothing."""
-        config = config or self.config
-        try:
-            earlier = self.stored_manifest if self.has("splits", "manifest.json") else None
-            return plan_splits(config, tasks, earlier)
-        except ManifestError:
-            # altered: what the versions of the corpus give is what it said
-            return plan_splits(config, tasks, self._replayed_manifest(config))
-
-    def _replayed_manifest(self, config: CorpusConfig) -> SplitManifest | None:
-        """Assign the tasks of every version in turn, as its delivery did."""
-        manifest = None
-        for version in self.deliveries.read():
-            with suppress(InputError):
-                # a version with too few tasks had no splits
-                tasks = self.deliveries.runs(version)["task_id"].unique()
-                manifest = plan_splits(config, tasks, manifest)
-        return manifest
+        earlier = self.stored_manifest if self.has("splits", "manifest.json") else None
+        return plan_splits(config or self.config, tasks, earlier)
 
     def write_split(self, split: str) -> pd.DataFrame:
         """Store one split's trajectories; refuse where the manifest does not hold."""
@@ -441,27 +415,25 @@ class Corpus:
         self.store.write_json(self.key("controls.json"), {**checks.to_dict(), **self.hashes})
         return checks
 
-    def require_leak_checks(self, manifest_sha256: str | None = None) -> str | None:
-        """Refuse a corpus with a structural leak; return the finding where it was accepted."""
-        from certify_assets.corpora.leakage import LeakChecks
+    def current_leak_checks(self) -> LeakChecks | None:
+        """Return the stored leak checks, None where what they measured has changed."""
+        config, document = self.config, self.store.read_json(self.key("controls.json"))
+        current = {
+            **self.hashes,
+            "thresholds": complete_thresholds(config.leak_thresholds),
+            "accepted": config.accept_structural_leak,
+        }
+        same = all(document.get(name) == value for name, value in current.items())
+        return self.leak_checks if same else None
 
-        document, config = self.store.read_json(self.key("controls.json")), self.config
-        measured = f"the leak controls of {self} were measured"
-        if document["manifest_sha256"] != (manifest_sha256 or self.stored_manifest.sha256):
+    def require_leak_checks(self) -> str | None:
+        """Refuse a corpus with a structural leak; return the finding where it was accepted."""
+        checks = self.current_leak_checks()
+        if checks is None:
             raise LeakError(
-                f"{measured} under other splits; materialize corpora/leak_controls again."
+                f"the leak controls of {self} were measured on other runs, splits or settings "
+                "than it has now; materialize corpora/leak_controls again."
             )
-        if document.get("trajectories_sha256") != self.trajectories_sha256:
-            raise LeakError(
-                f"{measured} on other trajectories; materialize corpora/leak_controls again."
-            )
-        declared = (complete_thresholds(config.leak_thresholds), config.accept_structural_leak)
-        if (document.get("thresholds"), document["accepted"]) != declared:
-            raise LeakError(
-                f"{measured} under another leak_thresholds or accept_structural_leak than its "
-                "configuration has now; materialize corpora/leak_controls again."
-            )
-        checks = LeakChecks.from_dict(document)
         if not checks.passed:
             raise LeakError(self._leak_sentence(checks))
         return f"{checks.leaks}; accepted: {checks.accepted}" if checks.over else None
@@ -486,21 +458,11 @@ class Corpus:
     @property
     def obstacle(self) -> str:
         """Why nothing can be certified on what is stored, as far as it is known; else empty."""
-        from certify_assets.corpora.leakage import LeakChecks
-
         if not (self.has("controls.json") and self.has("splits/manifest.json")):
             return ""
-        document = self.store.read_json(self.key("controls.json"))
-        current = {
-            **self.hashes,
-            "thresholds": complete_thresholds(self.config.leak_thresholds),
-            "accepted": self.config.accept_structural_leak,
-        }
-        if any(document.get(name) != value for name, value in current.items()):
-            # the next run measures again
-            return ""
-        checks = LeakChecks.from_dict(document)
-        return "" if checks.passed else self._leak_sentence(checks)
+        # what was measured on something else is measured again by the next run
+        checks = self.current_leak_checks()
+        return "" if checks is None or checks.passed else self._leak_sentence(checks)
 
     def _leak_sentence(self, checks: LeakChecks) -> str:
         return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.config import CorpusConfig, Domain, complete_thresholds, plan_splits
+from certify_assets.corpora.config import CorpusConfig, Domain, plan_splits
 from certify_assets.corpora.corpus import Corpus, ImportSummary, embedded_import
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.leakage import LeakChecks, check_leaks
@@ -97,34 +97,23 @@ def _manifest(corpus: Corpus, frame: pd.DataFrame) -> tuple[SplitManifest | None
         return None, str(error)
 
 
-def _is_current(
-    corpus: Corpus, name: str, manifest: SplitManifest | None, **declared: object
-) -> bool:
-    if manifest is None or not corpus.has(name):
-        return False
-    wanted = {
-        "manifest_sha256": manifest.sha256,
-        "trajectories_sha256": corpus.trajectories_sha256,
-        **declared,
-    }
-    stored = corpus.store.read_json(corpus.key(name))
-    return all(stored.get(key) == value for key, value in wanted.items())
-
-
 def _profile(
     corpus: Corpus, frame: pd.DataFrame, manifest: SplitManifest | None, dropped: dict[str, int]
 ) -> CorpusProfile:
-    if _is_current(corpus, "profile.json", manifest):
-        return corpus.profile
+    if manifest is not None and corpus.has("profile.json"):
+        stored = corpus.store.read_json(corpus.key("profile.json"))
+        if corpus.hashes.items() <= stored.items():
+            return corpus.profile
     return profile_corpus(frame, manifest, dropped=dropped, settings=corpus.config)
 
 
 def _leak_checks(
     corpus: Corpus, readable: pd.DataFrame, manifest: SplitManifest | None
 ) -> LeakChecks:
-    config = corpus.config
-    thresholds, accepted = config.leak_thresholds, config.accept_structural_leak
-    complete = complete_thresholds(thresholds)
-    if _is_current(corpus, "controls.json", manifest, thresholds=complete, accepted=accepted):
-        return corpus.leak_checks
-    return check_leaks(readable, thresholds=thresholds, accept_structural_leak=accepted)
+    stored = manifest is not None and corpus.has("controls.json")
+    checks = corpus.current_leak_checks() if stored else None
+    return checks or check_leaks(
+        readable,
+        thresholds=corpus.config.leak_thresholds,
+        accept_structural_leak=corpus.config.accept_structural_leak,
+    )
