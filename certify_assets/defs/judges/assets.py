@@ -115,9 +115,6 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
             "gates": dg.MetadataValue.md(judge_page.gates(judge, headline)),
             **coverage,
             "decided": sides.decided,
-            "largest_agent_error": judge_page.largest_agents(judge),
-            "agent_shift": " ".join(item["message"] for item in left_out_agents(judge).findings)
-            or "no agent is above the budget beyond chance",
             "cal_tasks": headline.tasks,
             "cal_trajectories": headline.trajectories,
             "sha256": headline.sha256,
@@ -201,7 +198,13 @@ def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
         """
         judge = step.judge(spec.name)
         judge_page.write_page(judge)
-        return step.made({}, page=judge.key("page.html"))
+        # judges are trained without an agent here, where it is shown, and by no certificate
+        shifts = [item["message"] for item in left_out_agents(judge).findings]
+        metadata = {
+            "largest_agent_error": judge_page.largest_agents(judge),
+            "agent_shift": " ".join(shifts) or "no agent is above the budget beyond chance",
+        }
+        return step.made(metadata, page=judge.key("page.html"))
 
     return report
 
