@@ -76,7 +76,7 @@ def certify_with(
     """Register the read of TEST, claim δ, issue the certificates and store them."""
     corpus, config = judge.corpus, judge.corpus.config
     cal, hashes, adapter = judge.calibration
-    leak = corpus.require_leak_checks(hashes["manifest_sha256"])
+    leak = corpus.require_leak_checks()
     shared = corpus.require_separate_tasks()
     candidates = paid_candidates(judge, adapter)
     provenance = {
