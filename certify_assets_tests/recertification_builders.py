@@ -11,13 +11,14 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.certifier import own_key
 from certify_assets.operations.deployment import Deployed, judge_fingerprint, strictest_certificates
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.sampling import Draw, SamplingPlan, draw_tasks
+from certify_assets.operations.sampling import Draw, SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import store_batch
 
 __all__ = [
     "JUDGE",
     "deploy_by_hand",
+    "draw_tasks",
     "drawn_tasks",
     "label_rows",
     "strictest_certificate",
@@ -26,6 +27,13 @@ __all__ = [
 ]
 
 JUDGE = "lexical"
+
+
+def draw_tasks(plan: SamplingPlan, corpus: str, tasks: Iterable[str]) -> np.ndarray:
+    """Return ``audit``, ``spot`` or ``""`` for each entry of `tasks`."""
+    names = [*tasks]
+    places = plan.places(corpus, names)
+    return np.array([places[task] for task in names], dtype="<U5")
 
 
 def deploy_by_hand(

@@ -238,7 +238,7 @@ class _Direction(NamedTuple):
 
 def _either_way(values: _Floats, outcomes: _Ints, weights: _Floats) -> _Direction:
     ranking = Ranking.of(values, outcomes)
-    area = ranking.auroc(np.ones(values.size))
+    area = float(ranking.aurocs(np.ones((1, values.size)))[0])
     areas = ranking.aurocs(weights) if len(weights) else np.empty(0)
     if area < 0.5:
         return _Direction(1.0 - area, False, _interval(1.0 - areas))

@@ -35,8 +35,6 @@ PROVISIONAL: Final = "provisional"
 #: why the corpus certificate does not cover a run: its task is in the splits, its task is in what
 #: the judge was trained on, its agent is not in CAL, or its batch is not like CAL
 NOT_COVERED: Final = ("known_task", "trained_task", "new_agent", "shifted")
-#: those of tasks in the splits, which are in no draw of new tasks
-KNOWN_TASK: Final = ("known_task", "trained_task")
 #: reasons of runs that were provisional: in the certified set, labelled by its draw, and the rest
 CLOSED: Final = ("batch_certificate", "batch_draw", "batch_not_certified")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -277,18 +277,33 @@ def _checked(
     decided = load_decisions(corpus)
     for name, task in zip(decided["trajectory_id"], decided["task_id"], strict=True):
         tasks.setdefault(name, set()).add(task)
-    checks = _Checks(tasks, {label.token: label.reviewer for label in before})
+    stored = {label.token: label.reviewer for label in before}
+    known, places = dict.fromkeys(stored.values()), dict[tuple[str, str], str]()
     found, problems, options = list[tuple[_Row, int]](), dict[str, str](), dict[str, str]()
     # all of the column before the first fault is named
     read = [outcomes.read(row.outcome) for row in rows]
     for row, outcome in zip(rows, read, strict=True):
         try:
-            checks.require_own_task(row)
+            _require_own_task(row, sorted(tasks.get(row.trajectory_id, ())))
             if outcome is None:
                 sentence, options = outcomes.problem(row.outcome)
                 raise InputError(f"column outcome: {sentence}")
-            if outcome >= 0:
-                found.append((checks.named(row), outcome))
+            if outcome < 0:
+                continue
+            said = _named(row, tasks, known)
+            who = said.reviewer
+            if (first := places.setdefault((row.trajectory_id, who), row.where)) != row.where:
+                raise InputError(
+                    f"column trajectory_id: {who} labels {row.trajectory_id[:120]!r} a second time "
+                    f"(first in {first}); keep one of the two."
+                )
+            if (owner := stored.get(row.token, who)) != who:
+                raise InputError(
+                    f"column reviewer: the file was imported before as the labels of {owner}; one "
+                    f"file cannot be the labels of {who} too."
+                )
+            known[who] = None
+            found.append((said, outcome))
         except InputError as error:
             # of many rows with the same fault the first is enough
             same = "outcome" if outcome is None else str(error)
@@ -299,56 +314,35 @@ def _checked(
     return found
 
 
-class _Checks:
-    """What the rows of a file are checked against."""
+def _require_own_task(row: _Row, tasks: list[str]) -> None:
+    """Refuse a run next to another task than its own: a column was sorted alone."""
+    if tasks and row.task_id.strip() and not shared_names([row.task_id], tasks):
+        raise InputError(
+            f"column task_id: {row.trajectory_id[:120]!r} is no run of task "
+            f"{row.task_id[:120]!r}; its columns were edited apart from each other, so export the "
+            "queue again."
+        )
 
-    def __init__(self, tasks: Mapping[str, set[str]], stored: Mapping[str, str]) -> None:
-        # of the decided runs, and reviewers of stored labels by their tokens
-        self._tasks, self._stored = tasks, stored
-        self._known = dict.fromkeys(stored.values())
-        self._places: dict[tuple[str, str], str] = {}
 
-    def require_own_task(self, row: _Row) -> None:
-        """Refuse a run next to another task than its own: a column was sorted alone."""
-        tasks = sorted(self._tasks.get(row.trajectory_id, ()))
-        if tasks and row.task_id.strip() and not shared_names([row.task_id], tasks):
-            raise InputError(
-                f"column task_id: {row.trajectory_id[:120]!r} is no run of task "
-                f"{row.task_id[:120]!r}; its columns were edited apart from each other, so export "
-                "the queue again."
-            )
-
-    def named(self, row: _Row) -> _Row:
-        """Return a row of a decided run with its reviewer as stored before."""
-        name = row.trajectory_id
-        if not name.strip():
-            raise InputError("column trajectory_id is empty; name the run that the label is of.")
-        if not row.reviewer.strip():
-            raise InputError(
-                "column reviewer is empty; fill it in, or say whose labels they are with "
-                "--reviewer NAME."
-            )
-        column = "reviewer"
-        try:
-            who = reviewer_name(row.reviewer, self._known)
-            column = "comment"
-            comment = comment_text(row.comment)
-        except InputError as error:
-            raise InputError(f"column {column}: {error}") from None
-        if name not in self._tasks:
-            raise InputError(
-                f"column trajectory_id: {name[:120]!r} is in no decided batch; check the id, or "
-                "decide its batch first."
-            )
-        if (first := self._places.setdefault((name, who), row.where)) != row.where:
-            raise InputError(
-                f"column trajectory_id: {who} labels {name[:120]!r} a second time (first in "
-                f"{first}); keep one of the two."
-            )
-        if (owner := self._stored.get(row.token, who)) != who:
-            raise InputError(
-                f"column reviewer: the file was imported before as the labels of {owner}; one "
-                f"file cannot be the labels of {who} too."
-            )
-        self._known[who] = None
-        return replace(row, reviewer=who, comment=comment)
+def _named(row: _Row, tasks: Collection[str], known: Iterable[str]) -> _Row:
+    """Return a row of a decided run with its reviewer as stored before."""
+    if not row.trajectory_id.strip():
+        raise InputError("column trajectory_id is empty; name the run that the label is of.")
+    if not row.reviewer.strip():
+        raise InputError(
+            "column reviewer is empty; fill it in, or say whose labels they are with --reviewer "
+            "NAME."
+        )
+    column = "reviewer"
+    try:
+        who = reviewer_name(row.reviewer, known)
+        column = "comment"
+        comment = comment_text(row.comment)
+    except InputError as error:
+        raise InputError(f"column {column}: {error}") from None
+    if row.trajectory_id not in tasks:
+        raise InputError(
+            f"column trajectory_id: {row.trajectory_id[:120]!r} is in no decided batch; check the "
+            "id, or decide its batch first."
+        )
+    return replace(row, reviewer=who, comment=comment)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -70,14 +70,6 @@ class Notifications(BaseModel):
         (), description="Receivers, each with its own name."
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_targets(cls, values: Any) -> Any:
-        # `targets:` without a value is None in YAML
-        if isinstance(values, Mapping) and values.get("targets", ()) is None:
-            return {**values, "targets": []}
-        return values
-
     @model_validator(mode="after")
     def _check(self) -> Notifications:
         if len({target.name for target in self.targets}) < len(self.targets):
@@ -90,12 +82,10 @@ def read_notifications(store: Store) -> Notifications:
     where, text = store.read_settings(FILE, VARIABLE)
     if text is None:
         return Notifications.model_validate({})
-    import yaml
-
     try:
         document = parse_yaml(text)
-    except (yaml.YAMLError, RecursionError, ValueError):
-        raise InputError(f"{where} is not YAML; correct it.") from None
+    except ValueError as error:
+        raise InputError(f"{where} is not YAML ({error}); correct it.") from None
     try:
         return Notifications.model_validate(document)
     except ValidationError as error:

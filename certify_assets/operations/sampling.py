@@ -51,13 +51,6 @@ class SamplingPlan:
         return "spot" if uniform < self.audit_rate + self.spot_rate else ""
 
 
-def draw_tasks(plan: SamplingPlan, corpus: str, tasks: Iterable[str]) -> NDArray[np.str_]:
-    """Return ``audit``, ``spot`` or ``""`` for each entry of `tasks`, shape (n,)."""
-    names = [str(task) for task in tasks]
-    places = plan.places(corpus, names)
-    return np.array([places[task] for task in names], dtype="<U5")
-
-
 def asked_rows(
     places: NDArray[Any], decisions: NDArray[Any], excluded: NDArray[np.bool_]
 ) -> NDArray[np.object_]:

@@ -101,7 +101,7 @@ def test_tasks_of_the_splits_and_of_another_adapter_are_left_out_and_counted(sto
 
 
 def drawn_names(store: Store) -> list[str]:
-    from certify_assets.operations.sampling import draw_tasks
+    from certify_assets_tests.recertification_builders import draw_tasks
 
     names = list(Corpus(store, "one").manifest.assignment)
     return [

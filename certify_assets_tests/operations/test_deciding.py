@@ -26,7 +26,7 @@ from certify_assets.operations.decision_tables import DECISION_COLUMNS, batch_ru
 from certify_assets.operations.decisions import summarize
 from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.rollout import deploy
-from certify_assets.operations.sampling import SamplingPlan, draw_tasks
+from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import decide_again, stored_object
@@ -40,6 +40,7 @@ from certify_assets_tests.operations_builders import (
     place_wrong_labels,
     raise_alarm,
 )
+from certify_assets_tests.recertification_builders import draw_tasks
 
 PLAN = SamplingPlan(0.2, 0.3, 5)
 

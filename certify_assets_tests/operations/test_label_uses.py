@@ -12,11 +12,12 @@ from certify_assets.operations.batch_record import ClosedBatch, DrawnBatch
 from certify_assets.operations.decision_tables import ASKED, PROVISIONAL, decisions_of
 from certify_assets.operations.monitoring import monitor_judge, operation_stream
 from certify_assets.operations.recertification import plan_recertification
-from certify_assets.operations.sampling import SamplingPlan, draw_tasks
+from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store
 from certify_assets_tests.recertification_builders import (
     JUDGE,
     deploy_by_hand,
+    draw_tasks,
     drawn_tasks,
     label_rows,
     strictest_certificate,

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.operations.sampling import SamplingPlan, draw_tasks
+from certify_assets.operations.sampling import SamplingPlan
+from certify_assets_tests.recertification_builders import draw_tasks
 
 
 def test_shares_are_drawn_as_declared() -> None:

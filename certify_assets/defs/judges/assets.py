@@ -3,11 +3,9 @@
 import dagster as dg
 
 from certify_assets.defs.assets import AssetStep, Made, bill_metrics, judge_asset, score_metadata
-from certify_assets.defs.automation import EXPIRES, KEPT_CURRENT
 from certify_assets.defs.judges.models import judge_model
-from certify_assets.defs.judges.training import attempted
 from certify_assets.defs.names import CORPORA_GROUP, corpora_partitions, judge_key, key, source
-from certify_assets.defs.pool import pool_of
+from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, attempted, pool_of
 from certify_assets.defs.setup import judges
 from certify_assets.judges.specs import PROCEDURES, JudgeSpec
 from certify_assets.operations import certifier, monitoring
@@ -113,9 +111,6 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
             "gates": dg.MetadataValue.md(judge_page.gates(judge, headline)),
             **coverage,
             "decided": sides.decided,
-            "largest_agent_error": judge_page.largest_agents(judge),
-            "agent_shift": " ".join(item["message"] for item in left_out_agents(judge).findings)
-            or "no agent is above the budget beyond chance",
             "cal_tasks": headline.tasks,
             "cal_trajectories": headline.trajectories,
             "sha256": headline.sha256,
@@ -199,7 +194,13 @@ def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
         """
         judge = step.judge(spec.name)
         judge_page.write_page(judge)
-        return step.made({}, page=judge.key("page.html"))
+        # judges are trained without an agent here, where it is shown, and by no certificate
+        shifts = [item["message"] for item in left_out_agents(judge).findings]
+        metadata = {
+            "largest_agent_error": judge_page.largest_agents(judge),
+            "agent_shift": " ".join(shifts) or "no agent is above the budget beyond chance",
+        }
+        return step.made(metadata, page=judge.key("page.html"))
 
     return report
 

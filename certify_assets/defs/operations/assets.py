@@ -11,7 +11,6 @@ from pydantic import Field
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, table_metadata
-from certify_assets.defs.automation import EXPIRES, KEPT_CURRENT
 from certify_assets.defs.names import (
     CERTIFYING,
     OPERATIONS_GROUP,
@@ -23,7 +22,7 @@ from certify_assets.defs.names import (
     source,
     stored_version,
 )
-from certify_assets.defs.pool import on_device_of_any_judge
+from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, on_device_of_any_judge
 from certify_assets.defs.setup import judges
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
