@@ -75,7 +75,6 @@ _HALVINGS = 10
 _DRAWS = 400
 _SEED = 0
 _LEVEL = 0.95
-_BINS = 24
 _EXAMPLES = 2
 _AROUND = 60
 
@@ -200,8 +199,6 @@ def check_leaks(
         over=tuple(name for name, value in values.items() if value >= limits[_limit(name)]),
         accepted=accept_structural_leak,
         evidence=LeakEvidence(
-            length=_spread(lengths, outcomes),
-            steps=_spread(steps, outcomes),
             agents=_agent_rates(rows, outcomes),
             phrases=tuple(
                 _phrase_evidence(name, places, rows, outcomes) for name, places in phrases.items()
@@ -360,16 +357,6 @@ def _marks(places: Sequence[_Occurrence | None]) -> tuple[_Floats, _Floats]:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """A histogram of one quantity by outcome; bins are logarithmic beyond a factor of 10."""
-
-    # one more than there are bins
-    edges: tuple[float, ...]
-    successes: tuple[int, ...]
-    failures: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class AgentRate:
     """One agent: labelled trajectories, their tasks, the share that succeeded."""
 
@@ -393,10 +380,8 @@ class PhraseEvidence:
 
 @dataclass(frozen=True, slots=True)
 class LeakEvidence:
-    """What the checks saw: characters of the uncut rendering, steps, agents and phrases."""
+    """What the checks saw: agents and phrases."""
 
-    length: Spread
-    steps: Spread
     agents: tuple[AgentRate, ...]
     phrases: tuple[PhraseEvidence, ...]
 
@@ -409,23 +394,6 @@ def _agent_rates(rows: pd.DataFrame, outcomes: _Ints) -> tuple[AgentRate, ...]:
         )
         for agent, part in sorted(grouped)
     )
-
-
-def _spread(values: _Floats, outcomes: _Ints) -> Spread:
-    if not values.size:
-        return Spread((0.0, 1.0), (0,), (0,))
-    low, high = float(values.min()), float(values.max())
-    if np.equal(values, np.round(values)).all() and high - low < 10 * _BINS:
-        # equally many whole numbers in every bin, so that none is empty by arithmetic
-        wide = int((high - low) // _BINS) + 1
-        edges = np.arange(low - 0.5, high + wide, wide)
-    elif low > 0 and high > 10 * low:
-        edges = np.geomspace(low, high, _BINS + 1)
-        edges[0], edges[-1] = low, high
-    else:
-        edges = np.linspace(low, high, _BINS + 1)
-    counts = [np.histogram(values[outcomes == side], edges)[0].tolist() for side in (1, 0)]
-    return Spread(tuple(float(edge) for edge in edges), *(tuple(side) for side in counts))
 
 
 def _phrase_evidence(

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from certify_assets.certificates import ThresholdCurve
-    from certify_assets.corpora.leakage import Spread
 
     FloatArray = NDArray[np.float64]
 
@@ -194,38 +193,6 @@ def _by_outcome(axes: Axes, successes: FloatArray, failures: FloatArray, edges: 
     axes.stairs(successes, edges, fill=True, lw=0.9, label="success", **up)
     axes.stairs(-failures, edges, fill=True, lw=0.9, label="failure", **down)
     axes.axhline(0, color=svg.INK, lw=0.8)
-
-
-def outcome_histogram(spread: Spread, quantity: str, *, name: str) -> str:
-    """Draw a quantity by outcome, each outcome in shares of its own runs."""
-    edges = np.array(spread.edges)
-    successes, failures = (
-        np.array(counts) / max(1, sum(counts)) for counts in (spread.successes, spread.failures)
-    )
-    with svg.style_context():
-        figure, axes = canvas(460, 260)
-        _by_outcome(axes, successes, failures, edges)
-        # bins that grow are logarithmic
-        if not np.allclose(np.diff(edges), edges[1] - edges[0]):
-            axes.set_xscale("log")
-        axes.set(xlim=(edges[0], edges[-1]), xlabel=quantity, ylabel="share of its outcome")
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_minor_formatter("")
-        axes.xaxis.set_major_formatter(lambda value, _: compact(float(value)))
-        percent_axes(axes, y=True)
-        legend(axes, 2)
-        label = (
-            f"Histogram of {quantity} by outcome: half of the successes are below about "
-            f"{_middle(successes, edges)}, half of the failures below about "
-            f"{_middle(failures, edges)}."
-        )
-        return svg.figure_svg(figure, name, label)
-
-
-def _middle(shares: FloatArray, edges: FloatArray) -> str:
-    """The end of the bin up to which there is half of the runs."""
-    half = np.flatnonzero(np.cumsum(shares) >= 0.5)
-    return compact(float(edges[half[0] + 1]) if half.size else None)
 
 
 def _score_edges(values: FloatArray) -> FloatArray:

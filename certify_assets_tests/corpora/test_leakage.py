@@ -160,7 +160,7 @@ def test_intervals_are_over_tasks() -> None:
     assert width(15) > 2 * width(240)
 
 
-def test_the_evidence_shows_spreads_agents_and_places() -> None:
+def test_the_evidence_shows_agents_and_places() -> None:
     text = "x" * 200 + " 3 passed in 0.1s " + "y" * 200
     frame = runs(
         OUTCOMES,
@@ -171,9 +171,6 @@ def test_the_evidence_shows_spreads_agents_and_places() -> None:
         agent=lambda row, outcome: f"a{row % 3}",
     )
     evidence = check_leaks(frame).evidence
-    assert sum(evidence.steps.successes) == sum(OUTCOMES)
-    assert sum(evidence.length.failures) == 200 - sum(OUTCOMES)
-    assert len(evidence.length.edges) == len(evidence.length.successes) + 1
     assert [agent.trajectories for agent in evidence.agents] == [67, 67, 66]
     assert evidence.agents[0].success_rate == pytest.approx(np.mean(OUTCOMES[::3]))
     (phrase,) = evidence.phrases
