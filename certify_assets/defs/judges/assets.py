@@ -1,14 +1,15 @@
 """One factory builds the same assets for every judge: model, scores, certificate, audit, report."""
 
+from typing import Any
+
 import dagster as dg
 
 from certify_assets.defs.assets import AssetStep, Made, bill_metrics, judge_asset, score_metadata
-from certify_assets.defs.automation import EXPIRES, KEPT_CURRENT
 from certify_assets.defs.judges.models import judge_model
-from certify_assets.defs.judges.training import attempted
 from certify_assets.defs.names import CORPORA_GROUP, corpora_partitions, judge_key, key, source
-from certify_assets.defs.pool import pool_of
+from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, attempted, pool_of
 from certify_assets.defs.setup import judges
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES, JudgeSpec
 from certify_assets.operations import certifier, monitoring
 from certify_assets.operations.audit import audit_judge
@@ -18,6 +19,7 @@ from certify_assets.operations.judge_figures import (
     scoring_figures,
 )
 from certify_assets.operations.left_out_agents import left_out_agents
+from certify_assets.operations.monitor_record import MonitorRecord
 from certify_assets.operations.pool import load_pool
 from certify_assets.operations.spending import read_spending
 from certify_assets.reports import judge_page, monitor_page
@@ -113,9 +115,6 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
             "gates": dg.MetadataValue.md(judge_page.gates(judge, headline)),
             **coverage,
             "decided": sides.decided,
-            "largest_agent_error": judge_page.largest_agents(judge),
-            "agent_shift": " ".join(item["message"] for item in left_out_agents(judge).findings)
-            or "no agent is above the budget beyond chance",
             "cal_tasks": headline.tasks,
             "cal_trajectories": headline.trajectories,
             "sha256": headline.sha256,
@@ -199,7 +198,13 @@ def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
         """
         judge = step.judge(spec.name)
         judge_page.write_page(judge)
-        return step.made({}, page=judge.key("page.html"))
+        # judges are trained without an agent here, where it is shown, and by no certificate
+        shifts = [item["message"] for item in left_out_agents(judge).findings]
+        metadata = {
+            "largest_agent_error": judge_page.largest_agents(judge),
+            "agent_shift": " ".join(shifts) or "no agent is above the budget beyond chance",
+        }
+        return step.made(metadata, page=judge.key("page.html"))
 
     return report
 
@@ -225,16 +230,21 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
         time. The page shows an interval for the error. Says so where there are no labels yet.
         """
         judge = step.judge(spec.name)
-        document = monitoring.monitor_judge(judge)
-        monitor_page.write_monitor_page(judge)
-        return step.made(
-            {
-                "verdict": dg.MetadataValue.md(monitor_page.monitor_markdown(document)),
-                "reason": document.reason,
-            },
-            params={"status": document.status, "files": len(document.files)},
-            metrics=monitor_page.monitor_metrics(document),
-            page=judge.key("monitor.html"),
-        )
+        return monitor_made(step, judge, monitoring.monitor_judge(judge))
 
     return monitor
+
+
+def monitor_made(
+    step: AssetStep, judge: JudgedCorpus, document: MonitorRecord, version: str = "", **more: Any
+) -> Made:
+    """Draw the page of a monitor; return the result of its asset."""
+    monitor_page.write_monitor_page(judge)
+    verdict = dg.MetadataValue.md(monitor_page.monitor_markdown(document))
+    return step.made(
+        {"verdict": verdict, "reason": document.reason, "judge": judge.name, **more},
+        version=version,
+        params={"status": document.status, "files": len(document.files)},
+        metrics=monitor_page.monitor_metrics(document),
+        page=judge.key("monitor.html"),
+    )
