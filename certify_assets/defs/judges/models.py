@@ -137,9 +137,6 @@ def _recorded(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> Made
     if language and not judge.spec.gated:
         params |= lineage.adapter_params(record)
         tags |= lineage.adapter_tags(record)
-        before = lineage.start_tags(record, step.store.root)
-        if start := step.mlflow.find(step.context, step.store, before):
-            tags[lineage.START_RUN] = start
         metadata["base_revision"] = tags["certify.base_revision"]
     with judge.artifact_files() if language else nullcontext() as folder:
         return step.made(
