@@ -159,37 +159,37 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> object:
 
 #: values of a YAML document whose aliases are written out
 _MOST_VALUES: Final = 100_000
-# what the YAML library raises at a value that it cannot make
-_NO_VALUE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def parse_yaml(text: str) -> Any:
     """Parse one YAML document of plain values; refuse a repeated key, and aliases without end.
 
-    What is refused is a yaml.YAMLError.
+    Raises
+    ------
+    ValueError
+        With the line and what is wrong there, without an excerpt, which may hold a secret.
     """
     import yaml
+
+    def refused(words: str, mark: Any) -> yaml.MarkedYAMLError:
+        return yaml.MarkedYAMLError(problem=words, problem_mark=mark)
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             seen = set()
             for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
                 if key.value in seen:
-                    words = f"the key {key.value[:60]!a} is there twice"
-                    raise yaml.constructor.ConstructorError(None, None, words, key.start_mark)
+                    raise refused(f"the key {key.value[:60]!a} is there twice", key.start_mark)
                 seen.add(key.value)
             found: dict[Any, Any] = super().construct_mapping(node, deep)
             return found
 
         def construct_object(self, node: Any, deep: bool = False) -> Any:
+            # the library takes a value to be what its tag or its form says
             try:
                 return super().construct_object(node, deep)
-            except _NO_VALUE:
-                # the library takes a value to be what its tag or its form says
-                words = f"a value is none of {node.tag}"
-                raise yaml.constructor.ConstructorError(
-                    None, None, words, node.start_mark
-                ) from None
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+                raise refused(f"a value is none of {node.tag}", node.start_mark) from None
 
     sizes: dict[int, float] = {}
 
@@ -202,22 +202,20 @@ def parse_yaml(text: str) -> Any:
             sizes[id(node)] = 1 + sum(map(size, parts))
         return sizes[id(node)]
 
-    loader = Loader(text)
     try:
+        loader = Loader(text)
         node = loader.get_single_node()
         if node is None:
             return None
         if size(node) > _MOST_VALUES:
-            words = f"its aliases stand for more than {_MOST_VALUES:,} values"
-            raise yaml.constructor.ConstructorError(None, None, words, node.start_mark)
+            raise refused(f"aliases stand for more than {_MOST_VALUES:,} values", node.start_mark)
         return loader.construct_document(node)
-    except _NO_VALUE:
-        # of the scanner: an escape beyond the last character, a version of too many digits
-        raise yaml.scanner.ScannerError(
-            None, None, "a character or number that there is not", loader.get_mark()
-        ) from None
-    finally:
-        loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        place = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ValueError(f"{place}{error.problem}") from None
+    except (yaml.YAMLError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
+        # an escape beyond the last character, a version of too many digits, or too deep
+        raise ValueError("a character or number that there is not") from None
 
 
 def apart_from_0_and_1(digits: str) -> float:

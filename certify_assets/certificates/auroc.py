@@ -52,8 +52,7 @@ def auroc(scores: ArrayLike, outcomes: ArrayLike) -> float:
     if not np.isin(right, (0.0, 1.0)).all():
         raise InputError("an outcome is neither 0 nor 1; leave out rows without an outcome.")
     kept = ~np.isnan(values)
-    ranking = Ranking.of(values[kept], right[kept])
-    return ranking.auroc(np.ones(ranking.order.size))
+    return float(Ranking.of(values[kept], right[kept]).aurocs(np.ones((1, kept.sum())))[0])
 
 
 class Interval(TypedDict):
@@ -87,13 +86,11 @@ class Ranking:
         """Sort finite scores; with groups (tasks, agents) only pairs of equal group count."""
         values, right = np.asarray(scores, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
         owner = np.zeros(values.size, dtype=np.int64) if groups is None else groups
-        order = np.argsort(values, kind="stable")
-        if groups is not None:
-            order = order[np.argsort(owner[order], kind="stable")]
+        order = np.lexsort((values, owner))
         values, owner = values[order], owner[order]
-        new_group = np.concatenate([[True], owner[1:] != owner[:-1]])[: values.size]
-        new = new_group | np.concatenate([[True], values[1:] != values[:-1]])[: values.size]
-        starts = np.flatnonzero(new)
+        # from the second row on; the first begins a group
+        new_group, new_score = (np.diff(each, prepend=np.nan) != 0 for each in (owner, values))
+        starts = np.flatnonzero(new_group | new_score)
         heads = np.maximum.accumulate(np.where(new_group[starts], np.arange(starts.size), 0))
         return cls(order, starts, heads, right[order])
 
@@ -104,33 +101,21 @@ class Ranking:
         # with whole weights every count is exact, in whatever order it is summed
         if not self.starts.size:
             return np.zeros(len(weights)), np.zeros(len(weights))
-        taken = weights[:, self.order]
+        taken, groups = weights[:, self.order], np.unique(self.heads)
         successes = np.add.reduceat(taken * self.outcomes, self.starts, axis=1)
         failures = np.add.reduceat(taken * (1.0 - self.outcomes), self.starts, axis=1)
-        before = np.cumsum(failures, axis=1) - failures
-        if self.heads[-1]:
-            before -= before[:, self.heads]
-        won = (successes * (before + failures / 2)).sum(axis=1)
-        # the last start of a group holds the failures of all of it
-        last = np.concatenate([np.flatnonzero(np.diff(self.heads)), [self.starts.size - 1]])
-        in_group = np.add.reduceat(successes, np.unique(self.heads), axis=1)
-        return won, (in_group * (before[:, last] + failures[:, last])).sum(axis=1)
+        below = np.cumsum(failures, axis=1) - failures
+        won = (successes * (below - below[:, self.heads] + failures / 2)).sum(axis=1)
+        in_group = (np.add.reduceat(kind, groups, axis=1) for kind in (successes, failures))
+        return won, np.multiply(*in_group).sum(axis=1)
 
     def aurocs(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the AUROC under each row of weights; NaN where it has no pair."""
         # a few resamples at a time, so that the intermediate matrices stay small
         step = max(1, _CELLS // max(1, self.order.size))
         parts = [self.pair_counts(weights[at : at + step]) for at in range(0, len(weights), step)]
-        won, pairs = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
-        found: NDArray[np.float64] = np.divide(
-            won, pairs, out=np.full(won.shape, np.nan), where=pairs > 0
-        )
-        return found
-
-    def auroc(self, weights: NDArray[np.float64]) -> float:
-        """Return the AUROC of rows that count as often as their weight; NaN without a pair."""
-        won, pairs = self.pair_counts(weights[None])
-        return float(won[0] / pairs[0]) if pairs[0] else float("nan")
+        won, pairs = np.concatenate(parts, axis=1)
+        return np.asarray(np.divide(won, pairs, out=np.full(won.shape, np.nan), where=pairs > 0))
 
     def estimate(self, resamples: NDArray[np.float64]) -> AurocFigures:
         """Return the AUROC of all rows with its interval over resamples."""
@@ -143,9 +128,7 @@ class Ranking:
 
 def name_codes(names: Sequence[Any] | NDArray[Any]) -> NDArray[np.int64]:
     """Number the names in the order of their sorting."""
-    return np.unique(np.asarray([str(name) for name in names], dtype=object), return_inverse=True)[
-        1
-    ].astype(np.int64)
+    return np.unique([str(name) for name in names], return_inverse=True)[1].astype(np.int64)
 
 
 def task_resamples(

@@ -85,7 +85,6 @@ def factor_needed(counts: TaskCounts, place: int, alpha: float, delta: float) ->
     )
 
 
-GUARDS = ("floor", "none")
 #: the floor spends an eighth of δ
 FLOOR_SHARE = 8
 

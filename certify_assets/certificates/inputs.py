@@ -69,11 +69,6 @@ class Inputs(TableInputs, total=False):
     scores: ScoreRange
 
 
-def same_table(one: TableInputs, other: TableInputs) -> bool:
-    """Whether two certificates, or a certificate and a table, name the same calibration table."""
-    return (one["sha256"], one["rows"]) == (other["sha256"], other["rows"])
-
-
 class KnownTasks(NamedTuple):
     """How many of some tasks are tasks of a certificate."""
 

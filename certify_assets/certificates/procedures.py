@@ -35,9 +35,6 @@ from certify_assets.certificates.pseudo_task import (
 from certify_assets.certificates.taskboot import taskboot_tails
 from certify_assets.errors import InputError, quoted
 
-#: how a tail is computed: without draws, or by those of the paper's Algorithm 1
-ENGINES = ("auto", "montecarlo")
-
 
 def clopper_pearson_upper(errors: float, covered: float, level: float) -> float:
     """One-sided Clopper–Pearson upper bound at confidence 1 − level, also for real counts."""
@@ -61,7 +58,7 @@ def binomial_tails(
     return tails
 
 
-def _naive(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
+def _naive(counts: TaskCounts, test: Test, tasks: float) -> NDArray[np.float64]:
     """Clopper–Pearson as if trajectories were independent."""
     factor = tasks / counts.tasks
     return binomial_tails(
@@ -69,12 +66,9 @@ def _naive(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
     )
 
 
-def _deff(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
+def _deff(counts: TaskCounts, test: Test, tasks: float) -> NDArray[np.float64]:
     """Clopper–Pearson at k/DEFF of n/DEFF, with the design effect of all outcomes."""
-    factor = tasks / counts.tasks / summarise_clusters(counts.sizes, counts.successes).deff
-    return binomial_tails(
-        factor * counts.error_totals, factor * counts.covered_trajectories, test.alpha
-    )
+    return _naive(counts, test, tasks / summarise_clusters(counts.sizes, counts.successes).deff)
 
 
 def _task_hoeffding(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
@@ -151,23 +145,6 @@ class Procedure:
     # grid, level and pseudo-task are calibrated as a whole: no other guard or correction applies,
     # and scores of a pool of unlabelled tasks are taken
     calibrated: bool = False
-
-    @property
-    def engines(self) -> tuple[str, ...]:
-        """How its tail can be computed; none where there is one way only."""
-        if self.calibrated:
-            return ENGINES[:-1]
-        return ENGINES if self.resamples else ()
-
-    def reads(self, setting: str, value: object) -> bool:
-        """Whether a setting, given as this value, can change what it certifies."""
-        if setting == "guard":
-            return self.guarded
-        if setting == "size_ratio":
-            return self.guarded or self.calibrated
-        if setting == "draws":
-            return "montecarlo" in self.engines
-        return setting != "engine" or value in self.engines
 
     @property
     def grid(self) -> int:

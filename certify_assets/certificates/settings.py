@@ -103,7 +103,7 @@ class Settings(BaseModel):
     def model_post_init(self, _: Any) -> None:
         """Refuse an unknown procedure, an engine that it lacks, and an α of many decimals."""
         as_fraction(self.alpha)
-        if self.method.calibrated and self.engine not in self.method.engines:
+        if self.method.calibrated and self.engine != "auto":
             raise InputError(
                 f"engine {self.engine} does not apply to {self.procedure}, which is calibrated as "
                 "a whole; leave it out, or name another procedure (--procedure guarded_taskboot)."

@@ -59,22 +59,13 @@ def draws_needed(level: float) -> int:
 def exceedance_shares(
     counts: TaskCounts, budget: Fraction, draws: int, seed: int
 ) -> NDArray[np.float64]:
-    """Share of the resamples whose error exceeds the budget, on the same resamples for all."""
+    """Share of the resamples whose error (Eq. 3) exceeds the budget, one set for all thresholds."""
     # Σk/Σn > num/den exactly where Σ(den·k − num·n) > 0, in whole numbers
     excess = budget.denominator * counts.errors.astype(
         np.int64
     ) - budget.numerator * counts.covered.astype(np.int64)
     sums = resample_sums(excess.T, draws, seed)
     return np.asarray(np.count_nonzero(sums > 0, axis=0) / draws)
-
-
-def resample_errors(
-    covered: NDArray[np.int32], errors: NDArray[np.int32], draws: int, seed: int
-) -> NDArray[np.float64]:
-    """Selective error of each resample at one threshold (Eq. 3); 0 where it covers nothing."""
-    sums = resample_sums(np.stack([covered, errors], axis=1).astype(np.int64), draws, seed)
-    ratios: NDArray[np.float64] = sums[:, 1] / np.maximum(sums[:, 0], 1)
-    return ratios
 
 
 def resample_sums(values: NDArray[np.int64], draws: int, seed: int) -> NDArray[np.int64]:

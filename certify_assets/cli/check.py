@@ -35,7 +35,6 @@ from certify_assets.cli.options import (
     OPEN_SHARE,
     PATH,
     SIDE,
-    Finite,
     certificate_argument,
     pilot_option,
     pool_option,
@@ -64,8 +63,6 @@ from certify_assets.words import WORDS, percent
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from certify_assets.cli.reading import Table as Columns
-    from certify_assets.cli.reading import Unlabelled
     from certify_assets.corpora.formats.mlflow_server import VerdictCounts
     from certify_assets.tables.decisions import Decisions
     from certify_assets.tables.score_table import ScoreTable
@@ -111,8 +108,7 @@ def verify(
     """
     given = read_certificate_file(certificate)
     try:
-        chosen = _chosen(given, choice)
-        issued = [item for _, item in chosen]
+        document, issued = given.chosen(choice), given.parsed()
         asked, reading = reading, replace(reading.as_issued(certificate, issued), issued=None)
         try:
             table = read_scores(scores, reading).choose_split(*certified_splits(issued))
@@ -120,9 +116,7 @@ def verify(
             if reading.score_scale == asked.score_scale:
                 raise
             raise ForgedCertificateError(f"provenance.score_scale does not fit: {error}") from None
-        others = None if pilot is None else read_pilot(pilot, reading)
-        unlabelled = given.unlabelled(pool, reading)
-        difference = _difference(given, chosen, table, others, unlabelled)
+        difference = _difference(document, labelled(table), given, reading, pilot, pool)
     except ForgedCertificateError as error:
         difference = str(error)
     verified = f"Verified: {certificate.name} recomputes from {scores.name}, byte for byte."
@@ -130,7 +124,7 @@ def verify(
     if difference is None:
         report_gate(certificate.name, [verified])
         answer(
-            {**result, "certificates": len(chosen), "not_vouched": NOT_VOUCHED},
+            {**result, "certificates": len(document["certificates"]), "not_vouched": NOT_VOUCHED},
             f"{verified} {NOT_VOUCHED}",
         )
     report_gate(certificate.name, ["Not verified."], [f"Not verified: {difference}"])
@@ -138,48 +132,25 @@ def verify(
     answer({**result, "certificates": len(given.documents)}, "Not verified.", code=NOTHING)
 
 
-def _chosen(given: CertificateFile, choice: Choice) -> list[tuple[Any, Certificate]]:
-    """Return the chosen documents with their certificates, whose digests are not checked."""
-    found = []
-    for place, document in enumerate(given.documents, 1):
-        try:
-            found.append((document, Certificate.parse(document)[0]))
-        except ForgedCertificateError as error:
-            raise ForgedCertificateError(f"{_place(given, place)}{error}") from None
-    chosen = [(document, item) for document, item in found if choice.names(item)]
-    if not chosen:
-        raise InputError(f"{given.path} holds no certificate of that side, budget and procedure.")
-    return chosen
-
-
-def _place(given: CertificateFile, place: int) -> str:
-    number = len(given.documents)
-    return f"certificate {place} of {number}: " if number > 1 else ""
-
-
 def _difference(
-    given: CertificateFile,
-    chosen: Sequence[tuple[Any, Certificate]],
+    document: JsonObject,
     table: ScoreTable,
-    pilot: Columns | None,
-    pool: Unlabelled | None,
+    given: CertificateFile,
+    reading: ReadingOptions,
+    pilot: Path | None,
+    pool: Path | None,
 ) -> str | None:
-    """Recompute certificates from their table; return the first difference.
-
-    What a document says of its certificates together is recomputed where all of them are.
-    """
-    table, documents = labelled(table), [document for document, _ in chosen]
-    every = len(documents) == len(given.documents)
+    """Recompute certificates from their table; return the first difference."""
     return recompute(
-        {"certificates": documents, **(given.outline if every else {})},
+        document,
         table.scores,
         table.labels,
         table.tasks,
         agents=table.agents,
         named=table.named,
         alone=table.alone,
-        pilot=pilot,
-        pool=pool,
+        pilot=None if pilot is None else read_pilot(pilot, reading),
+        pool=given.unlabelled(pool, reading),
     )
 
 
@@ -408,11 +379,6 @@ def _harmless(
 @choice_options
 @click.option("--out", type=PATH, default=Path("certificate.html"), help="Where the page goes.")
 @click.option("--title", help="Title of the page. [default: SCORES, side and budget]")
-@click.option(
-    "--minutes",
-    type=Finite(min=0, min_open=True),
-    help="Minutes a reviewer needs for one run: the page then says how many hours are saved.",
-)
 @column_options
 @answers
 def report(
@@ -424,7 +390,6 @@ def report(
     choice: Choice,
     out: Path,
     title: str | None,
-    minutes: float | None,
     reading: ReadingOptions,
 ) -> None:
     """Draw a certificate as a page that opens from disk.
@@ -444,10 +409,7 @@ def report(
     reading = reading.as_issued(certificate, certificates)
     whole = read_scores(scores, reading)
     table = labelled(whole.choose_split(*certified_splits(certificates)))
-    unlabelled = given.unlabelled(pool, reading)
-    others = None if pilot is None else read_pilot(pilot, reading)
-    documents = [(item.to_dict(), item) for item in certificates]
-    difference = _difference(given, documents, table, others, unlabelled)
+    difference = _difference(given.chosen(choice), table, given, reading, pilot, pool)
     if difference is not None:
         raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
     test = _audit_table(whole, audit_path, reading)
@@ -463,13 +425,11 @@ def report(
         # the day of the file: the same files give the same page
         date=f"{written:%Y-%m-%d}",
         audits=() if test is None else _audits(certificates, test),
-        audit_frame=None if test is None else test.to_frame(),
-        minutes_per_review=minutes,
         score_scale=scale,
         certificate_file=certificate.name,
         scores_file=scores.name,
         joint_delta=given.outline.get("joint_delta") if choice.side is None else None,
-        given_pool=unlabelled,
+        given_pool=given.unlabelled(pool, reading),
     )
     write_text(out, page)
     answer(

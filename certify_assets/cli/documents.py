@@ -38,7 +38,26 @@ class CertificateFile(NamedTuple):
         """Return its certificates; their digests are not checked."""
         from certify_assets.certificates import Certificate
 
-        return [Certificate.parse(document)[0] for document in self.documents]
+        found = []
+        for place, document in enumerate(self.documents, 1):
+            try:
+                found.append(Certificate.parse(document)[0])
+            except ForgedCertificateError as error:
+                where = f"certificate {place} of {len(self.documents)}: " if self.several else ""
+                raise ForgedCertificateError(f"{where}{error}") from None
+        return found
+
+    def chosen(self, choice: Choice) -> Any:
+        """Return the document of the chosen certificates, as it is verified."""
+        pairs = zip(self.documents, self.parsed(), strict=True)
+        chosen = [document for document, item in pairs if choice.names(item)]
+        if not chosen:
+            raise InputError(
+                f"{self.path} holds no certificate of that side, budget and procedure."
+            )
+        whole = len(chosen) == len(self.documents)
+        # what a document says of all its certificates together
+        return {"certificates": chosen, **(self.outline if whole else {})}
 
     def checked(self) -> CertificateSet:
         """Return its certificates as one set; digests and outline must be theirs."""
@@ -62,11 +81,12 @@ def read_certificate_file(path: Path) -> CertificateFile:
     """Read one certificate, or a document of several."""
     from certify_assets.certificates.sides import OUTLINE
 
-    if path.suffix.lower() != ".json" and path.is_file() and not _is_json(path):
-        raise InputError(
-            f"{path} is a table, not the JSON document of a certificate{argument_order()}."
-        )
-    document = read_json(path)
+    try:
+        document = read_json(path)
+    except InputError as error:
+        if not path.is_file():
+            raise
+        raise InputError(f"{error} It is no certificate{argument_order()}.") from None
     if not isinstance(document, dict) or "certificates" not in document:
         return CertificateFile(path, [document], {})
     outline = {name: value for name, value in document.items() if name != "certificates"}
@@ -77,17 +97,6 @@ def read_certificate_file(path: Path) -> CertificateFile:
             "was written."
         )
     return CertificateFile(path, inner, outline, pool, several=True)
-
-
-def _is_json(path: Path) -> bool:
-    """Whether a file begins as a certificate does; a table of JSON Lines does, too."""
-    if path.suffix.lower() in (".jsonl", ".ndjson"):
-        return False
-    try:
-        with path.open("rb") as file:
-            return file.read(100).lstrip()[:1] == b"{"
-    except OSError:
-        return True
 
 
 @dataclass(frozen=True)

@@ -134,16 +134,10 @@ column_options = reading_options()
 def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -> ScoreTable:
     """Read a score table as the options say; say what was understood that is not plain."""
     fields = [name for name in COLUMNS if outcomes or name != "outcome"]
-    try:
-        # column options are of every table of a command, so of a further one, such as a pool,
-        # they would not settle what it lacks
-        with remedies() if path in _arguments() else nullcontext():
-            table = read_score_table(path, reading, fields=fields)
-    except InputError:
-        if not _is_certificate(path):
-            raise
-        sentence = f"{path} is a certificate, not a score table{argument_order()}."
-        raise InputError(sentence) from None
+    # column options are of every table of a command, so of a further one, such as a pool, they
+    # would not settle what it lacks
+    with remedies() if path in _arguments() else nullcontext():
+        table = read_score_table(path, reading, fields=fields)
     say_read_as(path, table.read_as)
     doubt = None if reading.issued is None else reading.issued.doubt(table)
     if doubt is not None:
@@ -187,14 +181,6 @@ def remedies() -> Iterator[None]:
         for name, text in problems.options.items():
             words += [] if name in columns else ["--set", f"{name}={text}"]
         raise InputError(f"{problems}\n  try: {shlex.join(words)}") from None
-
-
-def _is_certificate(path: Path) -> bool:
-    try:
-        document = read_json(path)
-    except InputError:
-        return False
-    return isinstance(document, dict) and not {"certified", "certificates"}.isdisjoint(document)
 
 
 def _arguments() -> list[Any]:

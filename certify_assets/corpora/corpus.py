@@ -235,12 +235,11 @@ class Corpus:
     @remembered
     def split(self, split: str) -> pd.DataFrame:
         """Return one stored split, verified against the manifest and the trajectories."""
-        expected, key = self._runs_of(split), self.split_key(split)
-        stored = self._load(key)
-        if not stored.equals(expected):
+        stored, key = self._load(self.split_key(split)), self.split_key(split)
+        if not stored.equals(self._runs_of(split)):
             raise ManifestError(
-                f"{self.store.locate(key)} does not hold the {split} split of the manifest and the "
-                f"trajectories that are stored now; materialize corpora/{split}_split again."
+                f"{self.store.locate(key)} does not hold the {split} split of the manifest as the "
+                f"trajectories of the corpus have it; materialize corpora/{split}_split again."
             )
         return stored
 
@@ -351,12 +350,10 @@ class Corpus:
         return RunChanges.between(self.deliveries.last_runs(), table, manifest)
 
     def _record_version(self, files: Mapping[str, str], config: CorpusConfig) -> None:
-        if self.version.number:
-            return
-        with self.store.as_file(self.key("trajectories.parquet")) as path:
-            table = run_table(path)
-        manifest = self._planned(table, config)
-        self.deliveries.record(self.trajectories_sha256, table, manifest, files)
+        if not self.version.number:
+            table = self.runs
+            manifest = self._planned(table, config)
+            self.deliveries.record(self.trajectories_sha256, table, manifest, files)
 
     def _planned(self, table: pd.DataFrame, config: CorpusConfig) -> SplitManifest | None:
         try:
@@ -418,30 +415,28 @@ class Corpus:
         self.store.write_json(self.key("controls.json"), {**checks.to_dict(), **self.hashes})
         return checks
 
-    def require_leak_checks(self, manifest_sha256: str | None = None) -> str | None:
+    def current_leak_checks(self) -> LeakChecks | None:
+        """Return the stored leak checks, None where what they measured has changed."""
+        config, document = self.config, self.store.read_json(self.key("controls.json"))
+        current = {
+            **self.hashes,
+            "thresholds": complete_thresholds(config.leak_thresholds),
+            "accepted": config.accept_structural_leak,
+        }
+        same = all(document.get(name) == value for name, value in current.items())
+        return self.leak_checks if same else None
+
+    def require_leak_checks(self) -> str | None:
         """Refuse a corpus with a structural leak; return the finding where it was accepted."""
-        if (checks := self.current_leak_checks(manifest_sha256)) is None:
+        checks = self.current_leak_checks()
+        if checks is None:
             raise LeakError(
-                f"the leak controls of {self} were measured on other trajectories, splits or "
-                "settings of the controls; materialize corpora/leak_controls again."
+                f"the leak controls of {self} were measured on other runs, splits or settings "
+                "than it has now; materialize corpora/leak_controls again."
             )
         if not checks.passed:
             raise LeakError(self._leak_sentence(checks))
         return f"{checks.leaks}; accepted: {checks.accepted}" if checks.over else None
-
-    def current_leak_checks(self, manifest_sha256: str | None = None) -> LeakChecks | None:
-        """Return the stored leak checks, None where what they measured has changed."""
-        from certify_assets.corpora.leakage import LeakChecks
-
-        document = self.store.read_json(self.key("controls.json"))
-        measured = {
-            "manifest_sha256": manifest_sha256 or self.stored_manifest.sha256,
-            "trajectories_sha256": self.trajectories_sha256,
-            "thresholds": complete_thresholds(self.config.leak_thresholds),
-            "accepted": self.config.accept_structural_leak,
-        }
-        same = all(document[name] == value for name, value in measured.items())
-        return LeakChecks.from_dict(document) if same else None
 
     def task_overlap(self) -> TaskOverlap:
         """Compare the tasks of the corpus with one another."""
@@ -465,7 +460,7 @@ class Corpus:
         """Why nothing can be certified on what is stored, as far as it is known; else empty."""
         if not (self.has("controls.json") and self.has("splits/manifest.json")):
             return ""
-        # where what they measured has changed, the next run measures again
+        # what was measured on something else is measured again by the next run
         checks = self.current_leak_checks()
         return "" if checks is None or checks.passed else self._leak_sentence(checks)
 

@@ -13,8 +13,18 @@ import dagster as dg
 
 from certify_assets._version import __version__
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.external import SOURCE, config_version, observation, source_version
-from certify_assets.defs.names import CORPORA, VERSION, judge_of, key, name_of, stored_version
+from certify_assets.defs.names import (
+    CORPORA,
+    SOURCE,
+    VERSION,
+    config_version,
+    judge_of,
+    key,
+    name_of,
+    observation,
+    source_version,
+    stored_version,
+)
 from certify_assets.errors import CertifyError
 from certify_assets.files import canonical_json, lock_file, sha256_bytes
 from certify_assets.operations.labels import write_label_table
@@ -207,7 +217,7 @@ def _chains(judges: Sequence[str]) -> dict[str, set[dg.AssetKey] | None]:
     if not judges:
         return {ONBOARD: None}
     from certify_assets.definitions import defs
-    from certify_assets.defs.operations.jobs import JUDGE_JOBS
+    from certify_assets.defs.jobs import JUDGE_JOBS
 
     every = job_named(ONBOARD).asset_layer.executable_asset_keys
     onboarded = {item for item in every if judge_of(item) in ("", *judges)}

@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from certify_assets._version import __version__
+from certify_assets.corpora.arrivals import read_versions
 from certify_assets.corpora.config import corpus_file
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
@@ -31,6 +32,8 @@ from certify_assets.research.simulation_study import SIMULATION_KEY
 from certify_assets.research.study import STUDY_PAGE
 from certify_assets.storage.store import Store
 
+#: data that others write: sensors and commands observe its versions
+SOURCE, INBOX, SAMPLE = "corpora/source_runs", "operations/inbox", "operations/audit_sample"
 #: partitions: one a corpus, added by a command or a sensor while the platform runs
 CORPORA = "corpora"
 corpora_partitions = dg.DynamicPartitionsDefinition(name=CORPORA)
@@ -160,7 +163,7 @@ def stored_version(store: Store, key: dg.AssetKey, corpus: str = "") -> dg.DataV
     if of_asset := _VERSIONS.get(name_of(key)):
         found = of_asset(Corpus(store, corpus))
         return dg.DataVersion(found) if found else None
-    name = _document(key, corpus)
+    name = document_of(key, corpus)
     if name is None or not store.exists(name):
         return None
     if not name.endswith("audits.json"):
@@ -171,7 +174,8 @@ def stored_version(store: Store, key: dg.AssetKey, corpus: str = "") -> dg.DataV
     return dg.DataVersion(sha256_bytes(canonical_json(document)))
 
 
-def _document(key: dg.AssetKey, corpus: str) -> str | None:
+def document_of(key: dg.AssetKey, corpus: str) -> str | None:
+    """Return the storage key of the document of an asset; None where it stores none."""
     if judge := judge_of(key):
         document = _OF_JUDGES.get(key.path[-1])
         return None if document is None else judge_file(judge, corpus, document)
@@ -179,3 +183,34 @@ def _document(key: dg.AssetKey, corpus: str) -> str | None:
     if name in _OF_CORPORA:
         return corpus_file(corpus, _OF_CORPORA[name])
     return _OTHERS[name](corpus) if name in _OTHERS else None
+
+
+def observation(name: str, corpus: str, version: str) -> dg.AssetObservation:
+    """Return the event that an asset of a corpus was seen at a version."""
+    return dg.AssetObservation(key(name), partition=corpus, tags={VERSION: version})
+
+
+def config_version(corpus: Corpus) -> str:
+    """Return the hash of the configuration of a corpus."""
+    return (
+        corpus.store.sha256(corpus.key("corpus.json")) if corpus.has("corpus.json") else "built in"
+    )
+
+
+def source_version(corpus: Corpus) -> str:
+    """Return the version of the source runs: the configuration, and the files that landed last."""
+    landed = read_versions(corpus)
+    if not landed:
+        return config_version(corpus)
+    return sha256_bytes(canonical_json([config_version(corpus), landed[-1].version]))
+
+
+def sample_version(corpus: Corpus) -> str:
+    """Return the hash of the score tables of every judge's audit sample; "" where there is none."""
+    files, folder = corpus.store.folder, f"monitoring/{corpus.name}"
+    found = {
+        f"{judge}/{name}": sha256_bytes(files.read(f"{folder}/{judge}/{name}"))
+        for judge in files.names(folder)
+        for name in files.names(f"{folder}/{judge}")
+    }
+    return sha256_bytes(canonical_json(found)) if found else ""

@@ -4,19 +4,18 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.defs.automation import automation_sensor
 from certify_assets.defs.corpora.assets import corpus_assets
 from certify_assets.defs.corpora.checks import corpus_checks
+from certify_assets.defs.jobs import platform_jobs, weekly_recertification
 from certify_assets.defs.judges.assets import judge_assets, monitor_assets
 from certify_assets.defs.judges.checks import judge_checks, monitor_checks
 from certify_assets.defs.judges.models import as_shipped, compact_model, task_disjoint
-from certify_assets.defs.operations import jobs, sensors
+from certify_assets.defs.operations import sensors
 from certify_assets.defs.operations.assets import operation_assets, recertify_assets, review_assets
 from certify_assets.defs.operations.checks import operation_checks, recertify_checks, review_checks
-from certify_assets.defs.operations.schedules import weekly_recertification
+from certify_assets.defs.policies import automation_sensor
 from certify_assets.defs.research.assets import comparison_assets, study_assets
 from certify_assets.defs.research.checks import comparison_checks, research_checks
-from certify_assets.defs.research.jobs import study_job, tables_job
 from certify_assets.defs.resources import resources
 from certify_assets.defs.setup import judges, judges_document, setup
 
@@ -42,11 +41,7 @@ def platform_definitions() -> dg.Definitions:
     return dg.Definitions(
         assets=[*assets, *(study_assets() if studied else [])],
         asset_checks=[*checks, *(research_checks() if studied else [])],
-        jobs=[
-            *(jobs.onboard_job, jobs.decide_job, jobs.recertify_job, jobs.refresh_job()),
-            *jobs.judge_jobs(),
-            *([study_job, tables_job] if studied else []),
-        ],
+        jobs=platform_jobs(studied=studied),
         schedules=[weekly_recertification],
         sensors=[
             sensors.new_runs_sensor,

@@ -14,7 +14,7 @@ from certify_assets.judges.specs import SHOWN_VARIABLE
 from certify_assets.processes import end_with_parent
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.storage.store import Store, default_root
-from certify_assets.storage.tracking import Record, Tracker, without_credentials, write_record
+from certify_assets.storage.tracking import Record, write_record
 
 
 class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -90,22 +90,6 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
             "mlflow_run": dg.MetadataValue.url(done.url),
             "mlflow_run_id": dg.MetadataValue.text(done.url.rsplit("/", 1)[-1]),
         }
-
-    def find(
-        self,
-        context: dg.AssetExecutionContext,
-        store: Store,
-        tags: Mapping[str, str],
-    ) -> str | None:
-        """Return the id of the latest MLflow run with these tags; None where none is found."""
-        if not self.enabled:
-            return None
-        try:
-            return Tracker.for_store(store).find(tags)
-        except Exception as error:
-            reason = without_credentials(f"{type(error).__name__}: {error}")
-            context.log.warning(f"MLflow was not asked for the run before this one ({reason}).")
-            return None
 
 
 def resources() -> dict[str, DataRoot | MlflowTracker]:

@@ -23,7 +23,6 @@ from certify_assets.certificates.auroc import (
     task_resamples,
 )
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.documents import JsonObject
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import rounded
@@ -86,10 +85,8 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
     made, left_out = list[JsonObject](), list[JsonObject]()
     for number, held in enumerate(agent_groups([*sft["agent"], *agents], folds, seed)):
         inside, known = agents.isin(held).to_numpy(), runs_without(sft, held)
-        if not inside.any():
-            left_out.append({"agents": held, "reason": "no CAL run is theirs"})
-        elif known is None:
-            reason = "the SFT runs of the others do not have both outcomes"
+        if known is None or not inside.any():
+            reason = "no CAL run is theirs, or the SFT runs of the others lack an outcome"
             left_out.append({"agents": held, "reason": reason})
         else:
             unseen[inside] = retrained_scores(judge, known, f"agent_fold_{number}", runs[inside])
@@ -119,7 +116,6 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
             "left_out": left_out,
             "seed": seed,
             **figures,
-            "caveat": pretraining_caveat([judge.name], agents),
             "sentence": _sentence(judge.name, figures),
             **{name: hashes[name] for name in _BOUND},
         }
@@ -234,20 +230,3 @@ def retrained_scores(
     model = judge.family.retrained(judge, training, place)
     scored = score_table(model, runs, judge.renderer, rendered=rendered)
     return np.asarray(scored["score"], np.float64)
-
-
-def pretraining_caveat(judges: Sequence[str], agents: Iterable[str]) -> str:
-    """Name the agents of a corpus that a judge's compact base model saw in its pretraining."""
-    named = [name for name in judges if name in JUDGES and JUDGES[name].reads_compact]
-    if not named:
-        return ""
-    # the agents of the embedded corpora ran the tasks of the pretraining
-    seen = {str(name) for corpus in EMBEDDED for name in load_embedded(corpus)["agent"].unique()}
-    both = sorted(seen.intersection(agents))
-    if not both:
-        return ""
-    return (
-        f"The compact model below {', '.join(named)} has seen runs of {len(both)} of the "
-        f"{len(set(agents))} agents in its pretraining, without outcomes. A fold keeps an agent's "
-        "verdicts from it, not its runs."
-    )

@@ -261,7 +261,7 @@ def _identified(runs: Gathered) -> Iterator[DeliveredRun]:
             place,
             instruction_sha256(run.instruction),
             trajectory_sha256(run),
-            numbered=runs.rows[place].kept.run.trajectory_id is None,
+            numbered=runs.rows[place].draft.trajectory_id is None,
         )
 
 

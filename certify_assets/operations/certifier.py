@@ -59,7 +59,9 @@ def certify_judge(
 
     Both sides at all budgets with every procedure; see `gather_pool` and `certify_with`.
     """
-    pool = gather_pool(judge) if any(map(takes_pool, procedures)) else None
+    # judges that were trained for the pool are kept, whatever becomes of the certificates
+    with judge.store.step(judge.corpus.name, apart=True):
+        pool = gather_pool(judge) if any(map(takes_pool, procedures)) else None
     with judge.corpus.writing():
         return certify_with(judge, pool, run_id=run_id, procedures=procedures)
 
@@ -74,7 +76,7 @@ def certify_with(
     """Register the read of TEST, claim δ, issue the certificates and store them."""
     corpus, config = judge.corpus, judge.corpus.config
     cal, hashes, adapter = judge.calibration
-    leak = corpus.require_leak_checks(hashes["manifest_sha256"])
+    leak = corpus.require_leak_checks()
     shared = corpus.require_separate_tasks()
     candidates = paid_candidates(judge, adapter)
     provenance = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,11 +28,7 @@ from certify_assets.files import rounded
 from certify_assets.judges.base import scores_from_log_odds
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES, judges
-from certify_assets.operations.agent_folds import (
-    paired_difference,
-    pretraining_caveat,
-    stored_agent_folds,
-)
+from certify_assets.operations.agent_folds import paired_difference, stored_agent_folds
 from certify_assets.operations.audit import audited_cell, load_audits
 from certify_assets.operations.certifier import deciding_certificates
 from certify_assets.storage.store import Store
@@ -94,7 +91,6 @@ class Comparison(Document):
     differences: list[JsonObject]
     best: list[JsonObject]
     agent_disjoint: list[JsonObject]
-    pretraining: str
     findings: list[dict[str, str]]
 
 
@@ -172,13 +168,11 @@ def compare(corpus: Corpus) -> JsonObject:
     scored += _controls(corpus, frames)
     rows, differences = [item.row for item in scored], [*_differences(scored)]
     cal, folds, alphas = frames["cal"], stored_agent_folds(corpus), [*corpus.config.alphas]
-    caveat = pretraining_caveat([row.judge for row in rows], cal["agent"].astype(str))
     findings = [
         *_ranking_findings(differences),
         *_coverage_findings(rows),
         *(found for row in rows for found in _limits(row)),
         *(("agent_disjoint", item["sentence"]) for item in folds),
-        *([("agents_in_pretraining", caveat)] if caveat else []),
     ]
     made = Comparison(
         corpus=corpus.name,
@@ -195,7 +189,6 @@ def compare(corpus: Corpus) -> JsonObject:
         differences=differences,
         best=_best(rows, alphas),
         agent_disjoint=folds,
-        pretraining=caveat,
         findings=[{"code": code, "message": message} for code, message in findings],
     )
     document: JsonObject = rounded(made.to_dict())
@@ -271,14 +264,22 @@ def _judges(
     """Yield the judges that scored the corpus; note what is missing of each, with the reason."""
     for name, spec in judges(corpus.store.root).items():
         judge = JudgedCorpus.of(corpus, spec)
-        try:
-            if not corpus.store.exists(judge.key("scores.json")):
-                raise InputError(f"not scored here; materialize judges/{name}/scores.")
-            judge.require_scores()
-        except CertifyError as error:
-            missing.append({"judge": name, "what": "scores", "reason": str(error)})
+        if not corpus.store.exists(judge.key("scores.json")):
+            reason = f"not scored here; materialize judges/{name}/scores."
+            missing.append({"judge": name, "what": "scores", "reason": reason})
             continue
-        yield _judge(judge, frames, missing)
+        with _noting(missing, name, "scores"):
+            judge.require_scores()
+            yield _judge(judge, frames, missing)
+
+
+@contextmanager
+def _noting(missing: list[dict[str, str]], judge: str, what: str) -> Iterator[None]:
+    """Note why something of a judge is missing, and go on without it."""
+    try:
+        yield
+    except CertifyError as error:
+        missing.append({"judge": judge, "what": what, "reason": str(error)})
 
 
 def _judge(
@@ -297,16 +298,12 @@ def _judge(
     certificates: list[Certificate] = []
     audits = {}
     # both are recomputed, and checked against the ledger
-    try:
+    with _noting(missing, judge.name, "certificate"):
         certificates = deciding_certificates(judge)
-    except CertifyError as error:
-        missing.append({"judge": judge.name, "what": "certificate", "reason": str(error)})
-    try:
+    with _noting(missing, judge.name, "audit"):
         found, test = load_audits(judge)
         audits = {audit.certificate_sha256: audit for audit in found}
         rows["test"] = _Rows(test, test["score"].to_numpy(np.float64))
-    except CertifyError as error:
-        missing.append({"judge": judge.name, "what": "audit", "reason": str(error)})
     certificates.sort(key=lambda item: (SIDES.index(item.side), item.alpha))
     worst = judge.canaries.worst if judge.canaries else None
     return _Scored.of(
@@ -400,10 +397,7 @@ def _difference(one: _Scored, other: _Scored) -> JsonObject:
     )
     value, low, high = found["value"], found["low"], found["high"]
     verdict = "level"
-    if np.array_equal(mine.scores, theirs.scores, equal_nan=True):
-        verdict, value, low, high = "same", 0.0, 0.0, 0.0
-        sentence = f"{name} gives the same scores on CAL as {against}."
-    elif value is None:
+    if value is None:
         verdict = "unknown"
         sentence = (
             f"{name} and {against} cannot be compared: the CAL rows that both scored have one "
@@ -471,14 +465,11 @@ def _area(areas: Mapping[str, Mapping[str, float | int | None] | None]) -> float
 
 
 def _ranking_findings(differences: Sequence[JsonObject]) -> Iterator[tuple[str, str]]:
-    # of a judge with another's scores nothing else is to be reported
-    same = {item["judge"] for item in differences if item["verdict"] == "same"}
     for item in differences:
-        if item["verdict"] == "beats" or (item["judge"] in same and item["verdict"] != "same"):
-            continue
-        against = item["against"]
-        code = "floor" if against == _FLOOR else "control" if against in CONTROLS else "start"
-        yield f"not_above_{code}", item["sentence"]
+        if item["verdict"] != "beats":
+            against = item["against"]
+            code = "floor" if against == _FLOOR else "control" if against in CONTROLS else "start"
+            yield f"not_above_{code}", item["sentence"]
 
 
 def _coverage_findings(rows: Sequence[ComparedJudge]) -> Iterator[tuple[str, str]]:
@@ -491,17 +482,10 @@ def _coverage_findings(rows: Sequence[ComparedJudge]) -> Iterator[tuple[str, str
         if row is floor or coverage is None or coverage > least:
             continue
         words = "no more than" if coverage == least else "less than"
-        mine, theirs = row.certified_on, floor.certified_on
-        other = (
-            f" It is certified on {mine['tasks']} tasks and the floor on {theirs['tasks']}: what a "
-            "judge learned from does not certify it."
-            if mine and theirs and mine["split"] != theirs["split"]
-            else ""
-        )
         yield (
             "coverage_not_above_floor",
             f"{row.judge} certifies {words} the lexical floor: reject coverage {coverage:.3f} "
-            f"against {least:.3f} at 0.1.{other}",
+            f"against {least:.3f} at 0.1.",
         )
 
 

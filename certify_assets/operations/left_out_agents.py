@@ -23,12 +23,7 @@ from certify_assets.documents import Document
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
-from certify_assets.operations.agent_folds import (
-    pretraining_caveat,
-    retrained_scores,
-    runs_of,
-    runs_without,
-)
+from certify_assets.operations.agent_folds import retrained_scores, runs_of, runs_without
 from certify_assets.operations.certifier import deciding_certificates
 
 if TYPE_CHECKING:
@@ -108,8 +103,8 @@ def _unseen(
     spec, corpus = judge.spec, judge.corpus
     if spec.needs_other_corpora:
         return {}, f"{judge} is trained on other corpora, which may have runs of them"
-    if pretraining_caveat([judge.name], agents):
-        return {}, f"the compact model below {judge} was pretrained on runs of some of them"
+    if spec.reads_compact:
+        return {}, f"the compact model below {judge} may have seen their runs in its pretraining"
     frames = {split: corpus.split(split) for split in spec.training_splits}
     trained_on = {str(name) for frame in frames.values() for name in frame["agent"]}
     scores = cal["score"].to_numpy(np.float64)

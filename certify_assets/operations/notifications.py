@@ -82,12 +82,10 @@ def read_notifications(store: Store) -> Notifications:
     where, text = store.read_settings(FILE, VARIABLE)
     if text is None:
         return Notifications.model_validate({})
-    import yaml
-
     try:
         document = parse_yaml(text)
-    except (yaml.YAMLError, RecursionError, ValueError):
-        raise InputError(f"{where} is not YAML; correct it.") from None
+    except ValueError as error:
+        raise InputError(f"{where} is not YAML ({error}); correct it.") from None
     try:
         return Notifications.model_validate(document)
     except ValidationError as error:

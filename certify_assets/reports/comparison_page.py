@@ -1,4 +1,4 @@
-"""The comparison of judges: tables, figures, page, exports, and the blocks that Dagster shows."""
+"""The comparison of judges: tables, page, exports, and the blocks that Dagster shows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from certify_assets.corpora import HALF_B
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.comparison import comparison_key
-from certify_assets.reports.figures import auroc_figure
 from certify_assets.reports.wording import (
     DASH,
     INLINE,
@@ -229,10 +228,7 @@ def render_comparison(
             f"{count(len(names))} {'corpus' if len(names) == 1 else 'corpora'}: "
             f"{', '.join(names) or 'none'}"
         ),
-        corpora=[
-            (document, auroc_figure(document["rows"], f"auroc{place}"))
-            for place, document in enumerate(documents)
-        ],
+        corpora=documents,
         tables=comparison_tables(documents),
         left_out=left_out,
         numeric=_is_number,

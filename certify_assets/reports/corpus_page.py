@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from certify_assets.corpora.config import corpus_file
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.reports.charts import outcome_heatmap
-from certify_assets.reports.figures import outcome_histogram
 from certify_assets.reports.wording import (
     DASH,
     count,
@@ -207,7 +206,7 @@ def render_corpus(report: CorpusReport, *, data_docs: str | None = None, home: s
         accepted=controls.accepted,
         phrases=controls.evidence.phrases,
         agents=agent_rows(profile, controls),
-        figures=_figures(controls),
+        directions=directions(controls),
         flips=flip_facts(profile.flips),
         labels=label_rows(report.imported, profile.flips),
         lengths=length_facts(profile.lengths),
@@ -267,27 +266,14 @@ def corpus_markdown(report: CorpusReport) -> str:
     return inline_block(lines, "block of the corpus")
 
 
-def _figures(controls: LeakChecks) -> list[tuple[str, str, str]]:
-    evidence = controls.evidence
+def directions(controls: LeakChecks) -> list[str]:
+    """Say how much text length and number of steps tell of the outcome, and which way."""
+    longer = "longer" if controls.longer_succeeds else "shorter"
+    more = "with more steps" if controls.more_steps_succeed else "with fewer steps"
+    measured = controls.measured
     return [
-        (
-            "Text length by outcome",
-            outcome_histogram(evidence.length, "characters of the uncut text", name="length"),
-            _direction(
-                "length",
-                controls.measured["length"],
-                "longer" if controls.longer_succeeds else "shorter",
-            ),
-        ),
-        (
-            "Number of steps by outcome",
-            outcome_histogram(evidence.steps, "steps", name="steps"),
-            _direction(
-                "steps",
-                controls.measured["steps"],
-                "with more steps" if controls.more_steps_succeed else "with fewer steps",
-            ),
-        ),
+        _direction("length", measured["length"], longer),
+        _direction("steps", measured["steps"], more),
     ]
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from certify_assets.reports import svg
-from certify_assets.reports.wording import compact, count, done, percent, rate
+from certify_assets.reports.wording import compact, count, done, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from certify_assets.certificates import ThresholdCurve
-    from certify_assets.corpora.leakage import Spread
 
     FloatArray = NDArray[np.float64]
 
@@ -196,38 +195,6 @@ def _by_outcome(axes: Axes, successes: FloatArray, failures: FloatArray, edges: 
     axes.axhline(0, color=svg.INK, lw=0.8)
 
 
-def outcome_histogram(spread: Spread, quantity: str, *, name: str) -> str:
-    """Draw a quantity by outcome, each outcome in shares of its own runs."""
-    edges = np.array(spread.edges)
-    successes, failures = (
-        np.array(counts) / max(1, sum(counts)) for counts in (spread.successes, spread.failures)
-    )
-    with svg.style_context():
-        figure, axes = canvas(460, 260)
-        _by_outcome(axes, successes, failures, edges)
-        # bins that grow are logarithmic
-        if not np.allclose(np.diff(edges), edges[1] - edges[0]):
-            axes.set_xscale("log")
-        axes.set(xlim=(edges[0], edges[-1]), xlabel=quantity, ylabel="share of its outcome")
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_minor_formatter("")
-        axes.xaxis.set_major_formatter(lambda value, _: compact(float(value)))
-        percent_axes(axes, y=True)
-        legend(axes, 2)
-        label = (
-            f"Histogram of {quantity} by outcome: half of the successes are below about "
-            f"{_middle(successes, edges)}, half of the failures below about "
-            f"{_middle(failures, edges)}."
-        )
-        return svg.figure_svg(figure, name, label)
-
-
-def _middle(shares: FloatArray, edges: FloatArray) -> str:
-    """The end of the bin up to which there is half of the runs."""
-    half = np.flatnonzero(np.cumsum(shares) >= 0.5)
-    return compact(float(edges[half[0] + 1]) if half.size else None)
-
-
 def _score_edges(values: FloatArray) -> FloatArray:
     if values.size == 0:
         return np.linspace(-1, 1, 3)
@@ -263,35 +230,6 @@ def _score_label(values: FloatArray, truth: NDArray[np.bool_], thresholds: dict[
         f"{count((~truth).sum())} failures "
         f"(median {compact(middles[1])}); {marks}."
     )
-
-
-def auroc_figure(rows: Sequence[Mapping[str, Any]], name: str) -> str:
-    """Draw AUROC on CAL with its 95 % interval; controls are open, within-task is a diamond."""
-    names, lowest = [], 0.5
-    with svg.style_context():
-        figure, axes = canvas(720, 60 + 30 * max(1, len(rows)), 0, left=220)
-        axes.grid(visible=False, axis="y")
-        axes.axvline(0.5, color=svg.BUDGET, lw=1.4, ls=(0, (6, 3)))
-        for place, row in enumerate(rows):
-            area, within = row["auroc"]["cal"] or {}, row["within_task"]["cal"] or {}
-            value, low, high = (area.get(key) for key in ("value", "low", "high"))
-            judge = row["judge"] if len(row["judge"]) <= 20 else f"{row['judge'][:19]}…"
-            names.append(f"{judge} {'one outcome only' if value is None else rate(value)}")
-            if value is None:
-                continue
-            own = row["family"] != "control"
-            colour = svg.SHARE if own else svg.HUMAN
-            if low is not None and high is not None:
-                axes.plot([low, high], [place, place], color=colour, lw=2)
-            fill = colour if own else svg.PAPER
-            axes.plot(value, place, "o", ms=9, color=colour, mfc=fill, mew=2)
-            if within.get("value") is not None:
-                axes.plot(within["value"], place, "D", ms=8, color=svg.BUDGET, mfc="none")
-            lowest = min(lowest, value, low or value, within.get("value") or value)
-        axes.set_yticks(range(len(rows)), names)
-        axes.set(xlim=(math.floor(10 * lowest) / 10, 1), ylim=(max(len(rows), 1) - 0.5, -0.5))
-        label = f"AUROC on CAL with 95 % intervals: {'; '.join(names) or 'none measured'}."
-        return svg.figure_svg(figure, name, label)
 
 
 def interval_band(path: Mapping[str, Any], *, alpha: float, name: str) -> str:

@@ -1,13 +1,10 @@
-"""The history of a corpus in operation: figures, page, and the verdict of its asset."""
+"""The history of a corpus in operation: its page, and the verdict of its asset."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from certify_assets.operations.history import history_key
-from certify_assets.reports import svg
-from certify_assets.reports.figures import canvas, percent_axes
 from certify_assets.reports.wording import (
     DASH,
     compact,
@@ -22,16 +19,9 @@ from certify_assets.reports.wording import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from certify_assets.operations.history import HistoryStep, OperationHistory, SideHistory
     from certify_assets.storage.store import Store
 
-# of many sets every so many has its name
-_MOST_WORDS = 14
-# never colour alone
-_MARKS = {"reject": "o", "release": "s"}
 COLUMNS = (
     "certificates",
     "made",
@@ -49,72 +39,6 @@ BATCH_COLUMNS = ("batch", "state", "runs", "decided without a label", "labels", 
 _SHOWN = 6
 
 
-def _coverage_picture(steps: Sequence[HistoryStep]) -> str:
-    """Draw certified coverage a side: filled where it was deployed, open where not."""
-    said = []
-    with svg.style_context():
-        figure, axes = canvas(720, 250, 0)
-        for name, mark in _MARKS.items():
-            colour, found = svg.side_colour(name), _of(steps, name)
-            axes.plot([*found], [side.coverage for side in found.values()], color=colour)
-            for place, side in found.items():
-                fill = colour if steps[place].deployed else svg.PAPER
-                axes.plot(place, side.coverage, mark, color=colour, mfc=fill, ms=9, mew=2)
-                said.append(f"{_short(steps[place])} {name} {percent(side.coverage)}")
-        label = f"Certified coverage: {'; '.join(said) or 'none'}."
-        return _finished(figure, axes, steps, "coverage", label)
-
-
-def _error_picture(steps: Sequence[HistoryStep]) -> str:
-    """Draw the realised error of each set with interval and budget; a cross marks an alarm."""
-    said, top = [], 0.1
-    with svg.style_context():
-        figure, axes = canvas(720, 250, 0)
-        for name, shift in (("reject", -0.1), ("release", 0.1)):
-            for place, side in _of(steps, name).items():
-                x, colour = place + shift, svg.side_colour(name)
-                axes.plot([x - 0.08, x + 0.08], [side.alpha] * 2, color=svg.BUDGET, ls="--")
-                if side.error is not None:
-                    top = max(top, 2.2 * side.alpha, 1.2 * side.error)
-                    axes.plot(
-                        [x, x],
-                        side.interval,
-                        color=svg.SHARE,
-                        lw=9,
-                        alpha=0.18,
-                        solid_capstyle="butt",
-                    )
-                    axes.plot(x, side.error, _MARKS[name], color=colour, ms=9)
-                    shares = f"{percent(side.error)} of {percent(side.alpha)}"
-                    said.append(f"{_short(steps[place])} {name} {shares}")
-                if side.alarm:
-                    height = axes.get_xaxis_transform()
-                    axes.plot(x, 0.95, "x", color=svg.WRONG, ms=11, mew=3, transform=height)
-                    said.append(f"alarm after {side.alarm.at} tasks")
-        axes.set_ylim(0, min(top, 1.0))
-        label = f"Realised error and budget: {'; '.join(said) or 'no labels yet'}."
-        return _finished(figure, axes, steps, "error", label)
-
-
-def _of(steps: Sequence[HistoryStep], name: str) -> dict[int, SideHistory]:
-    """Return the certificates of a side, by the place of their set."""
-    return {
-        place: side for place, step in enumerate(steps) for side in step.sides if side.side == name
-    }
-
-
-def _finished(
-    figure: Figure, axes: Axes, steps: Sequence[HistoryStep], name: str, label: str
-) -> str:
-    places = range(0, len(steps), -(-len(steps) // _MOST_WORDS) or 1)
-    axes.set_xticks(places, [_short(steps[place]) for place in places])
-    axes.set_xlim(-0.5, max(1, len(steps)) - 0.5)
-    axes.set_ylim(bottom=0)
-    axes.grid(visible=False, axis="x")
-    percent_axes(axes, y=True)
-    return svg.figure_svg(figure, name, label)
-
-
 def _short(step: HistoryStep) -> str:
     return f"R{step.number}" if step.number else "first"
 
@@ -123,23 +47,6 @@ def render_history(history: OperationHistory, *, home: str = "") -> str:
     """Render the page; the same text for the same document."""
     state, heading, reason = _verdict(history)
     steps = history.steps
-    panels = [
-        {
-            "heading": "Certified coverage",
-            "markup": _coverage_picture(steps),
-            "caption": (
-                "Share of the runs that each set of certificates lets the judge decide: circles "
-                "reject, squares release; filled where it was deployed."
-            ),
-        },
-        {
-            "heading": "Realised error",
-            "markup": _error_picture(steps),
-            "caption": "Error of what each set decided, over labelled tasks of the draw, with its "
-            "confidence sequence (band); dashed the budget; a cross "
-            "where the monitor raised an alarm.",
-        },
-    ]
     return render(
         "history.html",
         home=home,
@@ -158,7 +65,6 @@ def render_history(history: OperationHistory, *, home: str = "") -> str:
                 f"{compact(history.first_delta + history.promised)}",
             ),
         ],
-        panels=panels,
         columns=COLUMNS,
         rows=history_rows(history),
         alarms=[

@@ -141,7 +141,8 @@ class ModelAgent:
                 "A model agent needs CERTIFY_MODEL_URL (an OpenAI-compatible base URL) and "
                 "CERTIFY_MODEL_NAME; set both."
             )
-        return cls(Server(url, model, key_variable=_KEY if os.environ.get(_KEY) else None))
+        key = _KEY if os.environ.get(_KEY) else None
+        return cls(Server(name="agent", url=url, model=model, key_variable=key))
 
     def ask(self, messages: Messages) -> str:
         """Return the server's answer to a conversation."""

@@ -204,11 +204,6 @@ class Tracker:
         """Return where an MLflow UI shows the records; its first page shows other things."""
         return f"{address}/#/experiments/{self._experiment_id(self._client())}/runs"
 
-    def find(self, tags: Mapping[str, str]) -> str | None:
-        """Return the id of the latest finished run with these tags, if there is one."""
-        client = self._client()
-        return _find(client, self._experiment_id(client), tags)
-
     def _experiment_id(self, client: Any) -> str:
         """Return the id of the experiment of the records, made where there is none."""
         # a server decides for itself where artifacts go
@@ -236,23 +231,16 @@ def _source() -> Mapping[str, str]:
     return {**default.tags(), **own, "certify.version": __version__}
 
 
-def _find(client: Any, experiment: str, tags: Mapping[str, str]) -> str | None:
-    """Return the last finished run with these tags."""
-    conditions = [f"tags.`{name}` = '{value}'" for name, value in tags.items()]
-    asked = " and ".join([*conditions, "attributes.status = 'FINISHED'"])
-    newest = ["attributes.start_time DESC"]
-    found = client.search_runs([experiment], asked, max_results=1, order_by=newest)
-    return str(found[0].info.run_id) if found else None
-
-
 def _summed_up(client: Any, experiment: str, summary: Summary, now: int) -> str:
     """Add what a step found to the run of its summary, made where there is none; return its id."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric
 
-    name = {_SUMMARY: sha256_bytes(canonical_json(dict(summary.tags)))}
-    run = _find(client, experiment, name)
-    if run is None:
-        tags = {**_source(), **summary.tags, **name}
+    name = sha256_bytes(canonical_json(dict(summary.tags)))
+    found = client.search_runs([experiment], f"tags.`{_SUMMARY}` = '{name}'", max_results=1)
+    if found:
+        run = str(found[0].info.run_id)
+    else:
+        tags = {**_source(), **summary.tags, _SUMMARY: name}
         run = str(client.create_run(experiment, run_name=summary.name, tags=tags).info.run_id)
         client.set_terminated(run)
     # the latest value of a metric counts

@@ -55,6 +55,13 @@ def task_sums(values: _Integers, draws: int, seed: np.uint64, first: int) -> _In
     return np.asarray(values[drawn.astype(np.int64).reshape(draws, tasks)].sum(axis=1))
 
 
+def resample_errors(counts: TaskCounts, draws: int, seed: int) -> _Floats:
+    """Selective error of each resample at the first threshold; 0 where it covers nothing."""
+    columns = np.stack([counts.covered[0], counts.errors[0]], axis=1).astype(np.int64)
+    covered, errors = task_sums(columns, draws, np.uint64(seed), 0).T
+    return np.asarray(errors / np.maximum(covered, 1))
+
+
 def exact_tails(lattice: ErrorLattice, draws: int) -> _Floats:
     """Tail of every threshold, without a saddlepoint."""
     tails = [exact_tail(lattice.histogram(place), draws) for place in range(len(lattice))]

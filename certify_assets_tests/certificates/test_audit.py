@@ -18,7 +18,7 @@ from certify_assets.certificates import (
 from certify_assets.certificates.audit import lower_error_bound
 from certify_assets.certificates.counts import count_at
 from certify_assets.certificates.populations import Sample
-from certify_assets.certificates.taskboot import resample_errors
+from certify_assets_tests.certificates.reference import resample_errors
 from certify_assets_tests.populations import fooled, paper_process
 
 
@@ -97,7 +97,7 @@ def test_an_audit_says_where_another_error_is_promised(procedure: str, differs: 
 def test_lower_bound_is_the_delta_quantile_of_many_resamples() -> None:
     counts = count_at(observe(*pair()[0]), "reject", np.array([2.0]))
     bound = lower_error_bound(counts, 0.05, Fraction(1, 10))
-    errors = resample_errors(counts.covered[0], counts.errors[0], 40_000, 3)
+    errors = resample_errors(counts, 40_000, 3)
     assert bound == pytest.approx(np.quantile(errors, 0.05), abs=0.003)
     assert bound > 0.1 or (errors <= 0.1).mean() > 0.04
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import certify, diagnose, observe, threshold_curve
-from certify_assets.certificates.taskboot import resample_errors
+from certify_assets_tests.certificates.reference import resample_errors
 from certify_assets_tests.populations import paper_process
 
 
@@ -86,5 +86,5 @@ def test_bootstrap_upper_is_the_quantile_of_many_resamples() -> None:
 
     place = 30
     counts = count_at(observe(*data), "reject", curve.thresholds[place : place + 1])
-    errors = resample_errors(counts.covered[0], counts.errors[0], 100_000, 0)
+    errors = resample_errors(counts, 100_000, 0)
     assert curve.bootstrap_upper[place] == pytest.approx(np.quantile(errors, 1 - 0.01), abs=0.004)

@@ -96,14 +96,6 @@ def test_what_the_options_must_decide(
         read(log(tmp_path, sample(1, scores=scores)), **options)
 
 
-def test_the_scorer_is_an_option_and_undecided_scores_are_noted(tmp_path: Path) -> None:
-    path = log(tmp_path, sample(1, scores={"a": {"value": 1}, "b": {"value": 0.5}}))
-    assert read(path, scorer="a").frame["outcome"].tolist() == [1]
-    second = read(path, scorer="b")
-    assert second.frame["outcome"].tolist() == [0]
-    assert [note for note in second.notes if "between 0 and 1" in note]
-
-
 def test_odd_inputs(tmp_path: Path) -> None:
     parts = [{"type": "text", "text": "Which?"}, {"type": "image", "image": "data:image/png"}]
     chosen = sample(

@@ -1,5 +1,4 @@
 import json
-import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -78,8 +77,7 @@ def test_what_an_agent_alone_tells(agent: Callable[[int, int], str], auroc: floa
 
 def test_outcomes_that_are_all_equal_leave_nothing_to_measure() -> None:
     found = check_leaks(runs([1] * 20))
-    assert math.isnan(found.length_auroc) and math.isnan(found.agent_auroc) and found.passed
-    assert found.to_dict()["length_auroc"] is None
+    assert found.length_auroc is None and found.agent_auroc is None and found.passed
     assert set(found.to_dict()["intervals"].values()) == {None}
 
 
@@ -160,7 +158,7 @@ def test_intervals_are_over_tasks() -> None:
     assert width(15) > 2 * width(240)
 
 
-def test_the_evidence_shows_spreads_agents_and_places() -> None:
+def test_the_evidence_shows_agents_and_places() -> None:
     text = "x" * 200 + " 3 passed in 0.1s " + "y" * 200
     frame = runs(
         OUTCOMES,
@@ -171,9 +169,6 @@ def test_the_evidence_shows_spreads_agents_and_places() -> None:
         agent=lambda row, outcome: f"a{row % 3}",
     )
     evidence = check_leaks(frame).evidence
-    assert sum(evidence.steps.successes) == sum(OUTCOMES)
-    assert sum(evidence.length.failures) == 200 - sum(OUTCOMES)
-    assert len(evidence.length.edges) == len(evidence.length.successes) + 1
     assert [agent.trajectories for agent in evidence.agents] == [67, 67, 66]
     assert evidence.agents[0].success_rate == pytest.approx(np.mean(OUTCOMES[::3]))
     (phrase,) = evidence.phrases
@@ -193,4 +188,4 @@ def test_keys_that_speak_of_the_outcome_are_found() -> None:
             trajectory(3, steps=(Step("I hope for a reward", "rewards: 3"),)),
         ]
     )
-    assert quoted_keys(frame) == {"is_resolved": ["run2"], "reward_info": ["run1"], "x": ["run1"]}
+    assert quoted_keys(frame) == ["is_resolved", "reward_info", "x"]

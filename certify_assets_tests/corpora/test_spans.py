@@ -224,24 +224,6 @@ def test_values_that_are_no_list_of_messages(value: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "options", "outcome"),
-    [
-        ("fail", {}, 0),
-        (1.0, {}, 1),
-        (0.7, {"threshold": ".5"}, 1),
-        (1, {"threshold": 3}, 0),
-        ("good", {"success": "good,great"}, 1),
-        ("good", {"success": ["good"], "failure": ["bad"]}, 1),
-        (0.0, {"success": "true", "failure": "false"}, 0),
-    ],
-)
-def test_values_of_labels(value: Any, options: Mapping[str, Any], outcome: int) -> None:
-    # one run may have failed; of an import some run has the label that is named
-    ((run,), reading) = drafts(a_run(), said(value), keep_unlabelled=not outcome, **options)
-    assert run.outcome == outcome and reading.label_facts == {"labels_from_human": 1}
-
-
-@pytest.mark.parametrize(
     ("said_of_it", "options", "reason", "words"),
     [
         ([said(True), said(False)], {}, "contradictory_labels", "contradict each other"),
@@ -264,11 +246,8 @@ def test_what_cannot_be_used_is_a_sentence(
 @pytest.mark.parametrize(
     ("said_of_it", "options", "words"),
     [
-        ([said("fine")], {"success": "good"}, "has no 'good', which --option success names"),
         ([said(True), said(True, name="kind")], {}, r"2 labels \(correct, kind\); .*label=NAME"),
         ([], {"label": "a", "label_attribute": "b"}, ""),
-        ([], {"success": "a", "failure": "a"}, ""),
-        ([], {"threshold": "high"}, ""),
     ],
 )
 def test_what_stops_an_import_is_a_sentence(
@@ -293,13 +272,3 @@ def test_labels_of_the_whole_go_before_those_of_a_part() -> None:
     assert run.outcome == 1
     ((run,), _) = drafts(a_run(), said(False, span_id="3"))
     assert run.outcome == 0
-
-
-def test_a_yes_that_means_a_failure_asks_for_the_success() -> None:
-    for value in (True, 1.0, "no"):
-        with pytest.raises(InputError, match=r"hallucinated: .* means a failure.* success=VALUE"):
-            drafts(a_run(), said(value, name="hallucinated"))
-    ((run,), _) = drafts(a_run(), said(True, name="hallucinated"), success="false")
-    assert run.outcome == 0
-    ((run,), _) = drafts(a_run(), said("pass", name="error_check"))
-    assert run.outcome == 1

@@ -14,8 +14,7 @@ from certify_assets.corpora.config import CorpusConfig, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.execution import observe_sources
-from certify_assets.defs.external import source_version
-from certify_assets.defs.names import VERSION, key
+from certify_assets.defs.names import VERSION, key, source_version
 from certify_assets.defs.operations.sensors import (
     new_inbox_sensor,
     new_runs_sensor,

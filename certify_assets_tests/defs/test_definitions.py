@@ -115,7 +115,7 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
             f"judges/{judge}/{name}"
             for judge in JUDGES
             for name in (
-                "certificate:agent_shift",
+                "report:agent_shift",
                 "certificate:certified",
                 "certificate:talked_to",
                 "monitor:no_alarm",

@@ -10,7 +10,7 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.judges import training
-from certify_assets.defs.pool import POOL
+from certify_assets.defs.policies import POOL
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from certify_assets.definitions import defs
-from certify_assets.defs.pool import POOL
+from certify_assets.defs.policies import POOL
 from certify_assets_tests.paths import REPOSITORY
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
+from certify_assets.defs.jobs import weekly_recertification
 from certify_assets.defs.names import CORPORA
 from certify_assets.defs.operations.assets import recertify_assets, review_assets
 from certify_assets.defs.operations.checks import recertify_checks, review_checks
-from certify_assets.defs.operations.schedules import weekly_recertification
 from certify_assets.defs.operations.sensors import reviewed_labels_sensor
 from certify_assets.defs.resources import DataRoot
 from certify_assets.operations.deployment import load_deployment, read_deployments

@@ -54,11 +54,11 @@ def test_a_judge_is_read_and_stands_beside_those_of_the_platform(tmp_path: Path)
     assert mine.family == "endpoint"
     assert mine.endpoint is not None
     assert mine.endpoint.prices.completion == 2.5
-    assert mine.endpoint.server.concurrency == 3
-    assert mine.endpoint.server.key_variable == "MY_KEY"
+    assert mine.endpoint.concurrency == 3
+    assert mine.endpoint.key_variable == "MY_KEY"
     ten = judge_spec("ten", root).endpoint
     assert ten is not None
-    assert (ten.asking.mode, ten.asking.votes) == ("vote", 10)
+    assert (ten.mode, ten.votes) == ("vote", 10)
     assert judges(str(tmp_path / "empty")) == JUDGES
 
 

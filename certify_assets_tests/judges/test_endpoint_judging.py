@@ -11,10 +11,8 @@ import yaml
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
-from certify_assets.judges.endpoint.judge import EndpointJudge, answers_of
-from certify_assets.judges.endpoint.questions import ChatPrompt, auditor_prompt
+from certify_assets.judges.endpoint.judge import answers_of, connected
 from certify_assets.judges.endpoint.scoring import AnswerJournal
-from certify_assets.judges.endpoint.settings import Asking, Server
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
 from certify_assets.operations import certifier
@@ -31,6 +29,7 @@ from certify_assets_tests.judges.endpoint.faulty_server import (
     Faulty,
     chat_body,
     faulty_server,
+    judge_of,
 )
 
 NAME = "small"
@@ -261,11 +260,7 @@ def test_a_server_that_shows_no_verdict_is_left_before_it_costs() -> None:
         return Action(chat_body(logs={"Well": -0.1}))
 
     with faulty_server(silent) as server:
-        judge = EndpointJudge.connect(
-            Server(server.url, "m", concurrency=1),
-            Asking(read="top"),
-            ChatPrompt(auditor_prompt("logprob")),
-        )
+        judge = connected(judge_of(server.url, concurrency=1, read="top"))
         with pytest.raises(InputError, match="none of the first 50 answers"):
             judge.run([f"run {number}" for number in range(80)])
         assert sum(server.arrived.values()) == 50

@@ -13,7 +13,6 @@ from certify_assets.operations.agent_folds import (
     evaluate_agent_folds,
     evaluate_scored,
     fold_judges,
-    pretraining_caveat,
     stored_agent_folds,
 )
 from certify_assets.operations.comparison import compare, labelled_rows
@@ -77,7 +76,7 @@ def test_a_judge_that_reads_the_agents_own_words_fails_on_unseen_agents(dialects
     assert abs(found["disjoint"]["auroc"]["value"] - 0.5) < 0.2
     assert found["difference"]["auroc"]["high"] < 0
     assert found["disjoint"]["within_agent"] == found["disjoint"]["auroc"], "one agent a fold"
-    assert "ranks runs of unseen agents worse" in found["sentence"] and found["caveat"] == ""
+    assert "ranks runs of unseen agents worse" in found["sentence"]
 
 
 def test_the_comparison_shows_what_stands_on_the_present_adapter_alone(dialects: Store) -> None:
@@ -104,14 +103,3 @@ def test_what_cannot_be_held_out_is_a_sentence(dialects: Store, tmp_path: Path) 
     alone = write_runs(tmp_path / "runs.jsonl", tasks=40, attempts=1, seed=0)
     store = split_and_score(Store(str(tmp_path / "root")), alone)
     assert "one agent alone" in evaluate_scored(Corpus(store, "c"), ["lexical"])[1][0]["reason"]
-
-
-@pytest.mark.slow
-def test_agents_that_the_compact_model_saw_are_named_for_the_judges_that_stand_on_it() -> None:
-    said = pretraining_caveat(["lexical", "sft"], ["scripted-hasty", "scripted-hasty", "somebody"])
-    assert "below sft is" in said and "1 of the 2" in said
-    assert (
-        pretraining_caveat(["lexical"], ["scripted-hasty"])
-        == pretraining_caveat(["sft"], ["somebody"])
-        == ""
-    )

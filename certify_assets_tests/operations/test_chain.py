@@ -168,7 +168,7 @@ def test_a_flipped_outcome_in_a_split_stops_every_reader(finished: Store, split:
     frame.loc[0, "outcome"] = 1 - frame.loc[0, "outcome"]
     _write_split(finished, split, frame)
     for read in (judged(finished).score, lambda: audit_judge(judged(finished))):
-        with pytest.raises(ManifestError, match="does not hold the"):
+        with pytest.raises(ManifestError, match=f"does not hold the {split} split"):
             read()
 
 

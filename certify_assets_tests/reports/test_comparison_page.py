@@ -1,4 +1,4 @@
-"""Page, figures and exported tables of a comparison, with names that would break each of them."""
+"""Page and exported tables of a comparison, with names that would break each of them."""
 
 import copy
 import csv
@@ -21,7 +21,6 @@ from certify_assets.reports.comparison_page import (
     table_markdown,
     write_main_exports,
 )
-from certify_assets.reports.figures import auroc_figure
 from certify_assets.reports.wording import percent
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
@@ -85,12 +84,6 @@ def test_the_page_holds_every_name_as_text_and_runs_nothing(document: dict[str, 
     for name in (*HOSTILE, "Judges on one"):
         assert " ".join(name.split()) in text
     assert page == render_comparison([document], [{"corpus": "other", "reason": HOSTILE[0]}])
-
-
-def test_figures_say_in_words_what_they_show(document: dict[str, Any]) -> None:
-    drawn = auroc_figure(document["rows"], "auroc")
-    area = document["rows"][0]["auroc"]["cal"]["value"]
-    assert f"lexical {area:.3f}" in drawn and "one outcome only" in drawn
 
 
 def test_a_csv_of_the_comparison_runs_no_name_of_an_agent(

@@ -87,7 +87,7 @@ def test_it_tells_what_was_certified_how_often_it_was_wrong_and_what_was_spent(
 
 
 @pytest.mark.slow
-def test_an_alarm_is_marked_in_picture_and_table(store: Store) -> None:
+def test_an_alarm_is_said_in_verdict_and_table(store: Store) -> None:
     label_rows(
         store,
         "one",
@@ -99,5 +99,5 @@ def test_an_alarm_is_marked_in_picture_and_table(store: Store) -> None:
     page = render_history(document)
     assert side.alarm.at > 0
     assert "raised an alarm" in page
-    assert f"alarm after {side.alarm.at} tasks" in page
+    assert f"after {side.alarm.at} tasks" in page
     assert "**The certificates in use raised an alarm**" in history_markdown(document)

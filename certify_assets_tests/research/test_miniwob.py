@@ -80,7 +80,9 @@ def test_a_server_is_asked_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None
     asked: list[dict[str, Any]] = []
     with faulty_server(answering(["click 0", 401], asked)) as endpoint:
         for key in ("CERTIFY_MODEL_KEY", None):
-            server = Server(endpoint.url, "small-model", key_variable=key, attempts=1)
+            server = Server(
+                name="agent", url=endpoint.url, model="small-model", key_variable=key, attempts=1
+            )
             if key:
                 assert ModelAgent(server).ask([]) == "click 0"
             else:

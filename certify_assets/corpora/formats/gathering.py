@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from certify_assets.corpora.deliveries import instruction_sha256, letters_sha256
-from certify_assets.corpora.formats.base import Draft, Drafts, Reading, excerpt
+from certify_assets.corpora.formats.base import Draft, Reading, excerpt
 from certify_assets.corpora.formats.files import Tally
 from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups, write_groups
 from certify_assets.errors import InputError
@@ -76,18 +76,14 @@ class StepTexts:
         self._file.close()
 
 
-class _Kept(NamedTuple):
-    """A run without its texts, and where those wait."""
+class Run(NamedTuple):
+    """A run of a corpus without its texts, and where those wait."""
 
-    run: Draft
-    place: Place
-
-
-class _Row(NamedTuple):
     task_id: str
     trajectory_id: str
     attempt: int
-    kept: _Kept
+    draft: Draft
+    place: Place
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,7 @@ class Gathered:
     """The runs of an import without their texts, sorted by task_id and trajectory_id."""
 
     corpus: str
-    rows: list[_Row]
+    rows: list[Run]
     texts: StepTexts
 
     def trajectories(self) -> Iterator[Trajectory]:
@@ -108,12 +104,12 @@ class Gathered:
 
     def chars(self, place: int) -> int:
         """Return the number of characters of the run of one of the rows."""
-        return self.rows[place].kept.place.chars
+        return self.rows[place].place.chars
 
     def groups(self) -> Iterator[list[Trajectory]]:
         """Go through the runs by the row groups of a file."""
         with under_way(WorkStage("writing the runs", len(self.rows))) as stage:
-            for start, end in row_groups(row.kept.place.chars for row in self.rows):
+            for start, end in row_groups(row.place.chars for row in self.rows):
                 yield [self._trajectory(row) for row in self.rows[start:end]]
                 stage.done = end
 
@@ -127,63 +123,57 @@ class Gathered:
 
     def agents(self) -> tuple[str, ...]:
         """Return the agents, sorted."""
-        return tuple(sorted({row.kept.run.agent for row in self.rows}))
+        return tuple(sorted({row.draft.agent for row in self.rows}))
 
-    def _trajectory(self, row: _Row) -> Trajectory:
-        run, place = row.kept
-        instruction, steps = self.texts.get(place)
+    def _trajectory(self, row: Run) -> Trajectory:
+        draft = row.draft
+        instruction, steps = self.texts.get(row.place)
         return Trajectory(
             corpus=self.corpus,
             task_id=row.task_id,
             trajectory_id=row.trajectory_id,
-            agent=run.agent,
+            agent=draft.agent,
             attempt=row.attempt,
             instruction=instruction,
             steps=steps,
-            outcome=run.outcome,
-            source_file=run.origin.file,
-            source_sha256=run.origin.sha256,
+            outcome=draft.outcome,
+            source_file=draft.origin.file,
+            source_sha256=draft.origin.sha256,
         )
 
 
 def gather(drafts: Iterable[Draft], corpus: str, reading: Reading, texts: StepTexts) -> Gathered:
     """Turn drafts into the runs of a corpus."""
     instructions = _Instructions()
-    usable = _usable(drafts, reading)
-    if reading.options.get("drop_copies"):
-        usable = _of_one_task(usable, reading.tally)
-    kept = list(_without_copies(usable, reading.tally, texts, instructions))
-    tasks, spelling = instructions.tasks(reading), _spelled(kept, reading)
+    kept = list(_kept(drafts, reading, texts, instructions))
+    tasks = instructions.tasks(reading)
+    spelling = _spelled([draft for draft, _ in kept], reading)
     attempts: Counter[tuple[str, str]] = Counter()
-    ids: dict[str, Draft] = {}
-    rows: list[_Row] = []
-    for run, place in kept:
-        task = tasks[run.task_id, run.variant]
+    runs: dict[str, Run] = {}
+    for draft, place in kept:
+        task = tasks[draft.task_id, draft.variant]
         task = spelling.get(task, task)
-        attempt = (
-            attempts[task, run.agent]
-            if run.attempt is None or run.trajectory_id is None
-            else run.attempt
-        )
-        attempts[task, run.agent] += 1
-        identity = run.trajectory_id or f"{task}/{run.agent}/{attempt}"
-        if identity in ids:
+        attempt = attempts[task, draft.agent]
+        if draft.attempt is not None and draft.trajectory_id is not None:
+            attempt = draft.attempt
+        attempts[task, draft.agent] += 1
+        identity = draft.trajectory_id or f"{task}/{draft.agent}/{attempt}"
+        run = Run(task, identity, attempt, draft, place)
+        if (first := runs.setdefault(identity, run)) is not run:
             raise InputError(
-                f"{run.origin} has the trajectory_id {identity!r} of {ids[identity].origin}; "
+                f"{draft.origin} has the trajectory_id {identity!r} of {first.draft.origin}; "
                 "give every run its own id."
             )
-        ids[identity] = run
-        rows.append(_Row(task, identity, attempt, _Kept(run, place)))
-    rows.sort(key=lambda row: (row.task_id, row.trajectory_id))
+    rows = sorted(runs.values(), key=lambda run: (run.task_id, run.trajectory_id))
     return Gathered(corpus, rows, texts)
 
 
-def _spelled(kept: Sequence[_Kept], reading: Reading) -> dict[str, str]:
+def _spelled(kept: Sequence[Draft], reading: Reading) -> dict[str, str]:
     """Refuse names in two spellings, or return one for each; note those that only look alike."""
     for kind in ("task_id", "trajectory_id"):
         first: dict[str, Draft] = {}
-        for run, _ in kept:
-            first.setdefault(getattr(run, kind) or "", run)
+        for draft in kept:
+            first.setdefault(getattr(draft, kind) or "", draft)
         fold = kind == "task_id" and reading.options.get("ids") == "fold"
         if not fold and (pair := two_spellings(first)):
             one, other = pair
@@ -192,7 +182,7 @@ def _spelled(kept: Sequence[_Kept], reading: Reading) -> dict[str, str]:
                 f"{first[one].origin} in another spelling. Write the same name in both"
                 + (", or count them as one with --option ids=fold." * (kind == "task_id") or ".")
             )
-    spelling = folding(run.task_id for run, _ in kept)
+    spelling = folding(draft.task_id for draft in kept)
     if reading.options.get("ids") == "fold":
         return spelling
     if spelling:
@@ -204,64 +194,59 @@ def _spelled(kept: Sequence[_Kept], reading: Reading) -> dict[str, str]:
     return {}
 
 
-def _usable(drafts: Iterable[Draft], reading: Reading) -> Drafts:
-    for draft in drafts:
-        ids = (draft.task_id, draft.trajectory_id or "", draft.agent)
-        if any(clean_text(name) != name for name in ids):
-            # two such ids would become one in the table
-            reading.drop(
-                "unreadable_record",
-                f"{draft.origin} has a task, trajectory_id or agent that is no Unicode text; give "
-                "it another.",
-            )
-        elif draft.outcome is None and not reading.options.get("keep_unlabelled"):
-            reading.drop(
-                "no_label",
-                f"{draft.origin} has no outcome; keep such runs with the option keep_unlabelled.",
-            )
-        else:
-            yield draft
-
-
-def _of_one_task(drafts: Iterable[Draft], tally: Tally) -> Drafts:
-    """Leave out runs that repeat one of another task in text and outcome."""
-    first: dict[tuple[str, int | None], Draft] = {}
-    for draft in drafts:
-        steps = [(step.action, step.observation) for step in draft.steps]
-        key = letters_sha256(draft.instruction, steps), draft.outcome
-        original = first.setdefault(key, replace(draft, instruction="", steps=()))
-        if key[0] and original.task_id != draft.task_id:
-            tally.drop(
-                "copy_in_another_task",
-                f"{draft.origin} repeats {original.origin}, a run of task {original.task_id!r}.",
-            )
-        else:
-            yield draft
-
-
-def _without_copies(
-    drafts: Iterable[Draft], tally: Tally, texts: StepTexts, instructions: _Instructions
-) -> Iterator[_Kept]:
-    """Leave out copies of a run in another file or repetition."""
+def _kept(
+    drafts: Iterable[Draft], reading: Reading, texts: StepTexts, instructions: _Instructions
+) -> Iterator[tuple[Draft, Place]]:
+    """Leave out what cannot be used, what has no label, and copies; put the texts aside."""
+    # most of a corpus is text, and none of it is needed to tell copies apart, number attempts and
+    # order the runs: memory holds a few hundred bytes of each
     seen: dict[bytes, tuple[Draft, ...]] = {}
+    elsewhere: dict[tuple[str, int | None], Draft] = {}
     for draft in drafts:
-        key = hashlib.sha256(
-            draft.content() + (draft.trajectory_id or "").encode("utf-8", "surrogatepass")
-        ).digest()
+        bare = replace(draft, instruction="", steps=())
+        content = draft.content() + (draft.trajectory_id or "").encode("utf-8", "surrogatepass")
+        key = hashlib.sha256(content).digest()
         alike = seen.get(key, ())
-        original = next(
-            (earlier for earlier in alike if draft.steps and _is_copy(draft, earlier)), None
+        if left := _unusable(draft, reading):
+            reading.drop(*left)
+        elif reading.options.get("drop_copies") and (other := _of_another_task(draft, elsewhere)):
+            reading.drop(
+                "copy_in_another_task",
+                f"{draft.origin} repeats {other.origin}, a run of task {other.task_id!r}.",
+            )
+        elif draft.steps and (copied := [one for one in alike if _is_copy(draft, one)]):
+            _require_one_label(draft, copied[0])
+            reading.drop("duplicate", f"{draft.origin} is a copy of {copied[0].origin}.")
+        else:
+            seen[key] = (*alike, bare)
+            instructions.add(draft)
+            yield bare, texts.put(draft.instruction, _bounded(draft.steps, reading.tally))
+
+
+def _unusable(draft: Draft, reading: Reading) -> tuple[str, str] | None:
+    ids = (draft.task_id, draft.trajectory_id or "", draft.agent)
+    if any(clean_text(name) != name for name in ids):
+        # two such ids would become one in the table
+        return (
+            "unreadable_record",
+            f"{draft.origin} has a task, trajectory_id or agent that is no Unicode text; give it "
+            "another.",
         )
-        if original is not None:
-            _require_one_label(draft, original)
-            tally.drop("duplicate", f"{draft.origin} is a copy of {original.origin}.")
-            continue
-        # most of a corpus is text, and none of it is needed to tell copies apart, number attempts
-        # and order the runs: memory holds a few hundred bytes of each
-        run = replace(draft, instruction="", steps=())
-        seen[key] = (*alike, run)
-        instructions.add(draft)
-        yield _Kept(run, texts.put(draft.instruction, _bounded(draft.steps, tally)))
+    if draft.outcome is None and not reading.options.get("keep_unlabelled"):
+        return (
+            "no_label",
+            f"{draft.origin} has no outcome; keep such runs with the option keep_unlabelled.",
+        )
+    return None
+
+
+def _of_another_task(draft: Draft, first: dict[tuple[str, int | None], Draft]) -> Draft | None:
+    """Return the first run with these texts and this outcome, where it is of another task."""
+    steps = [(step.action, step.observation) for step in draft.steps]
+    letters = letters_sha256(draft.instruction, steps)
+    bare = replace(draft, instruction="", steps=())
+    other = first.setdefault((letters, draft.outcome), bare)
+    return other if letters and other.task_id != draft.task_id else None
 
 
 def _bounded(steps: Sequence[Step], tally: Tally) -> Sequence[Step]:

@@ -61,8 +61,9 @@ def _object(value: Any) -> Record | str:
     return value if isinstance(value, dict) else f"it is {type(value).__name__}, not an object"
 
 
-def one_object(text: str) -> Record | str:
-    """Return the object that a text holds or, in words, why it holds none."""
+def one_object(data: bytes | str) -> Record | str:
+    """Return the object that a file or line holds or, in words, why it holds none."""
+    text = decode(data) if isinstance(data, bytes) else data
     if not text.isascii() and _NOT_UTF8.search(text):
         return "it is not UTF-8"
     try:

@@ -6,9 +6,16 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from certify_assets.corpora.formats.base import Draft, Drafts, Reading, contents, corpus_format
+from certify_assets.corpora.formats.base import (
+    Draft,
+    Drafts,
+    Reading,
+    contents,
+    corpus_format,
+    usable,
+)
 from certify_assets.corpora.formats.files import FileSet, SourceFile
-from certify_assets.corpora.formats.records import HEAD, Record, decode, one_object
+from certify_assets.corpora.formats.records import HEAD, Record, one_object
 from certify_assets.corpora.formats.swe_reports import (
     Reports,
     Unlabelled,
@@ -66,10 +73,8 @@ def swe_agent(files: FileSet, reading: Reading) -> Drafts:
                 reading.other(file, "is neither a SWE-agent run nor a report on such runs.")
             continue
         for _, data in contents([file], reading):
-            record = one_object(decode(data))
-            words = record if isinstance(record, str) else _problem(record)
-            if words or isinstance(record, str):
-                reading.unusable(file.name, words)
+            record = usable(one_object(data), file.name, reading, _problem)
+            if record is None:
                 continue
             instruction, steps = _run(record, reading)
             outcome = reports.outcome(file.name, _task(file))
@@ -103,11 +108,11 @@ def _models(files: FileSet, reading: Reading) -> dict[str, str]:
     return models
 
 
-def _problem(record: Record) -> str:
+def _problem(record: Record) -> str | None:
     said = record.get("trajectory", record.get("messages"))
     if not isinstance(said, list):
         return "it is no object with a trajectory"
-    return "" if is_list_of_objects(said) else "its trajectory is not a list of steps"
+    return None if is_list_of_objects(said) else "its trajectory is not a list of steps"
 
 
 def _run(record: Record, reading: Reading) -> tuple[str, tuple[Step, ...]]:

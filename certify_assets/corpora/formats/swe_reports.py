@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Reading, contents, words
 from certify_assets.corpora.formats.files import FileSet
-from certify_assets.corpora.formats.records import decode, is_object_with, one_object
+from certify_assets.corpora.formats.records import is_object_with, one_object
 
 _NEW_ID = re.compile(r"([^/\s]+?)(?:/|__)([^/\s]+?)(?::pr-|_pr-)(\d+)")
 _REPORT_FOLDER = re.compile(r"results|reports?|evaluation|\w*eval_results")
@@ -152,7 +152,7 @@ def _reports(files: FileSet, reading: Reading) -> Iterator[tuple[str, _Report]]:
     for file, data in contents(files.matching("*.json", "*.json.gz"), reading):
         if b'"resolved' not in data or not is_object_with(data, ()):
             continue
-        document = one_object(decode(data))
+        document = one_object(data)
         if isinstance(document, str):
             reading.sha256(file)
             reading.drop(

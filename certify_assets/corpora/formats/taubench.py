@@ -27,7 +27,6 @@ from certify_assets.corpora.formats.records import (
     HEAD,
     Record,
     begins_json,
-    decode,
     is_object_with,
     json_value,
     listed_records,
@@ -187,7 +186,7 @@ def tau2(files: FileSet, reading: Reading) -> Drafts:
         place = PurePosixPath(file.plain_name)
         header = folders.get(str(place.parent.parent))
         if header is not None and place.parent.name == "simulations":
-            record = one_object(decode(data))
+            record = one_object(data)
             # a broken file is counted as such and not as missing too
             header.seen.update({place.stem, str(mapping(record).get("id"))})
             yield from _runs(file, header, [record], attempts, reading)

@@ -11,8 +11,8 @@ from certify_assets.corpora.config import SCHEMA, THRESHOLDS
 from certify_assets.corpora.schema import ARROW_SCHEMA, to_frame
 from certify_assets.corpora.splits import PROFILES, SPLITS
 from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, table_metadata
-from certify_assets.defs.automation import KEPT_CURRENT
 from certify_assets.defs.names import CORPORA_GROUP, code_version, corpora_partitions, source
+from certify_assets.defs.policies import KEPT_CURRENT
 from certify_assets.reports import corpus_page as pages
 from certify_assets.reports.corpus_page import data_docs_key, page_key
 from certify_assets.reports.gates import profile_markdown

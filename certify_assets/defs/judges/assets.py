@@ -1,15 +1,16 @@
 """One factory builds the same assets for every judge: model, scores, certificate, audit, report."""
 
+from typing import Any
+
 import dagster as dg
 
 from certify_assets.defs.assets import AssetStep, Made, bill_metrics, judge_asset, score_metadata
-from certify_assets.defs.automation import EXPIRES, KEPT_CURRENT
 from certify_assets.defs.judges.models import judge_model
-from certify_assets.defs.judges.training import attempted
 from certify_assets.defs.names import CORPORA_GROUP, corpora_partitions, judge_key, key, source
-from certify_assets.defs.pool import pool_of
+from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, attempted, pool_of
 from certify_assets.defs.setup import judges
-from certify_assets.judges.specs import PROCEDURES, JudgeSpec
+from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.specs import JudgeSpec
 from certify_assets.operations import certifier, monitoring
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.judge_figures import (
@@ -18,6 +19,7 @@ from certify_assets.operations.judge_figures import (
     scoring_figures,
 )
 from certify_assets.operations.left_out_agents import left_out_agents
+from certify_assets.operations.monitor_record import MonitorRecord
 from certify_assets.operations.pool import load_pool
 from certify_assets.operations.spending import read_spending
 from certify_assets.reports import judge_page, monitor_page
@@ -100,22 +102,14 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
     def certificate(step: AssetStep) -> Made:
         judge = step.judge(spec.name)
         certificates = certifier.certify_judge(judge, run_id=step.run_id)
-        coverage = {
-            f"{item.side}_coverage_at_{item.alpha:g}": float(item.coverage)
-            for item in certificates
-            if item.procedure == PROCEDURES[0]
-        }
+        figures = certified_figures(certifier.deciding(certificates))
         sides = certifier.deciding_sides(certificates)
         pool = load_pool(judge, certificates)
         headline = sides.lead
         metadata = {
             "verdict": dg.MetadataValue.md(judge_page.verdict(sides)),
             "gates": dg.MetadataValue.md(judge_page.gates(judge, headline)),
-            **coverage,
-            "decided": sides.decided,
-            "largest_agent_error": judge_page.largest_agents(judge),
-            "agent_shift": " ".join(item["message"] for item in left_out_agents(judge).findings)
-            or "no agent is above the budget beyond chance",
+            **figures,
             "cal_tasks": headline.tasks,
             "cal_trajectories": headline.trajectories,
             "sha256": headline.sha256,
@@ -128,7 +122,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
                 name: getattr(headline, name)
                 for name in ("procedure", "delta", "tasks", "candidates")
             },
-            figures=certified_figures(certifier.deciding(certificates)),
+            figures=figures,
             reads=judge.calibration_splits,
             documents={
                 **{
@@ -165,15 +159,16 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
         """
         judge = step.judge(spec.name)
         result = audit_judge(judge, run_id=step.run_id)
+        figures = audited_figures(result.audits)
         metadata = {
-            **result.metrics(),
+            **{name: value for name, value in figures.items() if value is not None},
             "verdicts": dg.MetadataValue.md(judge_page.audit_table(result.audits)),
             # runs like those of TEST tell nothing of runs that were written for the judge
             "talked_to": judge_page.talked_to(judge),
         }
         return step.made(
             metadata,
-            figures=audited_figures(result.audits),
+            figures=figures,
             reads=["test"],
             params={"ledger_read": result.entry.kind},
         )
@@ -199,7 +194,13 @@ def _report(spec: JudgeSpec) -> dg.AssetsDefinition:
         """
         judge = step.judge(spec.name)
         judge_page.write_page(judge)
-        return step.made({}, page=judge.key("page.html"))
+        # judges are trained without an agent here, where it is shown, and by no certificate
+        shifts = [item["message"] for item in left_out_agents(judge).findings]
+        metadata = {
+            "largest_agent_error": judge_page.largest_agents(judge),
+            "agent_shift": " ".join(shifts) or "no agent is above the budget beyond chance",
+        }
+        return step.made(metadata, page=judge.key("page.html"))
 
     return report
 
@@ -225,16 +226,21 @@ def _monitor(spec: JudgeSpec) -> dg.AssetsDefinition:
         time. The page shows an interval for the error. Says so where there are no labels yet.
         """
         judge = step.judge(spec.name)
-        document = monitoring.monitor_judge(judge)
-        monitor_page.write_monitor_page(judge)
-        return step.made(
-            {
-                "verdict": dg.MetadataValue.md(monitor_page.monitor_markdown(document)),
-                "reason": document.reason,
-            },
-            params={"status": document.status, "files": len(document.files)},
-            metrics=monitor_page.monitor_metrics(document),
-            page=judge.key("monitor.html"),
-        )
+        return monitor_made(step, judge, monitoring.monitor_judge(judge))
 
     return monitor
+
+
+def monitor_made(
+    step: AssetStep, judge: JudgedCorpus, document: MonitorRecord, version: str = "", **more: Any
+) -> Made:
+    """Draw the page of a monitor; return the result of its asset."""
+    monitor_page.write_monitor_page(judge)
+    verdict = dg.MetadataValue.md(monitor_page.monitor_markdown(document))
+    return step.made(
+        {"verdict": verdict, "reason": document.reason, "judge": judge.name, **more},
+        version=version,
+        params={"status": document.status, "files": len(document.files)},
+        metrics=monitor_page.monitor_metrics(document),
+        page=judge.key("monitor.html"),
+    )

@@ -22,7 +22,7 @@ def judge_checks() -> list[dg.AssetChecksDefinition]:
     asked: list[tuple[str, bool, Ask]] = [
         ("certificate", True, reproducible),
         ("certificate", False, certified),
-        ("certificate", False, agent_shift),
+        ("report", False, agent_shift),
         ("certificate", False, talked_to),
         ("audit", True, audit_verdict),
         ("audit", True, test_ledger),

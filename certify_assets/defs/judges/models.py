@@ -10,9 +10,8 @@ import dagster as dg
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.defs.assets import AssetStep, Made, Metadata, asset, judge_asset
 from certify_assets.defs.checks import check
-from certify_assets.defs.judges.training import attempted
 from certify_assets.defs.names import LM_GROUP, corpora_partitions, judge_key, key
-from certify_assets.defs.pool import on_device, pool_of
+from certify_assets.defs.policies import attempted, on_device, pool_of
 from certify_assets.errors import GateClosedError
 from certify_assets.judges.families.transfer import no_sources
 from certify_assets.judges.judged import JudgedCorpus
@@ -138,9 +137,6 @@ def _recorded(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> Made
     if language and not judge.spec.gated:
         params |= lineage.adapter_params(record)
         tags |= lineage.adapter_tags(record)
-        before = lineage.start_tags(record, step.store.root)
-        if start := step.mlflow.find(step.context, step.store, before):
-            tags[lineage.START_RUN] = start
         metadata["base_revision"] = tags["certify.base_revision"]
     with judge.artifact_files() if language else nullcontext() as folder:
         return step.made(

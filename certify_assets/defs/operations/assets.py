@@ -11,7 +11,7 @@ from pydantic import Field
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import to_frame
 from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, table_metadata
-from certify_assets.defs.automation import EXPIRES, KEPT_CURRENT
+from certify_assets.defs.judges.assets import monitor_made
 from certify_assets.defs.names import (
     CERTIFYING,
     OPERATIONS_GROUP,
@@ -23,7 +23,7 @@ from certify_assets.defs.names import (
     source,
     stored_version,
 )
-from certify_assets.defs.pool import on_device_of_any_judge
+from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, on_device_of_any_judge
 from certify_assets.defs.setup import judges
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -46,7 +46,7 @@ from certify_assets.operations.notifications import notify
 from certify_assets.operations.recertification import NOTHING_DEPLOYED, recertify_deployed
 from certify_assets.operations.review_index import KINDS
 from certify_assets.operations.review_queue import load_queue
-from certify_assets.reports import history_page, monitor_page, review_page
+from certify_assets.reports import history_page, review_page
 
 _asset = partial(asset, "operations", OPERATIONS_GROUP, code_version=code_version(**CERTIFYING))
 _COPIED = ("trajectory_id", "task_id", "agent", "attempt", "source_file", "source_sha256")
@@ -285,18 +285,7 @@ def operation_monitor(step: AssetStep) -> Made:
     if document is None:
         return _unchanged({"reason": NOTHING_DEPLOYED})
     judge = JudgedCorpus(corpus, document.judge)
-    monitor_page.write_monitor_page(judge)
-    return step.made(
-        {
-            "verdict": dg.MetadataValue.md(monitor_page.monitor_markdown(document)),
-            "reason": document.reason,
-            "not_told": notify(corpus),
-        },
-        version=document.sha256,
-        params={"status": document.status, "judge": document.judge},
-        metrics=monitor_page.monitor_metrics(document),
-        page=judge.key("monitor.html"),
-    )
+    return monitor_made(step, judge, document, document.sha256, not_told=notify(corpus))
 
 
 @_asset(

@@ -17,16 +17,17 @@ from certify_assets.corpora.landing import (
     scan_inbox,
     scan_incoming,
 )
-from certify_assets.defs.external import (
+from certify_assets.defs.jobs import decide_job, onboard_job, recertify_job
+from certify_assets.defs.names import (
+    CORPORA,
     INBOX,
     SAMPLE,
     SOURCE,
+    corpora_partitions,
     observation,
     sample_version,
     source_version,
 )
-from certify_assets.defs.names import CORPORA, corpora_partitions
-from certify_assets.defs.operations.jobs import decide_job, onboard_job, recertify_job
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import CertifyError
 from certify_assets.operations.certifier import own_key

@@ -9,9 +9,8 @@ from pydantic import Field
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.assets import AssetStep, Made, asset
-from certify_assets.defs.automation import KEPT_CURRENT
 from certify_assets.defs.names import RESEARCH_GROUP, RESULTS_GROUP, code_version, judge_key, key
-from certify_assets.defs.pool import on_device_of_any_judge
+from certify_assets.defs.policies import KEPT_CURRENT, on_device_of_any_judge
 from certify_assets.defs.setup import judges
 from certify_assets.files import canonical_json
 from certify_assets.judges.specs import JUDGES

@@ -17,7 +17,7 @@ from certify_assets.defs.execution import (
     observe_sources,
     one_run,
 )
-from certify_assets.defs.names import VERSION, judge_of, key, name_of, stored_version
+from certify_assets.defs.names import VERSION, document_of, judge_of, key, name_of, stored_version
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import JUDGES
 from certify_assets.research.simulation_study import SIMULATION_KEY
@@ -173,21 +173,26 @@ def _is_current(
     if made is None:
         return False
     tags, now = _tags(made), stored_version(store, item, partition)
-    if tags.get("dagster/code_version") != node.code_version or (
-        now is not None and tags.get(VERSION) != now.value
-    ):
+    if tags.get("dagster/code_version") != node.code_version:
+        return False
+    if now is None and document_of(item, partition) is not None:
+        return False
+    if now is not None and tags.get(VERSION) != now.value:
         return False
     for parent in node.parent_keys:
-        whole = isinstance(graph.get_partition_mapping(item, parent), dg.AllPartitionMapping)
-        read = _newest(instance, parent, "" if whole else partition)
-        if whole:
-            # of all corpora: what was made before is what was read
-            if read is not None and read.storage_id > made.storage_id:
-                return False
-        elif read is not None:
-            recorded = tags.get(f"dagster/input_data_version/{parent.to_user_string()}")
-            if recorded != _tags(read).get(VERSION):
-                return False
+        about, mapping = graph.get(parent), graph.get_partition_mapping(item, parent)
+        whole = isinstance(mapping, dg.AllPartitionMapping)
+        read = _newest(instance, parent, partition if about.is_partitioned and not whole else "")
+        recorded = tags.get(f"dagster/input_data_version/{parent.to_user_string()}")
+        if read is None:
+            continue
+        if whole or not about.is_executable:
+            # of all corpora, or written by others: what was there before is what was read
+            current = read.storage_id < made.storage_id
+        else:
+            current = recorded == _tags(read).get(VERSION)
+        if not current:
+            return False
     return True
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,28 +16,23 @@ from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import Bill, JudgeProvenance, Scores
 from certify_assets.judges.endpoint.client import Client
-from certify_assets.judges.endpoint.config import EndpointConfig
-from certify_assets.judges.endpoint.questions import (
-    EndpointPrompt,
-    Reply,
-    conclude,
-    read_vote,
-    stated_probability,
-)
+from certify_assets.judges.endpoint.questions import Reply, conclude, read_vote, stated_probability
 from certify_assets.judges.endpoint.scoring import (
     AnswerJournal,
     Answers,
-    EndpointSetup,
+    Connection,
     ask_all,
     complete,
     connect,
 )
-from certify_assets.judges.endpoint.settings import Asking, Prices, Server
+from certify_assets.judges.endpoint.settings import EndpointEntry
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import JudgeRecord
 
 #: characters that are kept of an answer without a verdict
 _SHOWN = 80
+#: a file for new answers, and the contents of such files of earlier scorings
+Kept = tuple[Path | None, Sequence[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,67 +121,43 @@ class EndpointRun:
 
 @dataclass(frozen=True)
 class EndpointJudge:
-    """A judge that asks a server; make one by `connect`."""
+    """A judge that asks a server, with a bill of each scoring; `connected` makes one."""
 
-    asked: EndpointSetup
-    name: str = "endpoint"
+    connection: Connection
     renderer_sha256: str = ""
-    prices: Prices = field(default_factory=Prices)
-    journal: Path | None = None  # file of new answers; an interrupted scoring resumes from it
-    kept: tuple[bytes, ...] = ()  # such files of earlier scorings
+    # gives the place of new answers, and those of earlier scorings
+    answers: Callable[[], AbstractContextManager[Kept]] = lambda: nullcontext((None, ()))
+    # take answers from those alone
+    replay: bool = False
+    progress: Callable[[int, int], None] | None = None
+    runs: list[EndpointRun] = field(default_factory=list)
 
-    @classmethod
-    def connect(
-        cls,
-        server: Server,
-        asking: Asking,
-        prompt: EndpointPrompt,
-        *,
-        max_failed: int = 0,
-        budget_tokens: int | None = None,
-        **rest: Any,
-    ) -> EndpointJudge:
-        """Ask the server what it is and settle, by one real request, how verdicts are read."""
-        judge = cls(
-            EndpointSetup(
-                server,
-                asking,
-                prompt,
-                asking.read,
-                None,
-                {},
-                max_failed,
-                budget_tokens,
-            ),
-            **rest,
-        )
-        return replace(judge, asked=complete(connect(judge.asked, judge.journal, judge.kept)))
+    @property
+    def name(self) -> str:
+        """Name of the judge."""
+        return self.connection.entry.name
 
     def provenance(self) -> JudgeProvenance:
         """Return what the scores depend on: no address beyond the plain URL, no key."""
-        asked = self.asked
-        ids = None if asked.ids is None or asked.read == "top" else list(asked.ids)
-        reading = {
-            "read": asked.read,
-            "verdict_ids": ids,
-            "top": asked.asking.top if asked.read == "top" else None,
-        }
+        connection, entry = self.connection, self.connection.entry
         settings = {
-            "model": asked.server.model,
-            "server": dict(asked.identity),
-            "prompt_sha256": asked.prompt.sha256,
-            "asking": asked.asking.to_dict(),
-            **(reading if asked.asking.mode == "logprob" else {}),
+            "model": entry.model,
+            "server": dict(connection.identity),
+            "prompt_sha256": connection.prompt.sha256,
+            "asking": entry.question(),
+            "budget_tokens": entry.budget_tokens,
         }
-        if asked.budget_tokens is not None:
+        if entry.mode == "logprob":
+            by_top = connection.read == "top"
             settings |= {
-                "budget_tokens": asked.budget_tokens,
-                "counted_by": "server" if asked.counts else "characters",
+                "read": connection.read,
+                "verdict_ids": None if by_top or not connection.ids else list(connection.ids),
+                "top": entry.top if by_top else None,
             }
         # nothing is trained: what was chosen takes the adapter's place
         adapter = sha256_bytes(canonical_json(settings))
-        version = asked.identity.get("version") or "of unknown version"
-        engine = f"OpenAI-compatible server {version}, mode {asked.asking.mode}"
+        version = connection.identity.get("version") or "of unknown version"
+        engine = f"OpenAI-compatible server {version}, mode {entry.mode}"
         return JudgeProvenance(
             self.name, adapter, self.renderer_sha256, engine, "as the server has it", settings
         )
@@ -196,111 +166,87 @@ class EndpointJudge:
         """Judge rendered trajectories; see `run`."""
         return self.run(texts).scores
 
-    def run(
-        self, texts: Sequence[str], *, progress: Callable[[int, int], None] | None = None
-    ) -> EndpointRun:
-        """Judge rendered trajectories; return scores and bill."""
-        begun = time.monotonic()
-        return complete(self._run(list(texts), progress, begun))
-
-    async def _run(
-        self, texts: list[str], progress: Callable[[int, int], None] | None, begun: float
-    ) -> EndpointRun:
-        # the journal needs no key
-        asked = replace(self.asked.server, key_variable=None)
-        server = asked if self.asked.replay else self.asked.server
-        with AnswerJournal(self.journal, self.kept) as journal:
-            async with Client(server) as client:
-                answers = await ask_all(client, journal, self.asked, texts, progress)
-            answers.requests, answers.retries = client.requests, client.retries
-        return self._concluded(texts, answers, time.monotonic() - begun)
-
-    def _concluded(self, texts: list[str], answers: Answers, seconds: float) -> EndpointRun:
-        asking, price = self.asked.asking, self.prices.cost
-        logs = np.full((len(texts), 2), np.nan)
-        reasons = []
-        by_row: list[list[Reply]] = [[] for _ in texts]
-        for (row, _), reply in sorted(answers.replies.items(), key=lambda item: item[0]):
-            by_row[row].append(reply)
-        for row, said in enumerate(by_row):
-            reason = answers.lost.get(row)
-            if reason is None:
-                *logs[row], reason = conclude(asking.mode, said, asking.votes, asking.preset)
-            reasons.append(reason)
-        replies = list(answers.replies.values())
-        prompt_tokens = sum(reply.tokens[0] for reply in replies)
-        completion_tokens = sum(reply.tokens[1] for reply in replies)
-        unscored = Counter(reason for reason in reasons if reason)
-        unparsed = [reply for reply in replies if _unparsed(asking, reply)]
-        report = EndpointReport(
-            decisions=len(reasons),
-            scored=len(reasons) - sum(unscored.values()),
-            unscored=dict(sorted(unscored.items())),
-            answers=len(replies),
-            unparsed_answers=len(unparsed),
-            requests=answers.requests,
-            retries=answers.retries,
-            cache_hits=answers.cache_hits,
-            prompt_tokens=prompt_tokens,
-            completion_tokens=completion_tokens,
-            uncounted_answers=sum(
-                None in (reply.prompt_tokens, reply.completion_tokens) for reply in replies
-            ),
-            cost=price(prompt_tokens, completion_tokens),
-            cost_now=sum(price(*answers.replies[place].tokens) for place in answers.fresh),
-            currency=self.prices.currency,
-            seconds=seconds,
-            models=_one_model(reply.model for reply in replies),
-            fingerprints=_names(reply.fingerprint for reply in replies),
-            first_unparsed=unparsed[0].text[:_SHOWN] if unparsed else "",
-        )
-        scores = Scores(logs[:, 0].copy(), logs[:, 1].copy())
-        return EndpointRun(scores, report, tuple(reasons))
-
-
-def _unparsed(asking: Asking, reply: Reply) -> bool:
-    if asking.mode == "logprob":
-        return bool(reply.reason)
-    if asking.mode == "cot":
-        return stated_probability(reply.text, cut=reply.cut) is None
-    return read_vote(reply, asking.preset) is None
-
-
-@dataclass(frozen=True, eq=False)
-class BilledJudge:
-    """An endpoint judge whose answers are kept in the data root, with a bill of each scoring."""
-
-    judge: EndpointJudge
-    judged: JudgedCorpus
-    runs: list[EndpointRun] = field(default_factory=list)
-    progress: Callable[[int, int], None] | None = None
-
-    @property
-    def name(self) -> str:
-        """Name of the judge."""
-        return self.judge.name
-
-    def provenance(self) -> JudgeProvenance:
-        """Say what the scores depend on."""
-        return self.judge.provenance()
-
-    def score(self, texts: Sequence[str]) -> Scores:
-        """Judge rendered trajectories; what was answered before is not asked again."""
-        with answers_of(self.judged, replay=self.judge.asked.replay) as (path, kept):
-            judge = replace(self.judge, journal=path, kept=kept)
-            run = judge.run(texts, progress=self.progress)
-        self.runs.append(run)
-        return run.scores
+    def run(self, texts: Sequence[str]) -> EndpointRun:
+        """Judge rendered trajectories; return scores and bill. No answer is asked for twice."""
+        with self.answers() as (path, kept), AnswerJournal(path, kept) as journal:
+            found = complete(self._run(journal, list(texts)))
+        self.runs.append(found)
+        return found
 
     def bill(self) -> Bill:
         """Return counts, tokens, seconds and cost of all that was scored."""
         return EndpointReport.merged([run.report for run in self.runs]).to_dict()
 
+    async def _run(self, journal: AnswerJournal, texts: list[str]) -> EndpointRun:
+        begun, entry = time.monotonic(), self.connection.entry
+        # what was kept needs no key
+        server = entry.model_copy(update={"key_variable": None}) if self.replay else entry
+        async with Client(server) as client:
+            answers = await ask_all(
+                client,
+                journal,
+                self.connection,
+                texts,
+                replay=self.replay,
+                progress=self.progress,
+            )
+        seconds = time.monotonic() - begun
+        return _concluded(entry, len(texts), answers, client, seconds)
+
+
+def _concluded(
+    entry: EndpointEntry, texts: int, answers: Answers, client: Client, seconds: float
+) -> EndpointRun:
+    """Read scores off the answers and add up what they cost."""
+    logs, reasons = np.full((texts, 2), np.nan), []
+    by_row: list[list[Reply]] = [[] for _ in range(texts)]
+    for (row, _), reply in sorted(answers.replies.items(), key=lambda item: item[0]):
+        by_row[row].append(reply)
+    for row, said in enumerate(by_row):
+        reason = answers.lost.get(row)
+        if reason is None:
+            *logs[row], reason = conclude(entry.mode, said, entry.votes, entry.preset)
+        reasons.append(reason)
+    replies, price = list(answers.replies.values()), entry.prices.cost
+    prompt_tokens = sum(reply.tokens[0] for reply in replies)
+    completion_tokens = sum(reply.tokens[1] for reply in replies)
+    unscored = Counter(reason for reason in reasons if reason)
+    unparsed = [reply for reply in replies if _unparsed(entry, reply)]
+    report = EndpointReport(
+        decisions=texts,
+        scored=texts - sum(unscored.values()),
+        unscored=dict(sorted(unscored.items())),
+        answers=len(replies),
+        unparsed_answers=len(unparsed),
+        requests=client.requests,
+        retries=client.retries,
+        cache_hits=answers.cache_hits,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        uncounted_answers=sum(
+            None in (reply.prompt_tokens, reply.completion_tokens) for reply in replies
+        ),
+        cost=price(prompt_tokens, completion_tokens),
+        cost_now=sum(price(*answers.replies[place].tokens) for place in answers.fresh),
+        currency=entry.prices.currency,
+        seconds=seconds,
+        models=_one_model(reply.model for reply in replies),
+        fingerprints=_names(reply.fingerprint for reply in replies),
+        first_unparsed=unparsed[0].text[:_SHOWN] if unparsed else "",
+    )
+    return EndpointRun(Scores(logs[:, 0].copy(), logs[:, 1].copy()), report, tuple(reasons))
+
+
+def _unparsed(entry: EndpointEntry, reply: Reply) -> bool:
+    if entry.mode == "logprob":
+        return bool(reply.reason)
+    if entry.mode == "cot":
+        return stated_probability(reply.text, cut=reply.cut) is None
+    return read_vote(reply, entry.preset) is None
+
 
 @contextmanager
-def answers_of(
-    judge: JudgedCorpus, *, replay: bool = False
-) -> Iterator[tuple[Path | None, tuple[bytes, ...]]]:
+def answers_of(judge: JudgedCorpus, *, replay: bool = False) -> Iterator[Kept]:
     """Give a file for new answers, which are paid for, and the answers of earlier scorings.
 
     Each scoring stores what it was answered under the hash of that, so that no other is lost. With
@@ -319,44 +265,53 @@ def answers_of(
         judge.store.once_committed(partial(path.unlink, missing_ok=True))
 
 
-def register(judge: JudgedCorpus, config: EndpointConfig) -> EndpointJudge:
+def connected(
+    entry: EndpointEntry,
+    *,
+    renderer_sha256: str = "",
+    answers: Callable[[], AbstractContextManager[Kept]] = lambda: nullcontext((None, ())),
+) -> EndpointJudge:
     """Ask the server what it is; the judge that it can be asked as is not stored yet."""
-    asked = _connected(judge, config).asked
-    return EndpointJudge(asked, judge.name, judge.spec.reading.renderer.sha256)
+    with answers() as (path, kept), AnswerJournal(path, kept) as journal:
+        connection = complete(connect(entry, journal))
+    return EndpointJudge(connection, renderer_sha256, answers)
+
+
+def register(judge: JudgedCorpus, entry: EndpointEntry) -> EndpointJudge:
+    """Ask the server of a judge on a corpus what it is."""
+    return connected(
+        entry,
+        renderer_sha256=judge.spec.reading.renderer.sha256,
+        answers=partial(answers_of, judge),
+    )
 
 
 def registered_judge(
-    judge: JudgedCorpus, config: EndpointConfig, record: JudgeRecord, *, replay: bool
-) -> BilledJudge:
-    """Return the judge as it was registered."""
+    judge: JudgedCorpus, entry: EndpointEntry, record: JudgeRecord, *, replay: bool
+) -> EndpointJudge:
+    """Return the judge as it was registered; refuse a server that is another one by now."""
     reading = record.details["reading"]
     ids = reading["verdict_ids"]
-    asked = EndpointSetup(
-        config.server,
-        config.asking,
-        config.prompt(),
+    connection = Connection(
+        entry,
         reading["read"],
         None if ids is None else (ids[0], ids[1]),
         record.details["server"],
-        config.max_failed,
-        _budget(config),
-        reading["counts"],
-        replay,
     )
-    found = EndpointJudge(asked, judge.name, record.renderer_sha256, config.prices)
+    answers = partial(answers_of, judge, replay=replay)
+    found = EndpointJudge(connection, record.renderer_sha256, answers, replay)
     if found.provenance().adapter_sha256 != record.adapter_sha256:
         raise StaleCertificateError(
             f"the registration of {judge} on {judge.corpus} was altered; "
             f"materialize judges/{judge}/model again."
         )
     if not replay:
-        _require_same_server(judge, found, config)
-    return BilledJudge(found, judge)
+        _require_same_server(judge, connection)
+    return found
 
 
-def _require_same_server(judge: JudgedCorpus, then: EndpointJudge, config: EndpointConfig) -> None:
-    now = _connected(judge, config).asked.identity
-    was = then.asked.identity
+def _require_same_server(judge: JudgedCorpus, then: Connection) -> None:
+    now, was = register(judge, then.entry).connection.identity, then.identity
     differing = next(
         (name for name in sorted({*now, *was}) if now.get(name) != was.get(name)), None
     )
@@ -366,21 +321,3 @@ def _require_same_server(judge: JudgedCorpus, then: EndpointJudge, config: Endpo
             f"{now.get(differing)!r} and was {was.get(differing)!r}; "
             f"materialize judges/{judge}/model again."
         )
-
-
-def _connected(judge: JudgedCorpus, config: EndpointConfig) -> EndpointJudge:
-    with answers_of(judge) as (path, kept):
-        return EndpointJudge.connect(
-            config.server,
-            config.asking,
-            config.prompt(),
-            budget_tokens=_budget(config),
-            name=judge.name,
-            journal=path,
-            kept=kept,
-        )
-
-
-def _budget(config: EndpointConfig) -> int | None:
-    # an encoder cuts for itself
-    return None if config.form == "tokens" else config.budget_tokens

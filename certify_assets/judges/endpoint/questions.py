@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol, TypeGuard
 from certify_assets.corpora.rendering import defuse
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.endpoint.settings import PAPER, Asking, Server
+from certify_assets.judges.endpoint.settings import PAPER, EndpointEntry
 from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
 
 Question = Sequence[Mapping[str, str]] | Sequence[int] | str
@@ -122,6 +122,19 @@ class TokenPrompt:
         return list(self.encoder.encode_text(text).ids)
 
 
+def prompt_of(entry: EndpointEntry) -> EndpointPrompt:
+    """Return what renders the questions of a judge; form tokens loads its tokenizer."""
+    if entry.form == "chat":
+        return ChatPrompt(entry.auditor)
+    if entry.form == "completion":
+        return CompletionPrompt(entry.auditor)
+    from certify_assets.judges.lm.judge import load_tokenizer
+
+    tokenizer = load_tokenizer(entry.tokenizer, entry.tokenizer_revision or None)
+    budget = entry.budget_tokens
+    return TokenPrompt(PromptEncoder(tokenizer, prompt=entry.auditor, budget_tokens=budget))
+
+
 # vLLM and others write −9999 for a probability of zero, or for a token that they did not keep
 _NO_PROBABILITY = -9999.0
 _ROUNDING = 1e-5
@@ -142,8 +155,8 @@ class MisshapenError(CertifyError):
 class Reply:
     """What is kept of one answer."""
 
-    # log-probabilities of success and failure; one of them where the question was for one
-    logs: tuple[float, ...] | None = None
+    # log-probabilities of success and failure
+    logs: tuple[float, float] | None = None
     text: str = ""  # modes cot and vote: what was written
     cut: bool = False  # whether it ended at the limit of tokens
     # why there is no number: missing (not among the tokens returned) or not_finite; empty otherwise
@@ -180,23 +193,7 @@ def read_logprobs(body: Mapping[str, Any], names: Sequence[str]) -> Reply:
         return _reply(body, reason="missing")
     if not all(math.isfinite(number) and number <= _ROUNDING for number in numbers):
         return _reply(body, reason="not_finite")
-    return _reply(body, logs=tuple(min(number, 0.0) for number in numbers))
-
-
-def read_probability(body: Mapping[str, Any]) -> Reply:
-    """Read the probability of the first label from an answer of /generative_scoring."""
-    results = body.get("data", body.get("results"))
-    if (
-        not isinstance(results, list)
-        or len(results) != 1
-        or not isinstance(results[0], dict)
-        or not _is_number(results[0].get("score"))
-    ):
-        raise MisshapenError("the server's answer has no list with one score.")
-    value = float(results[0]["score"])
-    if not (math.isfinite(value) and 0 < value <= 1 + _ROUNDING):
-        return _reply(body, reason="missing" if value == 0 else "not_finite")
-    return _reply(body, logs=(min(math.log(value), 0.0),))
+    return _reply(body, logs=(min(numbers[0], 0.0), min(numbers[1], 0.0)))
 
 
 def read_text(body: Mapping[str, Any]) -> Reply:
@@ -246,12 +243,8 @@ def conclude(
     # keep 0 and 1 finite; a vote needs more than half of its k answers readable
     reason = next((reply.reason for reply in replies if reply.reason), "")
     if mode == "logprob":
-        logs = [value for reply in replies for value in reply.logs or ()]
-        return (
-            (logs[0], logs[1], "")
-            if not reason and len(logs) == 2
-            else (math.nan, math.nan, reason or "missing")
-        )
+        logs = replies[0].logs
+        return (math.nan, math.nan, reason or "missing") if logs is None else (*logs, "")
     if mode == "cot":
         percent = stated_probability(replies[0].text, cut=replies[0].cut)
         return (math.nan, math.nan, "unparsed") if percent is None else _logs((percent + 0.5) / 101)
@@ -285,7 +278,7 @@ def _first_position(choice: Mapping[str, Any]) -> dict[str, float | None]:
     block = choice.get("logprobs")
     if not isinstance(block, dict):
         raise MisshapenError(
-            "the server's answer has no log-probabilities; choose mode cot or vote for this server."
+            "the server's answer has no log-probabilities; choose asking cot or sc_5."
         )
     content, tops = block.get("content"), block.get("top_logprobs")
     if isinstance(content, list) and content and isinstance(content[0], dict):
@@ -299,7 +292,7 @@ def _first_position(choice: Mapping[str, Any]) -> dict[str, float | None]:
     if isinstance(tops, list) and tops and isinstance(tops[0], dict):
         return {token: _number(value) for token, value in tops[0].items()}
     raise MisshapenError(
-        "the server's answer lists no tokens; choose mode cot or vote for this server."
+        "the server's answer lists no tokens; choose asking cot or sc_5 for this server."
     )
 
 
@@ -315,7 +308,7 @@ def _number(value: Any) -> float | None:
 def _reply(
     body: Mapping[str, Any],
     *,
-    logs: tuple[float, ...] | None = None,
+    logs: tuple[float, float] | None = None,
     text: str = "",
     cut: bool = False,
     reason: str = "",
@@ -349,8 +342,15 @@ class Request:
     url: str
     payload: dict[str, Any]
     read: Callable[[Mapping[str, Any]], Reply]
-    # estimate of the tokens it uses: a quarter of its characters and the longest answer
-    tokens: int
+
+    @property
+    def tokens(self) -> int:
+        """Estimate of the tokens it uses: a quarter of its characters and the longest answer."""
+        question = self.payload.get("messages") or self.payload["prompt"]
+        size = len(question) * (1 if isinstance(question, str) else 4)
+        if self.payload.get("messages"):
+            size = sum(len(message["content"]) for message in question)
+        return size // 4 + int(self.payload.get("max_tokens") or 0)
 
 
 def is_chat(question: Question) -> bool:
@@ -358,101 +358,37 @@ def is_chat(question: Question) -> bool:
     return not isinstance(question, str) and bool(question) and isinstance(question[0], Mapping)
 
 
-def per_text(asking: Asking, read: str) -> int:
-    """Requests a text costs."""
-    if asking.mode == "vote":
-        return asking.votes
-    return 2 if asking.mode == "logprob" and read == "scoring" else 1
-
-
 def request(
-    server: Server,
-    asking: Asking,
+    entry: EndpointEntry,
     question: Question,
     *,
     read: str,
     ids: tuple[int, int] | None,
-    index: int,
+    index: int = 0,
 ) -> Request:
-    """Build request number ``index`` of a text."""
+    """Build request number ``index`` of a text; ``ids`` are the tokens of success and failure."""
     chat = is_chat(question)
-    fields: dict[str, Any] = {"max_tokens": 1, "temperature": asking.heat}
-    if asking.mode != "logprob":
-        fields["max_tokens"], fields["seed"] = asking.max_tokens, asking.seed + index
-        return _routed(server, asking, question, fields, read_text)
-    if read == "top":
-        fields["logprobs"] = True if chat else asking.top
-        if chat:
-            fields["top_logprobs"] = asking.top
-        return _routed(server, asking, question, fields, partial(read_logprobs, names=asking.words))
-    if ids is None:
+    fields: dict[str, Any] = {"max_tokens": 1, "temperature": entry.heat}
+    reader: Callable[[Mapping[str, Any]], Reply] = read_text
+    if entry.mode != "logprob":
+        fields |= {"max_tokens": entry.max_tokens, "seed": entry.seed + index}
+    elif read == "top":
+        in_chat = {"logprobs": True, "top_logprobs": entry.top}
+        fields |= in_chat if chat else {"logprobs": entry.top}
+        reader = partial(read_logprobs, names=entry.words)
+    elif ids is None:
         raise InputError(
-            f"reading verdicts by {read} needs their token ids and the server has no /tokenize; "
-            "choose read: top."
+            "reading verdicts by token_ids needs a server with /tokenize; choose read: top."
         )
-    if read == "token_ids":
-        fields["logprobs"] = True if chat else 1
-        fields["logprob_token_ids"] = list(ids)
-        fields["return_tokens_as_token_ids"] = True
-        names = [f"token_id:{number}" for number in ids]
-        return _routed(server, asking, question, fields, partial(read_logprobs, names=names))
-    if chat:
-        raise InputError(
-            "reading verdicts by scoring takes a text or token ids, not messages; choose another "
-            "way or a completion prompt."
-        )
-    return _scoring(server, asking, question, ids if index == 0 else ids[::-1])
-
-
-def _routed(
-    server: Server,
-    asking: Asking,
-    question: Question,
-    fields: Mapping[str, Any],
-    read: Callable[[Mapping[str, Any]], Reply],
-) -> Request:
-    chat = is_chat(question)
-    content = (
-        {"messages": list(question)}
-        if chat
-        else {"prompt": question if isinstance(question, str) else list(question)}
-    )
-    payload = _merged({"model": server.model, **content, **fields}, asking.extra)
-    route = "/chat/completions" if chat else "/completions"
+    else:
+        fields |= {"logprobs": True if chat else 1, "logprob_token_ids": list(ids)}
+        fields |= {"return_tokens_as_token_ids": True}
+        reader = partial(read_logprobs, names=[f"token_id:{number}" for number in ids])
+    asked = question if isinstance(question, str) else list(question)
+    content = {"messages" if chat else "prompt": asked}
+    body = {"model": entry.model, **content, **fields, **entry.extra}
     return Request(
-        server.plain_url + route, payload, read, _estimate(question, fields["max_tokens"])
+        entry.plain_url + ("/chat/completions" if chat else "/completions"),
+        {name: value for name, value in body.items() if value is not None},
+        reader,
     )
-
-
-def _scoring(
-    server: Server, asking: Asking, question: Question, labels: tuple[int, ...]
-) -> Request:
-    # the score is the probability of the first label: one request a verdict keeps small
-    # probabilities exact
-    text = isinstance(question, str)
-    fields = {
-        "model": server.model,
-        "query": question if text else list(question),
-        "items": ["" if text else []],
-        "label_token_ids": list(labels),
-        "apply_softmax": False,
-    }
-    return Request(
-        f"{server.root_url}/generative_scoring",
-        _merged(fields, asking.extra),
-        read_probability,
-        _estimate(question, 1),
-    )
-
-
-def _merged(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in {**fields, **extra}.items() if value is not None}
-
-
-def _estimate(question: Question, answer: int) -> int:
-    if isinstance(question, str):
-        return len(question) // 4 + answer
-    characters = sum(
-        len(item.get("content", "")) if isinstance(item, Mapping) else 4 for item in question
-    )
-    return characters // 4 + answer

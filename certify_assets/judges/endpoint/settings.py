@@ -1,60 +1,65 @@
-"""Where the server is, how it is asked, and what it costs; none of it holds a secret."""
+"""One judge of `judges.yaml` behind a server: where it is, how it is asked, what it costs."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from pydantic import ConfigDict
+from pydantic import Field
 
 from certify_assets.errors import InputError
-from certify_assets.judges.configured import Entry
+from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.configured import Entry, GrpoEntry, LocalEntry, NamedEntry
+
+if TYPE_CHECKING:
+    from certify_assets.judges.lm.prompt import AuditorPrompt
 
 #: votes of one word and a chain of thought at temperature 1, as in the paper
 PAPER = "paper"
-READS = ("token_ids", "scoring", "top")
+#: ways to read a verdict at the first token, the exact one first
+READS = ("token_ids", "top")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VOTES = re.compile(r"sc_([1-9][0-9]{0,2})")
 
 
-# Dataclasses, not models of pydantic: judges.yaml is checked by the model of its entries, and what
-# is left to check here holds for callers from Python too, in sentences that never repeat a URL.
-@dataclass(frozen=True, slots=True)
-class Server:
+class Prices(Entry):
+    """What a million tokens cost."""
+
+    prompt: float = Field(default=0.0, ge=0)
+    completion: float = Field(default=0.0, ge=0)
+    currency: str = "USD"
+
+    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """Return what so many tokens cost."""
+        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
+
+
+class Server(NamedEntry):
     """An OpenAI-compatible server and how hard it may be asked."""
 
-    # for example "http://127.0.0.1:8000/v1". A user and password inside it are used and never shown
-    base_url: str = field(repr=False)
-    model: str  # name the server knows the model or LoRA module by
-    # name of the environment variable that holds the API key; the key itself is read when a scoring
-    # starts
-    key_variable: str | None = None
-    concurrency: int = 8
-    attempts: int = 6
-    timeout_seconds: float = 120.0  # for one attempt, connection and body included
-    # a server that asks for a longer wait ends the scoring, which can be resumed
-    longest_wait_seconds: float = 120.0
-    requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
-    longest_body: int = 4 << 20
-    first_wait_seconds: float = 0.5
-    # commit or hash of the weights behind the model's name, if known: servers do not say, and kept
-    # answers are of one revision
-    revision: str = ""
+    # a user and a password inside it are used and never shown
+    url: str = Field(description="base URL of the server, like http://host:port/v1", repr=False)
+    model: str = Field(min_length=1, description="name that the server knows the model by")
+    revision: str = Field(default="", description="commit or hash of the weights, if known")
+    # the key itself is read when a scoring starts
+    key_variable: str | None = Field(
+        default=None, description="environment variable that holds the API key"
+    )
+    concurrency: int = Field(default=8, ge=1, description="most requests in flight")
+    attempts: int = Field(default=6, ge=1, description="times a request is sent at most")
+    timeout_seconds: float = Field(default=120.0, gt=0, description="of one attempt")
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    tokens_per_minute: float | None = Field(default=None, gt=0)
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, context: object, /) -> None:
+        """Refuse an address or a key that cannot be used, without repeating either."""
         try:
-            parts = urlsplit(self.base_url)
-            usable = (
-                parts.scheme in ("http", "https")
-                and bool(parts.hostname)
-                and not parts.query
-                and not parts.fragment
-            )
-            usable = usable and (parts.port or 0) >= 0
+            parts = urlsplit(self.url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+            usable = usable and not parts.query and not parts.fragment and (parts.port or 0) >= 0
         except ValueError:
             usable = False
         if not usable:
@@ -62,50 +67,31 @@ class Server:
                 "the base URL of the server is not like http://host:port/v1, without a query; "
                 "give it so, and the API key by key_variable."
             )
-        if not self.model:
-            raise InputError(
-                "the server needs the name of a model; give the one that its /v1/models lists."
-            )
         if self.key_variable is not None and not _VARIABLE.fullmatch(self.key_variable):
-            # it may be the key itself, so it is not repeated here
             raise InputError(
                 "key_variable is no name of an environment variable; give the variable's name, "
                 "not the key."
             )
-        for name in (
-            "concurrency",
-            "attempts",
-            "timeout_seconds",
-            "longest_wait_seconds",
-            "longest_body",
-            "requests_per_minute",
-            "tokens_per_minute",
-        ):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InputError(f"{name} is {value}; give a number above 0.")
 
     @property
     def plain_url(self) -> str:
         """The base URL without credentials and without the slash at its end."""
-        parts = urlsplit(self.base_url)
+        parts = urlsplit(self.url)
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
         place = host if parts.port is None else f"{host}:{parts.port}"
         return urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
 
     @property
     def root_url(self) -> str:
-        """The plain URL without /v1: where /version, /tokenize and /generative_scoring are."""
+        """The plain URL without /v1: where /version and /tokenize are."""
         return self.plain_url.removesuffix("/v1")
 
     def login(self) -> tuple[str, str] | None:
         """Return user and password of the base URL, if it has them."""
-        parts = urlsplit(self.base_url)
-        return (
-            None
-            if parts.username is None
-            else (unquote(parts.username), unquote(parts.password or ""))
-        )
+        parts = urlsplit(self.url)
+        if parts.username is None:
+            return None
+        return unquote(parts.username), unquote(parts.password or "")
 
     def key(self) -> str | None:
         """Read the API key from its environment variable."""
@@ -125,56 +111,100 @@ class Server:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """How a verdict is asked for."""
+class EndpointEntry(Server):
+    """A judge behind a server, as users write it."""
 
-    # one token's probabilities; reasoning and P_SUCCESS=0–100; share of SUCCESS among
-    # votes (self-consistency)
-    mode: str = "logprob"
-    votes: int = 5  # samples a text in mode vote: 5 and 10 are usual
-    # by default 0 for logprob and cot, 0.7 for vote, 1 for either as the paper asks
-    temperature: float | None = None
-    seed: int = 42  # vote i is drawn with seed + i
-    max_tokens: int = 512
-    # tokens of success and failure as the server writes them; with a space before them where they
-    # follow a marker
-    words: tuple[str, str] = ("SUCCESS", "FAIL")
-    marker: str = ""  # what the prompt ends with in completion mode; empty in chat
-    # "auto", or one of token_ids (exact, vLLM), scoring (vLLM's /generative_scoring), top (the 20
-    # likeliest tokens)
-    read: str = "auto"
-    # likeliest tokens asked for where read is top; servers give at most 20, some fewer
-    top: int = 20
-    # further fields of the request body, such as {"chat_template_kwargs": {"enable_thinking":
-    # False}}; None takes a field out
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    preset: str = ""  # or paper
+    family: Literal["endpoint"] = "endpoint"
+    asking: str = Field(default="logprob", description="logprob, cot, or sc_5 for five votes")
+    preset: Literal["", "paper"] = Field(
+        default="", description="paper: votes of one word, or a chain of thought, at temperature 1"
+    )
+    form: Literal["chat", "completion", "tokens"] = Field(
+        default="chat", description="messages, one text, or token ids of the model's own tokenizer"
+    )
+    tokenizer: str = Field(default="", description="of form tokens: compact, a folder, a hub name")
+    tokenizer_revision: str = ""
+    budget_tokens: int = Field(default=5120, ge=1, description="longest prompt")
+    max_failed: int = Field(default=0, ge=0, description="runs that may stay unanswered")
+    prices: Prices = Prices()
+    # an integer stays one: the hash of the settings tells 1 from 1.0
+    temperature: int | float | None = None
+    seed: int = Field(default=42, description="vote i is drawn with seed + i")
+    max_tokens: int = Field(default=512, ge=1, description="longest answer in words")
+    read: Literal["auto", "token_ids", "top"] = Field(
+        default="auto", description="how a verdict is read: exactly, or among the likeliest tokens"
+    )
+    top: int = Field(default=20, ge=2, le=20, description="likeliest tokens asked for")
+    extra: dict[str, Any] = Field(
+        default={}, description="further fields of the request body; null takes a field out"
+    )
 
-    def __post_init__(self) -> None:
-        if self.read not in ("auto", *READS):
+    def model_post_init(self, context: object, /) -> None:
+        """Refuse settings that do not go together."""
+        super().model_post_init(context)
+        if self.mode == "vote" and not _VOTES.fullmatch(self.asking):
+            raise InputError(f"asking is {self.asking!r}; choose logprob, cot, sc_5 or sc_10.")
+        if self.form == "tokens" and self.mode != "logprob":
+            raise InputError("form tokens is read by log-probabilities; set asking to logprob.")
+        if self.form == "tokens" and not self.tokenizer:
             raise InputError(
-                f"{self.read!r} is no way to read a verdict; choose auto, {', '.join(READS)}."
+                "form tokens needs the model's tokenizer; give tokenizer: compact, a folder or a "
+                "hub name with tokenizer_revision."
             )
-        if self.votes < 1 or self.max_tokens < 1 or not 2 <= self.top <= 20:
+        if self.preset:
+            self._check_preset()
+        if len(set(self.words)) < 2:
+            raise InputError(f"both verdicts are {self.words[0]!r}; give two words.")
+
+    def _check_preset(self) -> None:
+        if self.mode == "logprob":
             raise InputError(
-                f"{self.votes} votes of at most {self.max_tokens} tokens, or {self.top} likeliest "
-                "tokens, cannot be asked for; give numbers above 0, and 2 to 20 likeliest tokens."
+                f"preset {PAPER} asks for words, and asking is logprob; choose cot, sc_5 or sc_10, "
+                "or take preset out."
             )
-        if self.words[0] == self.words[1] or not all(self.words):
-            raise InputError(f"the verdict words are {self.words}; give two different words.")
+        written = self.prompt.model_fields_set & {"closing", "success", "fail"}
+        own = ["temperature"] if self.temperature is not None else []
+        own += [f"prompt.{name}" for name in sorted(written)]
+        if own:
+            raise InputError(f"preset {PAPER} has its own {own[0]}; take either out.")
+
+    @property
+    def mode(self) -> str:
+        """How a verdict is given: logprob, cot or vote."""
+        return self.asking if self.asking in ("logprob", "cot") else "vote"
+
+    @property
+    def votes(self) -> int:
+        """Answers that a text gets."""
+        return int(self.asking.removeprefix("sc_")) if self.mode == "vote" else 1
 
     @property
     def heat(self) -> float:
         """The temperature that is sent."""
         if self.temperature is not None:
             return self.temperature
-        if self.preset == PAPER:
-            return 1.0
-        return 0.7 if self.mode == "vote" else 0.0
+        return 1.0 if self.preset else 0.7 if self.mode == "vote" else 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what the scores depend on."""
+    @cached_property
+    def auditor(self) -> AuditorPrompt:
+        """The prompt of all judges, with the question of this one at its end."""
+        from certify_assets.judges.endpoint.questions import auditor_prompt
+
+        return self.asked(auditor_prompt(self.mode, self.preset))
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """Verdicts as the server writes them; in a chat they begin the answer."""
+        success, fail = self.auditor.words
+        return (success.strip(), fail.strip()) if self.form == "chat" else (success, fail)
+
+    @property
+    def marker(self) -> str:
+        """What the prompt ends with; empty in a chat."""
+        return "" if self.form == "chat" else self.auditor.marker
+
+    def question(self) -> dict[str, Any]:
+        """Return what an answer depends on, besides prompt and server."""
         common = {"mode": self.mode, "temperature": self.heat, "extra": dict(self.extra)}
         if self.mode == "logprob":
             return {**common, "words": list(self.words), "marker": self.marker}
@@ -182,25 +212,34 @@ class Asking:
         preset = {"preset": self.preset} if self.preset else {}
         return {**common, **drawn, **preset, "seed": self.seed, "max_tokens": self.max_tokens}
 
+    def settings(self) -> dict[str, Any]:
+        """Return all settings that scores depend on: not prices or pace."""
+        return {
+            "url": self.plain_url,
+            "model": self.model,
+            "revision": self.revision,
+            "asking": {**self.question(), "read": self.read, "top": self.top},
+            "auditor": self.auditor.to_dict(),
+            "form": self.form,
+            "tokenizer": [self.tokenizer, self.tokenizer_revision or None],
+            "budget_tokens": self.budget_tokens,
+        }
 
-class Prices(Entry):
-    """What a million tokens cost."""
+    @property
+    def sha256(self) -> str:
+        """Hash of the settings: another one makes scores and certificates stale."""
+        return sha256_bytes(canonical_json(self.settings()))
 
-    # refused in one sentence with those below 0
-    model_config = ConfigDict(allow_inf_nan=True)
 
-    prompt: float = 0.0
-    completion: float = 0.0
-    currency: str = "USD"
+class JudgesDocument(Entry):
+    """The judges that users add: judges.yaml of the data root."""
 
-    def model_post_init(self, context: object, /) -> None:
-        """Refuse prices below 0, and none at all."""
-        if not (0 <= self.prompt < float("inf") and 0 <= self.completion < float("inf")):
-            raise InputError(
-                f"prices of {self.prompt} and {self.completion} a million tokens cannot be used; "
-                "give numbers from 0."
-            )
+    judges: list[EndpointEntry | LocalEntry | GrpoEntry]
 
-    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Return what so many tokens cost."""
-        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
+
+def judges_schema() -> dict[str, Any]:
+    """Return the JSON schema of judges.yaml."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **JudgesDocument.model_json_schema(),
+    }

@@ -7,15 +7,17 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from certify_assets.errors import StaleCertificateError
-from certify_assets.judges.endpoint.config import EndpointConfig, parse_judge
+from certify_assets.judges.configured import validated
+from certify_assets.judges.endpoint.settings import EndpointEntry
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, Progress, judge_family
+from certify_assets.judges.reading import JudgeInput
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.work import Report
 
 if TYPE_CHECKING:
     from certify_assets.judges.base import Bill, Judge
-    from certify_assets.judges.endpoint.judge import BilledJudge
+    from certify_assets.judges.endpoint.judge import EndpointJudge
 
 
 class EndpointSpec(JudgeSpec):
@@ -25,19 +27,19 @@ class EndpointSpec(JudgeSpec):
     hosted = True
 
     family: Literal["endpoint"] = "endpoint"
-    endpoint: EndpointConfig
+    endpoint: EndpointEntry
 
     @classmethod
-    def of(cls, name: str, config: EndpointConfig) -> EndpointSpec:
-        """Return the judge of a name and a configuration."""
-        asked, server = _asked(config.asking.to_dict()), config.server
+    def of(cls, name: str, entry: EndpointEntry) -> EndpointSpec:
+        """Return the judge of a name and an entry."""
+        asked = _asked(entry.question())
         return cls(
             name=name,
-            summary=f"{server.model} behind {server.plain_url}, {asked}; nothing is trained.",
-            model=server.model,
-            revision=server.revision,
-            reading=config.reading,
-            endpoint=config,
+            summary=f"{entry.model} behind {entry.plain_url}, {asked}; nothing is trained.",
+            model=entry.model,
+            revision=entry.revision,
+            reading=entry.reading(JudgeInput()),
+            endpoint=entry,
         )
 
     @property
@@ -60,22 +62,21 @@ class EndpointFamily(JudgeFamily):
         """Register the server; refuse one that cannot be used as the user's document says."""
         from certify_assets.judges.endpoint.judge import register
 
-        config = _config(judge)
-        registered = register(judge, config)
-        asked, provenance = registered.asked, registered.provenance()
+        entry = _entry(judge)
+        registered = register(judge, entry)
+        connection, provenance = registered.connection, registered.provenance()
         return replace(
             judge.record(provenance.adapter_sha256),
-            seed=config.asking.seed,
+            seed=entry.seed,
             success_weight=1.0,
             details={
-                "prompt_sha256": asked.prompt.sha256,
-                "settings_sha256": config.sha256,
-                "settings": config.settings(),
-                "server": dict(asked.identity),
+                "prompt_sha256": connection.prompt.sha256,
+                "settings_sha256": entry.sha256,
+                "settings": entry.settings(),
+                "server": dict(connection.identity),
                 "reading": {
-                    "read": asked.read,
-                    "verdict_ids": asked.ids and list(asked.ids),
-                    "counts": asked.counts,
+                    "read": connection.read,
+                    "verdict_ids": connection.ids and list(connection.ids),
                 },
                 "provenance": asdict(provenance),
             },
@@ -83,13 +84,13 @@ class EndpointFamily(JudgeFamily):
 
     def load(
         self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
-    ) -> BilledJudge:
+    ) -> EndpointJudge:
         """Return the judge as it was registered, if settings and server are still the same."""
         from certify_assets.judges.endpoint.judge import registered_judge
 
         record = judge.stored_artifact
         self.require_current(judge, record)
-        return registered_judge(judge, _config(judge), record, replay=replay)
+        return registered_judge(judge, _entry(judge), record, replay=replay)
 
     def prepared(self, judge: JudgedCorpus, model: Judge, *, progress: Progress) -> Judge:
         """Report the answers that are there."""
@@ -113,10 +114,10 @@ class EndpointFamily(JudgeFamily):
 
     def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
         """Refuse a registration with other settings than judges.yaml has now."""
-        config = _config(judge)
-        now, then = config.settings(), record.detail("settings")
+        entry = _entry(judge)
+        now, then = entry.settings(), record.detail("settings")
         differing = next((name for name, value in now.items() if then.get(name) != value), None)
-        if differing is not None or record.details.get("settings_sha256") != config.sha256:
+        if differing is not None or record.details.get("settings_sha256") != entry.sha256:
             raise StaleCertificateError(
                 f"{judge} was registered with another {differing or 'setting'} than judges.yaml "
                 f"has now; materialize judges/{judge}/model again."
@@ -124,7 +125,13 @@ class EndpointFamily(JudgeFamily):
 
     def configure(self, name: str, entry: Mapping[str, Any]) -> EndpointSpec:
         """Read an entry of judges.yaml."""
-        return EndpointSpec.of(name, parse_judge(entry))
+        return EndpointSpec.of(name, validated(entry, EndpointEntry, missing=_MISSING))
+
+
+_MISSING = {
+    name: f"it has no {name}; give the server's base URL as url and the model's name as model."
+    for name in ("url", "model")
+}
 
 
 def _asked(asking: Mapping[str, Any]) -> str:
@@ -138,14 +145,14 @@ def _asked(asking: Mapping[str, Any]) -> str:
     }.get(asking["mode"]) or f"asked {asking['votes']} times for a vote ({warmth})"
 
 
-def _config(judge: JudgedCorpus) -> EndpointConfig:
+def _entry(judge: JudgedCorpus) -> EndpointEntry:
     spec = judge.spec
     assert isinstance(spec, EndpointSpec)
     return spec.endpoint
 
 
-def _billed(model: Judge) -> BilledJudge:
-    from certify_assets.judges.endpoint.judge import BilledJudge
+def _billed(model: Judge) -> EndpointJudge:
+    from certify_assets.judges.endpoint.judge import EndpointJudge
 
-    assert isinstance(model, BilledJudge)
+    assert isinstance(model, EndpointJudge)
     return model

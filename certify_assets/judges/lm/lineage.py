@@ -6,10 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from certify_assets.judges.record import JudgeRecord
-from certify_assets.judges.specs import judge_spec
-
-#: tag of an adapter's MLflow run: the MLflow run of what its training started from
-START_RUN = "certify.start_run"
 
 _FILES = ("adapter_model.safetensors", "adapter_config.json", "judge.json", "provenance.json")
 
@@ -28,21 +24,6 @@ def adapter_tags(record: JudgeRecord) -> dict[str, str]:
         if "start_sha256" in record.details
         else {}
     )
-
-
-def start_tags(record: JudgeRecord, root: str) -> dict[str, str]:
-    """Return the tags by which the record of what an adapter started from is found."""
-    before = judge_spec(record.judge, root).upstream
-    if not before or "start_sha256" not in record.details:
-        return {
-            "dagster.asset": "judges/compact_model",
-            "certify.base_revision": record.details["provenance"]["settings"]["revision"],
-        }
-    return {
-        "dagster.asset": f"judges/{before}/model",
-        "dagster.partition": record.corpus,
-        "adapter_sha256": record.details["start_sha256"],
-    }
 
 
 def adapter_params(record: JudgeRecord) -> dict[str, Any]:

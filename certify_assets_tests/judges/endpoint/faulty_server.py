@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from certify_assets.judges.endpoint.settings import EndpointEntry
+
 
 @dataclass(frozen=True)
 class Action:
@@ -42,6 +44,11 @@ class Faulty:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
+
+
+def judge_of(url: str, **settings: Any) -> EndpointEntry:
+    """The entry of a judge of judges.yaml."""
+    return EndpointEntry(**{"name": "served", "url": url, "model": "m", **settings})
 
 
 def chat_body(

@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 
 from certify_assets.errors import CertifyError, InputError, IntegrityError
-from certify_assets.judges.endpoint import scoring
+from certify_assets.judges.endpoint import client, scoring
 from certify_assets.judges.endpoint.client import UnavailableError
-from certify_assets.judges.endpoint.judge import EndpointJudge, EndpointRun
-from certify_assets.judges.endpoint.questions import ChatPrompt, auditor_prompt
-from certify_assets.judges.endpoint.settings import Asking, Server
+from certify_assets.judges.endpoint.judge import EndpointRun, connected
 from certify_assets_tests.judges.endpoint.faulty_server import (
     Action,
     Faulty,
     chat_body,
     faulty_server,
+    judge_of,
     text_of,
 )
 from certify_assets_tests.services import free_port
@@ -25,19 +24,15 @@ GOOD = Action(chat_body(logs={"SUCCESS": -0.25, "FAIL": -1.75, "yes": -4.0}))
 TEXTS = ["run 0", "run 1", "run 2"]
 
 
-def _connect(url: str, asking: Asking, *, max_failed: int = 0, **settings: Any) -> EndpointJudge:
-    prompt = ChatPrompt(auditor_prompt(asking.mode))
-    return EndpointJudge.connect(
-        Server(url, "m", **settings), asking, prompt, max_failed=max_failed
-    )
+@pytest.fixture(autouse=True)
+def _no_long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The openai package waits half a second before it asks again."""
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
 
 
-def _run(
-    server: Faulty, texts: list[str] = TEXTS, *, max_failed: int = 0, **settings: Any
-) -> EndpointRun:
-    plain: dict[str, Any] = {"first_wait_seconds": 0.01, "attempts": 3, "concurrency": 2}
-    plain |= {"timeout_seconds": 5.0, "max_failed": max_failed, **settings}
-    return _connect(server.url, Asking(read="top"), **plain).run(texts)
+def _run(server: Faulty, texts: list[str] = TEXTS, **settings: Any) -> EndpointRun:
+    plain: dict[str, Any] = {"read": "top", "attempts": 3, "concurrency": 2, "timeout_seconds": 5.0}
+    return connected(judge_of(server.url, **plain | settings)).run(texts)
 
 
 @pytest.mark.parametrize(
@@ -70,16 +65,19 @@ def test_what_may_pass_is_asked_again(fault: Action) -> None:
         pytest.param(Action({**GOOD.body, "filler": "x" * 200_000}), id="long"),
     ],
 )
-def test_what_does_not_pass_ends_in_a_sentence(fault: Action) -> None:
+def test_what_does_not_pass_ends_in_a_sentence(
+    fault: Action, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "LONGEST", 100_000)
     with faulty_server(_only("run 1", fault)) as server:
         with pytest.raises(
             UnavailableError, match=r"^text 2 of 3 was not answered \(.+\); \d answers are kept"
         ):
-            _run(server, longest_body=100_000)
-        found = _run(server, longest_body=100_000, max_failed=1)
+            _run(server)
+        found = _run(server, max_failed=1)
     assert found.reasons == ("", "failed", "") and found.report.unscored == {"failed": 1}
     assert math.isnan(found.scores.score[1])
-    # a body of another form, or beyond the limit, is not asked for twice
+    # three attempts, in two scorings
     assert max(server.arrived.values()) <= 2 * 3
 
 
@@ -109,27 +107,25 @@ def test_a_verdict_without_a_number_is_unscored_and_never_zero_or_one(
 
 
 @pytest.mark.slow
-def test_retry_after_is_honoured_by_every_worker() -> None:
+def test_retry_after_is_honoured() -> None:
     begun: list[float] = []
 
     def answer(payload: dict[str, Any], times: int) -> Action:
         begun.append(time.monotonic())
         busy = Action({"error": "later"}, status=429, headers={"Retry-After": "1"})
-        return busy if len(begun) == 1 else Action(GOOD.body, delay=0.2)
+        return busy if len(begun) == 1 else GOOD
 
     with faulty_server(answer) as server:
-        found = _run(server, [f"run {number}" for number in range(12)], concurrency=4)
-    # the three that were on their way came through; what came after kept the wait of one of them
-    assert found.report.retries == 1 and found.report.scored == 12
-    assert sum(start - begun[0] < 1.0 for start in begun) <= 4
+        found = _run(server, ["run 0"])
+    assert found.report.retries == 1 and begun[1] - begun[0] >= 1
 
 
-def test_a_wait_beyond_what_is_allowed_ends_the_scoring() -> None:
+def test_a_server_that_asks_for_an_hour_ends_the_scoring() -> None:
     with (
         faulty_server(
             lambda payload, times: Action({}, status=429, headers={"Retry-After": "3600"})
         ) as server,
-        pytest.raises(InputError, match="asks to wait 3600 s"),
+        pytest.raises(UnavailableError, match="status 429"),
     ):
         _run(server)
     assert sum(server.arrived.values()) <= 2
@@ -174,7 +170,7 @@ def test_a_server_that_does_not_say_what_it_is_can_judge() -> None:
             "/v1/models": Action({"data": [{"id": "other"}, served]}),
             "/version": Action({"version": "1.2"}),
         }
-        provenance = _connect(server.url, Asking(read="top")).provenance()
+        provenance = connected(judge_of(server.url, read="top")).provenance()
     said = {"revision": "", "version": "1.2", "parent": "base", "max_model_len": 8}
     assert provenance.settings["server"] == {"url": server.url} | said
     assert "1.2" in provenance.engine
@@ -186,7 +182,7 @@ def test_a_server_that_is_not_there() -> None:
         UnavailableError,
         match=r"did not answer: the connection failed.*; start the server, or correct the url",
     ):
-        _connect(url, Asking(), attempts=2, first_wait_seconds=0.01)
+        connected(judge_of(url, attempts=2))
 
 
 def test_a_model_that_changes_on_the_way_is_refused() -> None:
@@ -206,23 +202,23 @@ def test_auto_falls_back_to_the_likeliest_tokens(monkeypatch: pytest.MonkeyPatch
 
     refusal = Action({"error": {"message": "unknown field"}}, status=400)
     for by_ids in (refusal, GOOD):
-        monkeypatch.setattr(scoring, "_verdict_ids", ids)
+        monkeypatch.setattr(scoring, "verdict_ids", ids)
         with faulty_server(
             lambda payload, times, by_ids=by_ids: by_ids if "logprob_token_ids" in payload else GOOD
         ) as server:
-            judge = _connect(server.url, Asking())
+            judge = connected(judge_of(server.url))
             assert judge.provenance().settings["read"] == "top"
             np.testing.assert_array_equal(judge.score(TEXTS).score, [1.5, 1.5, 1.5])
         monkeypatch.undo()
     with (
         faulty_server(lambda payload, times: Action(chat_body("SUCCESS"))) as server,
-        pytest.raises(CertifyError, match="choose mode cot or vote"),
+        pytest.raises(CertifyError, match="choose asking cot or sc_5"),
     ):
-        _connect(server.url, Asking())
+        connected(judge_of(server.url))
 
 
 def test_half_a_character_in_an_answer_is_kept_as_a_question_mark() -> None:
     raw = b'{"model": "m", "choices": [{"message": {"content": "\\ud800 P_SUCCESS=70"}}]}'
     with faulty_server(lambda payload, times: Action(raw=raw)) as server:
-        report = _connect(server.url, Asking(mode="cot")).run(TEXTS).report
+        report = connected(judge_of(server.url, asking="cot")).run(TEXTS).report
     assert (report.scored, report.uncounted_answers, report.cost) == (3, 3, 0)

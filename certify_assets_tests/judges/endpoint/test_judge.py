@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from certify_assets.errors import IntegrityError
 from certify_assets.judges.base import Judge
-from certify_assets.judges.endpoint.judge import EndpointJudge
-from certify_assets.judges.endpoint.questions import ChatPrompt, auditor_prompt
-from certify_assets.judges.endpoint.settings import Asking, Prices, Server
+from certify_assets.judges.endpoint.judge import EndpointJudge, connected
+from certify_assets.judges.endpoint.settings import Prices
 from certify_assets_tests.judges.endpoint.faulty_server import (
     Action,
     chat_body,
     faulty_server,
+    judge_of,
     text_of,
 )
 from certify_assets_tests.paths import REPOSITORY
@@ -37,15 +37,10 @@ def _by_number(payload: dict[str, Any], times: int) -> Action:
     return Action(chat_body(logs=_logs(payload)))
 
 
-def _judge(url: str, asking: Asking, journal: Path | None = None, **settings: Any) -> EndpointJudge:
-    plain = {"first_wait_seconds": 0.01, "timeout_seconds": 20.0} | settings
-    return EndpointJudge.connect(
-        Server(url, "m", **plain),
-        asking,
-        ChatPrompt(auditor_prompt(asking.mode)),
-        journal=journal,
-        prices=Prices(prompt=2.0, completion=10.0),
-    )
+def _judge(url: str, journal: Path | None = None, **settings: Any) -> EndpointJudge:
+    plain = {"timeout_seconds": 20.0, "prices": Prices(prompt=2.0, completion=10.0)}
+    entry = judge_of(url, **plain | settings)
+    return connected(entry, answers=lambda: nullcontext((journal, ())))
 
 
 @pytest.mark.slow
@@ -56,7 +51,7 @@ def test_scores_come_in_the_order_of_the_texts_and_within_the_bound(concurrency:
         return Action(chat_body(logs=_logs(payload)), delay=0.02 * (number % 3))
 
     with faulty_server(slow) as server:
-        judge = _judge(server.url, Asking(read="top"), concurrency=concurrency)
+        judge = _judge(server.url, read="top", concurrency=concurrency)
         found = judge.run([f"run {number}" for number in range(40)])
     expected = [-0.01 * (1 + number) for number in range(40)]
     np.testing.assert_allclose(found.scores.log_p_success, expected)
@@ -67,7 +62,7 @@ def test_scores_come_in_the_order_of_the_texts_and_within_the_bound(concurrency:
 
 def test_the_bill_is_per_decision() -> None:
     with faulty_server(_by_number) as server:
-        report = _judge(server.url, Asking(read="top")).run(["run 0", "run 1"]).report
+        report = _judge(server.url, read="top").run(["run 0", "run 1"]).report
     # 100 prompt tokens at 2 and 10 completion tokens at 10 a million
     assert (report.prompt_tokens, report.completion_tokens) == (200, 20)
     costs = (report.cost, report.cost_now, report.cost_per_decision)
@@ -77,7 +72,7 @@ def test_the_bill_is_per_decision() -> None:
 
 def test_equal_texts_are_asked_once_and_no_text_is_none() -> None:
     with faulty_server(_by_number) as server:
-        judge = _judge(server.url, Asking(read="top"))
+        judge = _judge(server.url, read="top")
         found = judge.run(["run 1", "run 2", "run 1", "run 1"])
         empty = judge.run([])
     assert max(server.arrived.values()) == 1
@@ -89,7 +84,7 @@ def test_equal_texts_are_asked_once_and_no_text_is_none() -> None:
 def test_stated_probabilities_and_their_parse_rate() -> None:
     said = {"run 0": "P_SUCCESS=90", "run 1": "I cannot say.", "run 2": "P_SUCCESS=20"}
     with faulty_server(lambda payload, times: Action(chat_body(said[text_of(payload)]))) as server:
-        found = _judge(server.url, Asking(mode="cot")).run(list(said))
+        found = _judge(server.url, asking="cot").run(list(said))
     expected = [90.5 / 101, np.nan, 20.5 / 101]
     np.testing.assert_allclose(np.exp(found.scores.log_p_success), expected)
     assert found.reasons == ("", "unparsed", "")
@@ -103,7 +98,7 @@ def test_votes_differ_by_seed_and_ten_reuse_five(tmp_path: Path) -> None:
 
     with faulty_server(vote) as server:
         five, ten = (
-            _judge(server.url, Asking(mode="vote", votes=votes, seed=1), tmp_path / "a.jsonl").run(
+            _judge(server.url, tmp_path / "a.jsonl", asking=f"sc_{votes}", seed=1).run(
                 ["run 0", "run 1"]
             )
             for votes in (5, 10)
@@ -123,10 +118,8 @@ def test_votes_as_the_paper_asks_are_one_word_at_temperature_1() -> None:
         assert "one word, SUCCESS or FAIL" in str(payload["messages"])
         return Action(chat_body("SUCCESS" if payload["seed"] % 2 else "**FAIL**"))
 
-    asking = Asking(mode="vote", votes=5, preset="paper")
-    prompt = ChatPrompt(auditor_prompt("vote", "paper"))
     with faulty_server(vote) as server:
-        found = EndpointJudge.connect(Server(server.url, "m"), asking, prompt).run(["run 0"])
+        found = _judge(server.url, asking="sc_5", preset="paper").run(["run 0"])
     # seeds 42 to 46
     np.testing.assert_allclose(np.exp(found.scores.log_p_success[0]), (2 + 0.5) / 6)
     assert found.report.parse_rate == 1.0
@@ -147,7 +140,7 @@ def test_requests_keep_to_their_rate(pace: dict[str, Any]) -> None:
         return Action({**chat_body(logs=_logs(payload)), "usage": usage})
 
     with faulty_server(costly) as server:
-        _judge(server.url, Asking(read="top"), **pace).run([f"run {n}" for n in range(9)])
+        _judge(server.url, read="top", **pace).run([f"run {n}" for n in range(9)])
     # eight gaps of 50 ms
     assert server.times[-1] - server.times[0] >= 0.35
 
@@ -155,12 +148,12 @@ def test_requests_keep_to_their_rate(pace: dict[str, Any]) -> None:
 _SCORE = """
 import sys
 from pathlib import Path
-from certify_assets.judges.endpoint.judge import EndpointJudge
-from certify_assets.judges.endpoint.questions import ChatPrompt, auditor_prompt
-from certify_assets.judges.endpoint.settings import Asking, Server
-server = Server(sys.argv[1], "m", concurrency=4, timeout_seconds=30)
-judge = EndpointJudge.connect(server, Asking(read="top"), ChatPrompt(auditor_prompt("logprob")),
-    journal=Path(sys.argv[2]))
+from contextlib import nullcontext
+from certify_assets.judges.endpoint.judge import connected
+from certify_assets.judges.endpoint.settings import EndpointEntry
+entry = EndpointEntry(name="served", url=sys.argv[1], model="m", concurrency=4, read="top",
+    timeout_seconds=30)
+judge = connected(entry, answers=lambda: nullcontext((Path(sys.argv[2]), ())))
 print(judge.run([f"run {number}" for number in range(30)]).scores.score.tolist())
 """
 
@@ -195,24 +188,12 @@ def test_a_killed_scoring_repeats_no_answered_request(tmp_path: Path) -> None:
     )
 
 
-def test_a_poisoned_answer_is_not_scored(tmp_path: Path) -> None:
-    journal = tmp_path / "answers.jsonl"
-    with faulty_server(_by_number) as server:
-        judge = _judge(server.url, Asking(read="top"), journal)
-        judge.score(["run 0", "run 1"])
-        journal.write_text(journal.read_text().replace("-3.0", "-9.0", 1))
-        with pytest.raises(
-            IntegrityError, match="line 1 is no answer that was kept, or was altered"
-        ):
-            judge.score(["run 0", "run 1"])
-
-
 def test_another_revision_is_asked_again(tmp_path: Path) -> None:
     journal = tmp_path / "answers.jsonl"
     with faulty_server(_by_number) as server:
         hashes = set()
         for revision in ("a", "b", "a"):
-            judge = _judge(server.url, Asking(read="top"), journal, revision=revision)
+            judge = _judge(server.url, journal, read="top", revision=revision)
             judge.score(["run 0"])
             hashes.add(judge.provenance().sha256)
     assert sum(server.arrived.values()) == 2 and len(hashes) == 2
@@ -235,7 +216,7 @@ def test_the_key_is_sent_and_written_nowhere(
     journal = tmp_path / "answers.jsonl"
     with faulty_server(echo) as server:
         url = server.url.replace("//", "//user:pass-word-1@")
-        judge = _judge(url, Asking(mode="cot"), journal, key_variable="JUDGE_KEY")
+        judge = _judge(url, journal, asking="cot", key_variable="JUDGE_KEY")
         found = judge.run(["run 0", "run 1", "run 2"])
         assert set(server.keys) == {f"Bearer {SECRET}"}
         with pytest.raises(Exception, match="none of 1 texts") as caught:
@@ -251,7 +232,7 @@ def test_the_key_is_sent_and_written_nowhere(
 
 def test_a_password_in_the_url_is_used_and_not_shown() -> None:
     with faulty_server(_by_number) as server:
-        judge = _judge(server.url.replace("//", "//user:pass-word-1@"), Asking(read="top"))
+        judge = _judge(server.url.replace("//", "//user:pass-word-1@"), read="top")
         judge.score(["run 0"])
         assert set(server.keys) == {"Basic dXNlcjpwYXNzLXdvcmQtMQ=="}
     assert "pass-word-1" not in repr(judge) + json.dumps(asdict(judge.provenance()))

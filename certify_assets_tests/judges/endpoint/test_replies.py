@@ -6,7 +6,6 @@ from certify_assets.judges.endpoint.questions import (
     Reply,
     conclude,
     read_logprobs,
-    read_probability,
     read_text,
     stated_probability,
     stated_vote,
@@ -92,7 +91,7 @@ def test_conclusions_are_finite_and_in_order() -> None:
     assert share(yes, yes, no, none, none) == pytest.approx((5 * 2 / 3 + 0.5) / 6)
     assert conclude("vote", [yes, yes, none, none, none], 5)[2] == "unparsed"
     assert conclude("cot", [none], 1)[2] == "unparsed"
-    assert conclude("logprob", [Reply(logs=(-0.5,)), Reply(reason="missing")], 1)[2] == "missing"
+    assert conclude("logprob", [Reply(reason="missing")], 1)[2] == "missing"
 
 
 def test_completions_and_scores_are_read() -> None:
@@ -100,8 +99,6 @@ def test_completions_and_scores_are_read() -> None:
     body = {"choices": [{"text": " SUCCESS", "logprobs": {"top_logprobs": [listed]}}]}
     assert read_logprobs(body, ["token_id:1", "token_id:2"]).logs == (-0.5, -2.0)
     assert read_logprobs(body, ["token_id:1", "token_id:3"]).reason == "missing"
-    assert read_probability({"data": [{"score": 0.25}]}).logs == (math.log(0.25),)
-    assert read_probability({"data": [{"score": math.nan}]}).reason == "not_finite"
     assert read_text({"choices": [{"text": "so", "finish_reason": "length"}]}).cut
     # a reasoning model that was cut before its answer sends no content
     assert read_text({"choices": [{"message": {"content": None}}]}).text == ""

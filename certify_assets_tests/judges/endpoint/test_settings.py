@@ -1,19 +1,23 @@
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.judges.endpoint.client import retry_after_seconds
-from certify_assets.judges.endpoint.settings import Asking, Prices, Server
+from certify_assets.judges.configured import validated
+from certify_assets.judges.endpoint.settings import EndpointEntry, Server
+from certify_assets_tests.judges.endpoint.faulty_server import judge_of
+
+
+def _server(url: str, **settings: Any) -> Server:
+    return Server(name="s", url=url, model="m", **settings)
 
 
 def test_the_plain_url_has_no_credentials() -> None:
-    server = Server("https://user:pa%40ss@Host.example:8443/v1/", "m")
+    server = _server("https://user:pa%40ss@Host.example:8443/v1/")
     assert server.plain_url == "https://host.example:8443/v1"
-    assert server.root_url == "https://host.example:8443"
-    assert server.login() == ("user", "pa@ss") and Server("http://h/v1", "m").login() is None
-    assert Server("http://[::1]:8000/v1", "m").plain_url == "http://[::1]:8000/v1"
+    assert server.root_url == "https://host.example:8443" and "pa%40ss" not in repr(server)
+    assert server.login() == ("user", "pa@ss") and _server("http://h/v1").login() is None
+    assert _server("http://[::1]:8000/v1").plain_url == "http://[::1]:8000/v1"
 
 
 @pytest.mark.parametrize(
@@ -30,15 +34,15 @@ def test_the_plain_url_has_no_credentials() -> None:
 )
 def test_an_address_that_cannot_be_used_is_refused_without_being_repeated(url: str) -> None:
     with pytest.raises(InputError, match="base URL") as caught:
-        Server(url, "m")
+        _server(url)
     assert "secret" not in str(caught.value)
 
 
 def test_the_key_comes_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="not the key") as caught:
-        Server("http://h/v1", "m", key_variable="sk-secret")
+        _server("http://h/v1", key_variable="sk-secret")
     assert "sk-secret" not in str(caught.value)
-    server = Server("http://h/v1", "m", key_variable="JUDGE_KEY")
+    server = _server("http://h/v1", key_variable="JUDGE_KEY")
     monkeypatch.delenv("JUDGE_KEY", raising=False)
     with pytest.raises(InputError, match="JUDGE_KEY is not set"):
         server.key()
@@ -51,28 +55,32 @@ def test_the_key_comes_from_the_environment_alone(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes", "word"),
+    ("changes", "word"),
     [
-        (Server, {"model": ""}, "name of a model"),
-        (Server, {"concurrency": 0}, "concurrency"),
-        (Server, {"timeout_seconds": float("nan")}, "timeout_seconds"),
-        (Asking, {"read": "mind"}, "token_ids"),
-        (Asking, {"top": 21}, "2 to 20"),
-        (Asking, {"words": ("A", "A")}, "two different words"),
-        (Prices, {"prompt": -1}, "prices"),
+        ({"model": ""}, "model"),
+        ({"concurrency": 0}, "concurrency"),
+        ({"timeout_seconds": float("nan")}, "timeout_seconds"),
+        ({"read": "mind"}, "token_ids"),
+        ({"top": 21}, "top"),
+        ({"asking": "sc_0"}, "choose logprob, cot, sc_5"),
+        ({"form": "tokens"}, "needs the model's tokenizer"),
+        ({"prompt": {"success": "A", "fail": "A"}}, "give two words"),
+        ({"prices": {"prompt": -1}}, "prompt"),
+        ({"preset": "paper"}, "asking is logprob"),
+        ({"preset": "paper", "asking": "cot", "temperature": 0.5}, "its own temperature"),
     ],
 )
-def test_values_that_cannot_be_used_are_named(
-    kind: Any, changes: dict[str, Any], word: str
-) -> None:
-    needed = {"base_url": "http://h/v1", "model": "m"} if kind is Server else {}
+def test_values_that_cannot_be_used_are_named(changes: dict[str, Any], word: str) -> None:
+    entry = {"name": "served", "url": "http://h/v1", "model": "m"}
     with pytest.raises(InputError, match=word):
-        kind(**needed | changes)
+        validated(entry | changes, EndpointEntry)
 
 
-def test_retry_after_is_read_as_seconds_or_a_date() -> None:
-    now = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
-    assert retry_after_seconds("Thu, 01 Jan 2026 12:00:30 GMT", now) == 30.0
-    assert retry_after_seconds("1.5") == 1.5
-    for nonsense in (None, "soon", "-3", "nan", "inf"):
-        assert retry_after_seconds(nonsense) is None
+def test_how_a_verdict_is_asked_for() -> None:
+    served = judge_of("http://h/v1")
+    assert (served.mode, served.votes, served.heat) == ("logprob", 1, 0.0)
+    assert (served.words, served.marker) == (("SUCCESS", "FAIL"), "")
+    votes = judge_of("http://h/v1", asking="sc_10", form="completion")
+    assert (votes.mode, votes.votes, votes.heat) == ("vote", 10, 0.7)
+    assert votes.words == (" SUCCESS", " FAIL") and votes.marker
+    assert judge_of("http://h/v1", asking="sc_5", preset="paper").heat == 1.0

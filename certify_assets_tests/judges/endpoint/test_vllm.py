@@ -11,14 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from certify_assets.judges.endpoint.judge import EndpointJudge, EndpointRun
-from certify_assets.judges.endpoint.questions import (
-    ChatPrompt,
-    CompletionPrompt,
-    EndpointPrompt,
-    auditor_prompt,
-)
-from certify_assets.judges.endpoint.settings import Asking, Server
+from certify_assets.judges.endpoint.judge import EndpointRun, connected
+from certify_assets.judges.endpoint.questions import EndpointPrompt, prompt_of
+from certify_assets_tests.judges.endpoint.faulty_server import judge_of
 from certify_assets_tests.judges.endpoint.tiny_model import write_tiny_adapter, write_tiny_model
 from certify_assets_tests.judges.endpoint.vllm_process import require_vllm, vllm_server
 
@@ -33,7 +28,7 @@ TEXTS = [
     f"{number * number}\n"
     for number in range(24)
 ]
-FOLLOWING = {"words": (" SUCCESS", " FAIL"), "marker": "VERDICT:"}
+WORDS = (" SUCCESS", " FAIL")
 
 
 class Vllm(NamedTuple):
@@ -57,12 +52,9 @@ def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
         yield Vllm(url, model, adapter)
 
 
-def _run(
-    vllm: Vllm, asking: Asking, prompt: EndpointPrompt, model: str = "tiny", **rest: Any
-) -> EndpointRun:
-    return EndpointJudge.connect(
-        Server(vllm.url, model, timeout_seconds=120), asking, prompt, **rest
-    ).run(TEXTS)
+def _run(vllm: Vllm, model: str = "tiny", **settings: Any) -> EndpointRun:
+    entry = judge_of(vllm.url, model=model, form="completion", timeout_seconds=120.0, **settings)
+    return connected(entry).run(TEXTS)
 
 
 def _direct(
@@ -101,26 +93,24 @@ def _gap(run: EndpointRun, direct: NDArray[np.float64]) -> float:
 
 
 def test_log_probabilities_are_those_of_transformers(vllm: Vllm) -> None:
-    prompt = CompletionPrompt()
-    direct = _direct(vllm, prompt, FOLLOWING["words"])
-    for read in ("auto", "token_ids", "scoring"):
-        run = _run(vllm, Asking(read=read, **FOLLOWING), prompt)
+    direct = _direct(vllm, prompt_of(judge_of(vllm.url, form="completion")), WORDS)
+    for read in ("auto", "token_ids"):
+        run = _run(vllm, read=read)
         assert _gap(run, direct) <= 1e-4, read
-        assert run.report.requests == len(TEXTS) * (2 if read == "scoring" else 1)
-        assert run.report.models == ("tiny",)
+        assert run.report.requests == len(TEXTS) and run.report.models == ("tiny",)
 
 
 def test_chats_are_read_at_the_first_token_of_the_answer(vllm: Vllm) -> None:
-    prompt = ChatPrompt(auditor_prompt("logprob"))
-    judge = EndpointJudge.connect(Server(vllm.url, "tiny"), Asking(), prompt)
+    entry = judge_of(vllm.url, model="tiny")
+    judge = connected(entry)
     settings = judge.provenance().settings
     assert settings["read"] == "token_ids" and settings["server"]["version"]
-    assert _gap(judge.run(TEXTS), _direct(vllm, prompt, ("SUCCESS", "FAIL"))) <= 1e-4
+    assert _gap(judge.run(TEXTS), _direct(vllm, prompt_of(entry), ("SUCCESS", "FAIL"))) <= 1e-4
 
 
 def test_a_lora_module_is_a_model_of_its_own(vllm: Vllm) -> None:
-    prompt = CompletionPrompt()
-    run = _run(vllm, Asking(**FOLLOWING), prompt, "sft")
-    direct = _direct(vllm, prompt, FOLLOWING["words"], vllm.adapter)
+    prompt = prompt_of(judge_of(vllm.url, form="completion"))
+    run = _run(vllm, "sft")
+    direct = _direct(vllm, prompt, WORDS, vllm.adapter)
     assert _gap(run, direct) <= 1e-4 and run.report.models == ("sft",)
-    assert np.abs(direct - _direct(vllm, prompt, FOLLOWING["words"])).max() > 0.01
+    assert np.abs(direct - _direct(vllm, prompt, WORDS)).max() > 0.01

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from certify_assets.errors import CertifyError
-from certify_assets.judges.endpoint.judge import EndpointJudge
-from certify_assets.judges.endpoint.questions import ChatPrompt, auditor_prompt
-from certify_assets.judges.endpoint.settings import Asking, Server
+from certify_assets.judges.endpoint.judge import connected
+from certify_assets_tests.judges.endpoint.faulty_server import judge_of
 from certify_assets_tests.paths import REPOSITORY
 from certify_assets_tests.services import end_group, free_port
 
@@ -58,12 +57,12 @@ def vllm_server(model: Path, name: str, log: Path, *, options: Sequence[str] = (
 def _until_ready(process: subprocess.Popen[bytes], url: str, name: str, log: Path) -> None:
     # /health also answers where the first request would end the engine: ready means that a request
     # was answered
-    server = Server(url, name, attempts=1, timeout_seconds=60)
+    entry = judge_of(url, model=name, attempts=1, timeout_seconds=60.0)
     until = time.monotonic() + _START_SECONDS
     while time.monotonic() < until:
         assert process.poll() is None, log.read_text(errors="replace")[-3000:]
         with suppress(CertifyError):
-            EndpointJudge.connect(server, Asking(), ChatPrompt(auditor_prompt("logprob")))
+            connected(entry)
             return
         time.sleep(0.5)
     pytest.fail(

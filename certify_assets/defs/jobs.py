@@ -1,27 +1,34 @@
-"""Jobs of one corpus: the whole pipeline, and the judges that are asked for by themselves."""
+"""Jobs: the pipeline of a corpus, judges that are asked for by themselves, the study, the week."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import dagster as dg
 
+from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.names import (
     BASELINE_GROUP,
+    CORPORA,
+    CORPORA_GROUP,
     ENDPOINT_GROUP,
     HARVEST_GROUP,
     LM_GROUP,
     OPERATIONS_GROUP,
     RESEARCH_GROUP,
+    RESULTS_GROUP,
     TRANSFER_GROUP,
     chains,
     folder_of,
     judge_key,
     key,
 )
+from certify_assets.defs.resources import DataRoot
 from certify_assets.defs.setup import judges
-from certify_assets.judges.specs import HARVEST_JUDGES, JudgeSpec
+from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES, JudgeSpec
+from certify_assets.operations.recertification import to_recertify
+from certify_assets.storage.store import Store
 
 #: name of the job that the weekly schedule starts
 WEEKLY = "refresh_all_certificates"
@@ -137,9 +144,10 @@ _OF_JUDGES: tuple[tuple[str, Callable[[JudgeSpec], bool], str], ...] = (
 JUDGE_JOBS = tuple(name for name, _, _ in _OF_JUDGES)
 
 
-def judge_jobs() -> list[Any]:
-    """Return the jobs of judges that are asked for by themselves, where there are such judges."""
-    jobs = []
+def platform_jobs(*, studied: bool) -> list[Any]:
+    """Return the jobs, of judges where there are such judges, and those of a study."""
+    jobs = [onboard_job, decide_job, recertify_job, refresh_job()]
+    jobs += [study_job, tables_job] if studied else []
     for job, asked, description in _OF_JUDGES:
         if names := [name for name, spec in judges().items() if asked(spec)]:
             # it reads the data root in seconds, so it is in every job that changes a judge
@@ -148,3 +156,69 @@ def judge_jobs() -> list[Any]:
                 selection = selection | _assets("corpora", "agent_disjoint") | _COMPACT
             jobs.append(dg.define_asset_job(job, selection=selection, description=description))
     return jobs
+
+
+# judges of the structure of a run have no stage yet: benchmarks/judges.py compares them
+_JUDGES = [name for name in JUDGES if name not in {*HARVEST_JUDGES, "structure", "combined"}]
+_TABLES = ("main_table", "certifiability", "simulation", "report")
+
+# pages and monitors of judges are no part of it
+study_job = dg.define_asset_job(
+    "research_study",
+    selection=(folder_of("corpora") | folder_of("research") | chains(*_JUDGES) | _COMPACT)
+    - dg.AssetSelection.assets(
+        key("corpora/report"),
+        *(key(f"research/{name}") for name in _TABLES),
+        *(judge_key(name, part) for name in _JUDGES for part in ("report", "monitor")),
+    ),
+    description="Make what the study needs of one corpus. `certify research study` runs it on "
+    "every corpus, in three parts, without what is up to date.",
+)
+
+tables_job = dg.define_asset_job(
+    "research_tables",
+    selection=_assets("research", *_TABLES),
+    description="Make the tables over all corpora, and the page.",
+)
+
+
+@dg.schedule(
+    name="weekly_recertification",
+    job_name=WEEKLY,
+    cron_schedule="0 6 * * 1",
+    execution_timezone="UTC",
+    description="Every Monday at 06:00 (UTC), certify every stored judge "
+    "again, without scoring what is up to date, and recertify the deployed one.",
+)
+def weekly_recertification(
+    context: dg.ScheduleEvaluationContext, data_root: DataRoot
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """Request one run a corpus; the run key is the time, so that a repeated tick runs once."""
+    corpora = context.instance.get_dynamic_partitions(CORPORA)
+    if not corpora:
+        yield dg.SkipReason(
+            "no corpus is registered; `certify corpus import` or `certify demo` adds one."
+        )
+    for corpus in sorted(corpora):
+        if obstacle := Corpus(data_root.view(), corpus).obstacle:
+            context.log.info(f"{corpus} is not scheduled: {obstacle}")
+            continue
+        selected = _selection(context, data_root.view(), corpus)
+        key = f"{corpus}:{context.scheduled_execution_time.isoformat()}"
+        yield dg.RunRequest(run_key=key, partition_key=corpus, asset_selection=selected)
+
+
+def _selection(
+    context: dg.ScheduleEvaluationContext, store: Store, corpus: str
+) -> list[dg.AssetKey]:
+    parts, left_alone = to_recertify(Corpus(store, corpus))
+    for judge, reason in left_alone.items():
+        context.log.info(f"{corpus}, {judge} is left alone: {reason}")
+    job = context.repository_def.get_job(WEEKLY).asset_layer
+    wanted = {judge_key(judge, part) for judge, names in parts.items() for part in names}
+    groups = (CORPORA_GROUP, RESULTS_GROUP, OPERATIONS_GROUP)
+    return sorted(
+        found
+        for found in job.executable_asset_keys
+        if found in wanted or job.asset_graph.get(found).group_name in groups
+    )

@@ -1,0 +1,120 @@
+"""How steps run: what is kept current by itself, one at a time on a device, and what is retried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TypedDict
+
+import dagster as dg
+
+from certify_assets.defs.setup import judges, setup
+from certify_assets.judges.lm.models import known_model
+from certify_assets.judges.specs import JudgeSpec
+from certify_assets.operations.notifications import EXPIRY_DAYS
+
+#: of pages, comparisons, monitors and histories: seconds each, and nothing is paid. A job draws
+#: them first; what was never asked for is not begun.
+KEPT_CURRENT = (
+    (  # type: ignore[misc]
+        dg.AutomationCondition.any_deps_updated() | dg.AutomationCondition.code_version_changed()
+    ).since_last_handled()
+    & ~dg.AutomationCondition.missing()
+    # not that all passed: a judge that nobody asked for has checks that never ran
+    & ~dg.AutomationCondition.any_deps_match(
+        dg.AutomationCondition.any_checks_match(
+            dg.AutomationCondition.check_failed(), blocking_only=True
+        )
+    ).with_label("any_deps_blocked")
+    & ~dg.AutomationCondition.any_deps_in_progress()
+    & ~dg.AutomationCondition.in_progress()
+).with_label("kept_current")
+
+#: an asset has one age for all its corpora; the check not_expired has that of each
+EXPIRES = dg.FreshnessPolicy.time_window(
+    fail_window=timedelta(days=EXPIRY_DAYS), warn_window=timedelta(days=0.8 * EXPIRY_DAYS)
+)
+
+
+def automation_sensor() -> dg.AutomationConditionSensorDefinition:
+    """Return the sensor of what is kept current: it leaves a project's own assets alone."""
+    prefix = setup().prefix
+    folders = [[*prefix, name] for name in ("corpora", "judges", "operations", "research")]
+    return dg.AutomationConditionSensorDefinition(
+        "keep_current",
+        target=dg.AssetSelection.key_prefixes(*folders),
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        minimum_interval_seconds=60,
+        description="Redraw pages, comparisons, monitors and histories where an input changed.",
+    )
+
+
+#: one op of it at a time, as dagster.yaml sets: two trainings on one device are slower than one
+#: after the other
+POOL = "gpu"
+
+
+class OnDevice(TypedDict, total=False):
+    """Arguments of an op that is in the pool from its start."""
+
+    pool: str
+    op_tags: dict[str, dict[str, int]]
+
+
+def on_device(model: str) -> OnDevice:
+    """Return what puts an op that uses this model into the pool.
+
+    Of Ray it asks for a GPU, except for models that two cores train.
+    """
+    small = known_model(model).small
+    machine = {"num_cpus": 2} if small else {"num_cpus": 4, "num_gpus": 1}
+    return {"pool": POOL, "op_tags": {"dagster-ray/config": machine}}
+
+
+def pool_of(spec: JudgeSpec) -> OnDevice:
+    """Return what puts an op of a judge into the pool, if it uses a language model."""
+    return on_device(spec.model) if spec.uses_language_model else {}
+
+
+def on_device_of_any_judge() -> OnDevice:
+    """Return the same for an op whose judge is known only when it runs.
+
+    It is in the pool where a judge needs a GPU, and waits for no training where none does.
+    """
+    models = [spec.model for spec in judges().values() if spec.uses_language_model]
+    large = next((model for model in models if not known_model(model).small), None)
+    return on_device(large) if large else {}
+
+
+_RETRIES = 2
+_DELAY_S = 10.0
+# what comes back the same however often it is tried, though it is an OSError or a RuntimeError
+_LASTING = (
+    FileNotFoundError,
+    PermissionError,
+    IsADirectoryError,
+    NotADirectoryError,
+    NotImplementedError,
+    RecursionError,
+)
+
+
+@contextmanager
+def attempted(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Iterator[None]:
+    """Request another attempt where a device, a network or a disk failed.
+
+    An op's RetryPolicy would retry a user's mistake as well, and what the user has just stopped.
+    """
+    try:
+        yield
+    except (OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, _LASTING) or context.retry_number >= _RETRIES:
+            raise
+        context.log.warning(
+            f"attempt {context.retry_number + 1} failed ({type(error).__name__}: {error}); "
+            "another one follows."
+        )
+        raise dg.RetryRequested(
+            max_retries=_RETRIES, seconds_to_wait=_DELAY_S * 2**context.retry_number
+        ) from error
