@@ -21,13 +21,7 @@ _UNLIKE, _CHANCE = 0.3, 1.36
 _FEW = 10
 _DIFFERENT = 0.1
 _ALL = (0.0, *LEVELS, 1.0)
-_FACTS = {
-    (0.0, 1.0): "all are from 0 to 1, as probabilities are",
-    (-1.0, 0.0): "all are from -1 to 0, as negated probabilities are",
-    (0.0, 10.0): "all are from 0 to 10",
-    (0.0, math.inf): "none is negative",
-    (-math.inf, 0.0): "none is positive",
-}
+_ENDS = {1.0: "all are from 0 to 1, as probabilities are", 10.0: "all are from 0 to 10"}
 
 
 class ScaleFault(NamedTuple):
@@ -56,21 +50,15 @@ def scale_fault(issued: ScoreRange, scores: NDArray[np.float64], tasks: int) -> 
     # grades have an end, log-odds have none
     if reach and outside.mean() >= (LEVELS[0] if points[0] >= 0 else 0.5):
         return ScaleFault("many are far outside of that range", sure=True)
-    middle = float(np.median(found))
-    if max(points[1], -points[-2]) > 0 > middle * points[3]:
-        return ScaleFault("most have the other sign", sure=points[0] * points[-1] > 0)
     doubts = []
-    for (low, high), fact in _FACTS.items():
+    for end, fact in _ENDS.items():
         # an agent of which every run fails alike has one score
-        if low <= found[0] < found[-1] <= high:
+        if 0 <= found[0] < found[-1] <= end:
             # of other agents, half of the scores that were elsewhere may be there
-            share = _at_most(points, high) - _below(points, low)
-            # an agent of which every run fails has none of a sign
-            sure = (
-                high < (10 if points[0] < 0 else math.inf)
-                and low > -math.inf
-                and ((1 + share) / 2) ** tasks <= _SURE
-            )
+            share = _at_most(points, end) - (1.0 - _at_most(-points[::-1], 0.0))
+            # grades may be the log-odds of an agent that always succeeds
+            graded = end < 10 or points[0] >= 0
+            sure = bool(graded and ((1 + share) / 2) ** tasks <= _SURE)
             doubts += [ScaleFault(fact, sure)] * (share**tasks <= _PERHAPS)
     # of probabilities p or grades, 1 − p or the grade from the other end
     ends = 0.0 if points[0] < 0 else float(points[0] + points[-1])
@@ -98,10 +86,6 @@ def _distance(points: NDArray[np.float64], found: NDArray[np.float64]) -> float:
 
 def _at_most(points: NDArray[np.float64], end: float) -> float:
     return float(np.interp(end, points, _ALL, 0.0, 1.0))
-
-
-def _below(points: NDArray[np.float64], end: float) -> float:
-    return 1.0 - _at_most(-points[::-1], -end)
 
 
 def share_doubt(

@@ -35,7 +35,6 @@ from certify_assets.cli.options import (
     OPEN_SHARE,
     PATH,
     SIDE,
-    Finite,
     certificate_argument,
     pilot_option,
     pool_option,
@@ -380,11 +379,6 @@ def _harmless(
 @choice_options
 @click.option("--out", type=PATH, default=Path("certificate.html"), help="Where the page goes.")
 @click.option("--title", help="Title of the page. [default: SCORES, side and budget]")
-@click.option(
-    "--minutes",
-    type=Finite(min=0, min_open=True),
-    help="Minutes a reviewer needs for one run: the page then says how many hours are saved.",
-)
 @column_options
 @answers
 def report(
@@ -396,7 +390,6 @@ def report(
     choice: Choice,
     out: Path,
     title: str | None,
-    minutes: float | None,
     reading: ReadingOptions,
 ) -> None:
     """Draw a certificate as a page that opens from disk.
@@ -432,8 +425,6 @@ def report(
         # the day of the file: the same files give the same page
         date=f"{written:%Y-%m-%d}",
         audits=() if test is None else _audits(certificates, test),
-        audit_frame=None if test is None else test.to_frame(),
-        minutes_per_review=minutes,
         score_scale=scale,
         certificate_file=certificate.name,
         scores_file=scores.name,

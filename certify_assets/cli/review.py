@@ -28,7 +28,6 @@ from certify_assets.cli.reading import remedies, say_read_as, set_option
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
-from certify_assets.words import percent
 
 if TYPE_CHECKING:
     from certify_assets.cli.review_server import ReviewServer
@@ -332,25 +331,12 @@ def _document(opened: Corpus, queue: Queue, limit: int) -> tuple[JsonObject, Agr
 
 def _blocks(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> list[Any]:
     """Return what the queue asks for, what the certificate saved, and the first runs."""
-    from certify_assets.operations.review_queue import MINUTES_PER_RUN
-    from certify_assets.reports.review_page import KIND_WORDS, duration
+    from certify_assets.reports.review_page import BUDGET_COLUMNS, budget_rows, budget_sentence
 
     budget, frame = queue.budget, queue.frame
-    rows = [
-        [
-            KIND_WORDS[kind.kind][0],
-            *map(str, (kind.labels, kind.runs, kind.tasks, kind.disputed)),
-            duration(kind.minutes),
-        ]
-        for kind in budget.kinds
-    ]
-    columns = ["kind", "labels", "runs", "tasks", "tied", "time"]
-    asked = Table(f"Labels that {corpus} asks for", columns, rows)
-    share = percent(budget.saved / budget.decided)
+    asked = Table(f"Labels that {corpus} asks for", BUDGET_COLUMNS, budget_rows(budget))
     sentences = [
-        f"{duration(budget.minutes)} in all, at {MINUTES_PER_RUN:g} min a run, which is assumed. "
-        f"The certificate decided {budget.saved} of {budget.decided} runs that nobody is asked "
-        f"about ({share}): {duration(budget.saved_minutes)} saved.",
+        budget_sentence(budget),
         *(draw.sentence() for draw in budget.draws),
         *queue.faults,
     ]

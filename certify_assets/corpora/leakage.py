@@ -8,11 +8,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator
 
 from certify_assets.certificates.auroc import Ranking
 from certify_assets.corpora.config import complete_thresholds
@@ -67,8 +66,6 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?\Z")
 _NO = re.compile(
     r"false|(?<!\b0 )fail|incorrect|unsolved|unresolved|wrong|reject|\bno\b", re.IGNORECASE
 )
-# null in JSON where it cannot be measured
-_Area = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
 _HALVINGS = 10
@@ -81,18 +78,18 @@ _AROUND = 60
 
 @dataclass(frozen=True)
 class LeakChecks:
-    """How well the outcome can be predicted without reading the run; NaN where it cannot vary."""
+    """How well the outcome can be predicted without reading the run; None where it cannot vary."""
 
     # AUROC of the uncut rendering's length and of the number of steps, in the better direction (at
     # least .5), and whether that direction is upwards
-    length_auroc: _Area
+    length_auroc: float | None
     longer_succeeds: bool
-    step_auroc: _Area
+    step_auroc: float | None
     more_steps_succeed: bool
-    agent_auroc: _Area
+    agent_auroc: float | None
     # AUROC of a verdict phrase's presence or of what it says last, whichever is larger: "reward: 0"
     # and "reward: 1" at the end of every run are in all of them alike
-    phrases: dict[str, _Area]
+    phrases: dict[str, float | None]
     phrase_trajectories: dict[str, int]
     # 95 % percentile intervals over resampled tasks, in the direction of the check, so that they
     # may reach below .5
@@ -112,13 +109,12 @@ class LeakChecks:
     @property
     def measured(self) -> dict[str, float | None]:
         """AUROC of every check, None where all outcomes are equal."""
-        values = {
+        return {
             "length": self.length_auroc,
             "steps": self.step_auroc,
             "agent": self.agent_auroc,
             **{f"phrase {name}": value for name, value in self.phrases.items()},
         }
-        return {name: _known(value) for name, value in values.items()}
 
     def threshold(self, name: str) -> float:
         """Return the threshold of a check."""
@@ -133,26 +129,13 @@ class LeakChecks:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the checks as a JSON object; null where one cannot be measured."""
-        return dict(_plain(asdict(self) | {"passed": self.passed}))
+        """Return the checks as a JSON object."""
+        return asdict(self) | {"passed": self.passed}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> LeakChecks:
         """Read stored checks; keys of other documents are passed over."""
         return stored_as(cls, document)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: lists for tuples, null for NaN."""
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return _known(value) if isinstance(value, float) else value
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def check_leaks(
@@ -182,13 +165,14 @@ def check_leaks(
         both = [measured(marks) for marks in _marks(places)]
         found[f"phrase {name}"] = max(both, key=lambda one: one.auroc)
     agent, *areas = _agent_areas(rows, outcomes, resamples)
-    values = {**{name: one.auroc for name, one in found.items()}, "agent": agent}
+    aurocs = {**{name: one.auroc for name, one in found.items()}, "agent": agent}
+    values = {name: None if math.isnan(area) else area for name, area in aurocs.items()}
     return LeakChecks(
         length_auroc=values["length"],
         longer_succeeds=found["length"].upwards,
         step_auroc=values["steps"],
         more_steps_succeed=found["steps"].upwards,
-        agent_auroc=agent,
+        agent_auroc=values["agent"],
         phrases={name: values[f"phrase {name}"] for name in phrases},
         phrase_trajectories={
             name: sum(place is not None for place in places) for name, places in phrases.items()
@@ -196,7 +180,7 @@ def check_leaks(
         intervals={name: one.interval for name, one in found.items()}
         | {"agent": _interval(np.array(areas))},
         thresholds=limits,
-        over=tuple(name for name, value in values.items() if value >= limits[_limit(name)]),
+        over=tuple(name for name, area in aurocs.items() if area >= limits[_limit(name)]),
         accepted=accept_structural_leak,
         evidence=LeakEvidence(
             agents=_agent_rates(rows, outcomes),
@@ -211,16 +195,13 @@ def _limit(check: str) -> str:
     return "phrases" if check.startswith("phrase ") else check
 
 
-def quoted_keys(frame: pd.DataFrame) -> dict[str, list[str]]:
-    """Return the keys that instructions and steps quote as records do, and the runs' ids."""
-    seen: dict[str, list[str]] = {}
-    for identity, instruction, steps in zip(
-        frame["trajectory_id"], frame["instruction"], frame["steps"], strict=True
-    ):
+def quoted_keys(frame: pd.DataFrame) -> list[str]:
+    """Return the keys that instructions and steps quote as records do, sorted."""
+    found = set[str]()
+    for instruction, steps in zip(frame["instruction"], frame["steps"], strict=True):
         texts = (text for step in steps for text in (step["action"], step["observation"]))
-        for name in {match for text in (instruction, *texts) for match in _KEY.findall(text)}:
-            seen.setdefault(name, []).append(str(identity))
-    return dict(sorted(seen.items()))
+        found.update(chain.from_iterable(map(_KEY.findall, (instruction, *texts))))
+    return sorted(found)
 
 
 def _codes(names: Sequence[str]) -> _Ints:

@@ -349,7 +349,7 @@ def _run_tables(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     if set(COLUMNS) <= set(frame.columns):
         digests = [item.digest.hex() for item in render_frame(frame)]
         tables["renderings"] = pd.DataFrame({"rendering": digests}, dtype=object)
-        tables["keys"] = pd.DataFrame({"key": list(quoted_keys(frame))}, dtype=object)
+        tables["keys"] = pd.DataFrame({"key": quoted_keys(frame)}, dtype=object)
     return tables
 
 

@@ -101,11 +101,6 @@ class LocalEntry(NamedEntry):
         default=None, le=_MOST_EPOCHS, description="times that fine-tuning reads a run"
     )
     learning_rate: float | None = Field(default=None, le=1, description="of fine-tuning")
-    objective: Literal["verdicts", "pairs"] | None = Field(
-        default=None,
-        description="what fine-tuning lowers: the cross-entropy of verdicts (the default), or the "
-        "loss of pairs of a success and a failure",
-    )
     strict: bool = Field(default=False, description="transfer: without corpora of the same domain")
     seed: int = Field(default=42, ge=0, le=_LARGEST_SEED)
 

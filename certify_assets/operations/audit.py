@@ -83,15 +83,6 @@ class AuditResult:
     scores: pd.DataFrame
     entry: LedgerEntry
 
-    def metrics(self) -> dict[str, float]:
-        """Return realised error and coverage of each audited certificate by name."""
-        return {
-            f"{name}_{audit.side}_at_{audit.alpha:g}": float(value)
-            for audit in self.audits
-            if audit.realized_error is not None
-            for name, value in (("error", audit.realized_error), ("coverage", audit.coverage))
-        }
-
 
 def audit_judge(judge: JudgedCorpus, *, run_id: str = "cli") -> AuditResult:
     """Read TEST through the ledger and audit every certificate that decides; store the audits."""

@@ -123,7 +123,6 @@ class Spending:
     schedule: Schedule | None  # in force; None before the first declaration
     tests: tuple[Claim, ...]  # all claims, the oldest first
     since: float  # number of the event by which the schedule came into force
-    reasons: tuple[str, ...]  # of each change of the schedule
     # hash of the document of every recertification that was finished
     made: Mapping[int, str]
 
@@ -208,7 +207,6 @@ def read_spending(corpus: Corpus) -> Spending:
         schedule=declared[-1].content.schedule if declared else None,
         tests=tuple(Claim.of(name, entry) for entry in claimed),
         since=declared[-1].sequence if declared else 0,
-        reasons=tuple(entry.content.reason for entry in declared[1:]),
         made={item.content.number: item.content.objects["document"] for item in finished},
     )
 

@@ -86,14 +86,11 @@ class PageSource:
 
     certificates: Sequence[Certificate]
     cal: PageScores
-    test: PageScores | None = None
     audits: Sequence[Audit] = ()
     lineage: Mapping[str, str] = field(default_factory=dict)
     profile: CorpusProfile | None = None
     #: AUROC of the judge and of each control, by names that end in ``_auroc``
     controls: Mapping[str, float | None] = field(default_factory=dict)
-    #: of one run; where they are not given, no page speaks of hours
-    minutes_per_review: float | None = None
     score_scale: str = "log-odds"
     #: every agent left out, where the judge's own training is known
     left_out: LeftOutAgents | None = None

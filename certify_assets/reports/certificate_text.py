@@ -189,7 +189,6 @@ def _facts(source: PageSource) -> tuple[BannerFact, ...]:
             f"{counted(audit.covered_tasks, 'task')}"
         )
     return (
-        *_saved(source),
         BannerFact(
             "held-out check (audit)",
             AUDIT_WORDS["NONE" if audit is None else audit.verdict].removesuffix(
@@ -199,20 +198,6 @@ def _facts(source: PageSource) -> tuple[BannerFact, ...]:
         ),
         *_standing(source),
     )
-
-
-def _saved(source: PageSource) -> list[BannerFact]:
-    """Reviewer-hours that are saved, where the page was given minutes a run."""
-    minutes = source.minutes_per_review
-    if minutes is None:
-        return []
-    return [
-        BannerFact(
-            "reviewing saved per 1,000 runs",
-            f"about {counted(round(source.decided * 1000 * minutes / 60), 'hour')}",
-            f"assumption: {compact(minutes)} minutes a run",
-        )
-    ]
 
 
 def _standing(source: PageSource) -> tuple[BannerFact, ...]:

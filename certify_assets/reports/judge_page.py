@@ -36,7 +36,7 @@ def write_page(judge: JudgedCorpus) -> str:
     from certify_assets.reports.certificate_page import render_page
 
     cal, hashes, adapter = judge.calibration
-    audits, test = load_audits(judge)
+    audits, _ = load_audits(judge)
     controls = judge.store.read_json(judge.corpus.key("controls.json"))
     certificates = load_certificates(judge)
     spending = read_spending(judge.corpus).of(judge.name)
@@ -45,7 +45,6 @@ def write_page(judge: JudgedCorpus) -> str:
         cal,
         title=f"{judge.corpus}, {judge} judge",
         audits=audits,
-        audit_frame=test,
         lineage={
             **hashes,
             "training": str(judge.family.describe(adapter)),

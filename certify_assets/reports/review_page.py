@@ -58,6 +58,9 @@ KIND_WORDS: Final = {
 }
 
 
+BUDGET_COLUMNS: Final = ("kind", "labels", "runs", "tasks", "tied", "time")
+
+
 @dataclass(frozen=True)
 class Reviewer:
     """Who the page is for: their name and the field that every form of theirs must carry."""
@@ -137,9 +140,11 @@ def render_queue(
         corpus=corpus,
         budget=queue.budget,
         kind_words=KIND_WORDS,
+        columns=BUDGET_COLUMNS,
+        costs=budget_rows(queue.budget),
+        saved=budget_sentence(queue.budget),
         rows=queue.frame.head(_MOST_ROWS).to_dict("records"),
         rest=len(queue.frame) - _MOST_ROWS,
-        minutes_per_run=compact(MINUTES_PER_RUN),
         faults=queue.faults,
         served=served,
         agreement=agreement,
@@ -147,24 +152,34 @@ def render_queue(
     )
 
 
-def budget_markdown(budget: Budget) -> str:
-    """Return the budget as a short table for an asset's page."""
-    rows = [
-        (
+def budget_rows(budget: Budget) -> list[list[str]]:
+    """Return the cells of `BUDGET_COLUMNS`, a row a kind."""
+    return [
+        [
             KIND_WORDS[kind.kind][0],
-            *(str(number) for number in (kind.labels, kind.runs, kind.tasks)),
+            *map(count, (kind.labels, kind.runs, kind.tasks, kind.disputed)),
             duration(kind.minutes),
-        )
+        ]
         for kind in budget.kinds
     ]
-    saved = (
-        f"{count(budget.saved)} of {counted(budget.decided, 'run')} were decided without a "
-        f"person: {duration(budget.saved_minutes)} saved, at {compact(MINUTES_PER_RUN)} min "
-        "a run, which is assumed."
+
+
+def budget_sentence(budget: Budget) -> str:
+    """Say what the queue costs, and what the certificate saved."""
+    return (
+        f"{duration(budget.minutes)} in all, at {compact(MINUTES_PER_RUN)} min a run, which is "
+        f"assumed. The certificate decided {count(budget.saved)} of "
+        f"{counted(budget.decided, 'run')} that nobody is asked about "
+        f"({100 * budget.saved / (budget.decided or 1):.1f} %): {duration(budget.saved_minutes)} "
+        "saved."
     )
+
+
+def budget_markdown(budget: Budget) -> str:
+    """Return the budget as a short table for an asset's page."""
     draws = [f"* {draw.sentence()}" for draw in budget.draws]
-    table = markdown_table(("kind", "labels", "runs", "tasks", "time"), rows)
-    return "\n".join([*table, "", saved, *(["", *draws] if draws else [])])
+    table = markdown_table(BUDGET_COLUMNS, budget_rows(budget))
+    return "\n".join([*table, "", budget_sentence(budget), *(["", *draws] if draws else [])])
 
 
 def write_queue_page(corpus: Corpus, queue: Queue) -> str:

@@ -71,7 +71,6 @@ def _read_delimited(path: Path, wanted: AbstractSet[str]) -> Table:
         raise InputError(f"{path} is not UTF-8 text; save it as CSV in UTF-8, or as Parquet.")
     if not text.header and not path.read_bytes().strip():
         raise nothing_in(path)
-    refuse_repeated(path, text.header)
     stream = text.opened()
     with reading(path, stream):
         return _of_rows(path, text.header, text.rows(stream), wanted, text.read_as)
@@ -96,15 +95,17 @@ def _record(path: Path, line: int, text: str) -> Any:
     try:
         record = parse_json(text)
     except ValueError as error:
-        raise InputError(
-            f"{path}, line {line} is not JSON ({first_line(error)}); write one JSON object a line."
-        ) from None
+        raise _no_object(path, line, f" ({first_line(error)})") from None
     if not isinstance(record, dict):
-        raise InputError(
-            f"{path}, line {line} is not a JSON object; write one object a line, with the columns "
-            "as its keys."
-        )
+        raise _no_object(path, line)
     return record
+
+
+def _no_object(path: Path, line: int, reason: str = "") -> InputError:
+    return InputError(
+        f"{path}, line {line} is not a JSON object{reason}; write one object a line, with the "
+        "columns as its keys."
+    )
 
 
 def _read_json(path: Path, wanted: AbstractSet[str]) -> Table:
@@ -130,7 +131,7 @@ def _of_rows(
     read_as: tuple[str, ...] = (),
 ) -> Table:
     """Make a table of rows and the lines that they begin on."""
-    found = matched(header, wanted)
+    found = _matched(path, header, wanted)
     cells = [(header.index(written), list[Any]()) for written in found.values()]
     lines = []
     for line, row in rows:
@@ -146,14 +147,21 @@ def _of_rows(
     return Table(path, header, columns, Rows.on(lines), (*read_as, *renamed(found)))
 
 
+def _matched(path: Path, names: Sequence[Any], wanted: AbstractSet[str]) -> dict[str, str]:
+    """Return what a table calls the wanted columns; refuse one that is there twice."""
+    found = matched([name for name in names if isinstance(name, str)], wanted)
+    refuse_repeated(path, [name for name in names if name in found.values()])
+    return found
+
+
 def _read_parquet(path: Path, wanted: AbstractSet[str]) -> Table:
     import pyarrow.parquet as pq
 
     with _readable(path), pq.ParquetFile(path) as file:
-        names = list(file.schema_arrow.names)
-        refuse_repeated(path, names)
-        rows = file.read(columns=[*matched(names, wanted).values()])
-    return _of_arrow(path, names, rows, wanted)
+        names, size = file.schema_arrow.names, file.metadata.num_rows
+        return _of_columns(
+            path, names, wanted, lambda name: _of_arrow(file.read(columns=[name])[name]), size
+        )
 
 
 def _read_arrow(path: Path, wanted: AbstractSet[str]) -> Table:
@@ -164,25 +172,22 @@ def _read_arrow(path: Path, wanted: AbstractSet[str]) -> Table:
         rows = feather.read_table(path, memory_map=False)
         # Arrow takes offsets and lengths as they are written, and reads where they point
         rows.validate(full=True)
-    refuse_repeated(path, rows.column_names)
-    return _of_arrow(path, rows.column_names, rows, wanted)
+        names, size = rows.column_names, rows.num_rows
+        return _of_columns(path, names, wanted, lambda name: _of_arrow(rows[name]), size)
 
 
 def _read_frame(frame: Any, wanted: AbstractSet[str]) -> Table:
     """Read the wanted columns of a frame; others may hold anything."""
-    names = list(getattr(frame, "column_names", None) or frame.columns)
-    found = matched([name for name in names if isinstance(name, str)], wanted)
-    kept = [name for name in names if name in found.values()]
-    refuse_repeated(_FRAME, kept)
+    names, size = getattr(frame, "column_names", None) or frame.columns, len(frame)
     if hasattr(frame, "iloc"):
-        return _of_columns(
-            _FRAME, [*map(str, names)], found, lambda name: _of_pandas(frame[name]), len(frame)
-        )
+        return _of_columns(_FRAME, names, wanted, lambda name: _of_pandas(frame[name]), size)
     import pyarrow as pa
 
+    def values(name: str) -> _Column:
+        return _of_arrow(pa.table(frame.select([name]))[name])
+
     with _readable(_FRAME):
-        rows = pa.table(frame.select(kept) if hasattr(frame, "select") else frame)
-    return _of_arrow(_FRAME, [*map(str, names)], rows, wanted)
+        return _of_columns(_FRAME, names, wanted, values, size)
 
 
 def _of_pandas(column: Any) -> _Column:
@@ -190,19 +195,11 @@ def _of_pandas(column: Any) -> _Column:
     return column.to_numpy() if stored else column.to_numpy(object, na_value=None), []
 
 
-def _of_arrow(path: Path, names: list[str], rows: Any, wanted: AbstractSet[str]) -> Table:
-    def values(name: str) -> _Column:
-        with _readable(path, f", column {name!r}"):
-            return _arrow_values(rows[name].combine_chunks())
-
-    found = matched(rows.column_names, wanted)
-    return _of_columns(path, names, found, values, rows.num_rows)
-
-
-def _arrow_values(column: Any) -> _Column:
-    """Return the values of an Arrow array; its own to_numpy imports pandas."""
+def _of_arrow(chunks: Any) -> _Column:
+    """Return the values of an Arrow column; its own to_numpy imports pandas."""
     import pyarrow as pa
 
+    column = chunks.combine_chunks()
     kind = column.type
     if pa.types.is_floating(kind):
         return np.from_dlpack(column.fill_null(math.nan) if column.null_count else column), []
@@ -224,20 +221,22 @@ def _arrow_values(column: Any) -> _Column:
 
 def _of_columns(
     path: Path,
-    names: list[str],
-    found: Mapping[str, str],
+    names: Sequence[Any],
+    wanted: AbstractSet[str],
     values: Callable[[str], _Column],
     size: int,
 ) -> Table:
+    found = _matched(path, names, wanted)
     parts = counted(f"reading {path.name}", found.items())
     read = {name: values(written) for name, written in parts}
     columns = {name: cells for name, (cells, _) in read.items()}
     known = {name: distinct for name, (_, distinct) in read.items()}
-    return Table(path, names, columns, Rows.on(range(1, size + 1)), renamed(found), known)
+    rows = Rows.on(range(1, size + 1))
+    return Table(path, [*map(str, names)], columns, rows, renamed(found), known)
 
 
 @contextmanager
-def _readable(path: Path, place: str = "") -> Iterator[None]:
+def _readable(path: Path) -> Iterator[None]:
     """Refuse what Arrow cannot read."""
     import pyarrow as pa
 
@@ -246,7 +245,7 @@ def _readable(path: Path, place: str = "") -> Iterator[None]:
     except (pa.ArrowException, OSError, OverflowError, TypeError, ValueError) as error:
         kind = f" as {path.suffix[1:].capitalize()}" if path.suffix else ""
         raise InputError(
-            f"{path}{place} cannot be read{kind} ({first_line(error)}); write the table again."
+            f"{path} cannot be read{kind} ({first_line(error)}); write the table again."
         ) from None
 
 

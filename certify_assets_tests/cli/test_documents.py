@@ -117,14 +117,6 @@ def test_nothing_is_written_when_one_of_two_outputs_cannot_be(
     assert set(pd.read_parquet(tmp_path / "d.parquet")["task_id"]) == set(frame["task_id"])
 
 
-@pytest.mark.parametrize("minutes", ["inf", "nan", "0", "-1"])
-def test_minutes_are_a_number_above_zero(
-    call: Call, scores: Path, tmp_path: Path, minutes: str
-) -> None:
-    answer = call(f"report {tmp_path}/c.json {scores} --minutes={minutes}")
-    assert answer.code == 2 and "--minutes" in answer.err
-
-
 def test_a_split_that_the_table_cannot_have_is_refused(call: Call, tmp_path: Path) -> None:
     score_rows(tasks=5, attempts=2).to_csv(tmp_path / "a.csv", index=False)
     call(f"certificate {tmp_path}/a.csv --out {tmp_path}/c.json")

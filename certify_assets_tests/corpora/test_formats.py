@@ -80,7 +80,7 @@ def test_nothing_that_speaks_of_the_outcome_is_rendered(form: Format, tmp_path: 
     assert [item.text for item in render_frame(planted)] == [
         item.text for item in render_frame(clean)
     ]
-    assert quoted_keys(planted).keys().isdisjoint(LEAK_KEYS)
+    assert set(quoted_keys(planted)).isdisjoint(LEAK_KEYS)
 
 
 def _binary(folder: Path) -> bool:

@@ -1,5 +1,4 @@
 import json
-import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -78,8 +77,7 @@ def test_what_an_agent_alone_tells(agent: Callable[[int, int], str], auroc: floa
 
 def test_outcomes_that_are_all_equal_leave_nothing_to_measure() -> None:
     found = check_leaks(runs([1] * 20))
-    assert math.isnan(found.length_auroc) and math.isnan(found.agent_auroc) and found.passed
-    assert found.to_dict()["length_auroc"] is None
+    assert found.length_auroc is None and found.agent_auroc is None and found.passed
     assert set(found.to_dict()["intervals"].values()) == {None}
 
 
@@ -190,4 +188,4 @@ def test_keys_that_speak_of_the_outcome_are_found() -> None:
             trajectory(3, steps=(Step("I hope for a reward", "rewards: 3"),)),
         ]
     )
-    assert quoted_keys(frame) == {"is_resolved": ["run2"], "reward_info": ["run1"], "x": ["run1"]}
+    assert quoted_keys(frame) == ["is_resolved", "reward_info", "x"]

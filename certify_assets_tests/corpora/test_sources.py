@@ -240,6 +240,12 @@ def test_what_cannot_be_asked_for(tmp_path: Path, arguments: dict[str, Any], wor
         import_corpus(**({"paths": tmp_path, "name": "c"} | arguments))
 
 
+def test_a_file_beyond_the_limit_names_the_option(tmp_path: Path) -> None:
+    (tmp_path / "runs.jsonl").write_text("x" * (2 << 20), "utf-8")
+    with pytest.raises(InputError, match="was not looked into; raise the option max_file_mb"):
+        read(tmp_path, max_file_mb=1)
+
+
 def test_links_in_folders_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "runs.csv").write_text(TABLE, "utf-8")

@@ -66,7 +66,7 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
     assert told["hours"] == 0.9
     assert told["saved_hours"] == 0.3
     assert Path(told["page"]).is_file()
-    assert "| Audit sample | 4 | 4 | 2 | 24 min |" in told["budget"]
+    assert "| Audit sample | 4 | 4 | 2 | 0 | 24 min |" in told["budget"]
     assert metadata(first, "reviewed_labels")["dagster/row_count"] == 0
     assert states(first)["reviewers_agree"] == (
         False,

@@ -95,7 +95,7 @@ def test_the_asset_page_has_the_verdict_with_its_curve(site: Site, page: Page) -
     page.goto(
         f"{site.address}/assets/judges/lexical/certificate?partition={CORPUS}&view=partitions"
     )
-    page.get_by_text("reject_coverage_at_0.2").first.wait_for()
+    page.get_by_text("coverage_reject_at_0.2").first.wait_for()
     cell = page.locator("tr", has_text="verdict").first
     # the row is there before what it says
     sentence = re.compile(r"reject\s+[\d.]+\s*%")

@@ -92,7 +92,7 @@ def test_what_was_trained_keeps_what_it_reads_until_it_is_trained_again(corpora:
         ({"tokens": 512}, "a lexical judge reads words of the run alone"),
         ({"runs": 9}, "it has runs, which a judge of the family lexical has no use for"),
         ({"family": "sft", "learning_rate": "2e-4"}, "with an exponent a point and a sign: 2.0e-4"),
-        ({"family": "sft", "budget": 3}, "objective, prompt, revision, runs, seed, step_chars"),
+        ({"family": "sft", "budget": 3}, "prompt, revision, runs, seed, step_chars"),
         ({"family": "base", "prompt": {"success": True}}, "the words yes and no, and texts"),
         ({"family": "base", "prompt": {"fail": " SUCCESS"}}, "give two words"),
         ({"family": "sft", "model": "models/mine"}, "models/mine is no folder next to judges.yaml"),
@@ -248,7 +248,6 @@ def test_a_language_model_of_a_folder_goes_from_settings_to_certificates(corpora
     [
         ({"runs": 12}, "runs"),
         ({"learning_rate": 0.01}, "learning_rate"),
-        ({"objective": "pairs"}, "objective"),
         ({"runs": 12, "epochs": 2.5}, "runs and epochs"),
         ({"runs": None, "epochs": None}, "training"),
         ({"model": "me/tiny", "revision": "0" * 40}, "model"),

@@ -57,7 +57,6 @@ def make_case(
         certificates,
         cal,
         audits=audits,
-        audit_frame=test,
         title=title,
         controls=CONTROLS,
         lineage={"scores_sha256": "12" * 32},

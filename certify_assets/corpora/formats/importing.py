@@ -299,7 +299,7 @@ def detect_format(paths: Sequence[Path], limits: ReadLimits | None = None) -> st
     tally, empty = Tally(), True
     for file in FileSet(paths, suffixes, tally, limits):
         empty = False
-        if reason := _encoding(file):
+        if reason := _not_looked_into(file):
             _add_reason(reasons, reason, file.name)
             continue
         for form in FORMATS.values():
@@ -334,8 +334,13 @@ def _add_reason(reasons: dict[str, str], reason: str | None, name: str) -> None:
         reasons.setdefault(reason.replace(name, ""), reason)
 
 
-def _encoding(file: SourceFile) -> str | None:
-    """Say what no reader can make sense of: text in UTF-16, a file that was compressed twice."""
+def _not_looked_into(file: SourceFile) -> str | None:
+    """Say what no reader looks into: large files, text in UTF-16, what was compressed twice."""
+    if file.size > file.limit:
+        return (
+            f"{file.name} has {file.size:,} bytes and was not looked into; raise the option "
+            "max_file_mb or name its format."
+        )
     try:
         head = file.head(2)
     except BrokenFileError as error:
@@ -352,6 +357,6 @@ def _encoding(file: SourceFile) -> str | None:
 
 def _fits(form: CorpusFormat, file: SourceFile) -> bool:
     try:
-        return file.size <= file.limit and form.fits(file)
+        return form.fits(file)
     except BrokenFileError:
         return False

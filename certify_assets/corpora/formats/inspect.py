@@ -105,11 +105,6 @@ def _fits(file: SourceFile) -> bool:
 def _explain(file: SourceFile) -> str | None:
     if file.suffix != ".eval":
         return None
-    if file.size > file.limit:
-        return (
-            f"{file.name} has {file.size:,} bytes, the limit is {file.limit:,}; raise the option "
-            "max_file_mb or name --format inspect."
-        )
     try:
         _members(file)
     except InputError as error:

@@ -10,7 +10,7 @@ from certify_assets.defs.names import CORPORA_GROUP, corpora_partitions, judge_k
 from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, attempted, pool_of
 from certify_assets.defs.setup import judges
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import PROCEDURES, JudgeSpec
+from certify_assets.judges.specs import JudgeSpec
 from certify_assets.operations import certifier, monitoring
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.judge_figures import (
@@ -102,19 +102,14 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
     def certificate(step: AssetStep) -> Made:
         judge = step.judge(spec.name)
         certificates = certifier.certify_judge(judge, run_id=step.run_id)
-        coverage = {
-            f"{item.side}_coverage_at_{item.alpha:g}": float(item.coverage)
-            for item in certificates
-            if item.procedure == PROCEDURES[0]
-        }
+        figures = certified_figures(certifier.deciding(certificates))
         sides = certifier.deciding_sides(certificates)
         pool = load_pool(judge, certificates)
         headline = sides.lead
         metadata = {
             "verdict": dg.MetadataValue.md(judge_page.verdict(sides)),
             "gates": dg.MetadataValue.md(judge_page.gates(judge, headline)),
-            **coverage,
-            "decided": sides.decided,
+            **figures,
             "cal_tasks": headline.tasks,
             "cal_trajectories": headline.trajectories,
             "sha256": headline.sha256,
@@ -127,7 +122,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
                 name: getattr(headline, name)
                 for name in ("procedure", "delta", "tasks", "candidates")
             },
-            figures=certified_figures(certifier.deciding(certificates)),
+            figures=figures,
             reads=judge.calibration_splits,
             documents={
                 **{
@@ -164,15 +159,16 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
         """
         judge = step.judge(spec.name)
         result = audit_judge(judge, run_id=step.run_id)
+        figures = audited_figures(result.audits)
         metadata = {
-            **result.metrics(),
+            **{name: value for name, value in figures.items() if value is not None},
             "verdicts": dg.MetadataValue.md(judge_page.audit_table(result.audits)),
             # runs like those of TEST tell nothing of runs that were written for the judge
             "talked_to": judge_page.talked_to(judge),
         }
         return step.made(
             metadata,
-            figures=audited_figures(result.audits),
+            figures=figures,
             reads=["test"],
             params={"ledger_read": result.entry.kind},
         )

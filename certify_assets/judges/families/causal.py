@@ -101,7 +101,7 @@ class CausalFamily(JudgeFamily):
         """Return the rows of SFT, and how many of them a cap left."""
         read = record.detail("training").get("rows", record.sft_trajectories)
         cut = f", of which a cap left {read}" if read < record.sft_trajectories else ""
-        return super().describe(record) + cut + paired(record)
+        return super().describe(record) + cut
 
     def _record(
         self, judge: JudgedCorpus, model: CausalJudge, rows: pd.DataFrame, **details: Any
@@ -263,12 +263,6 @@ class GrpoFamily(CausalFamily):
                 f"the arms of {judge} on {judge.corpus} started from another {start} judge than "
                 f"the stored one; materialize judges/{judge}/model again."
             )
-
-
-def paired(record: JudgeRecord) -> str:
-    """Say that a training was of pairs; empty where it was of verdicts."""
-    pairs = record.detail("training").get("config", {}).get("objective") == "pairs"
-    return ", in pairs of a success and a failure" if pairs else ""
 
 
 def _require_single_tokens(judge: JudgedCorpus, start: CausalJudge) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from certify_assets.corpora.config import format_domain
 from certify_assets.errors import InputError
 from certify_assets.judges.configured import LocalEntry, validated
-from certify_assets.judges.families.causal import paired
 from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
 from certify_assets.judges.lm.models import known_model
@@ -150,7 +149,7 @@ class TransferFamily(DerivedFamily):
         above = sum(source.dropped.get("above_share", 0) for source in pool.sources)
         read, tasks = record.sft_trajectories, f"{record.sft_tasks} SFT tasks of other corpora"
         runs = f"{read + above} runs, of which a cap left {read}" if above else f"{read} runs"
-        return f"{runs} of {tasks}: {pool.describe()}{paired(record)}"
+        return f"{runs} of {tasks}: {pool.describe()}"
 
     def provenance(self, record: JudgeRecord) -> dict[str, str]:
         """Return the sources, and what limits the claim of transfer."""

@@ -12,12 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: those that users write of a judge
-RECIPE_SETTINGS = ("runs", "epochs", "learning_rate", "objective")
-
-#: what fine-tuning lowers: the cross-entropy of verdicts, or the squared logistic loss of pairs of
-#: a success and a failure, of which those in the wrong order weigh most (Rudin 2009, "The P-Norm
-#: Push")
-OBJECTIVES = ("verdicts", "pairs")
+RECIPE_SETTINGS = ("runs", "epochs", "learning_rate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +24,6 @@ class Recipe:
     # of fine-tuning
     epochs: float = 1.0
     learning_rate: float = 2e-5
-    objective: str = OBJECTIVES[0]
     # of GRPO
     grpo_learning_rate: float = 2e-6
     grpo_steps: tuple[int, ...] = (75, 150)

@@ -7,15 +7,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
-
-import numpy as np
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
@@ -32,9 +29,8 @@ from certify_assets.judges.lm.adapters import (
     trainable_parameters,
 )
 from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel, VerdictTokens
-from certify_assets.judges.lm.grpo_config import single_tokens
 from certify_assets.judges.lm.models import known_model
-from certify_assets.judges.lm.recipe import OBJECTIVES, Recipe
+from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.lm.trainer import QuietTrainer, latest_checkpoint, own_random_state
 from certify_assets.judges.record import save_files
 from certify_assets.judges.specs import platform_judges
@@ -68,17 +64,6 @@ class SftConfig:
     seed: int = 42
     max_grad_norm: float = 1.0
     gradient_checkpointing: bool = False
-    objective: str = OBJECTIVES[0]
-
-    @property
-    def by_pairs(self) -> bool:
-        """Whether it trains on pairs of a success and a failure."""
-        return self.objective == "pairs"
-
-    @property
-    def step_rows(self) -> int:
-        """Rows of an optimizer step."""
-        return self.batch_size * self.accumulation
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as documents have them."""
@@ -122,22 +107,6 @@ def training_rows(rows: Sequence[SftRow], verdicts: VerdictTokens) -> list[Train
     return built
 
 
-def in_pairs(
-    built: Sequence[TrainingRow], outcomes: Sequence[int], config: SftConfig
-) -> list[TrainingRow]:
-    """Return the rows of all steps, each step half successes and half failures, in turn."""
-    # every success is drawn once before any is drawn again, and so is every failure
-    half, steps = config.step_rows // 2, math.ceil(config.epochs * len(built) / config.step_rows)
-    columns = []
-    for label in (1, 0):
-        places = np.flatnonzero(np.asarray(outcomes) == label)
-        draw = np.random.default_rng([config.seed, label])
-        rounds = math.ceil(steps * half / places.size)
-        drawn = np.concatenate([draw.permutation(places) for _ in range(rounds)])
-        columns.append(drawn[: steps * half].reshape(steps, half))
-    return [built[place] for place in np.concatenate(columns, axis=1).ravel().tolist()]
-
-
 class _TrainingBatch(TypedDict):
     """Rows as tensors, padded on the right."""
 
@@ -176,23 +145,6 @@ def verdict_loss(model: Any, inputs: _TrainingBatch, tokens: Any = None) -> Any:
     return losses.sum() / (len(place) if tokens is None else tokens)
 
 
-def pair_loss(model: Any, inputs: _TrainingBatch, verdicts: tuple[int, int]) -> Any:
-    """Return the mean over pairs of a success and a failure of their squared logistic loss.
-
-    A step is one batch, half of it successes. The log-odds z of a run are those of the two verdicts
-    at the place before its label, and a pair's loss is log²(1 + exp(z of the failure − z of the
-    success)).
-    """
-    import torch
-
-    hidden, (row, place) = _hidden(model, inputs)
-    success = inputs["labels"][row, place] == verdicts[0]
-    logits = head_logits(model, hidden[row, place - 1], list(verdicts))
-    odds = logits[:, 0] - logits[:, 1]
-    apart = odds[success][:, None] - odds[~success][None, :]
-    return torch.nn.functional.softplus(-apart).square().mean()
-
-
 def _hidden(model: Any, inputs: _TrainingBatch) -> tuple[Any, tuple[Any, Any]]:
     """Return the last hidden states, and the rows and places of the labels."""
     with Hardware.of(model).autocast():
@@ -209,9 +161,6 @@ def sft_arguments(
     """Return TRL's configuration; defaults that could change a score are written out."""
     from trl.trainer.sft_config import SFTConfig
 
-    # the rows of pairs come in the order of their steps, and a pair's runs in one batch
-    pairs = config.by_pairs
-
     with quiet():
         return SFTConfig(
             output_dir=str(folder),
@@ -219,16 +168,15 @@ def sft_arguments(
             use_cpu=device == "cpu",
             dataloader_pin_memory=Hardware(device).accelerated,
             save_steps=checkpoint_steps,
-            num_train_epochs=1.0 if pairs else config.epochs,
-            train_sampling_strategy="sequential" if pairs else "random",
+            num_train_epochs=config.epochs,
             learning_rate=config.learning_rate,
             lr_scheduler_type="cosine",
             # the paper gives no warmup and no decay: those of the trainer
             warmup_steps=0,
             weight_decay=0.0,
             max_grad_norm=config.max_grad_norm,
-            per_device_train_batch_size=config.step_rows if pairs else config.batch_size,
-            gradient_accumulation_steps=1 if pairs else config.accumulation,
+            per_device_train_batch_size=config.batch_size,
+            gradient_accumulation_steps=config.accumulation,
             gradient_checkpointing=config.gradient_checkpointing,
             seed=config.seed,
             data_seed=config.seed,
@@ -253,12 +201,8 @@ def sft_arguments(
         )
 
 
-def sft_trainer_class(pairs: tuple[int, int] | None = None, *, verdicts_alone: bool = False) -> Any:
-    """Return the trainer's class; TRL is imported here.
-
-    `pairs` are the tokens of the two verdicts where it trains on pairs. Its loss is TRL's, or with
-    `verdicts_alone` that of `verdict_loss`.
-    """
+def sft_trainer_class(*, verdicts_alone: bool = False) -> Any:
+    """Return the trainer's class, whose loss is TRL's or, with `verdicts_alone`, `verdict_loss`."""
     from trl.trainer.sft_trainer import SFTTrainer
 
     trainer: Any = SFTTrainer
@@ -271,8 +215,6 @@ def sft_trainer_class(pairs: tuple[int, int] | None = None, *, verdicts_alone: b
             return_outputs: bool = False,
             num_items_in_batch: Any = None,
         ) -> Any:
-            if pairs is not None:
-                return pair_loss(inner_model(self.accelerator.unwrap_model(model)), inputs, pairs)
             if verdicts_alone:
                 return verdict_loss(
                     inner_model(self.accelerator.unwrap_model(model)), inputs, num_items_in_batch
@@ -379,8 +321,6 @@ def train_sft(
 ) -> TrainedAdapter:
     """Train an adapter; a folder with checkpoints of the same run is resumed."""
     built = training_rows(rows, base.verdicts)
-    if config.by_pairs:
-        built = in_pairs(built, [row.outcome for row in rows], config)
     inputs = _inputs(base, rows, built, config, verdicts_alone)
     run_sha256 = sha256_bytes(canonical_json(inputs.to_dict()))
     checkpoints = folder / "checkpoints"
@@ -428,7 +368,6 @@ def fine_tuned(
     config = SftConfig(
         epochs=recipe.epochs,
         learning_rate=recipe.learning_rate,
-        objective=recipe.objective,
         seed=seed,
     )
     hardware = Hardware.of(judge.language.model)
@@ -503,8 +442,7 @@ def _trainer(
 
     checkpoints, steps, run_sha256 = saving
     on, config = Hardware.of(base.model), inputs.config
-    pairs = single_tokens(base.verdicts) if config.by_pairs else None
-    trainer = sft_trainer_class(pairs, verdicts_alone=inputs.verdicts_alone)(
+    trainer = sft_trainer_class(verdicts_alone=inputs.verdicts_alone)(
         model=model,
         args=sft_arguments(
             config, checkpoints, device=on.device, dtype=on.dtype, checkpoint_steps=steps

@@ -14,16 +14,8 @@ import pytest
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.adapters import load_adapter
 from certify_assets.judges.lm.contract import Encoded, VerdictTokens
-from certify_assets.judges.lm.recipe import OBJECTIVES
 from certify_assets.judges.lm.scoring import score_prompts
-from certify_assets.judges.lm.sft import (
-    SftConfig,
-    SftRow,
-    TrainedAdapter,
-    in_pairs,
-    train_sft,
-    training_rows,
-)
+from certify_assets.judges.lm.sft import SftConfig, SftRow, TrainedAdapter, train_sft
 from certify_assets_tests.judges.lm import models
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -56,37 +48,14 @@ def test_the_loss_of_the_first_step_by_hand(tmp_path: Path, verdicts_alone: bool
     assert trained.loss_curve[0]["loss"] == pytest.approx(-float(right.mean()), rel=1e-4)
 
 
-def test_the_loss_of_the_first_step_of_pairs_by_hand(tmp_path: Path) -> None:
-    base, rows = models.judge(models.tiny_qwen3()), _rows(8)
-    config = replace(SMALL, objective="pairs")
-    # all in one step: the means of a step and of all pairs are the same
-    config = replace(config, accumulation=2 * sum(row.outcome for row in rows) // 2)
-    scores = score_prompts(base, [row.prompt for row in rows]).scores.score
-    drawn = in_pairs(training_rows(rows, VERDICTS), [row.outcome for row in rows], config)
-    odds = {row.prompt.ids: score for row, score in zip(rows, scores, strict=True)}
-    of_step = [odds[tuple(row["input_ids"][:-1])] for row in drawn[: config.step_rows]]
-    half = config.step_rows // 2
-    expected = np.mean(
-        [
-            np.log1p(np.exp(failure - success)) ** 2
-            for success in of_step[:half]
-            for failure in of_step[half:]
-        ]
-    )
-    trained = train_sft(base, rows, tmp_path, config=config)
-    assert trained.loss_curve[0]["loss"] == pytest.approx(expected, rel=1e-3)
-    assert trained.to_dict()["config"]["objective"] == "pairs"
-
-
 @pytest.mark.slow
 @pytest.mark.smoke
-@pytest.mark.parametrize("objective", OBJECTIVES)
 def test_training_learns_and_leaves_the_base_as_it_was(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], objective: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import torch
 
-    settings = replace(SMALL, epochs=3.0, objective=objective)
+    settings = replace(SMALL, epochs=3.0)
     base, rows = models.judge(models.tiny_qwen3()), _rows(32)
     prompts, outcomes = [row.prompt for row in rows], np.array([row.outcome for row in rows])
 
@@ -121,18 +90,18 @@ def test_training_learns_and_leaves_the_base_as_it_was(
     assert document["trainable_parameters"] == 2 * 4 * sides
 
 
-def _train(folder: Path, objective: str = OBJECTIVES[0], **keywords: Any) -> TrainedAdapter:
+def _train(folder: Path, **keywords: Any) -> TrainedAdapter:
     return train_sft(
         models.judge(models.tiny_qwen3()),
         _rows(24),
         folder,
-        config=replace(SMALL, dropout=0.1, objective=objective),
+        config=replace(SMALL, dropout=0.1),
         checkpoint_steps=1,
         **keywords,
     )
 
 
-def _train_until_killed(folder: Path, objective: str = OBJECTIVES[0]) -> None:
+def _train_until_killed(folder: Path) -> None:
     """Leave a checkpoint after each of three steps, and a fourth step that is lost."""
 
     def kill(step: int, _steps: int, _loss: float) -> None:
@@ -140,27 +109,26 @@ def _train_until_killed(folder: Path, objective: str = OBJECTIVES[0]) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        _train(folder, objective, progress=kill)
+        _train(folder, progress=kill)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_a_stopped_training_ends_in_the_same_bytes(tmp_path: Path, objective: str) -> None:
+def test_a_stopped_training_ends_in_the_same_bytes(tmp_path: Path) -> None:
     """Six steps, against three, a fourth that is lost, and three more in another call.
 
     Dropout draws random numbers, so their state is restored too.
     """
-    whole = _train(tmp_path / "whole", objective)
+    whole = _train(tmp_path / "whole")
     assert whole.steps == 6
-    _train_until_killed(tmp_path / "halves", objective)
+    _train_until_killed(tmp_path / "halves")
     checkpoint = tmp_path / "halves" / "checkpoints" / "checkpoint-3"
     assert checkpoint.is_dir() and not (tmp_path / "halves" / "provenance.json").exists()
     kept = {path.suffix for path in checkpoint.iterdir()}
     assert kept == {".safetensors", ".json"}
-    assert _train(tmp_path / "halves", objective).sha256 == whole.sha256
+    assert _train(tmp_path / "halves").sha256 == whole.sha256
     assert _files(tmp_path / "halves") == _files(tmp_path / "whole")
     # a third call finds the work done
-    assert _train(tmp_path / "halves", objective).sha256 == whole.sha256
+    assert _train(tmp_path / "halves").sha256 == whole.sha256
     assert _files(tmp_path / "halves") == _files(tmp_path / "whole")
 
 
