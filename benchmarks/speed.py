@@ -40,7 +40,7 @@ from certify_assets.certificates.bootstrap import (
     saddlepoint_tails,
 )
 from certify_assets.certificates.counts import TaskCounts, count_tasks
-from certify_assets.certificates.taskboot import exceedance_shares
+from certify_assets.certificates.taskboot import exceedances
 
 DRAWS, BUDGET = 2_000, Fraction(1, 10)
 #: draws of the loops, which are scaled to DRAWS
@@ -122,7 +122,7 @@ def show_engines(tasks: int) -> None:
     base = seconds(near, 9)
     others = {
         "exact": seconds(whole),
-        "montecarlo": seconds(lambda: exceedance_shares(counts, BUDGET, DRAWS, 42)),
+        "montecarlo": seconds(lambda: exceedances(counts, BUDGET, DRAWS, 42)),
         "loops": seconds(lambda: loops(counts, LOOPED), 1) * DRAWS / LOOPED,
     }
     cells = "".join(f"  {name} {taken / base:,.1f}" for name, taken in others.items())

@@ -53,6 +53,8 @@ _TYPES: dict[str, Any] = {
     "paths": list[str],
     "options": dict[str, Any],
     "leak_thresholds": dict[str, float],
+    # the configuration says what there is
+    "profile": str,
 }
 _FIELDS: dict[str, Any] = {
     name: (

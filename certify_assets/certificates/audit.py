@@ -20,7 +20,7 @@ from certify_assets.certificates.inputs import Observations, known_tasks, observ
 from certify_assets.certificates.pool import GivenPool, as_pool
 from certify_assets.certificates.pseudo_task import joined_tails, pseudo_task_tails
 from certify_assets.certificates.settings import Settings
-from certify_assets.certificates.taskboot import draws_needed, exceedance_shares, tail_estimate
+from certify_assets.certificates.taskboot import draws_needed, exceedances
 from certify_assets.certificates.verification import settings_of
 from certify_assets.errors import InputError, quoted
 
@@ -386,9 +386,9 @@ def resample_audit(
         exceedance = float(bootstrap_tails(lattice, settings.delta, counts.tasks)[0])
         passed = exceedance <= delta
     else:
-        shares = exceedance_shares(counts, settings.budget, settings.draws, settings.seed)
-        exceedance = float(shares[0])
-        passed = bool(tail_estimate(shares, settings.draws)[0] <= delta)
+        exceeding = int(exceedances(counts, settings.budget, settings.draws, settings.seed)[0])
+        exceedance = exceeding / settings.draws
+        passed = (exceeding + 1) / (settings.draws + 1) <= delta
         if settings.draws < needed:
             passed = None
             note = f"{draws} draws cannot resolve delta {delta:g}; give at least {needed}."

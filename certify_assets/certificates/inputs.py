@@ -157,7 +157,7 @@ class Observations(Rows):
         draws = kernels.task_draws(np.uint64(seed), len(self.labels))
         picked = (draws * sizes.astype(np.uint64)) >> np.uint64(32)
         chosen = (starts + picked.astype(np.int64))[sizes > 0]
-        rows = np.sort(kernels.group_order(tasks.astype(np.int64), len(self.labels))[chosen])
+        rows = np.sort(np.argsort(tasks, kind="stable")[chosen])
         return replace(
             self,
             scores=self.scores[rows],

@@ -39,33 +39,26 @@ def taskboot_tails(
     # The share k/B is 0 when no resample happens to exceed, so that a single draw would certify
     # noise. (k + 1)/(B + 1) supposes one more resample that exceeds: it lies above the exact tail p
     # by (1 − p)/(B + 1) on average (5e-4 at 2,000 draws), which errs on the side of not certifying.
-    return tail_estimate(exceedance_shares(counts, budget, draws, seed), draws)
-
-
-def tail_estimate(shares: NDArray[np.float64], draws: int) -> NDArray[np.float64]:
-    """Return (k + 1)/(draws + 1) where a share k/draws of the resamples exceeds."""
-    return np.asarray((np.rint(shares * draws) + 1.0) / (draws + 1.0))
+    return np.asarray((exceedances(counts, budget, draws, seed) + 1.0) / (draws + 1.0))
 
 
 def draws_needed(level: float) -> int:
     """Fewest draws B at which a threshold can pass at all: 1/(B + 1) ≤ level."""
-    fewest = max(1, math.ceil(1.0 / level) - 1)
-    # the rounded quotient may be one off in either direction
-    return next(
-        draws for draws in range(max(1, fewest - 1), fewest + 3) if 1.0 / (draws + 1) <= level
-    )
+    draws = max(1, math.floor(1.0 / level) - 2)
+    while 1.0 / (draws + 1) > level:
+        draws += 1
+    return draws
 
 
-def exceedance_shares(
-    counts: TaskCounts, budget: Fraction, draws: int, seed: int
-) -> NDArray[np.float64]:
-    """Share of the resamples whose error (Eq. 3) exceeds the budget, one set for all thresholds."""
+def exceedances(counts: TaskCounts, budget: Fraction, draws: int, seed: int) -> NDArray[np.int64]:
+    """How many resamples have an error (Eq. 3) above the budget, the same ones for all thresholds.
+
+    A resample that covers nothing has error 0.
+    """
     # Σk/Σn > num/den exactly where Σ(den·k − num·n) > 0, in whole numbers
-    excess = budget.denominator * counts.errors.astype(
-        np.int64
-    ) - budget.numerator * counts.covered.astype(np.int64)
-    sums = resample_sums(excess.T, draws, seed)
-    return np.asarray(np.count_nonzero(sums > 0, axis=0) / draws)
+    errors, covered = (each.astype(np.int64) for each in (counts.errors, counts.covered))
+    excess = budget.denominator * errors - budget.numerator * covered
+    return np.asarray(np.count_nonzero(resample_sums(excess.T, draws, seed) > 0, axis=0))
 
 
 def resample_sums(values: NDArray[np.int64], draws: int, seed: int) -> NDArray[np.int64]:
@@ -73,7 +66,7 @@ def resample_sums(values: NDArray[np.int64], draws: int, seed: int) -> NDArray[n
 
     Compiled by numba where it is installed and worth it; numpy gives the same integers.
     """
-    key = np.uint64(seed % 2**64)
+    key = np.uint64(seed)
     if draws * values.size >= _WORTH_COMPILED and find_spec("numba"):
         from certify_assets.certificates.compiled import drawn_sums
 

@@ -136,6 +136,7 @@ def _blocks(store: Store, corpora: Sequence[Overview], seconds: float) -> list[A
         for corpus, judge in judged
         for side in ("reject", "release")
         if (cells := [cell for cell in judge["certificates"] if cell["side"] == side])
+        and (side == "reject" or any(cell["certified"] for cell in cells))
     ]
     first = judged[0][1]["certificates"] if judged else ()
     budgets = [at_most(cell["alpha"]) for cell in first if cell["side"] == "reject"]

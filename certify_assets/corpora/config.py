@@ -34,145 +34,117 @@ _NAME = r"[A-Za-z][A-Za-z0-9_\-]{0,63}"
 _DOMAIN = r"[a-z][a-z0-9_]{0,39}"
 
 
-def _field(description: str, **about: Any) -> Any:
-    return pydantic.Field(description=description, **about)
+def _field(description: str, default: Any = ..., **about: Any) -> Any:
+    return pydantic.Field(default, description=description, **about)
+
+
+def _mapping(description: str) -> Any:
+    return pydantic.Field(description=description, default_factory=dict)
+
+
+_Threshold = Annotated[float, pydantic.Field(strict=True, gt=0.5, le=1)]
+_Check = Annotated[str, pydantic.Field(pattern=f"^({'|'.join(THRESHOLDS)})$")]
+_Alpha = Annotated[float, pydantic.Field(gt=0, lt=1)]
 
 
 @validated(frozen=True, config=pydantic.ConfigDict(extra="forbid", title="Corpus"))
 class CorpusConfig:
     """The configuration of one corpus; `corpus_schema` is its JSON schema."""
 
-    name: Annotated[
-        str,
-        _field(
-            "Partition key: a letter, then letters, digits, '_' or '-', at most 64.",
-            examples=["my_corpus"],
-            pattern=f"^{_NAME}$",
-        ),
-    ]
-    format: Annotated[
-        str, _field("Source format, several joined by +, auto for the one that fits, or embedded.")
-    ] = "auto"
-    paths: Annotated[
-        tuple[str, ...],
-        _field("Files, folders, archives and URLs with the runs.", examples=[["runs"]]),
-    ] = ()
-    options: Annotated[Mapping[str, Any], _field("Options of the source format.")] = pydantic.Field(
-        default_factory=dict
+    name: str = _field(
+        "Partition key: a letter, then letters, digits, '_' or '-', at most 64.",
+        examples=["my_corpus"],
+        pattern=f"^{_NAME}$",
     )
-    profile: Annotated[
-        Literal["certify", "paper", "paper_miniwob"],
-        _field("Split profile: certify, paper or paper_miniwob."),
-    ] = "certify"
-    seed: Annotated[int, _field("Seed of the splits.", strict=True, ge=0)] = 42
-    rl: Annotated[
-        bool,
-        _field(
-            "Whether a judge is trained on the RL split; if none is, its share goes to CAL.",
-            strict=True,
-        ),
-    ] = True
-    rl_labels: Annotated[
-        Literal["certify", "choose"],
-        _field(
-            "What labels of RL are for: certify judges that did not learn from them, or choose, "
-            "where a judge is chosen by them; then CAL alone certifies."
-        ),
-    ] = "certify"
-    accept_structural_leak: Annotated[
-        str | None, _field("Reason for accepting a structural leak; every certificate carries it.")
-    ] = None
-    accept_shared_tasks: Annotated[
-        str | None,
-        _field(
-            "Reason why tasks that share instructions or runs are separate tasks; every "
-            "certificate carries it."
-        ),
-    ] = None
-    leak_thresholds: Annotated[
-        Mapping[
-            Annotated[str, pydantic.Field(pattern=f"^({'|'.join(THRESHOLDS)})$")],
-            Annotated[float, pydantic.Field(strict=True, gt=0.5, le=1)],
-        ],
-        _field(
-            "AUROC from which a leak check is a structural leak, for length, steps, agent or "
-            "phrases; .85 by default."
-        ),
-    ] = pydantic.Field(default_factory=dict)
-    canary_lift: Annotated[
-        float,
-        _field(
-            "Share of failed runs that a text may lift over the median success without a warning.",
-            ge=0,
-            le=1,
-        ),
-    ] = 0.25
-    alphas: Annotated[
-        tuple[Annotated[float, pydantic.Field(gt=0, lt=1)], ...],
-        _field(
-            "Error budgets that are certified, the strictest first.",
-            examples=[[0.05, 0.1]],
-            min_length=1,
-        ),
-    ] = (0.1, 0.2)
-    grid: Annotated[
-        int | None,
-        _field(
-            "Number of thresholds tried on each side; by default 160 by pseudo_task, else 40.",
-            strict=True,
-            ge=1,
-        ),
-    ] = None
-    domain: Annotated[
-        str,
-        _field(
-            "Kind of work, such as web, shell or software; by default that of the format.",
-            pattern=f"^({_DOMAIN})?$",
-        ),
-    ] = ""
-    new_agents: Annotated[
-        Literal["review", "batch_certificate", "accept"],
-        _field(
-            "What decides new runs of agents that CAL does not have: reviewers, a certificate of "
-            "their batch by labels drawn from it, or the certificate of the corpus."
-        ),
-    ] = "batch_certificate"
-    batch_runs: Annotated[
-        int,
-        _field(
-            "Number of runs that wait for a certificate of their batch at which labels are drawn "
-            "from them; until then those of later deliveries join them.",
-            strict=True,
-            ge=1,
-        ),
-    ] = 150
-    batch_days: Annotated[
-        int, _field("Days after which they are drawn from, however few.", strict=True, ge=0)
-    ] = 28
-    judge: Annotated[
-        str,
-        _field(
-            "Judge that is to be deployed, named before any is certified. Another one was chosen "
-            "by its certificates, and is deployed where judges_compared pays for that.",
-            examples=["lexical"],
-        ),
-    ] = NAMED_JUDGE
-    judges_compared: Annotated[
-        int,
-        _field(
-            "Number of judges among which one is chosen by its certificates; δ of each is divided "
-            "by it.",
-            strict=True,
-            ge=1,
-        ),
-    ] = 1
-    auto_deploy: Annotated[
-        Literal["never", "always"],
-        _field(
-            "Whether new certificates of the deployed judge decide with nobody asked: never or "
-            "always; every check of `certify ops deploy` holds, and no alarm may be open."
-        ),
-    ] = "never"
+    format: str = _field(
+        "Source format, several joined by +, auto for the one that fits, or embedded.", "auto"
+    )
+    paths: tuple[str, ...] = _field(
+        "Files, folders, archives and URLs with the runs.", (), examples=[["runs"]]
+    )
+    options: Mapping[str, Any] = _mapping("Options of the source format.")
+    profile: Literal["certify", "paper", "paper_miniwob"] = _field(
+        "Split profile: certify, paper or paper_miniwob.", "certify"
+    )
+    seed: int = _field("Seed of the splits.", 42, strict=True, ge=0)
+    rl: bool = _field(
+        "Whether a judge is trained on the RL split; if none is, its share goes to CAL.",
+        True,
+        strict=True,
+    )
+    rl_labels: Literal["certify", "choose"] = _field(
+        "What labels of RL are for: certify judges that did not learn from them, or choose, "
+        "where a judge is chosen by them; then CAL alone certifies.",
+        "certify",
+    )
+    accept_structural_leak: str | None = _field(
+        "Reason for accepting a structural leak; every certificate carries it.", None
+    )
+    accept_shared_tasks: str | None = _field(
+        "Reason why tasks that share instructions or runs are separate tasks; every certificate "
+        "carries it.",
+        None,
+    )
+    leak_thresholds: Mapping[_Check, _Threshold] = _mapping(
+        "AUROC from which a leak check is a structural leak, for length, steps, agent or phrases; "
+        ".85 by default."
+    )
+    canary_lift: float = _field(
+        "Share of failed runs that a text may lift over the median success without a warning.",
+        0.25,
+        ge=0,
+        le=1,
+    )
+    alphas: tuple[_Alpha, ...] = _field(
+        "Error budgets that are certified, the strictest first.",
+        (0.1, 0.2),
+        examples=[[0.05, 0.1]],
+        min_length=1,
+    )
+    grid: int | None = _field(
+        "Number of thresholds tried on each side; by default 160 by pseudo_task, else 40.",
+        None,
+        strict=True,
+        ge=1,
+    )
+    domain: str = _field(
+        "Kind of work, such as web, shell or software; by default that of the format.",
+        "",
+        pattern=f"^({_DOMAIN})?$",
+    )
+    new_agents: Literal["review", "batch_certificate", "accept"] = _field(
+        "What decides new runs of agents that CAL does not have: reviewers, a certificate of "
+        "their batch by labels drawn from it, or the certificate of the corpus.",
+        "batch_certificate",
+    )
+    batch_runs: int = _field(
+        "Number of runs that wait for a certificate of their batch at which labels are drawn "
+        "from them; until then those of later deliveries join them.",
+        150,
+        strict=True,
+        ge=1,
+    )
+    batch_days: int = _field(
+        "Days after which they are drawn from, however few.", 28, strict=True, ge=0
+    )
+    judge: str = _field(
+        "Judge that is to be deployed, named before any is certified. Another one was chosen by "
+        "its certificates, and is deployed where judges_compared pays for that.",
+        NAMED_JUDGE,
+        examples=["lexical"],
+    )
+    judges_compared: int = _field(
+        "Number of judges among which one is chosen by its certificates; δ of each is divided by "
+        "it.",
+        1,
+        strict=True,
+        ge=1,
+    )
+    auto_deploy: Literal["never", "always"] = _field(
+        "Whether new certificates of the deployed judge decide with nobody asked: never or "
+        "always; every check of `certify ops deploy` holds, and no alarm may be open.",
+        "never",
+    )
 
     @pydantic.model_validator(mode="wrap")
     @classmethod

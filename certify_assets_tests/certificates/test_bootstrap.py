@@ -18,7 +18,7 @@ from certify_assets.certificates.bootstrap import (
     exact_tail,
     saddlepoint_tails,
 )
-from certify_assets.certificates.taskboot import exceedance_shares
+from certify_assets.certificates.taskboot import exceedances
 from certify_assets.errors import InputError
 from certify_assets_tests.certificates.reference import counts_of, exact_tails
 
@@ -125,7 +125,7 @@ def test_engines_agree_over_random_tables(
 ) -> None:
     counts = clustered(table)
     exact, near, auto = tails(counts, budget)
-    share = exceedance_shares(counts, budget, DRAWS, table[0])
+    share = exceedances(counts, budget, DRAWS, table[0]) / DRAWS
     assert (np.abs(share - exact) <= montecarlo_error(exact)).all()
     assert (np.abs(near - exact) <= saddlepoint_error(counts, budget, exact)).all()
     assert np.array_equal(exact <= LEVEL, auto <= LEVEL)
@@ -144,7 +144,7 @@ def test_engines_agree_where_the_formula_cancels(
     wrong = rng.choice(size * tasks, size * tasks // 10 + off, replace=False) // size
     counts = counts_of(np.full(tasks, size), np.bincount(wrong, minlength=tasks))
     exact, near, _ = tails(counts)
-    share = exceedance_shares(counts, BUDGETS[0], DRAWS, seed)
+    share = exceedances(counts, BUDGETS[0], DRAWS, seed) / DRAWS
     assert 0.2 < exact[0] < 0.75
     assert abs(near[0] - exact[0]) <= 0.005
     assert abs(share[0] - exact[0]) <= montecarlo_error(exact)[0]
@@ -155,7 +155,7 @@ def test_auto_is_exact_where_the_saddlepoint_is_off_by_a_factor_of_two() -> None
     counts = counts_of([16] * 52, [16, 1] + [0] * 50)
     exact, near, auto = tails(counts)
     assert 2.0 < near[0] / exact[0] < 2.2 and auto == exact
-    share = exceedance_shares(counts, BUDGETS[0], 400_000, 3)[0]
+    share = exceedances(counts, BUDGETS[0], 400_000, 3)[0] / 400_000
     assert abs(share - exact[0]) < 5 * math.sqrt(exact[0] / 400_000)
 
 

@@ -118,7 +118,7 @@ def test_all_lists_every_procedure_of_the_contract(
 
 
 def test_side_by_side_the_best_that_holds_is_marked(call: Call, scores: Path) -> None:
-    out = call(f"certificate {scores} --procedure all --side both").out
+    out = call(f"certificate {scores} --procedure all").out
     assert "pilot_missing: " in out
     (best,) = [line for line in out.splitlines() if "▸ " in line and "│" in line]
     assert "▸ naive" not in best
@@ -256,17 +256,8 @@ def test_scores_of_failure_are_noticed_and_read_on_request(
         hashes = again.json["certificate_sha256"]
         assert again.json == {**decided, "certificate_sha256": hashes}
     assert call(f"verify {out} {scores}").code == 3
-    # a plan keeps it for the draw
-    planned = f"batch plan {out} {path} --side reject --out {tmp_path}/plan.json --json"
-    assert call(planned).code == 0
-    drawn = set()
-    for source in (f"{out} --side reject", f"{tmp_path}/plan.json"):
-        assert call(f"batch draw {source} {path} --seed 3 --out {tmp_path}/draw.csv").code == 0
-        drawn.add((tmp_path / "draw.csv").read_text("utf-8"))
-    assert len(drawn) == 1
-    for command in ("verify", "decide", "audit", "monitor", "report", "batch plan"):
-        refused = call(f"{command} {plain} {path} --lower-is-better")
-        assert refused.code == 2 and "leave --lower-is-better out" in refused.err
+    refused = call(f"decide {plain} {path} --lower-is-better")
+    assert refused.code == 2 and "leave --lower-is-better out" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -276,37 +267,19 @@ def test_scores_of_failure_are_noticed_and_read_on_request(
         (1, "{:.2%}", "", {"score_scale": "percent"}),
         (100, "{:.6f}", "--score-scale probability", {"score_scale": "percent"}),
         (10, "{:.6f}", "", {"score_scale": "0 to 10"}),
-        (100, "{:.6f}", "", {"score_scale": "0 to 100"}),
     ],
 )
 def test_a_certificate_says_how_its_scores_were_read(
     call: Call, scores: Path, tmp_path: Path, scale: int, form: str, options: str, said: object
 ) -> None:
-    frame = pd.read_csv(scores)
-    chances = 1 / (1 + np.exp(-frame["score"]))
-
-    def written(scale: int, form: str) -> Path:
-        path = tmp_path / f"{scale}{form[3:-1]}.csv"
-        frame.assign(score=(scale * chances).map(form.format)).to_csv(path, index=False)
-        return path
-
-    path, out = written(scale, form), tmp_path / "c.json"
+    frame, path, out = pd.read_csv(scores), tmp_path / "s.csv", tmp_path / "c.json"
+    chances = scale / (1 + np.exp(-frame["score"]))
+    frame.assign(score=chances.map(form.format)).to_csv(path, index=False)
     asked = f"certificate {path} --side reject --alpha .2 {options} --json --out {out}"
     document = call(asked).json
     assert document["certified"] and document["provenance"] == said
     assert call(f"verify {out} {path}").code == 0
     assert call(f"decide {out} {path} --json").json["reject"] == document["covered_trajectories"]
-    # a percentage with its sign is a share, whatever the certificate was issued on
-    share = call(f"decide {out} {written(1, '{:.2%}')} --json")
-    if scale == 1 or options:
-        # rounded as it is written
-        assert share.json["reject"] == pytest.approx(document["covered_trajectories"], abs=5)
-        return
-    for command in ("decide", "audit", "monitor", "report", "batch plan"):
-        refused = call(f"{command} {out} {written(1, '{:.4f}')}")
-        assert refused.code == 2 and "was issued on" in refused.err, command
-    taken = call(f"decide {out} {path} --score-scale probability")
-    assert taken.code == 2 and "--score-scale probability would read" in taken.err
 
 
 def test_the_pilot_is_its_own_split(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:
@@ -408,14 +381,11 @@ def test_pool_and_pilot_are_on_the_scale_of_the_scores(
         return call(f"certificate {tables} --side reject --alpha .2 --json {more}")
 
     covered = certified(1, 1).json["covered_trajectories"]
-    assert covered and certified(100, 100).json["covered_trajectories"] == covered
-    for ours, theirs in ((1, 100), (1, 10), (100, 1), (10, 100)):
+    assert covered
+    for ours, theirs in ((1, 100), (10, 100)):
         answer = certified(ours, theirs)
-        assert answer.code == 2 and not answer.out, (ours, theirs)
-        assert f"{name}-{theirs}.csv has scores " in answer.err
+        assert answer.code == 2 and f"{name}-{theirs}.csv has scores " in answer.err
         assert f"s-{ours}.csv has " in answer.err and "--score-scale" in answer.err
-    for ours, theirs in ((1, 100), (100, 1), (100, 100)):
-        read = certified(ours, theirs, "--score-scale probability")
-        assert read.json["covered_trajectories"] == covered
+    read = certified(1, 100, "--score-scale probability")
     turned = certified(-1, -1, "--lower-is-better")
-    assert turned.json["covered_trajectories"] == covered
+    assert read.json["covered_trajectories"] == turned.json["covered_trajectories"] == covered

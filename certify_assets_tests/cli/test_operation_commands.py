@@ -31,11 +31,7 @@ def test_a_judge_is_deployed_shown_and_deployed_again(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     nothing = call(f"ops status c --root {operated.root} --json")
-    assert (
-        nothing.code == 3
-        and nothing.json["deployment"] is None
-        and nothing.json["refusal"]["code"] == "not_deployed"
-    )
+    assert nothing.code == 3 and nothing.json["refusal"]["code"] == "not_deployed"
     made = call(f"ops deploy c lexical --audit-rate .1 --draw-seed 7 --root {operated.root} --json")
     assert made.code == 0 and made.json["alpha"] == {"reject": 0.1} and made.json["decides"]
     assert (
@@ -51,14 +47,9 @@ def test_a_judge_is_deployed_shown_and_deployed_again(
     again = call(f"ops rollback c --root {operated.root} --json").json
     assert again["certificates"] == made.json["certificates"] and again["number"] == 3
     shown = call(f"ops status c --root {operated.root}")
-    assert "certify ops rollback c NUMBER" in shown.out and "reject at 0.2" in shown.out, (
-        "whoever goes back reads the number here"
-    )
-    assert (
-        shown.code == 0
-        and "It decides new runs." in shown.out
-        and made.json["certificates"][0][:12] in shown.out
-    )
+    for words in ("certify ops rollback c NUMBER", "reject at 0.2", "It decides new runs."):
+        assert words in shown.out
+    assert shown.code == 0 and made.json["certificates"][0][:12] in shown.out
     history = call(f"ops history c --root {operated.root} --json").json
     assert [step["deployed"] for step in history["steps"]] == [[1, 3], [2]]
     assert "lexical" in call(f"ops history c --root {operated.root}").out
@@ -127,24 +118,6 @@ def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_p
         and f"Batch {document['batch']}: 120 runs" in shown.out
         and "audit_sample" in shown.out
     )
-
-
-@pytest.mark.parametrize("output", ["--decisions", "--queue"])
-def test_a_file_whose_name_is_a_formula_is_no_cell_of_a_csv(
-    call: Call, operated: Store, tmp_path: Path, output: str
-) -> None:
-    call(f"ops deploy c lexical --root {operated.root}")
-    runs = deliver(tmp_path / '=HYPERLINK("http:||example.org").jsonl', tasks=30)
-    given = ("ops", "ingest", "c", runs, "--root", operated.root, output)
-    refused = call(*given, tmp_path / "out.csv")
-    assert refused.code == 2
-    words = " ".join(refused.err.split())
-    assert "cannot hold the source_file '=HYPERLINK" in words and "of row 1" in words
-    assert "choose a name that ends in .jsonl or .parquet" in words
-    assert not (tmp_path / "out.csv").exists()
-    # what was decided stands, and the same files write it elsewhere
-    assert call(*given, tmp_path / "out.jsonl").code == 0
-    assert set(pd.read_json(tmp_path / "out.jsonl", lines=True)["source_file"]) == {runs.name}
 
 
 def test_a_refused_batch_is_exit_3_and_says_why(
