@@ -8,7 +8,7 @@ import click
 
 from certify_assets.cli.output import emit_json
 
-_OF = ("certificate", "corpus", "judges", "notifications")
+_OF = ("certificate", "settings", "corpus", "judges", "notifications")
 
 
 @click.command()
@@ -16,9 +16,10 @@ _OF = ("certificate", "corpus", "judges", "notifications")
 def schema(document: str) -> None:
     """Print the JSON schema of a document.
 
-    `certificate` is what `certify certificate` writes, `corpus` an item of `corpora` in a Dagster
-    component. `judges` and `notifications` are the files judges.yaml and notifications.yaml of the
-    data root. An editor that knows the schema completes and checks what you write.
+    `certificate` is what `certify certificate` writes, `settings` what its --settings reads,
+    `corpus` an item of `corpora` in a Dagster component. `judges` and `notifications` are the files
+    judges.yaml and notifications.yaml of the data root. An editor that knows the schema completes
+    and checks what you write.
     """
     emit_json(schema_of(document))
 
@@ -29,6 +30,10 @@ def schema_of(document: str) -> dict[str, Any]:
         from certify_assets.certificates.schema import document_schema
 
         return document_schema()
+    if document == "settings":
+        from certify_assets.certificates import Settings
+
+        return Settings.model_json_schema()
     if document == "corpus":
         from certify_assets.corpora.config import corpus_schema
 

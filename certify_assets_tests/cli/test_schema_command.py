@@ -6,7 +6,7 @@ import pytest
 from certify_assets_tests.cli.calling import Call
 
 
-@pytest.mark.parametrize("name", ["certificate", "corpus", "judges", "notifications"])
+@pytest.mark.parametrize("name", ["certificate", "settings", "corpus", "judges", "notifications"])
 def test_a_schema_is_one_of_objects(call: Call, name: str) -> None:
     schema = call("schema", name).json
     jsonschema.Draft202012Validator.check_schema(schema)

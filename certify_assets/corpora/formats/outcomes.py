@@ -115,7 +115,7 @@ class Assessment:
     Parameters
     ----------
     trace_id, span_id : str
-        What it is of; an empty span_id is the trace as a whole.
+        What it is of; an empty span_id is the trace as a whole, an empty trace_id that of the span.
     name : str
         Name of the assessment, score or feedback.
     value : bool, number, text or None
