@@ -86,7 +86,7 @@ def summarise_clusters(sizes: NDArray[np.int64], successes: NDArray[np.int64]) -
 
 
 def n_min(alpha: float, level: float) -> int:
-    """Smallest error-free sample that excludes an error of α: ⌈ln level / ln(1 − α)⌉ (below Eq. 7)."""
+    """Smallest error-free sample to exclude an error of α: ⌈ln level / ln(1 − α)⌉ (after Eq. 7)."""
     if not (0 < alpha < 1 and 0 < level < 1):
         raise InputError(
             f"alpha and level are {alpha!r} and {level!r}; give both strictly between 0 and 1."

@@ -83,7 +83,7 @@ class TaskCounts:
 
     @cached_property
     def selective_error(self) -> NDArray[np.float64]:
-        """Observed error over trajectories at each threshold (Eq. 1); 0 where nothing is covered."""
+        """Observed error of trajectories at each threshold (Eq. 1); 0 if nothing is covered."""
         return self.error_totals / np.maximum(self.covered_trajectories, 1)
 
     @cached_property
@@ -139,7 +139,7 @@ def count_tasks(observations: Observations, side: str = "reject", grid: int = 40
 
 
 def grid_places(scored: int, side: str, grid: int) -> NDArray[np.int64]:
-    """Places of the grid among ascending scores, narrowest threshold first (Algorithm 1, line 1)."""
+    """Places of the grid among ascending scores, narrowest threshold first (Algorithm 1)."""
     if not scored:
         return np.empty(0, dtype=np.int64)
     places = np.linspace(*_LEVELS, grid) * (scored - 1)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-_LOWEST = -3.0
 _SCALES = {"log-odds": " (log-odds of success)", "probability": " (probability of success)"}
 
 
