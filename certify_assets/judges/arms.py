@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_json_atomic
 from certify_assets.judges.base import score_table
-from certify_assets.judges.judged import JudgedCorpus, Progress
+from certify_assets.judges.family import Progress
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.grpo_config import GrpoConfig, arm_named
 from certify_assets.judges.record import CandidateScore, texts
 from certify_assets.judges.reinforced import (

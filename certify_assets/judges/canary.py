@@ -79,11 +79,6 @@ class CanaryReport:
         """Return the document as it is stored."""
         return asdict(self)
 
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> CanaryReport:
-        """Read a stored document; a `TypeError` says that it is none."""
-        return cls(**document)
-
 
 @cache
 def canary_texts() -> tuple[Mapping[str, str], str]:

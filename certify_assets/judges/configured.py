@@ -66,10 +66,12 @@ class ReadingEntry(NamedEntry):
 
     def reading(self, usual: JudgeInput) -> JudgeInput:
         """Return what it reads: the given settings in the place of the usual ones."""
-        given = self.model_dump(include={"chars", "step_chars"}, exclude_none=True)
-        return replace(
-            usual, **{name: None if value == "whole" else value for name, value in given.items()}
-        )
+        given: dict[str, Any] = {
+            name: None if value == "whole" else value
+            for name in ("chars", "step_chars")
+            if (value := getattr(self, name)) is not None
+        }
+        return replace(usual, **given)
 
 
 class WordsEntry(ReadingEntry):

@@ -1,32 +1,23 @@
-"""A judge on a corpus, opened for one operation, and the families that make judges."""
+"""A judge on a corpus, opened for one operation."""
 
 from __future__ import annotations
 
-import resource
-import sys
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.rendering import render_frame
-from certify_assets.errors import InputError, IntegrityError, StaleCertificateError, quoted
+from certify_assets.errors import IntegrityError, StaleCertificateError, quoted
+from certify_assets.files import canonical_json, sha256_bytes, stored_as
 from certify_assets.judges.base import score_table
 from certify_assets.judges.reading import USUAL, JudgeInput
-from certify_assets.judges.record import JudgeRecord, files_sha256
-from certify_assets.judges.specs import (
-    JudgeSpec,
-    families,
-    judge_spec,
-    platform_judges,
-    register_family,
-)
+from certify_assets.judges.record import JudgeRecord
+from certify_assets.judges.specs import JudgeSpec, families, judge_spec, platform_judges
+from certify_assets.judges.timings import timed
 from certify_assets.storage.snapshot import remembered
 from certify_assets.work import Report, reported, silent
 
@@ -36,14 +27,11 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from certify_assets.corpora.rendering import Rendered, Renderer
+    from certify_assets.corpora.rendering import Renderer
     from certify_assets.judges.base import Bill, Judge
     from certify_assets.judges.canary import CanaryReport
-    from certify_assets.judges.configured import NamedEntry
-    from certify_assets.judges.model_files import FileJudge
+    from certify_assets.judges.family import JudgeFamily
     from certify_assets.storage.snapshot import Snapshot
-
-Progress = Callable[[int, int], None]
 
 # what the decisions and the lineage of a judge depend on
 _DECIDING: Final = (
@@ -65,145 +53,8 @@ _SCORED_SPLITS = ("rl", "cal", "test")
 _SPENT, _UNLABELLED = "cal_half_a", "_unlabelled"
 # splits that certify a judge before it has scored, and where RL chooses it
 _CAL_ALONE = ("cal",)
-# the document whose hash says what a stage made
-_PRODUCTS = {"train": ("adapter.json", "adapter_sha256"), "score": ("scores.json", "scores_sha256")}
 # of a record: the specification of a judge that is not the platform's
 _REGISTERED = "registered"
-_MEBIBYTE = 1024.0 if sys.platform != "darwin" else 1024.0 * 1024.0
-
-
-class JudgeFamily(ABC):
-    """A way to make judges: how one is trained, loaded, scored, described and found stale."""
-
-    # A family is one module of `certify_assets.judges.families`: its specification, and a subclass
-    # of this class under `judge_family`. Nothing else of the package names it.
-
-    #: place of its judges in lists; the shipped families come first
-    position: ClassVar[int] = 90
-    #: judges that the platform ships
-    judges: ClassVar[Sequence[JudgeSpec]] = ()
-    #: settings of those that users add by their document; None where they can add none
-    entry: ClassVar[type[NamedEntry] | None] = None
-
-    @abstractmethod
-    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
-        """Train a judge, store its files and return its record, which `JudgedCorpus` stores."""
-
-    @abstractmethod
-    def load(
-        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
-    ) -> Judge:
-        """Load the trained judge; refuse another than the expected one."""
-        # resume: take up the scores that a killed run left, where the family keeps them
-        # replay: repeat kept answers instead of asking a server, where the family keeps them
-
-    def prepared(self, judge: JudgedCorpus, model: Judge, *, progress: Progress) -> Judge:
-        """Return a loaded judge ready for many rows, which reports its progress."""
-        return model
-
-    def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
-        """Hash the stored files as training did, without loading the judge; empty without files."""
-        return files_sha256(judge.store, judge.key("adapter"))
-
-    def prompt_sha256(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
-        """Hash of the question that a language model is asked; empty for a judge asked none."""
-        return ""
-
-    def describe(self, record: JudgeRecord) -> str:
-        """Return what a judge was trained on, in one line."""
-        weight = record.success_weight
-        runs = f"{record.sft_trajectories} runs of {record.sft_tasks} SFT tasks"
-        return runs if weight is None else f"success weight {weight:g}, {runs}"
-
-    def provenance(self, record: JudgeRecord) -> dict[str, str]:
-        """Return what certificates of a judge say of its training beyond the hashes."""
-        return {}
-
-    def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:  # noqa: B027
-        """Refuse a record whose sources, beyond splits and renderer, are others now."""
-
-    def require_present(self, judge: JudgedCorpus) -> None:  # noqa: B027
-        """Say why there is no record, where the family knows a reason."""
-
-    def bill(self, model: Judge) -> Bill | None:
-        """Return what the scores of a loaded judge cost; None where they cost nothing."""
-        return None
-
-    def cuts(
-        self, judge: JudgedCorpus, model: Judge, rendered: Sequence[Rendered]
-    ) -> Sequence[bool]:
-        """Return which runs a loaded judge does not read whole."""
-        return [item.cut_chars > 0 for item in rendered]
-
-    def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> Judge:
-        """Train the judge again on some SFT rows only; nothing is stored but checkpoints."""
-        raise InputError(f"{judge} is not trained on SFT rows alone; name another judge.")
-
-    def reload(self, judge: JudgedCorpus, place: str, *, expected_sha256: str) -> Judge:
-        """Load a judge that `retrained` made, from files that were stored under a place."""
-        raise InputError(f"{judge} is kept in no other place than its own; name another judge.")
-
-    def configure(self, entry: Any) -> JudgeSpec:
-        """Return the judge that an entry of the user's document, of the class `entry`, says."""
-        raise NotImplementedError
-
-
-class FileFamily(JudgeFamily):
-    """A family whose judges are their files, trained in seconds."""
-
-    kind: ClassVar[type[FileJudge]]
-
-    def load(
-        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
-    ) -> Judge:
-        """Load the trained judge."""
-        return self.reload(judge, "adapter", expected_sha256=expected_sha256)
-
-    def reload(self, judge: JudgedCorpus, place: str, *, expected_sha256: str) -> Judge:
-        """Load a judge from its files."""
-        with judge.store.as_folder(judge.key(place)) as folder:
-            # every judge of files reads texts or runs, which its own class says
-            return cast("Judge", self.kind.load(folder, expected_sha256=expected_sha256))
-
-
-class DerivedFamily(JudgeFamily):
-    """A family whose judges are trained by the recipe of another: fine-tuned, or lexical."""
-
-    def recipe(self, judge: JudgedCorpus) -> JudgeFamily:
-        """Return the family whose judge comes out of the training."""
-        return families()["sft" if judge.spec.model else "lexical"]
-
-    def load(self, judge: JudgedCorpus, **given: Any) -> Judge:
-        """Load as the recipe's family does."""
-        return self.recipe(judge).load(judge, **given)
-
-    def prepared(self, judge: JudgedCorpus, model: Judge, **given: Any) -> Judge:
-        """Prepare as the recipe's family does."""
-        return self.recipe(judge).prepared(judge, model, **given)
-
-    def cuts(
-        self, judge: JudgedCorpus, model: Judge, rendered: Sequence[Rendered]
-    ) -> Sequence[bool]:
-        """Cut as the recipe's judge does."""
-        return self.recipe(judge).cuts(judge, model, rendered)
-
-    def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
-        """Hash as the recipe's family does."""
-        return self.recipe(judge).fingerprint(judge, record)
-
-    def prompt_sha256(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
-        """Hash as the recipe's family does."""
-        return self.recipe(judge).prompt_sha256(judge, record)
-
-
-def judge_family(name: str) -> Callable[[type[JudgeFamily]], type[JudgeFamily]]:
-    """Register a family under the tag of its specifications."""
-
-    def register(family: type[JudgeFamily]) -> type[JudgeFamily]:
-        register_family(name, family())
-        return family
-
-    return register
 
 
 def judge_file(judge: str, corpus: str, *parts: str) -> str:
@@ -249,6 +100,11 @@ class JudgedCorpus:
     def family(self) -> JudgeFamily:
         """Family that makes the judge."""
         return families()[self.spec.family]
+
+    @property
+    def maker(self) -> JudgeFamily:
+        """Family whose judges its training makes: its own, or that of its recipe."""
+        return families()[self.spec.maker]
 
     def sibling(self, name: str) -> JudgedCorpus:
         """Return another judge on the same corpus, as it is stored now, in the same operation."""
@@ -317,33 +173,25 @@ class JudgedCorpus:
                     f"the stored one; materialize judges/{self}/model again."
                 )
         if self.store.pins is None:
-            self._require_reading(record)
             self._require_settings(record)
         if self.spec.hosted or self.store.pins is None:
             # a pinned judge is what it is, whatever became of the sources of its training
             family.require_current(self, record)
         return record
 
-    def _require_reading(self, record: JudgeRecord) -> None:
-        """Refuse a record of a judge of judges.yaml that reads something else there now."""
-        then, now = record.reading, self.spec.reading
-        # the platform's own judges read what they were trained on, whatever a later version reads
-        if self.name in platform_judges():
-            return
-        if replace(then, tokens=now.tokens and then.tokens) != now:
-            raise StaleCertificateError(
-                f"{self} on {self.corpus} was trained on {then.describe()}, and judges.yaml says "
-                f"otherwise now; materialize judges/{self}/model again."
-            )
-
     def _require_settings(self, record: JudgeRecord) -> None:
         """Refuse a record of a judge of judges.yaml that was trained with other settings."""
-        spec = self.spec
-        # the platform's own was trained as its version did; a server's settings are its family's
-        if self.name in platform_judges() or spec.hosted:
+        spec, then = self.spec, record.reading
+        # the platform's own was trained as its version did
+        if self.name in platform_judges():
             return
-        then = record.details[_REGISTERED]
-        changed = "seed" if record.seed != spec.seed else spec.changed_since(then)
+        changed = ""
+        if replace(then, tokens=spec.reading.tokens and then.tokens) != spec.reading:
+            changed = "reading"
+        elif not spec.hosted:
+            # a server's settings are its family's
+            was = record.details[_REGISTERED]
+            changed = "seed" if record.seed != spec.seed else spec.changed_since(was)
         if changed:
             raise StaleCertificateError(
                 f"{self} on {self.corpus} was trained with another {changed} than judges.yaml has "
@@ -363,14 +211,10 @@ class JudgedCorpus:
     @property
     def registration(self) -> object:
         """What is registered before TEST is read: the specification, and what is read of a run."""
-        about, reading = self._registered or self.spec.registration(), self.reading
+        # that which the stored judge was trained by, where its record names it
+        known = self.stored_artifact.details.get(_REGISTERED) if self.is_trained else None
+        about, reading = known or self.spec.registration(), self.reading
         return about if reading in USUAL else {"judge": about, "reading": reading.to_dict()}
-
-    @property
-    def _registered(self) -> object:
-        """Specification that the stored judge was trained by, where its record names it."""
-        known = self.is_trained and self.name not in platform_judges()
-        return self.stored_artifact.details.get(_REGISTERED) if known else None
 
     def record(self, adapter_sha256: str, sft: pd.DataFrame | None = None) -> JudgeRecord:
         """Return the record of a training on what is stored now; counts are of its SFT rows."""
@@ -397,6 +241,14 @@ class JudgedCorpus:
         """Give a copy of the trained judge's files as a folder."""
         return self.store.as_folder(self.key("adapter"))
 
+    def training_run(self, name: str) -> str:
+        """Name the folder of a training: checkpoints of other settings do not stand in its way."""
+        spec = self.spec
+        if spec == platform_judges().get(self.name):
+            return name
+        about = {"judge": spec.registration(), "reading": spec.reading.to_dict(), "seed": spec.seed}
+        return f"{name}_{sha256_bytes(canonical_json(about))[:12]}"
+
     def train(self, *, report: Report = silent) -> JudgeRecord:
         """Train the judge, choose among its candidates on CAL, store it and return its record."""
         with timed(self, "train") as stage:
@@ -417,7 +269,7 @@ class JudgedCorpus:
         self, *, expected_sha256: str = "", resume: bool = False, replay: bool = False
     ) -> Judge:
         """Load the trained judge, by default the current one; see `JudgeFamily.load`."""
-        return self.family.load(
+        return self.maker.load(
             self,
             expected_sha256=expected_sha256 or self.artifact.adapter_sha256,
             resume=resume,
@@ -439,7 +291,7 @@ class JudgedCorpus:
 
         from certify_assets.judges.canary import score_canaries
 
-        record, using, family = self.artifact, self.renderer, self.family
+        record, using, family = self.artifact, self.renderer, self.maker
         calibration_splits = self._splits_to_certify()
         model = self.load(expected_sha256=record.adapter_sha256, resume=True)
         parts, cut = [], 0
@@ -516,7 +368,7 @@ class JudgedCorpus:
         self, frame: pd.DataFrame, *, report: Report = silent
     ) -> tuple[pd.DataFrame, Bill | None]:
         """Score new trajectories and store nothing; return the table and the bill of a server."""
-        family, progress = self.family, reported(report, "scoring new runs")
+        family, progress = self.maker, reported(report, "scoring new runs")
         model = family.prepared(self, self.load(), progress=progress)
         table = score_table(model, frame, self.renderer)
         bill, then = family.bill(model), self.bill
@@ -558,13 +410,11 @@ class JudgedCorpus:
         """How far texts talk the judge into success; None where nothing says so of these scores."""
         from certify_assets.judges.canary import CanaryReport
 
-        try:
-            found = CanaryReport.from_dict(self.read("canary.json"))
-        except (KeyError, TypeError):
+        if not self.store.exists(self.key("canary.json")):
             return None
-        return (
-            found if found.scores_sha256 == self.read("scores.json").get("scores_sha256") else None
-        )
+        found = stored_as(CanaryReport, self.read("canary.json"))
+        current = self.read("scores.json").get("scores_sha256")
+        return found if found.scores_sha256 == current else None
 
     @property
     @remembered
@@ -659,63 +509,6 @@ class JudgedCorpus:
                     f"{split.upper()}; materialize judges/{self}/scores again."
                 )
 
-    @property
-    def timings(self) -> dict[str, StageFigures]:
-        """Figures of the stages whose product is the stored one, by stage."""
-        known: dict[str, StageFigures] = self.read("timings.json")
-        return {
-            stage: known[stage]
-            for stage, (name, product) in _PRODUCTS.items()
-            if stage in known and self.read(name).get(product) == known[stage]["product_sha256"]
-        }
-
 
 def _labelled(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["outcome"].notna()].reset_index(drop=True)
-
-
-class StageFigures(TypedDict):
-    """What training or scoring took."""
-
-    wall_seconds: float
-    # of all threads of the process
-    cpu_seconds: float
-    # the process's largest so far: the stage's own only where it has a process of its own
-    peak_mib: float
-    rows: int
-    continued: bool
-    product_sha256: str
-
-
-@dataclass(slots=True)
-class RunningStage:
-    """What a running stage notes of itself."""
-
-    rows: int = 0
-    # whether it took up what an earlier run left, so that its seconds are not all of it
-    continued: bool = False
-
-
-@contextmanager
-def timed(judge: JudgedCorpus, stage: str) -> Iterator[RunningStage]:
-    """Measure a stage and keep its figures in timings.json; a stage that fails keeps none."""
-    running = RunningStage()
-    wall, cpu = time.perf_counter(), time.process_time()
-    yield running
-    name, product = _PRODUCTS[stage]
-    measured: StageFigures = {
-        "wall_seconds": round(time.perf_counter() - wall, 3),
-        "cpu_seconds": round(time.process_time() - cpu, 3),
-        "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MEBIBYTE, 1),
-        "rows": running.rows,
-        "continued": running.continued,
-        "product_sha256": judge.store.read_json(judge.key(name))[product],
-    }
-    known = judge.read("timings.json")
-    before = known.get(stage, {})
-    # a run that resumes another does not replace the figures of a whole run with the same product
-    whole = before.get("product_sha256") == measured["product_sha256"] and not before.get(
-        "continued", True
-    )
-    if not (running.continued and whole):
-        judge.store.write_json(judge.key("timings.json"), {**known, stage: measured})

@@ -30,7 +30,7 @@ from certify_assets.storage.store import Store, default_root
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.judges.judged import JudgeFamily
+    from certify_assets.judges.family import JudgeFamily
 
 ALPHAS = (0.1, 0.2)
 DELTA = 0.05
@@ -101,6 +101,11 @@ class JudgeSpec(BaseModel):
     @property
     def kind(self) -> str:
         """Family as documents and tags name it: that of the recipe."""
+        return self.family
+
+    @property
+    def maker(self) -> str:
+        """Family whose judges its training makes."""
         return self.family
 
     @property
@@ -204,8 +209,19 @@ class JudgeSpec(BaseModel):
             return "" if now == then else "setting"
         for name in {**then, **now}:
             if then.get(name) != now.get(name):
-                return name
+                return str(name)
         return ""
+
+
+class DerivedSpec(JudgeSpec):
+    """A judge that is trained by the recipe of another: fine-tuned, or lexical."""
+
+    library = "scikitlearn"
+
+    @property
+    def maker(self) -> str:
+        """Family of the recipe."""
+        return "sft" if self.model else "lexical"
 
 
 class CausalSpec(JudgeSpec):

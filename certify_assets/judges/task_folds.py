@@ -159,7 +159,7 @@ def score_unseen(judge: JudgedCorpus, runs: pd.DataFrame, *, report: Report = si
         if not fold.adapter_sha256:
             reasons.append(fold.reason)
             continue
-        model = judge.family.reload(judge, fold.place, expected_sha256=fold.adapter_sha256)
+        model = judge.maker.reload(judge, fold.place, expected_sha256=fold.adapter_sha256)
         table = score_table(model, runs.iloc[mine], judge.renderer)
         judged[mine] = table[list(JUDGED_COLUMNS)].to_numpy(np.float64)
         for place in mine.tolist():

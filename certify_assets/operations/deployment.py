@@ -326,12 +326,12 @@ def kept_certificates(corpus: Corpus, record: Deployed) -> tuple[Certificate, ..
 def judge_fingerprint(judge: JudgedCorpus) -> dict[str, str]:
     """Return the hashes that the decisions of a judge depend on."""
     _, hashes, record = judge.calibration
-    if judge.family.fingerprint(judge, record) != record.adapter_sha256:
+    if judge.maker.fingerprint(judge, record) != record.adapter_sha256:
         raise StaleCertificateError(
             f"the files of the adapter of {judge} on {judge.corpus} are not those of its document; "
             f"restore them, or materialize judges/{judge}/model again."
         )
-    prompt = judge.family.prompt_sha256(judge, record)
+    prompt = judge.maker.prompt_sha256(judge, record)
     grid = judge.corpus.config.thresholds(PROCEDURES[0])
     return {**hashes, "prompt_sha256": prompt, "grid": str(grid)}
 

@@ -360,7 +360,7 @@ def model_link(judge: JudgedCorpus, sha256: str) -> Link:
         for name in judge.store.names(judge.key("adapter")):
             with judge.store.as_file(judge.key("adapter", name)):
                 pass  # it is compared with its hash
-        return judge.family.fingerprint(judge, record)
+        return judge.maker.fingerprint(judge, record)
 
     links = [*_trained_from(judge, record.details)]
     return _computed("model", judge.key(), sha256, fingerprint, detail=detail, links=links)

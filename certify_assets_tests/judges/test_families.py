@@ -17,10 +17,12 @@ from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges import specs
 from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
-from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, judge_family
+from certify_assets.judges.family import JudgeFamily, judge_family
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.reading import JudgeInput
 from certify_assets.judges.record import JudgeRecord, save_files, texts
 from certify_assets.judges.specs import JudgeSpec, families, judge_spec, platform_judges
+from certify_assets.judges.timings import timings
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.recertification import to_recertify
@@ -116,7 +118,7 @@ def test_a_new_family_goes_from_training_to_deployment(corpora: Store, bayes: Ba
     assert {item.candidates for item in certificates} == {1}
     assert judge.calibration[0]["score"].tolist() == judge.rescored().tolist()
     assert audit_judge(judge).entry.kind == "first"
-    assert set(judge.timings) == {"train", "score"}
+    assert set(timings(judge)) == {"train", "score"}
     assert any(item.certified for item in certificates)
     assert deploy(judge, accepted=["chosen_among_judges"]).judge == NAME
 

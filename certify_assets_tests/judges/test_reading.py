@@ -58,7 +58,7 @@ def test_a_configured_judge_reads_what_it_says(corpora: Store) -> None:
     assert facts["reads"].endswith("% of the scored runs are cut")
     # another number there makes it stale, and the first one again does not
     configure(corpora.root, {**SHORT, "chars": 500})
-    with pytest.raises(StaleCertificateError, match=r"judges\.yaml says otherwise now"):
+    with pytest.raises(StaleCertificateError, match=r"another reading than judges"):
         _ = short(corpora).artifact
     configure(corpora.root, SHORT)
     short(corpora).require_scores()
@@ -240,7 +240,7 @@ def test_a_language_model_of_a_folder_goes_from_settings_to_certificates(corpora
     assert report is not None and report.runs == LANGUAGE_RUNS and set(report.lifts)
     # a prompt in other words is another judge
     configure(corpora.root, {**entry, "prompt": {**YES, "closing": "Was it done?"}})
-    with pytest.raises(StaleCertificateError, match=r"judges\.yaml says otherwise now"):
+    with pytest.raises(StaleCertificateError, match=r"another reading than judges"):
         judged(corpora, "three", "mine").require_scores()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,7 +10,8 @@ from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.arms import candidate_adapter, select_arm
 from certify_assets.judges.configured import CausalEntry, TunedEntry
-from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, Progress, judge_family
+from certify_assets.judges.family import JudgeFamily, Progress, judge_family
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.grpo_config import single_tokens
 from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord, save_files
@@ -170,7 +171,7 @@ class SftFamily(CausalFamily):
 
     def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
         """Fine-tune on the labelled rows of SFT."""
-        from certify_assets.judges.lm.sft import fine_tuned, training_run
+        from certify_assets.judges.lm.sft import fine_tuned
 
         sft, start = judge.corpus.split("sft"), _base(judge)
         _require_single_tokens(judge, start)
@@ -178,7 +179,7 @@ class SftFamily(CausalFamily):
             model, training = fine_tuned(
                 start,
                 sft[sft["outcome"].notna()],
-                folder / training_run(judge, "adapter"),
+                folder / judge.training_run("adapter"),
                 model=judge.spec.model,
                 seed=judge.spec.seed,
                 report=report,
@@ -192,6 +193,26 @@ class SftFamily(CausalFamily):
         """Return the judge of an entry."""
         summary = f"{entry.model} with LoRA, fine-tuned on verdicts of the SFT split."
         return SftSpec(**entry.specification(), summary=summary)
+
+    def made(
+        self, judge: JudgedCorpus, rows: pd.DataFrame, *, run: str, report: Report
+    ) -> tuple[CausalJudge, Mapping[str, Any]]:
+        """Fine-tune with checkpoints of the run, and store the adapter."""
+        from certify_assets.judges.lm.sft import fine_tuned
+
+        spec = judge.spec
+        with judge.store.workplace(judge.key("training")) as folder:
+            model, training = fine_tuned(
+                _base(judge),
+                rows,
+                folder / run,
+                model=spec.model,
+                seed=spec.seed,
+                report=report,
+                recipe=spec.training,
+            )
+            save_files(judge.store, judge.key("adapter"), model)
+        return model, training.to_dict()
 
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CausalJudge:
         """Fine-tune with checkpoints in a folder of its own."""

@@ -8,11 +8,10 @@ import numpy as np
 
 from certify_assets.judges.combined import CombinedJudge
 from certify_assets.judges.configured import WordsEntry
-from certify_assets.judges.judged import FileFamily, JudgedCorpus, judge_family
+from certify_assets.judges.family import FileFamily, judge_family
 from certify_assets.judges.reading import LEXICAL, JudgeInput
-from certify_assets.judges.record import JudgeRecord, save_files, texts
+from certify_assets.judges.record import texts
 from certify_assets.judges.specs import JudgeSpec
-from certify_assets.work import Report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,13 +52,6 @@ class CombinedFamily(FileFamily):
         ),
     )
 
-    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
-        """Train both parts on SFT; their scales are measured on SFT tasks held out."""
-        sft = judge.corpus.split("sft")
-        model = train_combined(sft, judge.spec.reading, seed=judge.spec.seed)
-        save_files(judge.store, judge.key("adapter"), model)
-        return judge.record(model.adapter_sha256, sft)
-
     def configure(self, entry: CombinedEntry) -> CombinedSpec:
         """Return the judge of an entry."""
         found = entry.specification()
@@ -68,18 +60,13 @@ class CombinedFamily(FileFamily):
             **found, summary=f"The mean of a lexical and a structure judge; its words read {read}."
         )
 
-    def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CombinedJudge:
-        """Train on some rows."""
-        return train_combined(rows, judge.reading, seed=judge.spec.seed)
-
-
-def train_combined(rows: pd.DataFrame, reading: JudgeInput, *, seed: int) -> CombinedJudge:
-    """Train on the labelled rows of a table, and on what is read of their texts."""
-    using, labelled = reading.renderer, rows[rows["outcome"].notna()]
-    return CombinedJudge.train(
-        labelled,
-        texts(labelled, using),
-        labelled["outcome"].to_numpy(dtype=np.int8),
-        seed=seed,
-        renderer_sha256=using.sha256,
-    )
+    def fitted(self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int) -> CombinedJudge:
+        """Train both parts; their scales are measured on tasks held out."""
+        using, labelled = reading.renderer, rows[rows["outcome"].notna()]
+        return CombinedJudge.train(
+            labelled,
+            texts(labelled, using),
+            labelled["outcome"].to_numpy(dtype=np.int8),
+            seed=seed,
+            renderer_sha256=using.sha256,
+        )

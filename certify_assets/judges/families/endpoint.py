@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from certify_assets.errors import StaleCertificateError
 from certify_assets.judges.endpoint.settings import EndpointEntry
-from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, Progress, judge_family
+from certify_assets.judges.family import JudgeFamily, Progress, judge_family
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.reading import JudgeInput
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JudgeSpec

@@ -12,7 +12,7 @@ from certify_assets.certificates import Settings
 from certify_assets.corpora import HALF_B
 from certify_assets.errors import GateClosedError, LeakError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.families.lexical import train_lexical
+from certify_assets.judges.family import JudgeFamily, judge_family
 from certify_assets.judges.harvest.gate import (
     HALVES_SEED,
     contamination,
@@ -25,23 +25,19 @@ from certify_assets.judges.harvest.gate import (
     withhold,
 )
 from certify_assets.judges.harvest.rows import ContaminationRow, GateDocument
-from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.reading import COMPACT, LEXICAL
-from certify_assets.judges.record import JudgeRecord, save_files
-from certify_assets.judges.specs import DELTA, PROCEDURES, JudgeSpec
+from certify_assets.judges.record import JudgeRecord
+from certify_assets.judges.specs import DELTA, PROCEDURES, DerivedSpec
 from certify_assets.work import Report
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.judges.lexical import LexicalJudge
-    from certify_assets.judges.lm.judge import CausalJudge
 
-
-class HarvestSpec(JudgeSpec):
+class HarvestSpec(DerivedSpec):
     """A round of CertHarvest; `start` is the judge whose certificate gates it."""
 
-    library = "scikitlearn"
     # SFT with its labels, RL with pseudo-labels
     training_splits = ("sft", "rl")
     gated = True
@@ -86,7 +82,7 @@ def _rounds(name: str, start: str, model: str, words: str) -> tuple[HarvestSpec,
 
 
 @judge_family("harvest")
-class HarvestFamily(DerivedFamily):
+class HarvestFamily(JudgeFamily):
     """Harvest with the start's certificate on half A, train from the base on source and harvest."""
 
     position = 30
@@ -115,18 +111,8 @@ class HarvestFamily(DerivedFamily):
         harvest_sha256 = store.write_table(judge.key("harvest.parquet"), taken)
         labelled = sft[sft["outcome"].notna()].reset_index(drop=True)
         training = training_set(labelled, harvested, label=label, manifest=manifest)
-        model: LexicalJudge | CausalJudge
-        details: dict[str, Any] = {}
-        if spec.model:
-            from certify_assets.judges.lm.sft import train_on_rows
-
-            model, trained = train_on_rows(
-                judge, training, run="adapter", recipe=spec.training, report=report
-            )
-            details["training"] = trained.to_dict()
-        else:
-            model = train_lexical(training, spec.reading, seed=spec.seed)
-            save_files(store, judge.key("adapter"), model)
+        model, made = judge.maker.made(judge, training, run="adapter", report=report)
+        details: dict[str, Any] = {"training": made} if made else {}
         details["harvest"] = {
             "sha256": harvest_sha256,
             "size": len(taken),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from certify_assets.judges.base import score_table
 from certify_assets.judges.configured import WordsEntry
-from certify_assets.judges.judged import FileFamily, JudgedCorpus, judge_family
+from certify_assets.judges.family import FileFamily, judge_family
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.reading import LEXICAL, JudgeInput
 from certify_assets.judges.record import CandidateScore, JudgeRecord, save_files, texts
@@ -111,6 +112,18 @@ class LexicalFamily(FileFamily):
         return LexicalSpec(
             **found, summary=f"TF-IDF and logistic regression, trained on SFT; reads {read}."
         )
+
+    def fitted(self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int) -> LexicalJudge:
+        """Train with the weight 1."""
+        return train_lexical(rows, reading, seed=seed)
+
+    def made(
+        self, judge: JudgedCorpus, rows: pd.DataFrame, *, run: str, report: Report
+    ) -> tuple[LexicalJudge, Mapping[str, Any]]:
+        """Train with the weight 1 and store the judge; there are no checkpoints."""
+        model = train_lexical(rows, judge.spec.reading, seed=judge.spec.seed)
+        save_files(judge.store, judge.key("adapter"), model)
+        return model, {}
 
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> LexicalJudge:
         """Train with the weight that was chosen for the stored judge."""

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from certify_assets.judges.judged import FileFamily, JudgedCorpus, judge_family
+from certify_assets.judges.family import FileFamily, judge_family
 from certify_assets.judges.reading import WHOLE, JudgeInput
-from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.structure import StructureJudge
-from certify_assets.work import Report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,24 +48,12 @@ class StructureFamily(FileFamily):
         ),
     )
 
-    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
-        """Train on SFT."""
-        sft = judge.corpus.split("sft")
-        model = train_structure(sft, judge.spec.reading, seed=judge.spec.seed)
-        save_files(judge.store, judge.key("adapter"), model)
-        return judge.record(model.adapter_sha256, sft)
-
-    def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> StructureJudge:
-        """Train on some rows."""
-        return train_structure(rows, judge.reading, seed=judge.spec.seed)
-
-
-def train_structure(rows: pd.DataFrame, reading: JudgeInput, *, seed: int) -> StructureJudge:
-    """Train on the labelled rows of a table."""
-    labelled = rows[rows["outcome"].notna()]
-    return StructureJudge.train(
-        labelled,
-        labelled["outcome"].to_numpy(dtype=np.int8),
-        seed=seed,
-        renderer_sha256=reading.renderer.sha256,
-    )
+    def fitted(self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int) -> StructureJudge:
+        """Train on the labelled rows of a table."""
+        labelled = rows[rows["outcome"].notna()]
+        return StructureJudge.train(
+            labelled,
+            labelled["outcome"].to_numpy(dtype=np.int8),
+            seed=seed,
+            renderer_sha256=reading.renderer.sha256,
+        )

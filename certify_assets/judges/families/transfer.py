@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from certify_assets.corpora.config import format_domain
 from certify_assets.errors import InputError
 from certify_assets.judges.configured import TunedEntry
-from certify_assets.judges.families.lexical import train_lexical
-from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
+from certify_assets.judges.family import JudgeFamily, judge_family
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.reading import COMPACT, LEXICAL, JudgeInput
-from certify_assets.judges.record import JudgeRecord, save_files
-from certify_assets.judges.specs import JudgeSpec
+from certify_assets.judges.record import JudgeRecord
+from certify_assets.judges.specs import DerivedSpec, JudgeSpec
 from certify_assets.judges.transfer import PoolRecord, TransferPool, gather_pool, require_sources
 from certify_assets.work import Report
 
-if TYPE_CHECKING:
-    from certify_assets.judges.lexical import LexicalJudge
-    from certify_assets.judges.lm.judge import CausalJudge
 
-
-class TransferSpec(JudgeSpec):
+class TransferSpec(DerivedSpec):
     """A judge trained on the SFT splits of other corpora."""
 
-    library = "scikitlearn"
     training_splits = ()
     needs_other_corpora = True
 
@@ -41,7 +35,7 @@ class TransferSpec(JudgeSpec):
     @property
     def kind(self) -> str:
         """Family of the recipe."""
-        return "sft" if self.model else "lexical"
+        return self.maker
 
     @property
     def training(self) -> Recipe:
@@ -76,7 +70,7 @@ class TransferEntry(TunedEntry):
 
 
 @judge_family("transfer")
-class TransferFamily(DerivedFamily):
+class TransferFamily(JudgeFamily):
     """The recipe of the lexical judge, or of the fine-tuned one, on a pool of other corpora."""
 
     position = 20
@@ -119,33 +113,18 @@ class TransferFamily(DerivedFamily):
         if pool.missing:
             raise InputError(pool.missing)
         spec = judge.spec
-        model: LexicalJudge | CausalJudge
-        training: Mapping[str, Any] = {}
-        if spec.model:
-            from certify_assets.judges.lm.sft import train_on_rows, training_run
-
-            # other sources are another run: its checkpoints must not stand in the way of this one
-            run = training_run(judge, pool.sha256[:12])
-            model, trained = train_on_rows(
-                judge,
-                pool.frame,
-                run=run,
-                recipe=spec.training,
-                report=report,
-            )
-            training = trained.to_dict()
-        else:
-            model = train_lexical(pool.frame, spec.reading, seed=spec.seed)
-            save_files(judge.store, judge.key("adapter"), model)
-        sources = pool.record.sources
+        # other sources are another run: its checkpoints must not stand in the way of this one
+        run = judge.training_run(pool.sha256[:12])
+        model, training = judge.maker.made(judge, pool.frame, run=run, report=report)
+        made, sources = model.provenance(), pool.record.sources
         return replace(
-            judge.record(model.adapter_sha256),
+            judge.record(made.adapter_sha256),
             sft_trajectories=len(pool.frame),
             sft_unlabelled=sum(source.dropped.get("no_label", 0) for source in sources),
             sft_tasks=sum(source.tasks for source in sources),
             success_weight=None if spec.model else 1.0,
             details={
-                "provenance": asdict(model.provenance()),
+                "provenance": asdict(made),
                 "training": training,
                 "transfer": asdict(replace(pool.record, limits=_limits(pool.record, spec))),
             },

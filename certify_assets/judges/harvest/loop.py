@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from certify_assets.certificates import Settings, evaluate, measure_threshold, observe
 from certify_assets.files import canonical_json, sha256_bytes, significant
 from certify_assets.judges.base import JUDGED_COLUMNS, SCORE_COLUMNS, judge_auroc, score_table
-from certify_assets.judges.families.combined import train_combined
+from certify_assets.judges.families.combined import CombinedFamily
 from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.harvest.gate import (
     HALF_A,
@@ -185,7 +185,7 @@ def quick_learner(
 #: judges that are trained in seconds, by what a learner of them is called
 _QUICK: dict[str, Callable[[pd.DataFrame], Judge]] = {
     "lexical": lambda rows: train_lexical(rows, seed=42),
-    "combined": lambda rows: train_combined(rows, LEXICAL, seed=42),
+    "combined": lambda rows: CombinedFamily().fitted(rows, LEXICAL, seed=42),
 }
 
 

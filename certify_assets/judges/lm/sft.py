@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.adapters import (
     ADAPTER_SCHEMA,
     attach_lora,
@@ -32,8 +31,6 @@ from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel, 
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.lm.trainer import QuietTrainer, latest_checkpoint, own_random_state
-from certify_assets.judges.record import save_files
-from certify_assets.judges.specs import platform_judges
 from certify_assets.work import Advance, Report, silent
 
 if TYPE_CHECKING:
@@ -391,43 +388,6 @@ def require_both_outcomes(name: str, labelled: pd.DataFrame) -> None:
             f"the {len(labelled)} runs that {name} is to be trained on have one outcome or none; "
             "give it successes and failures, or raise runs where that is what leaves too few."
         )
-
-
-def train_on_rows(
-    judged: JudgedCorpus,
-    labelled: pd.DataFrame,
-    *,
-    run: str,
-    recipe: Recipe,
-    report: Report = silent,
-) -> tuple[CausalJudge, TrainedAdapter]:
-    """Fine-tune a judge on given rows, with a run's own checkpoints, and store its adapter."""
-    from certify_assets.judges.lm.judge import CausalJudge, load_base
-
-    spec = judged.spec
-    base, encoder = load_base(spec.model, spec.revision, spec.reading)
-    with judged.store.workplace(judged.key("training")) as folder:
-        start = CausalJudge(spec.name, base, encoder)
-        judge, trained = fine_tuned(
-            start,
-            labelled,
-            folder / run,
-            model=spec.model,
-            seed=spec.seed,
-            report=report,
-            recipe=recipe,
-        )
-        save_files(judged.store, judged.key("adapter"), judge)
-    return judge, trained
-
-
-def training_run(judge: JudgedCorpus, name: str) -> str:
-    """Name the folder of a training: checkpoints of other settings do not stand in its way."""
-    spec = judge.spec
-    if spec == platform_judges().get(judge.name):
-        return name
-    about = {"judge": spec.registration(), "reading": spec.reading.to_dict(), "seed": spec.seed}
-    return f"{name}_{sha256_bytes(canonical_json(about))[:12]}"
 
 
 def _trainer(
