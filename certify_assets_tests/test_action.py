@@ -123,7 +123,7 @@ def test_the_recipe_passes_and_fails(repository: Path) -> None:
     assert (repository / "new_certificate.json").is_file()
     closed = run(repository, {"scores": "scores.csv", "min-coverage": "99%", "out": "other.json"})
     assert closed.code == 3 and closed.outputs == passed.outputs
-    assert "::error title=certify certificate::min coverage" in closed.log
+    assert "::error title=certify certificate::96.5 %25 of runs are decided" in closed.log
     stale = run(repository, {**recipe, "scores": "later.csv", "out": "third.json"})
     assert stale.code == 3 and stale.outputs == {} and not (repository / "third.json").exists()
 

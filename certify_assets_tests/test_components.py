@@ -47,7 +47,10 @@ def test_the_example_of_the_documentation_loads() -> None:
         (_YAML.replace("mine", "9 bad"), "name of corpus.json is '9 bad'"),
         (_YAML.replace("mine", "miniwob_mixed"), "comes with the package"),
         (_YAML + "      format: nope\n", "there is no format 'nope'"),
-        (_YAML + "      profile: nope\n", "profile of corpus.json is 'nope': Input should be 'certify', "),
+        (
+            _YAML + "      profile: nope\n",
+            "profile of corpus.json is 'nope': Input should be 'certify', ",
+        ),
         (_YAML + "      seed: -1\n", "is -1"),
         (_YAML + "      options: {nope: 1}\n", "has no option 'nope'"),
     ],

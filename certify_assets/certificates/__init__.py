@@ -1,6 +1,4 @@
-"""Certificates: from scores, outcomes and tasks to a promise that can be recomputed. Needs numpy,
-scipy and numba only.
-"""
+"""Certificates: from scores, outcomes and tasks to a promise that can be recomputed."""
 
 from __future__ import annotations
 

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from certify_assets.certificates.counts import TaskCounts, count_tasks
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.kernels import rising_root
-from certify_assets.errors import InputError
-from certify_assets.names import in_both, shared_names
 
 #: weight of one supposed task that is wrong throughout: without it a pilot without errors bets
 #: everything
@@ -47,21 +45,6 @@ def payoffs(counts: TaskCounts, alpha: float) -> NDArray[np.float64]:
     """Return z_g/z_max of every task at every threshold, every task weighing the same."""
     excess = counts.errors - alpha * counts.covered
     return np.asarray(np.minimum(excess / (counts.sizes * (1.0 - alpha)), 1.0))
-
-
-def check_pilot(pilot: Observations, observations: Observations) -> None:
-    """Refuse a pilot that shares a task with the calibration table, or has no score."""
-    if not pilot.scored:
-        raise InputError(
-            "No row of the pilot table has a score; score the pilot trajectories first."
-        )
-    shared = shared_names(pilot.labels, observations.labels)
-    if shared:
-        raise InputError(
-            f"The pilot table shares {len(shared)} task(s) with the calibration table, the first "
-            f"being {in_both(*shared[0])}; bets must be fixed "
-            "on other tasks: take the shared ones out of the pilot table."
-        )
 
 
 def make_plan(pilot: Observations, side: str, grid: int, alpha: float) -> BettingPlan:

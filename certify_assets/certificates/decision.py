@@ -37,7 +37,7 @@ class RowDecisions(NamedTuple):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Rows rejected, released and left to human review."""
+        """Rows rejected, released and left to review."""
         return {
             name: int(np.count_nonzero(self.decisions == name))
             for name in ("reject", "release", "human")

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates.betting import BettingPlan, check_pilot, make_plan
+from certify_assets.certificates.betting import BettingPlan, make_plan
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
 from certify_assets.certificates.error_icc import error_icc
 from certify_assets.certificates.guard import GuardTest, apply_guard, no_guard
-from certify_assets.certificates.inputs import Observations
-from certify_assets.certificates.pool import Pool, check_pool
+from certify_assets.certificates.inputs import Observations, check_others
+from certify_assets.certificates.pool import Pool
 from certify_assets.certificates.procedures import Test
 from certify_assets.certificates.pseudo_task import PseudoTask
 from certify_assets.certificates.settings import Settings
@@ -99,10 +99,10 @@ def evaluate(
             "not read it; leave it out or name pseudo_task."
         )
     if pool is not None:
-        check_pool(pool, observations)
+        check_others("pool", pool, observations)
     plan = None
     if settings.method.pilot and pilot is not None:
-        check_pilot(pilot, observations)
+        check_others("pilot table", pilot, observations)
         plan = make_plan(pilot, side, settings.applied_grid, settings.alpha)
     lacks_pilot = settings.method.pilot and plan is None
     counts = (

@@ -24,7 +24,7 @@ from certify_assets.certificates.clustering import ClusterSummary, summarise_clu
 from certify_assets.documents import CLOSED, Count, Real, Sha256
 from certify_assets.errors import InputError
 from certify_assets.files import name_digest, significant
-from certify_assets.names import folded_names, folding
+from certify_assets.names import folded_names, folding, in_both, shared_names
 from certify_assets.work import WorkStage, under_way
 
 #: of the quantiles of scores that a certificate keeps
@@ -264,6 +264,17 @@ def _share_below(scores: NDArray[np.float64], of: NDArray[np.float64]) -> NDArra
     """Share of ascending scores below each of others, a tie counting one half."""
     ends = (np.searchsorted(scores, of, side) for side in ("left", "right"))
     return np.asarray(sum(ends) / (2 * scores.size))
+
+
+def check_others(name: str, others: Rows, table: Rows) -> None:
+    """Refuse a pilot table or a pool without scores, or with tasks of the calibration table."""
+    if not others.scored:
+        raise InputError(f"No row of the {name} has a score; score its runs first or leave it out.")
+    if shared := shared_names(others.labels, table.labels):
+        raise InputError(
+            f"The {name} shares {len(shared)} task(s) with the calibration table, the first being "
+            f"{in_both(*shared[0])}; take them out of the {name}."
+        )
 
 
 def score_range(scores: NDArray[np.float64]) -> ScoreRange:

@@ -194,7 +194,7 @@ class SamplePlan:
     def answer(self) -> str:
         """How many tasks are needed, or why no number is enough."""
         there, needed = self.facts.tasks, self.tasks_needed
-        now = f"You have enough tasks: the {there} of this table certify something as they are."
+        now = "You have enough tasks: this table certifies something as it is."
         if needed is None:
             return now if self.certified_now else f"No number of tasks is enough. {self.reason}"
         of = f"of {self.facts.attempts:.3g} attempts each ({self.labels_needed:,} labels)"
@@ -287,6 +287,9 @@ def plan_sample_size(
     ):
         if type(value) is not int or value < least:
             raise InputError(f"{name} is {quoted(value)}; give a whole number from {least}.")
+    sft = facts.sft_auroc
+    if sft is not None and not (isinstance(sft, int | float) and 0 <= sft <= 1):
+        raise InputError(f"sft_auroc is {quoted(sft)}; give a number from 0 to 1.")
     if settings.method.pilot:
         raise InputError(
             f"{settings.procedure} needs a pilot table, which a plan cannot draw; give another "

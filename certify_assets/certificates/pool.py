@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.inputs import (
-    Observations,
     PoolInputs,
     Rows,
     checked_scores,
@@ -18,7 +17,6 @@ from certify_assets.certificates.inputs import (
     task_codes,
 )
 from certify_assets.errors import InputError
-from certify_assets.names import in_both, shared_names
 
 #: who chose the tasks of a pool, as a certificate says it: who gave it, or the rule of the
 #: platform, which takes every task that is not in the calibration table
@@ -74,7 +72,7 @@ def observe_pool(
     Raises
     ------
     InputError
-        If lengths differ, a value cannot be used, or no run has a score.
+        If lengths differ, or a value cannot be used.
     """
     values = checked_scores(scores)
     labels, codes = task_codes(tasks)
@@ -86,18 +84,4 @@ def observe_pool(
     order = np.lexsort((codes, values))
     ordered, owner = values[order], codes[order].astype(np.int32)
     digest = content_hash("pool/1", [int(values.size), labels], [(ordered, "<f8"), (owner, "<i4")])
-    pool = Pool(ordered, owner, labels, digest, origin)
-    if not pool.scored:
-        raise InputError("No row of the pool has a score; score its runs first or leave it out.")
-    return pool
-
-
-def check_pool(pool: Pool, table: Observations) -> None:
-    """Refuse a pool that shares a task with the calibration table."""
-    shared = shared_names(pool.labels, table.labels)
-    if not shared:
-        return
-    raise InputError(
-        f"The pool shares {len(shared)} task(s) with the calibration table, the first being "
-        f"{in_both(*shared[0])}; take them out of the pool."
-    )
+    return Pool(ordered, owner, labels, digest, origin)

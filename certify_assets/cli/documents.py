@@ -71,10 +71,10 @@ class CertificateFile(NamedTuple):
         if given is not None:
             return read_pool(given, reading, certified=certified_splits(self.parsed()))
         if self.pool is not None:
-            return stored_pool(self.pool, f"the pool in {self.path}")
+            return stored_pool(self.pool)
         beside = self.path.with_name("pool.json")
         named = any("pool" in item.inputs for item in self.parsed())
-        return stored_pool(read_json(beside), str(beside)) if named and beside.is_file() else None
+        return stored_pool(read_json(beside)) if named and beside.is_file() else None
 
 
 def read_certificate_file(path: Path) -> CertificateFile:

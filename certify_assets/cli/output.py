@@ -308,7 +308,7 @@ def table(title: str, items: Sequence[Mapping[str, Any]], columns: Sequence[str]
 def figure(name: str, value: Any) -> str:
     """Return a figure as people read it: shares in percent, long texts by their beginning."""
     if value is None:
-        return "–"
+        return "no outcome known" if name == "success_rate" else "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -132,7 +132,7 @@ def _blocks(store: Store, corpora: Sequence[Overview], seconds: float) -> list[A
     """Return a table of what each judge may decide, what to know of it, and where the pages are."""
     judged = [(corpus, judge) for corpus in corpora for judge in corpus["judges"]]
     rows = [
-        [corpus["corpus"], judge["judge"], WORDS[side], *map(_cell, cells)]
+        [corpus["corpus"], _name(judge, side), *map(_cell, cells)]
         for corpus, judge in judged
         for side in ("reject", "release")
         if (cells := [cell for cell in judge["certificates"] if cell["side"] == side])
@@ -140,9 +140,9 @@ def _blocks(store: Store, corpora: Sequence[Overview], seconds: float) -> list[A
     ]
     first = judged[0][1]["certificates"] if judged else ()
     budgets = [at_most(cell["alpha"]) for cell in first if cell["side"] == "reject"]
-    title = "Share of runs that the judge may decide alone (and error on held-out tasks)"
+    title = "Auto-fail: share of runs that the judge decides alone (error on held-out tasks)"
     return [
-        Table(title, ["corpus", "judge", "decision", *budgets], rows),
+        Table(title, ["corpus", "judge", *budgets], rows),
         *(f"{corpus['corpus']}, {said}" for corpus in corpora for said in _sentences(corpus)),
         f"\nDone in {seconds:g} s. Open {store.locate('index.html')}",
         "The same as a graph, with MLflow: certify ui",
@@ -160,6 +160,10 @@ def _sentences(corpus: Overview) -> Iterator[str]:
         yield from (f"{judge['judge']}: {sentence}" for sentence in dict.fromkeys(said) if sentence)
     for name, reason in corpus["stale"].items():
         yield f"{name} is not shown: {reason}"
+
+
+def _name(judge: Overview, side: str) -> str:
+    return str(judge["judge"]) if side == "reject" else f"{judge['judge']}, {WORDS[side]}"
 
 
 def _cell(cell: Overview) -> str:

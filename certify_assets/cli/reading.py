@@ -210,11 +210,11 @@ def read_pilot(path: Path, reading: ReadingOptions) -> Table:
     return chosen.scores, chosen.labels, chosen.tasks
 
 
-def stored_pool(document: object, where: str) -> Unlabelled | None:
+def stored_pool(document: object) -> Unlabelled | None:
     """Return scores and tasks of a pool as the platform stores it."""
     from certify_assets.operations.pool import StoredPool
 
-    pool = StoredPool.from_dict(document, where).pool
+    pool = StoredPool.from_dict(document).pool
     return None if pool is None else (pool.scores, np.array(pool.labels, dtype=object)[pool.tasks])
 
 
@@ -224,7 +224,7 @@ def read_pool(
     """Read scores and tasks of a pool, whose outcomes are not read: its rows of other splits."""
     from certify_assets.operations.pool import StoredPool
 
-    if StoredPool.is_file(path) and (found := stored_pool(read_json(path), str(path))):
+    if StoredPool.is_file(path) and (found := stored_pool(read_json(path))):
         return found
     table = read_scores(path, reading, outcomes=False)
     if table.splits is not None:

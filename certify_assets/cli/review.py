@@ -272,11 +272,6 @@ def serve(
     ask_twice(opened, double)
     session = ReviewSession(store, corpus, criteria=read, gold=known)
     queue = session.queue().frame
-    if known is not None and (wanted := round(len(queue) * known.odds)) > len(known.runs):
-        say(
-            f"warning: {gold} has {len(known.runs)} runs; to keep the share, a reviewer of all "
-            f"{len(queue)} that wait needs {wanted}"
-        )
     if read is not None and (lacking := read.lacking(queue["task_id"])):
         tasks = queue["task_id"].nunique()
         say(

@@ -39,7 +39,7 @@ def schema_of(document: str) -> dict[str, Any]:
 
         return corpus_schema()
     if document == "judges":
-        from certify_assets.judges.endpoint.settings import judges_schema
+        from certify_assets.judges.specs import judges_schema
 
         return judges_schema()
     from certify_assets.operations.notifications import Notifications

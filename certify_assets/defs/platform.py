@@ -22,7 +22,7 @@ from certify_assets.defs.setup import judges, judges_document, setup
 
 def platform_definitions() -> dg.Definitions:
     """Return assets, checks, jobs, schedules, sensors and resources under the settled setup."""
-    for problem in judges_document().configured.problems:
+    for problem in judges_document().problems:
         # the other judges load all the same
         dg.get_dagster_logger("certify_assets").warning(f"{problem} It is left out.")
     assets: list[Any] = [

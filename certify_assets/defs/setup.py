@@ -11,11 +11,10 @@ from typing import NamedTuple
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import (
     SHOWN_VARIABLE,
-    JudgesFile,
+    ConfiguredJudges,
     JudgeSpec,
+    configured_judges,
     platform_judges,
-    read_judges_document,
-    unknown_judge,
 )
 
 #: key prefix of a project that uses the component, for the commands that its users run
@@ -53,7 +52,7 @@ def _given_prefix() -> tuple[str, ...]:
 
 def _shown_judges() -> tuple[str, ...] | None:
     shown = os.environ.get(SHOWN_VARIABLE)
-    return (*shown.split(","), *judges_document().configured.judges) if shown else None
+    return (*shown.split(","), *judges_document().judges) if shown else None
 
 
 def settle(wanted: Setup) -> None:
@@ -114,14 +113,14 @@ def merged(declared: Sequence[Setup]) -> Setup:
 
 
 @cache
-def judges_document() -> JudgesFile:
-    """Return the user's judges.yaml as this process read it first."""
-    return read_judges_document()
+def judges_document() -> ConfiguredJudges:
+    """Return the judges of the user's judges.yaml as this process read it first."""
+    return configured_judges()
 
 
 def known_judges() -> dict[str, JudgeSpec]:
     """Return the judges of the platform and of the user's judges.yaml."""
-    return platform_judges() | dict(judges_document().configured.judges)
+    return platform_judges() | dict(judges_document().judges)
 
 
 def judges() -> dict[str, JudgeSpec]:
@@ -137,7 +136,7 @@ def judges() -> dict[str, JudgeSpec]:
         return known
     if unknown := [name for name in named if name not in known]:
         words = f"judges: there is no judge {unknown[0]!r}; name some of"
-        raise unknown_judge(unknown[0], words, known, judges_document().configured)
+        raise judges_document().unknown(words, known)
     wanted, waiting = set[str](), list(named)
     while waiting:
         name = waiting.pop()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.rendering import Rendered, Renderer
     from certify_assets.judges.base import Bill, Judge
     from certify_assets.judges.canary import CanaryReport
+    from certify_assets.judges.configured import NamedEntry
     from certify_assets.judges.model_files import FileJudge
     from certify_assets.storage.snapshot import Snapshot
 
@@ -81,6 +82,8 @@ class JudgeFamily(ABC):
     position: ClassVar[int] = 90
     #: judges that the platform ships
     judges: ClassVar[Sequence[JudgeSpec]] = ()
+    #: settings of those that users add by their document; None where they can add none
+    entry: ClassVar[type[NamedEntry] | None] = None
 
     @abstractmethod
     def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
@@ -140,16 +143,9 @@ class JudgeFamily(ABC):
         """Load a judge that `retrained` made, from files that were stored under a place."""
         raise InputError(f"{judge} is kept in no other place than its own; name another judge.")
 
-    @property
-    def configurable(self) -> bool:
-        """Whether the user's document can add judges of the family."""
-        return type(self).configure is not JudgeFamily.configure
-
-    def configure(self, name: str, entry: Mapping[str, Any]) -> JudgeSpec:
-        """Return the judge that an entry of the user's document describes."""
-        raise InputError(
-            f"{name}: judges of its family cannot be added by judges.yaml; take it out."
-        )
+    def configure(self, entry: Any) -> JudgeSpec:
+        """Return the judge that an entry of the user's document, of the class `entry`, says."""
+        raise NotImplementedError
 
 
 class FileFamily(JudgeFamily):
@@ -175,7 +171,7 @@ class DerivedFamily(JudgeFamily):
 
     def recipe(self, judge: JudgedCorpus) -> JudgeFamily:
         """Return the family whose judge comes out of the training."""
-        return cast(JudgeFamily, families()["sft" if judge.spec.model else "lexical"])
+        return families()["sft" if judge.spec.model else "lexical"]
 
     def load(self, judge: JudgedCorpus, **given: Any) -> Judge:
         """Load as the recipe's family does."""
@@ -252,7 +248,7 @@ class JudgedCorpus:
     @property
     def family(self) -> JudgeFamily:
         """Family that makes the judge."""
-        return cast(JudgeFamily, families()[self.spec.family])
+        return families()[self.spec.family]
 
     def sibling(self, name: str) -> JudgedCorpus:
         """Return another judge on the same corpus, as it is stored now, in the same operation."""

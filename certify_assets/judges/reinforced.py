@@ -4,16 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.grpo_config import ARMS, Arm, GrpoConfig
+from certify_assets.judges.configured import Entry, NamedEntry, Seed
+from certify_assets.judges.lm.grpo_config import ARMS, Arm, GrpoConfig, arm_of
 from certify_assets.judges.specs import CausalSpec, JudgeSpec
 
 #: name of the judge that every arm starts from, which is a candidate itself
 START = "start"
 OPTIMISERS = ("exact", "trl")
+_LARGEST_COST, _MOST_STEPS, _MOST_PER_STEP = 1e6, 10**6, 10**4
 _CHOSEN = ("rewards", "samples", "prompts_per_step", "learning_rate")
+
+
+class RewardEntry(Entry):
+    """What an error costs in the reward of GRPO, where a right verdict earns 1."""
+
+    lam: float = Field(
+        default=1.0, alias="lambda", le=_LARGEST_COST, description="calling a failure a success"
+    )
+    mu: float = Field(default=1.0, le=_LARGEST_COST, description="calling a success a failure")
+
+
+class GrpoEntry(NamedEntry):
+    """A judge of the family sft that GRPO trains on; it reads what that judge reads."""
+
+    family: Literal["grpo"]
+    start: str = Field(default="sft", description="judge of the family sft that it starts from")
+    optimiser: str = Field(
+        default="exact", description="exact (the expected gradient) or trl (TRL's, with samples)"
+    )
+    rewards: list[RewardEntry] | None = Field(
+        default=None, description="candidates; by default accuracy, mu 3, mu 5 and lambda 5"
+    )
+    steps: list[Annotated[int, Field(le=_MOST_STEPS)]] | None = Field(
+        default=None, description="numbers of steps that are candidates; the last ends the training"
+    )
+    samples: int = Field(default=8, le=_MOST_PER_STEP, description="completions of a prompt")
+    prompts_per_step: int = Field(default=6, le=_MOST_PER_STEP)
+    learning_rate: float | None = Field(default=None, le=1)
+    seed: Seed = 42
+
+    def specification(self) -> dict[str, Any]:
+        """Return the fields of the judge's specification."""
+        given = self.model_dump(exclude={"rewards"}, exclude_none=True)
+        if self.rewards is None:
+            return given
+        return {**given, "rewards": [arm_of(reward.lam, reward.mu) for reward in self.rewards]}
 
 
 class GrpoSpec(CausalSpec):

@@ -11,23 +11,26 @@ import pkgutil
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, reduce
+from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, create_model
 
 from certify_assets.corpora import CERTIFYING
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, parse_yaml
+from certify_assets.judges.configured import Entry, validated
 from certify_assets.judges.lm.models import known_model, placed
-from certify_assets.judges.lm.recipe import RECIPE_SETTINGS, Recipe
+from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.reading import JudgeInput
 from certify_assets.storage.store import Store, default_root
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from certify_assets.judges.judged import JudgeFamily
 
 ALPHAS = (0.1, 0.2)
 DELTA = 0.05
@@ -200,9 +203,8 @@ class JudgeSpec(BaseModel):
         if not isinstance(now, dict) or not isinstance(then, dict):
             return "" if now == then else "setting"
         for name in {**then, **now}:
-            before, after = (found.get(name) for found in (then, now))
-            if before != after:
-                return _settings_of(before, after) if name == "recipe" else name
+            if then.get(name) != now.get(name):
+                return name
         return ""
 
 
@@ -221,32 +223,10 @@ class CausalSpec(JudgeSpec):
         return {**{name: getattr(self, name) for name in names}, **recipe}
 
 
-def _settings_of(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
-    """Name the settings of a training that differ; all of them where only one side has any."""
-    names = [
-        name for name in RECIPE_SETTINGS if (before or {}).get(name) != (after or {}).get(name)
-    ]
-    return " and ".join(names) if before and after and names else "training"
+_FAMILIES: dict[str, JudgeFamily] = {}
 
 
-class Family(Protocol):
-    """What the catalogue of judges asks of a family; `JudgeFamily` is what implements it."""
-
-    position: ClassVar[int]
-    judges: ClassVar[Sequence[JudgeSpec]]
-
-    @property
-    def configurable(self) -> bool:
-        """Whether the user's document can add judges of it."""
-
-    def configure(self, name: str, entry: Mapping[str, Any]) -> JudgeSpec:
-        """Return the judge that an entry of the user's document describes."""
-
-
-_FAMILIES: dict[str, Family] = {}
-
-
-def register_family(name: str, family: Family) -> None:
+def register_family(name: str, family: JudgeFamily) -> None:
     """Add a family under the tag of its specifications, and its judges to those of the platform."""
     if name in _FAMILIES:
         raise InputError(f"there is a judge family {name!r} already; choose another name.")
@@ -263,17 +243,16 @@ def _discover() -> None:
         importlib.import_module(f"{package.__name__}.{module.name}")
 
 
-def families() -> Mapping[str, Family]:
-    """Return the families by their tag."""
+def families() -> Mapping[str, JudgeFamily]:
+    """Return the families by their tag, in the order of lists."""
     _discover()
-    return _FAMILIES
+    return dict(sorted(_FAMILIES.items(), key=lambda item: item[1].position))
 
 
 @cache
 def platform_judges() -> dict[str, JudgeSpec]:
     """Return the judges of the platform by name, in the order of lists."""
-    known = sorted(families().values(), key=lambda family: family.position)
-    return {spec.name: spec for family in known for spec in family.judges}
+    return {spec.name: spec for family in families().values() for spec in family.judges}
 
 
 JUDGES: dict[str, JudgeSpec]
@@ -295,14 +274,26 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+@dataclass(frozen=True)
+class ConfiguredJudges:
+    """What the user's document holds: usable judges in its order, and a sentence on each other."""
+
+    judges: Mapping[str, JudgeSpec] = field(default_factory=dict)
+    problems: Sequence[str] = ()
+
+    def unknown(self, words: str, known: Iterable[str]) -> InputError:
+        """Return the error of a name that no judge has; its entry may be one that is wrong."""
+        return InputError(" ".join([f"{words} {', '.join(known)}.", *self.problems]))
+
+
 def judges(root: str | None = None) -> dict[str, JudgeSpec]:
     """Return every judge: those of the platform, then those of the data root's judges.yaml."""
-    return platform_judges() | dict(read_judges_document(root).configured.judges)
+    return platform_judges() | dict(configured_judges(root).judges)
 
 
 def judge_problems(root: str | None = None) -> tuple[str, ...]:
     """Return a sentence on each judge of the user's document that cannot be used."""
-    return read_judges_document(root).configured.problems
+    return tuple(configured_judges(root).problems)
 
 
 def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
@@ -310,126 +301,45 @@ def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
     # without the user's document, where it is not needed
     if name in platform_judges():
         return platform_judges()[name]
-    known = judges(root)
-    if name not in known:
-        configured = read_judges_document(root).configured
-        raise unknown_judge(name, f"there is no judge {name!r}; name one of", known, configured)
-    return known[name]
+    configured = configured_judges(root)
+    if name not in configured.judges:
+        known = [*platform_judges(), *configured.judges]
+        raise configured.unknown(f"there is no judge {name!r}; name one of", known)
+    return configured.judges[name]
 
 
-def unknown_judge(
-    name: str, words: str, known: Iterable[str], configured: ConfiguredJudges
-) -> InputError:
-    """Return the error of a name that no judge has: what is wrong with its entry, if it has one."""
-    if name in configured.refused:
-        return InputError(configured.refused[name])
-    return InputError(" ".join([f"{words} {', '.join(known)}.", *configured.problems]))
-
-
-@dataclass(frozen=True)
-class ConfiguredJudges:
-    """What the user's document holds: usable judges in its order, and a sentence on each other."""
-
-    judges: Mapping[str, JudgeSpec] = field(default_factory=dict)
-    problems: tuple[str, ...] = ()
-    # those of the problems that are of an entry with a name
-    refused: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class JudgesFile:
-    """The user's judges.yaml as it was read: where it is, its text, or why there is none."""
-
-    where: str = ""
-    text: str | None = None
-    problem: str = ""
-
-    @cached_property
-    def configured(self) -> ConfiguredJudges:
-        """Its judges; an error in one leaves the others."""
-        return _configured(self)
-
-
-def read_judges_document(root: str | None = None) -> JudgesFile:
-    """Read the document of a data root, or that which ``CERTIFY_JUDGES`` names."""
+def configured_judges(root: str | None = None) -> ConfiguredJudges:
+    """Read judges.yaml of a data root, or what ``CERTIFY_JUDGES`` names; an error leaves others."""
     try:
         where, text = Store(root or default_root()).read_settings(FILE, VARIABLE)
+        entries = _entries(where, text)
     except CertifyError as error:
-        return JudgesFile(problem=str(error))
-    return JudgesFile(where, text)
-
-
-def _configured(document: JudgesFile) -> ConfiguredJudges:
-    if document.problem:
-        return ConfiguredJudges(problems=(document.problem,))
-    where = document.where
-    try:
-        entries = _entries(where, document.text)
-    except CertifyError as error:
-        return ConfiguredJudges(problems=(str(error),))
+        return ConfiguredJudges(problems=[str(error)])
     found: dict[str, JudgeSpec] = {}
-    problems, refused = [], {}
+    problems = []
     for number, entry in enumerate(entries, 1):
-        called, name = f"{where}, judge {number}", ""
+        called: object = number
         try:
-            name = _name(entry, {*platform_judges(), *_TAKEN, *found})
-            called = f"{where}, judge {name!r}"
-            spec = _family(entry).configure(name, _placed(entry, where))
-            found[name] = spec.resolved(platform_judges() | found)
+            called = repr(name := _name(entry, {*platform_judges(), *_TAKEN, *found}))
+            found[name] = _spec(entry, where).resolved(platform_judges() | found)
         except InputError as error:
-            problems.append(f"{called}: {error}")
-            if name:
-                refused[name] = problems[-1]
-    # a second entry may have the name of one that was refused
-    refused = {name: problem for name, problem in refused.items() if name not in found}
-    return ConfiguredJudges(found, tuple(problems), refused)
+            problems.append(f"{where}, judge {called}: {error}")
+    return ConfiguredJudges(found, problems)
 
 
-def _entries(where: str, text: str | None) -> list[Any]:
-    if text is None:
-        return []
+def _entries(where: str, text: str | None) -> Sequence[Any]:
     try:
-        document = parse_yaml(text)
+        document = parse_yaml(text or "")
     except ValueError as error:
         raise InputError(f"{where} is not YAML ({error}); correct it.") from None
-    if document is None:
-        return []
-    entries = (
-        document.get("judges")
-        if isinstance(document, Mapping) and set(document) == {"judges"}
-        else None
-    )
+    entries = {"judges": []} if document is None else document
+    if isinstance(entries, Mapping) and set(entries) == {"judges"}:
+        entries = entries["judges"]
     if not isinstance(entries, list):
         raise InputError(
             f"{where} is not one key 'judges' with a list of judges; docs/endpoints.md shows one."
         )
     return entries
-
-
-def _placed(entry: Any, where: str) -> Any:
-    """Return an entry with relative folders of models as they are next to the document."""
-    # a command may be started anywhere; documents of an object store have no folder next to them
-    if not isinstance(entry, Mapping) or "://" in where:
-        return entry
-    base, found = Path(where).parent, dict(entry)
-    # the model of a server has the name that the server gives it
-    hosted = (entry.get("family") or "endpoint") == "endpoint"
-    for name in ("tokenizer",) if hosted else ("model",):
-        if isinstance(entry.get(name), str):
-            found[name] = placed(entry[name], base)
-    return found
-
-
-def _family(entry: Mapping[str, Any]) -> Family:
-    """Return the family that an entry names; without a name it is a judge behind a server."""
-    named = entry.get("family") or "endpoint"
-    known = isinstance(named, str) and named in families()
-    if not known or not families()[named].configurable:
-        order = sorted(families().items(), key=lambda item: item[1].position)
-        *others, last = [name for name, family in order if family.configurable]
-        said = repr(named[:40]) if isinstance(named, str) else "no word"
-        raise InputError(f"its family is {said}; name {', '.join(others)} or {last}.")
-    return families()[named]
 
 
 def _name(entry: Any, taken: set[str]) -> str:
@@ -441,3 +351,27 @@ def _name(entry: Any, taken: set[str]) -> str:
     if name in taken:
         raise InputError(f"the name {name!r} is taken; choose another.")
     return name
+
+
+def _spec(entry: Mapping[str, Any], where: str) -> JudgeSpec:
+    """Return the judge of an entry; without a family it is one behind a server."""
+    known = {name: family for name, family in families().items() if family.entry}
+    tag = entry.get("family") or "endpoint"
+    family = known.get(tag) if isinstance(tag, str) else None
+    if family is None or family.entry is None:
+        raise InputError(f"it has another family than {', '.join(known)}; name one of these.")
+    folder = entry.get(family.entry.folder)
+    # a command may be started anywhere; documents of an object store have no folder next to them
+    if isinstance(folder, str) and "://" not in where:
+        entry = {**entry, family.entry.folder: placed(folder, Path(where).parent)}
+    return family.configure(validated(entry, family.entry))
+
+
+def judges_schema() -> dict[str, Any]:
+    """Return the JSON schema of judges.yaml."""
+    entries: Any = reduce(or_, (family.entry for family in families().values() if family.entry))
+    document = create_model("JudgesDocument", __base__=Entry, judges=list[entries])
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **document.model_json_schema(),
+    }

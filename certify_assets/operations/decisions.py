@@ -1,6 +1,6 @@
-"""The decisions of one batch: auto-reject, auto-accept or human review, and the reasons."""
+"""The decisions of one batch: auto-fail, auto-pass or review, and the reasons."""
 
-# Where nothing may be decided, every row goes to human review with the code of the refusal as its
+# Where nothing may be decided, every row goes to review with the code of the refusal as its
 # reason, and nothing is scored.
 
 from __future__ import annotations

@@ -36,14 +36,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FirstAlarm:
-    """The first alarm of a certificate: after how many tasks, and when."""
-
-    at: int
-    time: str
-
-
-@dataclass(frozen=True)
 class SideHistory:
     """One certificate: its figures, and its error on the drawn tasks that are labelled."""
 
@@ -58,7 +50,7 @@ class SideHistory:
     errors: int = 0
     error: float | None = None  # realised, with its confidence sequence
     interval: tuple[float, float] = (0.0, 1.0)
-    alarm: FirstAlarm | None = None
+    alarm: int | None = None  # labelled tasks after which its first alarm was raised
 
 
 @dataclass(frozen=True)
@@ -130,10 +122,7 @@ def operation_history(corpus: Corpus) -> OperationHistory:
     """Return the history of a corpus."""
     spending, alarms, labels = deployed_spending(corpus), read_alarms(corpus), read_labels(corpus)
     decided = with_labels(drawn_decisions(corpus), labels)
-    first = {
-        alarm.certificate_sha256: FirstAlarm(alarm.at, time)
-        for alarm, _, time, *_ in reversed(alarms)
-    }
+    first = {entry.content.certificate_sha256: entry.content.at for entry in reversed(alarms)}
     steps: dict[tuple[str, ...], HistoryStep] = {}
     for step, certificates in _sets(corpus):
         name = step.label, *(item.sha256 for item in certificates)
@@ -212,7 +201,7 @@ def _side(
     certificate: Certificate,
     frame: pd.DataFrame,
     labels: Iterable[Label],
-    alarm: FirstAlarm | None,
+    alarm: int | None,
 ) -> SideHistory:
     """Measure a certificate over drawn tasks whose every decided run is labelled."""
     import pandas as pd

@@ -12,17 +12,16 @@ is delivered later.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.pool import EVERY_TASK, Pool, observe_pool
 from certify_assets.corpora.splits import SPLITS
-from certify_assets.errors import InputError, IntegrityError
-from certify_assets.files import canonical_json, sha256_bytes, stored_as
+from certify_assets.documents import Document
+from certify_assets.errors import IntegrityError
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.task_folds import score_unseen, why_no_folds
 from certify_assets.work import Report, silent
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 #: entry of a certificate's provenance that names the document of its pool
 PROVENANCE: Final = "pool_document_sha256"
-_SCHEMA: Final = "certify_assets/pool/1"
 _Scores = Mapping[str, tuple[float | None, ...]]
 #: who scored the tasks of a part
 JUDGE: Final = "judge"
@@ -72,18 +70,20 @@ class PoolPart:
         return "; ".join([taken] * bool(self.scores) + [lost] * bool(self.left_out))
 
 
-@dataclass(frozen=True)
-class StoredPool:
+class StoredPool(Document):
     """A pool with where its tasks come from, as it is stored."""
+
+    TITLE = "stored pool"
+    SCHEMA = "certify_assets/pool/1"
+    REFUSAL = IntegrityError
 
     corpus: str
     judge: str
     #: of the judge that scored
     adapter_sha256: str
     parts: tuple[PoolPart, ...]
-    schema: Literal["certify_assets/pool/1"] = _SCHEMA
 
-    @cached_property
+    @property
     def pool(self) -> Pool | None:
         """The pool in the form that certificates take; None where no run has a score."""
         rows = [
@@ -113,7 +113,7 @@ class StoredPool:
     @property
     def provenance(self) -> dict[str, str]:
         """What certificates with the pool name beyond its rows."""
-        return {} if self.pool is None else {PROVENANCE: sha256_bytes(self.to_json())}
+        return {} if self.pool is None else {PROVENANCE: self.sha256}
 
     def without(self, tasks: set[str]) -> StoredPool:
         """Return the pool without tasks that certify now."""
@@ -123,24 +123,12 @@ class StoredPool:
             )
             for part in self.parts
         ]
-        return replace(self, parts=tuple(kept))
-
-    def to_json(self) -> bytes:
-        """Return the document as it is stored."""
-        return canonical_json(asdict(self))
-
-    @classmethod
-    def from_dict(cls, document: Any, where: str) -> StoredPool:
-        """Read a document of JSON values; `where` is named if it is none."""
-        try:
-            return stored_as(cls, document)
-        except InputError as error:
-            raise IntegrityError(f"{where} is no pool as it was stored: {error}") from None
+        return self.replace(parts=tuple(kept))
 
     @classmethod
     def is_file(cls, path: Path) -> bool:
         """Whether a file is a stored pool, and no score table."""
-        return path.suffix == ".json" and _SCHEMA.encode() in path.read_bytes()
+        return path.suffix == ".json" and cls.SCHEMA.encode() in path.read_bytes()
 
 
 def rows_of(pool: StoredPool | None) -> Pool | None:
@@ -165,7 +153,12 @@ def gather_pool(judge: JudgedCorpus, *, report: Report = silent) -> StoredPool:
     table = judge.scores[0][["split", "task_id", "score"]]
     table = table[~table["task_id"].isin(certified["task_id"])]
     parts = [_part(judge, split, table[table["split"] == split], report) for split in SPLITS]
-    return StoredPool(judge.corpus.name, judge.name, record.adapter_sha256, tuple(parts))
+    return StoredPool(
+        corpus=judge.corpus.name,
+        judge=judge.name,
+        adapter_sha256=record.adapter_sha256,
+        parts=tuple(parts),
+    )
 
 
 def _part(judge: JudgedCorpus, split: str, scored: pd.DataFrame, report: Report) -> PoolPart:
@@ -203,7 +196,7 @@ def document_of(certificates: Sequence[Certificate], pool: StoredPool | None) ->
     """Return the document of certificates, with the pool by which they are recomputed."""
     document = {"certificates": [item.to_dict() for item in certificates]}
     named = pool is not None and any("pool" in item.inputs for item in certificates)
-    return {**document, "pool": asdict(pool)} if pool is not None and named else document
+    return {**document, "pool": pool.to_dict()} if pool is not None and named else document
 
 
 def pool_in(
@@ -213,7 +206,7 @@ def pool_in(
     named = {item.provenance.get(PROVENANCE) for item in certificates if "pool" in item.inputs}
     if not named:
         return None
-    found = StoredPool.from_dict(document.get("pool"), f"the pool of the certificates of {whose}")
+    found = StoredPool.from_dict(document.get("pool"))
     if named != {*found.provenance.values()}:
         raise IntegrityError(
             f"the document of the certificates of {whose} holds another pool than the one that "

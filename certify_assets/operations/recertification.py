@@ -205,7 +205,7 @@ def _pool(judge: JudgedCorpus, plan: Plan) -> StoredPool:
     part = replace(part, scores=scored, left_out=len(part.scores) - len(scored))
     if part.left_out:
         part = replace(part, reason="no run of theirs was scored by this judge")
-    return replace(found, parts=(*found.parts, part))
+    return found.replace(parts=(*found.parts, part))
 
 
 def _make(

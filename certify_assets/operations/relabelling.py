@@ -34,15 +34,13 @@ def relabelling_finding(judge: JudgedCorpus) -> dict[str, str]:
 
     corpus, splits = judge.corpus, (*judge.calibration_splits, "test", _UNASSIGNED)
     assigned = corpus.stored_manifest.assignment_so_far
-    own, others = _first_certified(judge)
-    if own.empty and others.empty:
-        return {}
-    # tasks that another seed or profile left out are in no split
-    own, others = (
-        table.assign(split=table["task_id"].map(lambda task: assigned.get(task, _UNASSIGNED)))
-        for table in (own, others)
-    )
-    own, others = (table[table["split"].isin(splits)] for table in (own, others))
+
+    def certifying(table: pd.DataFrame) -> pd.DataFrame:
+        # tasks that another seed or profile left out are in no split
+        split = table["task_id"].map(lambda task: assigned.get(task, _UNASSIGNED))
+        return table.assign(split=split)[split.isin(splits)]
+
+    own, others = map(certifying, _first_certified(judge))
     now = corpus.runs
     gone = left_out(own, now)
     changed = pd.concat(

@@ -34,11 +34,6 @@ class GoldSet:
     # of the table, which no reviewer sees: places by a name alone could be computed by its owner
     seed: str
 
-    @property
-    def odds(self) -> float:
-        """Known runs for each other one."""
-        return float(self.share / (1 - self.share))
-
     def is_due(self, reviewer: str, place: int) -> bool:
         """Whether a place of a reviewer's queue, from 0, is for a known run."""
         return self._place(reviewer, floor(place * self.share)) == place

@@ -136,7 +136,7 @@ class PageSource:
 
     @cached_property
     def decisions(self) -> list[str]:
-        """Reject, release or human for each of their labelled runs; overlaps go to human review."""
+        """Reject, release or human for each of their labelled runs; overlaps go to review."""
         from certify_assets.certificates import decide
 
         return [str(choice) for choice in decide(self.sides, self.cal.scores).decisions]

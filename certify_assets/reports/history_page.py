@@ -165,7 +165,7 @@ def _rows(step: HistoryStep) -> list[list[str]]:
 
 def _cells(side: SideHistory) -> list[str]:
     low, high = side.interval
-    alarm = f"after {counted(side.alarm.at, 'task')}" if side.alarm else "none"
+    alarm = f"after {counted(side.alarm, 'task')}" if side.alarm else "none"
     figures = (
         [percent(side.error), f"{percent(low)} to {percent(high)}"] if side.tasks else [DASH, DASH]
     )

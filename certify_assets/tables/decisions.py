@@ -44,7 +44,7 @@ class Decisions:
         return {name: values[places] for name, values in columns.items()}
 
     def queue(self) -> npt.NDArray[np.int64]:
-        """Return the places of the rows for human review, the middle between thresholds first."""
+        """Return the places of the rows for review, the middle between thresholds first."""
         places = np.flatnonzero(self.rows.decisions == "human")
         limits = [item.threshold for item in self.certificates if item.threshold is not None]
         middle = float(np.mean(limits)) if limits else 0.0

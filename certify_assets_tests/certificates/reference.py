@@ -17,28 +17,6 @@ def counts_of(covered: object, errors: object) -> TaskCounts:
     return TaskCounts("reject", np.arange(float(len(n))), n, k, sizes, sizes // 2)
 
 
-def count_rows(
-    codes: NDArray[np.int32], wrong: NDArray[np.bool_], ends: _Integers, tasks: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Count covered rows and errors a task for nested thresholds."""
-    covered, errors = np.zeros((2, ends.size, tasks), np.int32)
-    for place, end in enumerate(ends):
-        np.add.at(covered[place], codes[:end], 1)
-        np.add.at(errors[place], codes[:end], wrong[:end])
-    return covered, errors
-
-
-def lattice_histogram(
-    covered: NDArray[np.int32], errors: NDArray[np.int32], numerator: int, denominator: int
-) -> tuple[_Integers, _Integers, _Integers]:
-    """Distinct values of denominator*k − numerator*n with counts, a threshold after the other."""
-    table = denominator * errors.astype(np.int64) - numerator * covered.astype(np.int64)
-    rows = [np.unique(row, return_counts=True) for row in table]
-    offsets = np.concatenate([[0], np.cumsum([values.size for values, _ in rows])])
-    values, counts = (np.concatenate(each) for each in zip(*rows, strict=True))
-    return values, counts, offsets
-
-
 def _splitmix(seed: np.uint64, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
     with np.errstate(over="ignore"):
         z = seed + (counters + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)

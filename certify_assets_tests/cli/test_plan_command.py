@@ -31,7 +31,7 @@ def test_the_answer_comes_first_then_the_gates(call: Call, scores: Path) -> None
     answer = call(f"plan {scores} --set most_tasks=2")
     lines = answer.out.splitlines()
     assert answer.code == 3 and len(lines) <= 12
-    assert lines[0].startswith("You have enough tasks: the 80 of this table")
+    assert lines[0].startswith("You have enough tasks: this table certifies")
     assert lines[1].startswith("● passed: judge can learn")
     assert lines[2].startswith("○ not passed: fine-tuning")
     other = call(f"plan {scores} --set most_tasks=2 --auroc 0.55").out
@@ -54,6 +54,7 @@ def test_a_blind_judge_ends_with_three(call: Call) -> None:
         (f"{_FACTS} --icc nan", "not"),
         (f"{_FACTS} --procedure betting", "pilot"),
         (f"{_FACTS} --set trials=0", "trials is 0; give a whole number from 1"),
+        (f"{_FACTS} --set sft_auroc=high", "sft_auroc is 'high'; give a number from 0 to 1"),
     ],
 )
 def test_refusals(call: Call, arguments: str, words: str) -> None:

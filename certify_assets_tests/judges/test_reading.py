@@ -86,14 +86,15 @@ def test_what_was_trained_keeps_what_it_reads_until_it_is_trained_again(corpora:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"family": "forest"}, "name lexical, combined, base, sft, grpo, transfer or endpoint"),
-        ({"family": "grpo"}, "has the model and the prompt of the judge that it starts from"),
+        (
+            {"family": "forest"},
+            "than lexical, combined, base, sft, grpo, transfer, endpoint; name one",
+        ),
         ({"chars": 10}, "chars: input should be greater than or equal to 400"),
-        ({"tokens": 512}, "a lexical judge reads words of the run alone"),
-        ({"runs": 9}, "it has runs, which a judge of the family lexical has no use for"),
-        ({"family": "sft", "learning_rate": "2e-4"}, "with an exponent a point and a sign: 2.0e-4"),
+        ({"tokens": 512}, "no setting 'tokens'; it has chars, family, name, seed, step_chars"),
+        ({"family": "sft", "learning_rate": "2e-4"}, "numbers have none: 2.0e-4, not 2e-4"),
         ({"family": "sft", "budget": 3}, "prompt, revision, runs, seed, step_chars"),
-        ({"family": "base", "prompt": {"success": True}}, "the words yes and no, and texts"),
+        ({"family": "base", "prompt": {"success": True}}, "texts like yes and no need quotes"),
         ({"family": "base", "prompt": {"fail": " SUCCESS"}}, "give two words"),
         ({"family": "sft", "model": "models/mine"}, "models/mine is no folder next to judges.yaml"),
         (
@@ -246,10 +247,9 @@ def test_a_language_model_of_a_folder_goes_from_settings_to_certificates(corpora
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"runs": 12}, "runs"),
-        ({"learning_rate": 0.01}, "learning_rate"),
-        ({"runs": 12, "epochs": 2.5}, "runs and epochs"),
-        ({"runs": None, "epochs": None}, "training"),
+        ({"runs": 12}, "recipe"),
+        ({"learning_rate": 0.01}, "recipe"),
+        ({"runs": None, "epochs": None}, "recipe"),
         ({"model": "me/tiny", "revision": "0" * 40}, "model"),
         ({"family": "lexical", "runs": None, "epochs": None}, "setting"),
         ({}, ""),

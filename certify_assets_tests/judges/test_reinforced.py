@@ -69,8 +69,8 @@ def test_rewards_steps_and_samples_are_configuration(tmp_path: Path) -> None:
         ({"steps": [3, 2]}, "give whole numbers from 1, each once and in order"),
         ({"samples": 1}, "samples of GRPO is 1; give a whole number of at least 2"),
         ({"rewards": [{"mu": 3}, {"mu": 3}]}, "each pair of lambda and mu once"),
-        ({"rewards": [{"cost": 3}]}, "rewards has no setting 'cost'; it has lambda, mu"),
-        ({"model": "compact"}, "take model out, or write it there"),
+        ({"rewards": [{"cost": 3}]}, "no setting 'rewards.cost'"),
+        ({"model": "compact"}, "no setting 'model'"),
     ],
 )
 def test_what_cannot_be_trained_is_a_sentence(

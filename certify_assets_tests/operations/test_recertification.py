@@ -186,7 +186,7 @@ def test_its_pool_has_what_batches_brought_and_stays_what_it_was(
     recertify(judge_of(store))
     (certificate, *_) = recertification_certificates(Corpus(store, "one"), 1)
     document = store.read_json(key(1, "certificates.json"))
-    pool = StoredPool.from_dict(document["pool"], "here")
+    pool = StoredPool.from_dict(document["pool"])
     assert pool.pool is not None and certificate.inputs["pool"] == pool.pool.fingerprint
     counted = set(store.read_table(key(1, "scores.parquet"))["task_id"])
     decided = load_decisions(Corpus(store, "one"))

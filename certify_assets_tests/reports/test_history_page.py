@@ -97,7 +97,7 @@ def test_an_alarm_is_said_in_verdict_and_table(store: Store) -> None:
     document = operation_history(Corpus(store, "one"))
     side = document.steps[0].sides[0]
     page = render_history(document)
-    assert side.alarm.at > 0
+    assert side.alarm > 0
     assert "raised an alarm" in page
-    assert f"after {side.alarm.at} tasks" in page
+    assert f"after {side.alarm} tasks" in page
     assert "**The certificates in use raised an alarm**" in history_markdown(document)

@@ -128,10 +128,10 @@ def incoming_runs(step: AssetStep) -> Made:
     **on_device_of_any_judge(),
 )
 def decisions(step: AssetStep) -> Made:
-    """Decide every new run: auto-reject, auto-accept or human review.
+    """Decide every new run: auto-fail, auto-pass or review.
 
     Each row has reason, score, thresholds and certificate. Where judge, certificate, audit or
-    monitor are not valid, everything goes to human review, and this page says why.
+    monitor are not valid, everything goes to review, and this page says why.
     """
     corpus = step.corpus
     records = batches.decide_ready(corpus, report=step.report)
@@ -223,7 +223,7 @@ def batch_certificates(step: AssetStep) -> Made:
     kinds={"parquet", "html"},
 )
 def review_queue(step: AssetStep) -> Made:
-    """List the runs that need human review and have no label, the most needed first.
+    """List the runs that need review and have no label, the most needed first.
 
     Draws of provisional batches come first, then the audit sample by whole tasks, spot checks, and
     what the judge left undecided. Writes a table, and a page with the budget. `certify review

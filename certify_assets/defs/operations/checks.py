@@ -17,7 +17,7 @@ _WARN, _ERROR = 0.10, 0.25
 def operation_checks() -> list[dg.AssetChecksDefinition]:
     """Return the checks of the decisions."""
     return [
-        # rows that were refused go to human review: what comes after is for that
+        # rows that were refused go to review: what comes after is for that
         check("operations/decisions")(checks.deployment_stands),
         check("operations/decisions", blocking=True)(checks.decided_by_deployed),
         check("operations/decisions", blocking=True)(checks.drawn_as_planned),

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.configured import Entry, GrpoEntry, LocalEntry, NamedEntry
+from certify_assets.judges.configured import Entry, PromptedEntry
 
 if TYPE_CHECKING:
     from certify_assets.judges.lm.prompt import AuditorPrompt
@@ -37,7 +37,7 @@ class Prices(Entry):
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
 
 
-class Server(NamedEntry):
+class Server(PromptedEntry):
     """An OpenAI-compatible server and how hard it may be asked."""
 
     # a user and a password inside it are used and never shown
@@ -113,6 +113,8 @@ class Server(NamedEntry):
 
 class EndpointEntry(Server):
     """A judge behind a server, as users write it."""
+
+    folder = "tokenizer"
 
     family: Literal["endpoint"] = "endpoint"
     asking: str = Field(default="logprob", description="logprob, cot, or sc_5 for five votes")
@@ -229,17 +231,3 @@ class EndpointEntry(Server):
     def sha256(self) -> str:
         """Hash of the settings: another one makes scores and certificates stale."""
         return sha256_bytes(canonical_json(self.settings()))
-
-
-class JudgesDocument(Entry):
-    """The judges that users add: judges.yaml of the data root."""
-
-    judges: list[EndpointEntry | LocalEntry | GrpoEntry]
-
-
-def judges_schema() -> dict[str, Any]:
-    """Return the JSON schema of judges.yaml."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **JudgesDocument.model_json_schema(),
-    }

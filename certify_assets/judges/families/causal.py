@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.arms import candidate_adapter, select_arm
-from certify_assets.judges.configured import GrpoEntry, LocalEntry, validated
+from certify_assets.judges.configured import CausalEntry, TunedEntry
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, Progress, judge_family
 from certify_assets.judges.lm.grpo_config import single_tokens
 from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord, save_files
-from certify_assets.judges.reinforced import START, GrpoSpec, optimised_by
+from certify_assets.judges.reinforced import START, GrpoEntry, GrpoSpec, optimised_by
 from certify_assets.judges.specs import CausalSpec, judges, platform_judges
 from certify_assets.work import Report
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from certify_assets.judges.base import Judge
     from certify_assets.judges.lm.judge import CausalJudge
 
-_START_SAYS = {"model", "revision", "tokens", "chars", "step_chars", "prompt"}
 _LORA_FILES = ("adapter_model.safetensors", "adapter_config.json")
 
 
@@ -44,6 +43,18 @@ class SftSpec(CausalSpec):
     retrainable = True
 
     family: Literal["sft"] = "sft"
+
+
+class BaseEntry(CausalEntry):
+    """A language model as it comes, as users write it."""
+
+    family: Literal["base"]
+
+
+class SftEntry(TunedEntry):
+    """A fine-tuned language model, as users write it."""
+
+    family: Literal["sft"]
 
 
 class CausalFamily(JudgeFamily):
@@ -117,6 +128,7 @@ class CausalFamily(JudgeFamily):
 class BaseFamily(CausalFamily):
     """The base model; its record says what it is."""
 
+    entry = BaseEntry
     judges = (
         BaseSpec(
             name="base",
@@ -130,11 +142,10 @@ class BaseFamily(CausalFamily):
         """Record the base model."""
         return self._record(judge, _base(judge), judge.corpus.split("sft")[:0])
 
-    def configure(self, name: str, entry: Mapping[str, Any]) -> BaseSpec:
-        """Read an entry of judges.yaml."""
-        found = validated(entry, LocalEntry).specification()
-        summary = f"{found['model']} as it comes, read at the verdict's place."
-        return BaseSpec(**found, summary=summary)
+    def configure(self, entry: BaseEntry) -> BaseSpec:
+        """Return the judge of an entry."""
+        summary = f"{entry.model} as it comes, read at the verdict's place."
+        return BaseSpec(**entry.specification(), summary=summary)
 
     def describe(self, record: JudgeRecord) -> str:
         """Return that nothing was trained."""
@@ -145,6 +156,7 @@ class BaseFamily(CausalFamily):
 class SftFamily(CausalFamily):
     """LoRA on verdicts of SFT; a killed training resumes where the data root is local."""
 
+    entry = SftEntry
     judges = (
         SftSpec(
             name="sft",
@@ -176,11 +188,10 @@ class SftFamily(CausalFamily):
                 judge, model, sft, training=training.to_dict(), start_sha256=start.adapter_sha256
             )
 
-    def configure(self, name: str, entry: Mapping[str, Any]) -> SftSpec:
-        """Read an entry of judges.yaml."""
-        found = validated(entry, LocalEntry).specification()
-        summary = f"{found['model']} with LoRA, fine-tuned on verdicts of the SFT split."
-        return SftSpec(**found, summary=summary)
+    def configure(self, entry: SftEntry) -> SftSpec:
+        """Return the judge of an entry."""
+        summary = f"{entry.model} with LoRA, fine-tuned on verdicts of the SFT split."
+        return SftSpec(**entry.specification(), summary=summary)
 
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CausalJudge:
         """Fine-tune with checkpoints in a folder of its own."""
@@ -202,6 +213,7 @@ class SftFamily(CausalFamily):
 class GrpoFamily(CausalFamily):
     """GRPO on RL from another judge; the arm and the step are chosen on CAL and paid for."""
 
+    entry = GrpoEntry
     judges = (
         GrpoSpec(
             name="grpo",
@@ -242,14 +254,9 @@ class GrpoFamily(CausalFamily):
         """Return how it was optimised."""
         return {"optimiser": optimised_by(record.detail("training"))}
 
-    def configure(self, name: str, entry: Mapping[str, Any]) -> GrpoSpec:
-        """Read an entry of judges.yaml."""
-        if own := sorted(_START_SAYS & entry.keys()):
-            raise InputError(
-                f"it has {own[0]}, and a judge of the family grpo has the model and the prompt of "
-                f"the judge that it starts from; take {own[0]} out, or write it there."
-            )
-        found = GrpoSpec(**validated(entry, GrpoEntry).specification(), summary="")
+    def configure(self, entry: GrpoEntry) -> GrpoSpec:
+        """Return the judge of an entry."""
+        found = GrpoSpec(**entry.specification(), summary="")
         # refuses settings that cannot be trained with
         words = optimised_by(found.settings)
         summary = f"{found.start} trained on by {words}, on the RL split; arm and step picked on "

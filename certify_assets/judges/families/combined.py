@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from certify_assets.judges.combined import CombinedJudge
-from certify_assets.judges.configured import LocalEntry, validated
+from certify_assets.judges.configured import WordsEntry
 from certify_assets.judges.judged import FileFamily, JudgedCorpus, judge_family
 from certify_assets.judges.reading import LEXICAL, JudgeInput
 from certify_assets.judges.record import JudgeRecord, save_files, texts
@@ -31,12 +30,19 @@ class CombinedSpec(JudgeSpec):
     reading: JudgeInput = LEXICAL
 
 
+class CombinedEntry(WordsEntry):
+    """A combined judge, as users write it."""
+
+    family: Literal["combined"]
+
+
 @judge_family("combined")
 class CombinedFamily(FileFamily):
     """The mean of the standardised scores of a lexical and a structure judge."""
 
     position = 2
     kind = CombinedJudge
+    entry = CombinedEntry
     judges = (
         CombinedSpec(
             name="combined",
@@ -54,9 +60,9 @@ class CombinedFamily(FileFamily):
         save_files(judge.store, judge.key("adapter"), model)
         return judge.record(model.adapter_sha256, sft)
 
-    def configure(self, name: str, entry: Mapping[str, Any]) -> CombinedSpec:
-        """Read an entry of judges.yaml."""
-        found = validated(entry, LocalEntry).specification()
+    def configure(self, entry: CombinedEntry) -> CombinedSpec:
+        """Return the judge of an entry."""
+        found = entry.specification()
         read = found["reading"].describe()
         return CombinedSpec(
             **found, summary=f"The mean of a lexical and a structure judge; its words read {read}."

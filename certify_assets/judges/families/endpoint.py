@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from certify_assets.errors import StaleCertificateError
-from certify_assets.judges.configured import validated
 from certify_assets.judges.endpoint.settings import EndpointEntry
 from certify_assets.judges.judged import JudgedCorpus, JudgeFamily, Progress, judge_family
 from certify_assets.judges.reading import JudgeInput
@@ -30,11 +29,11 @@ class EndpointSpec(JudgeSpec):
     endpoint: EndpointEntry
 
     @classmethod
-    def of(cls, name: str, entry: EndpointEntry) -> EndpointSpec:
-        """Return the judge of a name and an entry."""
+    def of(cls, entry: EndpointEntry) -> EndpointSpec:
+        """Return the judge of an entry."""
         asked = _asked(entry.question())
         return cls(
-            name=name,
+            name=entry.name,
             summary=f"{entry.model} behind {entry.plain_url}, {asked}; nothing is trained.",
             model=entry.model,
             revision=entry.revision,
@@ -57,6 +56,7 @@ class EndpointFamily(JudgeFamily):
     """A server is asked what it is, and settings, prompt and answer are stored."""
 
     position = 40
+    entry = EndpointEntry
 
     def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
         """Register the server; refuse one that cannot be used as the user's document says."""
@@ -123,15 +123,9 @@ class EndpointFamily(JudgeFamily):
                 f"has now; materialize judges/{judge}/model again."
             )
 
-    def configure(self, name: str, entry: Mapping[str, Any]) -> EndpointSpec:
-        """Read an entry of judges.yaml."""
-        return EndpointSpec.of(name, validated(entry, EndpointEntry, missing=_MISSING))
-
-
-_MISSING = {
-    name: f"it has no {name}; give the server's base URL as url and the model's name as model."
-    for name in ("url", "model")
-}
+    def configure(self, entry: EndpointEntry) -> EndpointSpec:
+        """Return the judge of an entry."""
+        return EndpointSpec.of(entry)
 
 
 def _asked(asking: Mapping[str, Any]) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from certify_assets.judges.base import score_table
-from certify_assets.judges.configured import LocalEntry, validated
+from certify_assets.judges.configured import WordsEntry
 from certify_assets.judges.judged import FileFamily, JudgedCorpus, judge_family
 from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.reading import LEXICAL, JudgeInput
@@ -55,12 +55,19 @@ class LexicalSpec(JudgeSpec):
         return list(self.success_weights)
 
 
+class LexicalEntry(WordsEntry):
+    """A lexical judge, as users write it."""
+
+    family: Literal["lexical"]
+
+
 @judge_family("lexical")
 class LexicalFamily(FileFamily):
     """TF-IDF of words and word pairs, and a logistic regression."""
 
     position = 0
     kind = LexicalJudge
+    entry = LexicalEntry
     judges = (
         LexicalSpec(
             name="lexical", summary="TF-IDF and logistic regression, trained on the SFT split."
@@ -97,9 +104,9 @@ class LexicalFamily(FileFamily):
             success_weight=chosen,
         )
 
-    def configure(self, name: str, entry: Mapping[str, Any]) -> LexicalSpec:
-        """Read an entry of judges.yaml."""
-        found = validated(entry, LocalEntry).specification()
+    def configure(self, entry: LexicalEntry) -> LexicalSpec:
+        """Return the judge of an entry."""
+        found = entry.specification()
         read = found["reading"].describe()
         return LexicalSpec(
             **found, summary=f"TF-IDF and logistic regression, trained on SFT; reads {read}."

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import Field
+
 from certify_assets.corpora.config import format_domain
 from certify_assets.errors import InputError
-from certify_assets.judges.configured import LocalEntry, validated
+from certify_assets.judges.configured import TunedEntry
 from certify_assets.judges.families.lexical import train_lexical
 from certify_assets.judges.judged import DerivedFamily, JudgedCorpus, judge_family
 from certify_assets.judges.lm.models import known_model
@@ -62,11 +64,23 @@ class TransferSpec(JudgeSpec):
         }
 
 
+class TransferEntry(TunedEntry):
+    """A language model fine-tuned on other corpora, as users write it."""
+
+    family: Literal["transfer"]
+    strict: bool = Field(default=False, description="without corpora of the same domain")
+
+    def usual(self) -> Recipe:
+        """How the model is trained on a pool where nothing is written of it."""
+        return super().usual().pooled
+
+
 @judge_family("transfer")
 class TransferFamily(DerivedFamily):
     """The recipe of the lexical judge, or of the fine-tuned one, on a pool of other corpora."""
 
     position = 20
+    entry = TransferEntry
     judges = (
         TransferSpec(
             name="lexical_transfer",
@@ -137,11 +151,10 @@ class TransferFamily(DerivedFamily):
             },
         )
 
-    def configure(self, name: str, entry: Mapping[str, Any]) -> TransferSpec:
-        """Read an entry of judges.yaml."""
-        found = validated(entry, LocalEntry)
-        summary = f"{found.model or 'compact'}, fine-tuned on SFT splits of other corpora."
-        return TransferSpec(**found.specification(), strict=found.strict, summary=summary)
+    def configure(self, entry: TransferEntry) -> TransferSpec:
+        """Return the judge of an entry."""
+        summary = f"{entry.model}, fine-tuned on SFT splits of other corpora."
+        return TransferSpec(**entry.specification(), strict=entry.strict, summary=summary)
 
     def describe(self, record: JudgeRecord) -> str:
         """Return the rows with the corpora they come from, and how many a cap left of them."""
