@@ -96,8 +96,8 @@ class ColumnReader:
         """Refuse cells of a column for one reason."""
         first, *others = map(self.table.rows.name, places[:_MOST_CELLS])
         said = f"{self.table.path}, {first}, column {column!r}{problem}"
-        if more := len(places) - _MOST_CELLS:
-            others += [f"and {more:,} more"] * (more > 0)
+        if len(places) > _MOST_CELLS:
+            others.append(f"and {len(places) - _MOST_CELLS:,} more")
         self.problems.append(f"{said} The same holds of {', '.join(others)}." if others else said)
 
     def _obey(
@@ -269,8 +269,9 @@ def _without_signs(cells: Sequence[Any]) -> tuple[Sequence[Any], list[str]]:
     # 24,897 % is no score of more than a thousand percent
     thousands = not percent and all(map(_COMMAS.fullmatch, with_comma))
     comma = bool(with_comma) and not thousands and not any("." in text for text in given)
-    if percent:
-        texts = [text.removesuffix("%") for text in texts]
+    notes = []
     if comma:
-        texts = [text.replace(",", ".") for text in texts]
-    return texts, [_DECIMAL_COMMAS] * comma + [PERCENT_SIGNS] * percent
+        texts, notes = [text.replace(",", ".") for text in texts], [_DECIMAL_COMMAS]
+    if percent:
+        texts, notes = [text.removesuffix("%") for text in texts], [*notes, PERCENT_SIGNS]
+    return texts, notes

@@ -59,7 +59,9 @@ class ScoreReading:
 
 
 def _scale_words(scale: str) -> str:
-    return "percentages" if scale == PERCENT else f"scores from {scale}" * bool(scale)
+    if scale == PERCENT:
+        return "percentages"
+    return f"scores from {scale}" if scale else ""
 
 
 class Doubt(NamedTuple):

@@ -213,7 +213,8 @@ def read_score_table(
     named = {"task", "score", *reading.columns} - {"outcome"}
     read, found, there = _read(source, reading, fields, named & set(fields), unique=True)
     scores, notes, scale, written = _scaled(read, there["score"], found.pop("score"), reading)
-    lower = reading.lower_is_better
+    if lower := reading.lower_is_better:
+        notes.append("lower scores as better")
     return ScoreTable(
         path=read.table.path,
         source=source,
@@ -221,12 +222,7 @@ def read_score_table(
         tasks=found.pop("task", np.empty(0, dtype=np.object_)),
         rows=read.table.rows,
         found=tuple(read.table.names),
-        read_as=(
-            *read.table.read_as,
-            *read.notes,
-            *notes,
-            *["lower scores as better"] * lower,
-        ),
+        read_as=(*read.table.read_as, *read.notes, *notes),
         reading=ScoreReading(scale, lower, read.settings, written_columns(there)),
         written=written,
         **{_ATTRIBUTES[one]: values for one, values in found.items()},

@@ -84,7 +84,7 @@ def test_queue_and_labels_are_made_and_their_checks_follow_the_labels(store: Sto
     assert states(second)["reviewers_agree"] == (
         True,
         None,
-        "reviewers differ on 0 of 9 runs that two of them or more labelled. Reviewers agree on 9 of 9 "
+        "Reviewers differ on 0 of 9 runs that two of them or more labelled. Reviewers agree on 9 of 9 "
         "pairs of labels (9 runs, 7 tasks); all labels have one outcome, so Cohen's kappa is not "
         "defined.",
     )
