@@ -9,7 +9,7 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
-from certify_assets.defs.judges import training
+from certify_assets.defs import policies
 from certify_assets.defs.policies import POOL
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import JUDGES
@@ -129,14 +129,14 @@ def test_a_mistake_is_said_and_is_not_tried_again(
 def test_only_what_may_pass_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, error: Exception, attempts: int
 ) -> None:
-    monkeypatch.setattr(training, "_DELAY_S", 0.0)
+    monkeypatch.setattr(policies, "_DELAY_S", 0.0)
     seen = []
 
     # Dagster does not read an annotation that is a string here
     @dg.op(pool=POOL)
     def train(context) -> None:  # type: ignore[no-untyped-def]
         seen.append(context.retry_number)
-        with training.attempted(context):
+        with policies.attempted(context):
             raise error
 
     @dg.job
