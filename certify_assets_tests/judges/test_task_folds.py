@@ -5,7 +5,7 @@ import pytest
 
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.base import JUDGED_COLUMNS, judge_auroc
-from certify_assets.judges.families.lexical import train_lexical
+from certify_assets.judges.families.lexical import LexicalFamily
 from certify_assets.judges.record import texts
 from certify_assets.judges.task_folds import (
     score_unseen,
@@ -37,7 +37,7 @@ def test_every_training_task_is_scored_by_a_judge_that_never_saw_it(operated: St
     fold = folds[2]
     mine = runs["task_id"].isin(fold.tasks).to_numpy()
     others = runs[of_sft & ~mine & runs["outcome"].notna().to_numpy()]
-    again = train_lexical(others, success_weight=1.0, seed=judge.spec.seed)
+    again = LexicalFamily().fitted(others, judge.reading, seed=judge.spec.seed)
     assert again.adapter_sha256 == fold.adapter_sha256 and fold.runs == len(others)
     assert {found.adapters[place] for place in np.flatnonzero(mine)} == {fold.adapter_sha256}
     table, _ = judge.score_runs(runs)

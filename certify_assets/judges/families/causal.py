@@ -17,14 +17,17 @@ from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.reinforced import START, GrpoEntry, GrpoSpec, optimised_by
 from certify_assets.judges.specs import CausalSpec, judges, platform_judges
-from certify_assets.work import Report
+from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
     from certify_assets.corpora.rendering import Rendered
     from certify_assets.judges.base import Judge
     from certify_assets.judges.lm.judge import CausalJudge
+    from certify_assets.judges.lm.sft import TrainedAdapter
 
 _LORA_FILES = ("adapter_model.safetensors", "adapter_config.json")
 
@@ -171,20 +174,12 @@ class SftFamily(CausalFamily):
 
     def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
         """Fine-tune on the labelled rows of SFT."""
-        from certify_assets.judges.lm.sft import fine_tuned
-
         sft, start = judge.corpus.split("sft"), _base(judge)
         _require_single_tokens(judge, start)
+        labelled = sft[sft["outcome"].notna()]
         with judge.store.workplace(judge.key("training")) as folder:
-            model, training = fine_tuned(
-                start,
-                sft[sft["outcome"].notna()],
-                folder / judge.training_run("adapter"),
-                model=judge.spec.model,
-                seed=judge.spec.seed,
-                report=report,
-                recipe=judge.spec.training,
-            )
+            place = folder / judge.training_run("adapter")
+            model, training = _tuned(judge, start, labelled, place, report)
             return self._record(
                 judge, model, sft, training=training.to_dict(), start_sha256=start.adapter_sha256
             )
@@ -198,36 +193,15 @@ class SftFamily(CausalFamily):
         self, judge: JudgedCorpus, rows: pd.DataFrame, *, run: str, report: Report
     ) -> tuple[CausalJudge, Mapping[str, Any]]:
         """Fine-tune with checkpoints of the run, and store the adapter."""
-        from certify_assets.judges.lm.sft import fine_tuned
-
-        spec = judge.spec
         with judge.store.workplace(judge.key("training")) as folder:
-            model, training = fine_tuned(
-                _base(judge),
-                rows,
-                folder / run,
-                model=spec.model,
-                seed=spec.seed,
-                report=report,
-                recipe=spec.training,
-            )
+            model, training = _tuned(judge, _base(judge), rows, folder / run, report)
             save_files(judge.store, judge.key("adapter"), model)
         return model, training.to_dict()
 
     def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CausalJudge:
         """Fine-tune with checkpoints in a folder of its own."""
-        from certify_assets.judges.lm.sft import fine_tuned
-
-        spec = judge.spec
         with judge.store.workplace(judge.key(place)) as folder:
-            return fine_tuned(
-                _base(judge),
-                rows,
-                folder / "adapter",
-                model=spec.model,
-                seed=spec.seed,
-                recipe=spec.training,
-            )[0]
+            return _tuned(judge, _base(judge), rows, folder / "adapter", silent)[0]
 
 
 @judge_family("grpo")
@@ -322,6 +296,24 @@ def _base(judge: JudgedCorpus) -> CausalJudge:
 
     spec = judge.spec
     return CausalJudge(judge.name, *load_base(spec.model, spec.revision, spec.reading))
+
+
+def _tuned(
+    judge: JudgedCorpus, start: CausalJudge, rows: pd.DataFrame, folder: Path, report: Report
+) -> tuple[CausalJudge, TrainedAdapter]:
+    """Fine-tune a language model as the judge's settings say."""
+    from certify_assets.judges.lm.sft import fine_tuned
+
+    spec = judge.spec
+    return fine_tuned(
+        start,
+        rows,
+        folder,
+        model=spec.model,
+        seed=spec.seed,
+        report=report,
+        recipe=spec.training,
+    )
 
 
 def _causal(model: Judge) -> CausalJudge:

@@ -89,7 +89,7 @@ class LexicalFamily(FileFamily):
         assert isinstance(spec, LexicalSpec)
         sft = judge.corpus.split("sft")
         trained = {
-            weight: train_lexical(sft, spec.reading, success_weight=weight, seed=spec.seed)
+            weight: self.fitted(sft, spec.reading, success_weight=weight, seed=spec.seed)
             for weight in spec.success_weights
         }
         selection = _selection(judge, trained) if len(trained) > 1 else []
@@ -113,15 +113,24 @@ class LexicalFamily(FileFamily):
             **found, summary=f"TF-IDF and logistic regression, trained on SFT; reads {read}."
         )
 
-    def fitted(self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int) -> LexicalJudge:
-        """Train with the weight 1."""
-        return train_lexical(rows, reading, seed=seed)
+    def fitted(
+        self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int, success_weight: float = 1.0
+    ) -> LexicalJudge:
+        """Train on what is read of the labelled rows of a table."""
+        using, labelled = reading.renderer, rows[rows["outcome"].notna()]
+        return LexicalJudge.train(
+            texts(labelled, using),
+            labelled["outcome"].to_numpy(dtype=np.int8),
+            success_weight=success_weight,
+            seed=seed,
+            renderer_sha256=using.sha256,
+        )
 
     def made(
         self, judge: JudgedCorpus, rows: pd.DataFrame, *, run: str, report: Report
     ) -> tuple[LexicalJudge, Mapping[str, Any]]:
         """Train with the weight 1 and store the judge; there are no checkpoints."""
-        model = train_lexical(rows, judge.spec.reading, seed=judge.spec.seed)
+        model = self.fitted(rows, judge.spec.reading, seed=judge.spec.seed)
         save_files(judge.store, judge.key("adapter"), model)
         return model, {}
 
@@ -129,21 +138,7 @@ class LexicalFamily(FileFamily):
         """Train with the weight that was chosen for the stored judge."""
         weight = judge.artifact.success_weight
         assert weight is not None
-        return train_lexical(rows, judge.reading, success_weight=weight, seed=judge.spec.seed)
-
-
-def train_lexical(
-    rows: pd.DataFrame, reading: JudgeInput = LEXICAL, *, success_weight: float = 1.0, seed: int
-) -> LexicalJudge:
-    """Train on what is read of the labelled rows of a table."""
-    using, labelled = reading.renderer, rows[rows["outcome"].notna()]
-    return LexicalJudge.train(
-        texts(labelled, using),
-        labelled["outcome"].to_numpy(dtype=np.int8),
-        success_weight=success_weight,
-        seed=seed,
-        renderer_sha256=using.sha256,
-    )
+        return self.fitted(rows, judge.reading, success_weight=weight, seed=judge.spec.seed)
 
 
 def _selection(judge: JudgedCorpus, trained: Mapping[float, LexicalJudge]) -> list[CandidateScore]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ from certify_assets.certificates import Settings, evaluate, measure_threshold, o
 from certify_assets.files import canonical_json, sha256_bytes, significant
 from certify_assets.judges.base import JUDGED_COLUMNS, SCORE_COLUMNS, judge_auroc, score_table
 from certify_assets.judges.families.combined import CombinedFamily
-from certify_assets.judges.families.lexical import train_lexical
+from certify_assets.judges.families.lexical import LexicalFamily
+from certify_assets.judges.family import FileFamily
 from certify_assets.judges.harvest.gate import (
     HALF_A,
     HALVES_SEED,
@@ -175,7 +176,7 @@ def quick_learner(
         # loops of one study start from the same judge and share a control: each is trained once
         key = _identity(rows)
         if key not in made:
-            made[key] = _QUICK[name](rows)
+            made[key] = cast("Judge", _QUICK[name].fitted(rows, LEXICAL, seed=42))
         return made[key]
 
     remembering = _remembering(LEXICAL.renderer)
@@ -183,10 +184,7 @@ def quick_learner(
 
 
 #: judges that are trained in seconds, by what a learner of them is called
-_QUICK: dict[str, Callable[[pd.DataFrame], Judge]] = {
-    "lexical": lambda rows: train_lexical(rows, seed=42),
-    "combined": lambda rows: CombinedFamily().fitted(rows, LEXICAL, seed=42),
-}
+_QUICK: dict[str, FileFamily] = {"lexical": LexicalFamily(), "combined": CombinedFamily()}
 
 
 def language_learner(
