@@ -145,7 +145,7 @@ def decide(path: Path) -> Callable[[], int]:
 
     def run() -> int:
         decided = decide_table(certificates, read_score_table(path))
-        assert decided.count("reject") and decided.count("release") and decided.count("human")
+        assert set(decided.rows.decisions) == {"reject", "release", "human"}
         write_table_file(path.with_name("decisions.parquet"), decided.columns(slice(None)))
         return len(decided.table)
 

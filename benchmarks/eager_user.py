@@ -103,7 +103,7 @@ def main() -> None:
     )
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--tries", type=int, default=4)
-    parser.add_argument("--procedure", default=Settings.procedure)
+    parser.add_argument("--procedure", default=Settings().procedure)
     parser.add_argument("--seed", type=int, default=20261123)
     parser.add_argument("--quick", action="store_true", help="a fiftieth of the trials")
     arguments = parser.parse_args()

@@ -17,7 +17,6 @@ import os
 import pstats
 import statistics
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +71,7 @@ def _copy(corpus: Corpus, first: str, number: int) -> None:
     asked = asked_rows(places, rows["decision"].to_numpy(object), np.zeros(len(rows), bool))
     of_runs = {
         "identities": put.put_table(_renamed(identities_of(corpus, first), number)),
-        "draw": put.put_json(asdict(draw)),
+        "draw": put.put_json(draw.to_dict()),
     }
     of_decisions = {
         "decisions": put.put_table(rows.assign(batch=name, asked=asked)),

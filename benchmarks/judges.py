@@ -79,8 +79,7 @@ def prepared(
     if not store.exists(f"corpora/{name}/controls.json"):
         save_config(store, replace(config, rl_labels=rl_labels))
         Corpus(store, name).prepare()
-    size = store.local_path(f"corpora/{name}/trajectories.parquet").stat().st_size
-    print(f"{name}: {len(frame):,} runs, {size:,} bytes", flush=True)
+    print(f"{name}: {len(frame):,} runs", flush=True)
     return name
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -281,7 +281,8 @@ def run_harvests(
             if profile == "paper" and corpus.name in EMBEDDED
             else profile or config.profile
         )
-        manifest = plan_splits(replace(config, profile=shares, rl=True), frame["task_id"].unique())
+        split = replace(config, profile=cast(Any, shares), rl=True)
+        manifest = plan_splits(split, frame["task_id"].unique())
         splits = _splits(frame, manifest)
         read = _announced(corpus, plan, manifest)
         made = [harvest_rounds(loop) for loop in _loops(splits, make, plan, say)]

@@ -236,7 +236,7 @@ def test_rates_count_what_certified_nothing() -> None:
     assert some.violation_lower == pytest.approx(1 - 0.95 ** (1 / 4))
     assert none.violation_lower == 0.0
     for change in ({"alpha": 0.2}, {"side": "release"}):
-        changed = [replace(one, **change) for one in procedures]  # type: ignore[arg-type]
+        changed = [one.model_copy(update=change) for one in procedures]
         rates = summarise(_one("paper"), found, changed).procedures
         assert [one.paper for one in rates] == [None, None]
     betting = [Settings(procedure="betting")]
