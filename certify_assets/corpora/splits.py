@@ -6,14 +6,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded, pretraining_tasks
+from certify_assets.documents import Document, JsonObject
 from certify_assets.errors import InputError, ManifestError
-from certify_assets.files import canonical_json, sha256_bytes, stored_as
+from certify_assets.files import canonical_json, sha256_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,15 +25,16 @@ PROFILES: Mapping[str, Mapping[str, int]] = {
     "certify": {"sft": 25, "rl": 10, "cal": 40, "test": 25},
 }
 
-_SCHEMA = "certify_assets/split_manifest/1"
-_SCHEMA_OF_DELIVERIES = "certify_assets/split_manifest/2"
 _CAL_TASKS = 50
 _CAL_TASKS_FROM = 100
 
 
-@dataclass(frozen=True)
-class SplitManifest:
+class SplitManifest(Document):
     """Which task belongs to which split, and everything needed to compute that again."""
+
+    TITLE = "split manifest"
+    SCHEMA = "certify_assets/split_manifest/1"
+    REFUSAL = ManifestError
 
     corpus: str
     # a key of `PROFILES`
@@ -48,15 +49,13 @@ class SplitManifest:
     pinned_sft: tuple[str, ...]
     # tasks of other corpora that were assigned together with these
     universe: tuple[str, ...]
-    assignment: Mapping[str, str]
-    # hash of all of the above
-    sha256: str
+    assignment: dict[str, str]
     # tasks that each delivery brought first, those that are gone included; empty where one
     # delivery brought all tasks
     deliveries: tuple[tuple[str, ...], ...] = ()
 
-    @cached_property
-    def tasks(self) -> Mapping[str, tuple[str, ...]]:
+    @property
+    def tasks(self) -> dict[str, tuple[str, ...]]:
         """Tasks of every split, sorted."""
         return {
             name: tuple(sorted(task for task, split in self.assignment.items() if split == name))
@@ -68,35 +67,41 @@ class SplitManifest:
         """Tasks that each delivery brought first, also where one brought all."""
         return self.deliveries or (tuple(sorted(self.assignment)),)
 
-    @cached_property
-    def assignment_so_far(self) -> Mapping[str, str]:
+    @property
+    def assignment_so_far(self) -> dict[str, str]:
         """Split of every task that a delivery brought, those that are gone included."""
         assignment = _assign_deliveries(self, self.delivered)
         return {
             task: assignment[task] for task in sorted(task for of in self.delivered for task in of)
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the manifest as a JSON object."""
-        values = asdict(self)
-        deliveries = values.pop("deliveries")
-        return {
-            "schema": _SCHEMA_OF_DELIVERIES if deliveries else _SCHEMA,
-            **({"deliveries": deliveries} if deliveries else {}),
-            **values,
-            "assignment": dict(sorted(self.assignment.items())),
-        }
+    def _values(self) -> JsonObject:
+        values = super()._values()
+        if not self.deliveries:
+            del values["deliveries"]
+        return values
 
-    def content_sha256(self) -> str:
-        """Hash what the manifest says now; differs from `sha256` where it was altered."""
-        document = self.to_dict()
-        del document["sha256"]
-        return sha256_bytes(canonical_json(document))
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of every other key."""
+        return sha256_bytes(canonical_json(self._values()))
+
+    def to_json(self) -> bytes:
+        """Return the canonical bytes."""
+        return canonical_json({**self._values(), "sha256": self.sha256})
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> SplitManifest:
-        """Read a manifest from its JSON object."""
-        return stored_as(cls, document)
+    def from_dict(cls, document: Any) -> Self:
+        """Build the manifest from its JSON object; refuse one that was altered."""
+        rest = dict(document) if isinstance(document, dict) else document
+        stated = rest.pop("sha256", "") if isinstance(document, dict) else ""
+        manifest = super().from_dict(rest)
+        if stated != manifest.sha256:
+            raise ManifestError(
+                f"The split manifest of {manifest.corpus} does not have the hash it states: it "
+                "was altered. Make the splits again."
+            )
+        return manifest
 
 
 def make_manifest(
@@ -124,7 +129,7 @@ def make_manifest(
     assignment = _assign(own | others, pinned, seed, plan)
     if pinned and assignment == _assign(own | others, set(), seed, plan):
         pinned = set()
-    manifest = SplitManifest(
+    return SplitManifest(
         corpus=corpus,
         profile=profile,
         seed=seed,
@@ -134,9 +139,7 @@ def make_manifest(
         pinned_sft=tuple(sorted(pinned)),
         universe=tuple(sorted(others)),
         assignment={task: assignment[task] for task in sorted(own)},
-        sha256="",
     )
-    return SplitManifest.from_dict(manifest.to_dict() | {"sha256": manifest.content_sha256()})
 
 
 def extend_manifest(earlier: SplitManifest, task_ids: Iterable[str]) -> SplitManifest:
@@ -144,19 +147,16 @@ def extend_manifest(earlier: SplitManifest, task_ids: Iterable[str]) -> SplitMan
     # A task keeps its split for good, also while no delivery has runs of it. New tasks are put in
     # the order of SHA-256(seed, task) and fill the splits in the order SFT, RL, CAL, TEST by what
     # each lacks of its share of all tasks so far.
-    _verify_content(earlier)
+    _verify_assignment(earlier)
     tasks, before = _tasks(task_ids), earlier.delivered
     new = tasks.difference(*before)
     deliveries = (*before, tuple(sorted(new))) if new else before
     assignment = _assign_deliveries(earlier, deliveries)
     if len(deliveries) == 1 and tasks == set(deliveries[0]):
         deliveries = ()
-    manifest = replace(
-        earlier,
-        assignment={task: assignment[task] for task in sorted(tasks)},
-        deliveries=deliveries,
+    return earlier.replace(
+        assignment={task: assignment[task] for task in sorted(tasks)}, deliveries=deliveries
     )
-    return replace(manifest, sha256=manifest.content_sha256())
 
 
 def task_universe(corpus: str) -> list[str]:
@@ -176,7 +176,7 @@ def without_test(frame: pd.DataFrame, manifest: SplitManifest) -> pd.DataFrame:
 
 def verify_manifest(manifest: SplitManifest, frame: pd.DataFrame) -> None:
     """Refuse a manifest that was altered or belongs to other trajectories."""
-    _verify_content(manifest)
+    _verify_assignment(manifest)
     if strangers := sorted(set(frame["corpus"].unique()) - {manifest.corpus}):
         raise ManifestError(
             f"the split manifest is of corpus {manifest.corpus}, the trajectories are of "
@@ -207,12 +207,7 @@ def verify_pretraining(manifest: SplitManifest, tasks: Iterable[str]) -> None:
         )
 
 
-def _verify_content(manifest: SplitManifest) -> None:
-    if manifest.content_sha256() != manifest.sha256:
-        raise ManifestError(
-            f"the split manifest of {manifest.corpus} does not have the hash it states: it "
-            "was altered; make the splits again."
-        )
+def _verify_assignment(manifest: SplitManifest) -> None:
     try:
         declared = _assign_deliveries(manifest, manifest.delivered)
     except InputError as error:

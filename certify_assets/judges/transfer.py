@@ -188,7 +188,7 @@ def require_sources(judge: JudgedCorpus, record: PoolRecord) -> None:
         if name not in known or not judge.store.exists(key):
             continue
         manifest = SplitManifest.from_dict(judge.store.read_json(key))
-        if manifest.content_sha256() != source.manifest_sha256:
+        if manifest.sha256 != source.manifest_sha256:
             raise StaleCertificateError(
                 f"the splits of {name}, on which {judge} for {judge.corpus} was trained, are "
                 f"others now; {again}"

@@ -388,7 +388,7 @@ def _manifest(corpus: Corpus, sha256: str) -> Link:
     key = corpus.key("splits/manifest.json")
 
     def found() -> str:
-        return corpus.stored_manifest.content_sha256() if corpus.store.exists(key) else ""
+        return corpus.stored_manifest.sha256 if corpus.store.exists(key) else ""
 
     return _computed("manifest", key, sha256, found)
 

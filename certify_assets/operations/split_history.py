@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from certify_assets.corpora.config import NAMED_JUDGE
@@ -132,17 +132,16 @@ def _designs(certified: Collection[Registration]) -> dict[tuple[int, int], _Desi
 
 def manifests_as(corpus: Corpus, name: str) -> set[str]:
     """Return the hashes that a corpus's split, at each of its deliveries, has under a name."""
-    now = replace(corpus.manifest, corpus=name)
+    now = corpus.manifest.replace(corpus=name)
     assignment = now.assignment_so_far
-    found = {now.content_sha256()}
+    found = {now.sha256}
     for number in range(1, len(now.deliveries)):
         tasks = {task for delivery in now.deliveries[:number] for task in delivery}
-        earlier = replace(
-            now,
+        earlier = now.replace(
             assignment={task: split for task, split in assignment.items() if task in tasks},
             deliveries=now.deliveries[:number] if number > 1 else (),
         )
-        found.add(earlier.content_sha256())
+        found.add(earlier.sha256)
     return found
 
 

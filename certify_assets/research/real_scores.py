@@ -7,7 +7,7 @@ RL is the pilot of betting; the other splits that the judge has scored are the p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from certify_assets.certificates.gates import GateResult
 from certify_assets.certificates.pool import as_pool
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.profile import cluster_summary
+from certify_assets.documents import Document
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, rounded, sha256_bytes, significant
 from certify_assets.judges.base import judge_auroc
@@ -57,7 +58,6 @@ REAL_PROCEDURES = (
     "guarded_taskboot",
     "betting",
 )
-REAL_SCORES_SCHEMA = "certify_assets/real_scores/1"
 #: task resamples of the naive audit, the paper's
 NAIVE_DRAWS = 3000
 
@@ -129,11 +129,12 @@ class UnauditedJudge:
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class RealScores:
+class RealScores(Document):
     """The stored document of a corpus."""
 
-    schema: str = REAL_SCORES_SCHEMA
+    TITLE = "document of real scores"
+    SCHEMA = "certify_assets/real_scores/1"
+
     corpus: str
     alphas: tuple[float, ...] = ALPHAS
     delta: float = DELTA
@@ -147,13 +148,6 @@ class RealScores:
     def judge(self, name: str) -> JudgeScores | None:
         """Return a judge's part; None where it was not audited."""
         return next((one for one in self.judges if one.judge == name), None)
-
-    @classmethod
-    def from_dict(cls, document: object) -> RealScores:
-        """Read a stored document."""
-        from pydantic import TypeAdapter
-
-        return TypeAdapter(cls).validate_python(document)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +212,7 @@ def write_real_scores(corpus: Corpus, *, run_id: str = "cli") -> RealScores:
         gates=BaseGates(base, _gates(tables, base)),
         missing=missing,
     )
-    document = rounded(asdict(found))
+    document = rounded(found.to_dict())
     corpus.store.write_json(real_scores_key(corpus.name), document)
     record_result(corpus.store, entry, sha256_bytes(canonical_json(document)))
     return RealScores.from_dict(document)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from certify_assets._version import __version__
 from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.inputs import Observations, observe
 from certify_assets.certificates.procedures import DEFAULT, clopper_pearson_upper
 from certify_assets.certificates.settings import Settings
+from certify_assets.documents import Document
 from certify_assets.errors import InputError, quoted
 from certify_assets.processes import in_processes
 from certify_assets.research import paper
 from certify_assets.research.populations import Clustered, Design, Fooled, pilot_of
 
-SIMULATION_SCHEMA = "certify_assets/simulation/1"
 PAPER_PROCEDURES = ("naive", "deff", "one_per_task", "task_hoeffding", "taskboot")
 STUDY_PROCEDURES = (*PAPER_PROCEDURES, "guarded_taskboot", DEFAULT)
 #: other tasks a trial that betting reads
@@ -94,35 +94,24 @@ class Cell:
         )
 
 
-@dataclass(frozen=True)
-class Simulation:
+class Simulation(Document):
     """The study: its settings, and a cell for every design."""
+
+    TITLE = "simulation"
+    SCHEMA = "certify_assets/simulation/1"
 
     alpha: float
     delta: float
     trials: int
     seed: int
     cells: tuple[Cell, ...]
-    settings: dict[str, str | float] = field(default_factory=dict)
+    settings: dict[str, str | float] = Field(default_factory=dict)
+    software: dict[str, str] = Field(default_factory=lambda: {"version": __version__})
 
     @property
     def side(self) -> str:
         """Which decision is certified."""
         return str(self.settings.get("side", "reject"))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the study as a JSON object."""
-        return {"schema": SIMULATION_SCHEMA, **asdict(self), "software": {"version": __version__}}
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Simulation:
-        """Return the study that ``to_dict`` wrote."""
-        kept = {name: document[name] for name in ("alpha", "delta", "trials", "seed", "settings")}
-        cells = (
-            Cell(**{**cell, "procedures": tuple(Rates(**one) for one in cell["procedures"])})
-            for cell in document["cells"]
-        )
-        return cls(**kept, cells=tuple(cells))
 
 
 def summarise(design: Design, found: NDArray[np.float64], procedures: Sequence[Settings]) -> Cell:
@@ -232,7 +221,14 @@ def simulate(
     settings: dict[str, str | float] = {} if side == "reject" else {"side": side}
     if any(one.method.pilot for one in asked):
         settings["pilot_tasks"] = PILOT_TASKS
-    return Simulation(float(alpha), float(delta), int(trials), int(seed), tuple(cells), settings)
+    return Simulation(
+        alpha=float(alpha),
+        delta=float(delta),
+        trials=trials,
+        seed=seed,
+        cells=tuple(cells),
+        settings=settings,
+    )
 
 
 def _run(job: _Job) -> NDArray[np.float64]:

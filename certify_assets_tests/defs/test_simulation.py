@@ -56,7 +56,7 @@ def _changed(simulation: Simulation, place: int, procedure: str, **changes: floa
     )
     cells = list(simulation.cells)
     cells[place] = replace(cell, procedures=rates)
-    return replace(simulation, cells=tuple(cells))
+    return simulation.replace(cells=tuple(cells))
 
 
 def test_what_is_proved_above_delta_is_told_from_what_is_seen(simulation: Simulation) -> None:

@@ -19,6 +19,7 @@ from certify_assets.errors import (
     ManifestError,
     StaleCertificateError,
 )
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge, overview
 from certify_assets.operations.ledger import ledger_entries
@@ -119,14 +120,13 @@ def test_the_weighted_judge_pays_for_its_candidates(store: Store) -> None:
 
 
 def _alter_manifest(store: Store, *, rehash: bool) -> None:
-    from certify_assets.corpora.splits import SplitManifest
-
     key = "corpora/c/splits/manifest.json"
     document = store.read_json(key)
     task = next(name for name, split in document["assignment"].items() if split == "test")
     document["assignment"][task] = "sft"
     if rehash:
-        document["sha256"] = SplitManifest.from_dict(document).content_sha256()
+        del document["sha256"]
+        document["sha256"] = sha256_bytes(canonical_json(document))
     store.write_json(key, document)
 
 

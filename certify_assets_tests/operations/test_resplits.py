@@ -79,7 +79,7 @@ def test_one_seed_under_other_names_with_other_shares_or_fewer_tasks(tmp_path: P
     first = {name: item.current_first for name, item in found.items()}
     assert first == {"base": True, "profile": False, "task": False}
     # the same split under another name is the same after new tasks
-    twin = replace(Corpus(store, "base").manifest, corpus="twin").content_sha256()
+    twin = Corpus(store, "base").manifest.replace(corpus="twin").sha256
     write_runs(path, tasks=66, attempts=3)
     grown = Corpus(store, "base")
     grown.prepare()
