@@ -58,6 +58,7 @@ from certify_assets.cli.reading import column_options, labelled, read_pilot, rea
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
 from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.tables.table import ScoreScaleError
 from certify_assets.words import WORDS, percent
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def verify(
         asked, reading = reading, replace(reading.as_issued(certificate, issued), issued=None)
         try:
             table = read_scores(scores, reading).choose_split(*certified_splits(issued))
-        except InputError as error:
+        except ScoreScaleError as error:
             if reading.score_scale == asked.score_scale:
                 raise
             raise ForgedCertificateError(f"provenance.score_scale does not fit: {error}") from None
