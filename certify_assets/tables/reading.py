@@ -52,6 +52,10 @@ def read_table(source: Any, wanted: AbstractSet[str]) -> Table:
     """
     if not isinstance(source, Path):
         return _read_frame(source, wanted)
+    if source.is_dir():
+        raise InputError(f"{source} is a folder; name a file.")
+    if str(source) == "-":
+        raise InputError("- is not a file, and standard input is not read; name a file.")
     reader = _READERS.get(source.suffix.lower())
     if reader is None:
         raise InputError(
