@@ -207,8 +207,10 @@ def _refuse(
             f"{procedure} does not fit --pilot: betting needs one, scores of other, labelled "
             "tasks, and no other procedure reads it."
         )
-    if asked.get("joint", False) not in (False, True) or (asked.get("joint") and side != "both"):
-        raise click.UsageError("joint is true or false, and about both sides; add --side both.")
+    if asked.get("joint", False) not in (False, True):
+        raise click.UsageError(f"joint is {asked['joint']!r}; write joint=true or joint=false.")
+    if asked.get("joint") and side != "both":
+        raise click.UsageError("joint is about both sides; take --side out.")
 
 
 def summary(found: CertificateSet, *, whole: bool = False) -> list[Any]:

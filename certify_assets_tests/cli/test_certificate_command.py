@@ -175,10 +175,10 @@ def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
         ("--procedure taskboot --pool {scores}", "taskboot does not read it"),
         ("--pool {scores}", "with the calibration table"),
         ("--procedure pseudo_task --set size_ratio=0.9", "size_ratio is 0.9"),
-        ("--set joint=true --side reject", "--side both"),
         ("--set detla=.1", "'detla' is not a setting. Did you mean delta? Settings: alpha"),
         ("--settings no.yaml", "no.yaml cannot be read: No such file"),
         ("--alpha 10", "10 does not lie between 0 and 1"),
+        ("--set joint=true --side reject", "take --side out"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_sentence(
