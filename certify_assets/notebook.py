@@ -262,9 +262,10 @@ def certify(
     Parameters
     ----------
     scores : array_like of float, DataFrame, or path
-        Judge scores, higher = more likely a success; NaN = unscored. Or a table of pandas, Polars
-        or Arrow, or the path of a file of one, with a row a run: its columns are read as those of the command
-        ``certify certificate`` are, with the rows of split "cal" where it has a column split.
+        Judge scores, higher = more likely a success; NaN = unscored. Or a table with a row a run:
+        of pandas, Polars or Arrow, or the path of a file. Its columns are read as those of the
+        command ``certify certificate`` are, with the rows of split "cal" where it has a column
+        split.
     outcomes : array_like, optional
         1 success, 0 failure; not with a table.
     tasks : sequence of hashables, optional
