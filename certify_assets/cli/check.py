@@ -102,8 +102,9 @@ def verify(
 
     Exit 3, with the first difference, when the certificate was altered, is incomplete or is of
     other scores, or when it is one of betting and its pilot table is not given. Exit 2 when it was
-    issued with a pool and none is given. What the scores cannot show (the names and hashes under
-    provenance, the selection rule) is carried as it is: the data root's own checks compare those.
+    issued with a pool and none is given, or the file holds no certificate. What the scores cannot
+    show (the names and hashes under provenance, the selection rule) is carried as it is: the data
+    root's own checks compare those.
     Of a document of several each is recomputed, and what it says of them together; --side, --alpha
     and --procedure choose from it.
     """

@@ -57,6 +57,10 @@ def read_table(source: Any, wanted: AbstractSet[str]) -> Table:
     """
     if not isinstance(source, Path):
         return _read_frame(source, wanted)
+    if source.is_dir():
+        raise InputError(f"{source} is a folder; name a file.")
+    if str(source) == "-":
+        raise InputError("- is not a file, and standard input is not read; name a file.")
     if source.suffix.lower() == ".gz" and source.is_file():
         return _read_packed(source, wanted)
     reader = _READERS.get(source.suffix.lower())

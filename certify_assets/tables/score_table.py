@@ -289,7 +289,9 @@ def _read(
     }
     order = counted("checking the columns", [one for one in readers if one in there])
     found = {one: readers[one](there[one]) for one in order}
-    if read.problems and "outcome" not in there:
+    # so that it counts only where all else is mended
+    mended = len(read.remedies) >= len(read.problems) > 0
+    if mended and "outcome" in fields and "outcome" not in there:
         read.remedies |= read.likely("outcome")
     read.settle()
     return read, found, there

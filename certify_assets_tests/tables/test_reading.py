@@ -195,7 +195,7 @@ REFUSED: list[tuple[tuple[str, Write], str]] = [
     (("a.jsonl", lines("[" * 200_000)), "line 1 is not a JSON object .*nested too deeply"),
     (("a.json", lines("{}")), "not a list of JSON objects; write one object a row"),
     (("a.pickle", lines("x")), "does not end in .csv, .*; save"),
-    (("a.csv", Path.mkdir), "not a file; check the path"),
+    (("a.csv", Path.mkdir), "is a folder; name a file"),
     (("a.csv", lambda _: None), "does not exist"),
     (("a.parquet", arrow(task_id=BROKEN, score=[1, 2])),
      r"cannot be read as Parquet .*utf-8.*; write"),
