@@ -8,9 +8,9 @@
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
@@ -194,7 +194,9 @@ def _row_rules(checks: Sequence[str], required: Sequence[str], where: str) -> li
 
 
 def _split_rules(members: Sequence[str], alpha: float, certifying: Sequence[str]) -> list[Rule]:
-    column = _library("great_expectations.expectations.row_conditions").Column
+    with _importing():
+        from great_expectations.expectations.row_conditions import Column
+    column: Any = Column
 
     def disjoint(one: str, other: str) -> Rule:
         return Rule(
@@ -357,7 +359,12 @@ def _validate(
     tables: Mapping[str, pd.DataFrame], suites: Mapping[str, list[Rule]]
 ) -> Iterator[Validation]:
     """Validate every table by its suite."""
-    gx, config = _library(), _library("great_expectations.data_context.types.base")
+    with _importing():
+        import great_expectations
+        from great_expectations.data_context.types import base
+    # its types ask for more than it takes
+    gx: Any = great_expectations
+    config: Any = base
     context = gx.get_context(
         mode="ephemeral",
         project_config=config.DataContextConfig(
@@ -386,13 +393,14 @@ def _validate(
         yield Validation(table, len(tables[table]), read)
 
 
-def _library(module: str = "great_expectations") -> Any:
-    """Import Great Expectations, which itself imports two deprecated modules of Python."""
+@contextmanager
+def _importing() -> Iterator[None]:
+    """Import Great Expectations quietly, which imports two deprecated modules of Python."""
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message=r"module 'sre_\w+' is deprecated", category=DeprecationWarning
         )
-        return importlib.import_module(module)
+        yield
 
 
 def _result(check: str, items: Sequence[Expectation]) -> QualityResult:

@@ -17,26 +17,6 @@ from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
 
 Question = Sequence[Mapping[str, str]] | Sequence[int] | str
 
-# the last lines of the auditor's prompt where the answer is more than one word
-_CLOSINGS = {
-    "cot": (
-        "END OF RUN\nWas the task done? Reason in a few sentences, then end with one line "
-        "P_SUCCESS=n, where n is a whole number from 0 "
-        "to 100: the probability in percent that the task was done."
-    ),
-    "vote": (
-        "END OF RUN\nWas the task done? Reason in a few sentences, then end with one line, "
-        "VERDICT: SUCCESS or VERDICT: FAIL."
-    ),
-}
-# the one word of the paper's votes is what every judge is asked for
-_PAPER_CLOSINGS = {
-    "cot": (
-        "END OF RUN\nWas the task done? Reason step by step, then end with one line P_SUCCESS=n, "
-        "where n is a whole number from 0 to 100: the probability in percent that the task was "
-        "done."
-    ),
-}
 _MARKS = re.compile(r"P_SUCCESS(?==)|VERDICT(?=:)", re.IGNORECASE)
 
 
@@ -49,12 +29,6 @@ class EndpointPrompt(Protocol):
 
     def render(self, text: str) -> Question:
         """Return messages, or a text or token ids that end where the verdict begins."""
-
-
-def auditor_prompt(mode: str, preset: str = "") -> AuditorPrompt:
-    """Return the prompt of all judges, with the question of a mode at its end."""
-    known = _PAPER_CLOSINGS if preset == PAPER else _CLOSINGS
-    return AuditorPrompt(closing=known[mode]) if mode in known else AuditorPrompt()
 
 
 def _safe(text: str, marker: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pydantic import Field
@@ -13,16 +13,40 @@ from pydantic import Field
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.configured import Entry, PromptedEntry
-
-if TYPE_CHECKING:
-    from certify_assets.judges.lm.prompt import AuditorPrompt
+from certify_assets.judges.lm.prompt import AuditorPrompt
 
 #: votes of one word and a chain of thought at temperature 1, as in the paper
 PAPER = "paper"
 #: ways to read a verdict at the first token, the exact one first
 READS = ("token_ids", "top")
+# the last lines of the auditor's prompt where the answer is more than one word
+_CLOSINGS = {
+    "cot": (
+        "END OF RUN\nWas the task done? Reason in a few sentences, then end with one line "
+        "P_SUCCESS=n, where n is a whole number from 0 "
+        "to 100: the probability in percent that the task was done."
+    ),
+    "vote": (
+        "END OF RUN\nWas the task done? Reason in a few sentences, then end with one line, "
+        "VERDICT: SUCCESS or VERDICT: FAIL."
+    ),
+}
+# the one word of the paper's votes is what every judge is asked for
+_PAPER_CLOSINGS = {
+    "cot": (
+        "END OF RUN\nWas the task done? Reason step by step, then end with one line P_SUCCESS=n, "
+        "where n is a whole number from 0 to 100: the probability in percent that the task was "
+        "done."
+    ),
+}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VOTES = re.compile(r"sc_([1-9][0-9]{0,2})")
+
+
+def auditor_prompt(mode: str, preset: str = "") -> AuditorPrompt:
+    """Return the prompt of all judges, with the question of a mode at its end."""
+    known = _PAPER_CLOSINGS if preset == PAPER else _CLOSINGS
+    return AuditorPrompt(closing=known[mode]) if mode in known else AuditorPrompt()
 
 
 class Prices(Entry):
@@ -190,8 +214,6 @@ class EndpointEntry(Server):
     @cached_property
     def auditor(self) -> AuditorPrompt:
         """The prompt of all judges, with the question of this one at its end."""
-        from certify_assets.judges.endpoint.questions import auditor_prompt
-
         return self.asked(auditor_prompt(self.mode, self.preset))
 
     @property
