@@ -28,8 +28,8 @@ CAUSES: Final = {
     "none, so nothing was tested; give one (--pilot).",
     "draws": "The number of draws is the limit: with {draws} resamples no threshold can pass at "
     "level {level:.3g}; at least {draws_needed} are needed, or the engine without draws (auto).",
-    "base_rate": "The base rate is the limit: only {decided} of {runs} runs are {what}, and {least} "
-    "are needed ({seen}). The lowest error is {lowest:.3f}, not below α = {alpha:g}.",
+    "base_rate": "The base rate is the limit: only {decided} of {runs} runs are {what}, and "
+    "{least} are needed ({seen}). The lowest error is {lowest:.3f}, not below α = {alpha:g}.",
     "judge": "The judge is the limit: its lowest error is {lowest:.3f}, not below α = {alpha:g} "
     "({seen}). More tasks will not help; a better judge or a larger α will.",
     "guard": "The guard ({guard}) is the limit: {held}; the lowest error seen is {lowest:.3f} at "
