@@ -127,7 +127,7 @@ def import_(
         _preview(registered, config)
     with Corpus(store, name).writing():
         imported, summary, profile = _imported(store, config, given, add=add, replace=replace)
-    say(change_partition(store, name, add=True))
+    change_partition(store, name, add=True)
     report_stored(imported, "corpus import", "corpora/trajectories")
     version, overlap = imported.version, imported.task_overlap()
     about = {
@@ -350,9 +350,8 @@ def remove(name: str, yes: bool, store: Store) -> None:
     if not yes:
         _confirm(f"Remove the trajectories and splits of {name} from {store.root}?")
     # the partition first: killed in between, the command can be called again
-    partition = change_partition(store, name, add=False)
+    change_partition(store, name, add=False)
     gone = remove_corpus(store, name)
-    say(partition)
     removed = Table(f"Removed {name}", ["file"], [[key] for key in gone])
     answer({"corpus": name, "removed": gone}, removed)
 

@@ -300,6 +300,9 @@ def history(corpus: Corpus, page: Path | None) -> None:
     found = operation_history(corpus)
     if page is not None:
         write_text(page, render_history(found))
+    if not found.steps:
+        answer(found.to_dict(), f"Nothing is deployed on {corpus}.")
+        return
     shown = Table(f"Certificates of {corpus}", COLUMNS, history_rows(found))
     answer(found.to_dict(), shown, found.joint)
 

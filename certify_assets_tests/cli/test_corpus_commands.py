@@ -17,7 +17,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a data root that is not there yet; partitions are another test's matter."""
     from certify_assets.cli import launching
 
-    monkeypatch.setattr(launching, "change_partition", lambda *_, **__: "added")
+    monkeypatch.setattr(launching, "change_partition", lambda *_, **__: None)
     return tmp_path / "data" / "root"
 
 
@@ -232,7 +232,7 @@ def test_a_removed_corpus_keeps_its_history(
 ) -> None:
     from certify_assets.cli import launching
 
-    monkeypatch.setattr(launching, "change_partition", lambda *_, **__: "removed")
+    monkeypatch.setattr(launching, "change_partition", lambda *_, **__: None)
     write_runs(tmp_path / "runs.jsonl", tasks=20, attempts=2)
     call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root}")
     certificates = "judges/lexical/c/certificates.json"
