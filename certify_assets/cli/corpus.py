@@ -401,8 +401,8 @@ def _blocks(report: CorpusReport, page: Path | None) -> Iterator[Any]:
         *pages.flip_facts(profile.flips),
         *pages.label_rows(report.imported, profile.flips),
         *pages.length_facts(profile.lengths),
-        ("runs that read like an earlier one", str(profile.duplicates)),
-        ("groups of tasks with one instruction", str(len(profile.same_instruction))),
+        ("runs that read like an earlier one", f"{profile.duplicates:,}"),
+        ("groups of tasks with one instruction", f"{len(profile.same_instruction):,}"),
     ]
     yield Table(f"Corpus {name}", FIGURES, facts)
     if profile.splits:
@@ -417,10 +417,10 @@ def _blocks(report: CorpusReport, page: Path | None) -> Iterator[Any]:
     columns = ["agent", "runs", "labelled, outside TEST", "success rate of those"]
     yield Table("Agents", columns, agents)
     rows = [
-        [row.name, row.auroc, row.interval, row.threshold, "over" if row.over else ""]
+        [row.name, row.auroc, row.interval, row.threshold, "over" if row.over else "under"]
         for row in pages.control_rows(report.leak_checks)
     ]
-    columns = ["control", "AUROC", "95 % over tasks", "threshold", ""]
+    columns = ["control", "AUROC", "95 % over tasks", "threshold", "AUROC is"]
     yield Table("Leak checks, outside TEST", columns, rows)
     if profile.dropped:
         dropped = [

@@ -334,8 +334,8 @@ def lineage(name: str, corpus: str | None, store: Store) -> None:
         said = f"{len(broken)} links do not hold."
     elif count["missing"]:
         said = (
-            f"{count['holds']} links hold, {count['missing']} could not be checked: sources that "
-            "are no longer where they were read."
+            f"{count['holds']} links hold. Sources that are not kept here: {count['missing']}, which "
+            "breaks nothing."
         )
     document = {
         "id": name,
@@ -353,7 +353,7 @@ def _tree(link: Link) -> Tree:
     from rich.tree import Tree
 
     label = Text(printable(f"{link.kind} {link.name}"))
-    if link.status != "told":
+    if link.status != "told" and (link.broken or link.status == "holds"):
         label.append(f"  {link.status} {link.sha256[:12]}".rstrip(), style=_STYLES[link.status])
     label.append(printable(f"  {link.detail}") if link.detail else "", style="dim")
     made = Tree(label)
