@@ -5,6 +5,9 @@ Every message is one sentence that names the file, the row or column, and the re
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class CertifyError(Exception):
     """Base of every error that this package raises on purpose."""
@@ -80,6 +83,14 @@ def quoted(value: object, length: int = 80) -> str:
         # an integer of thousands of digits, or nesting as deep as the stack
         return f"a {type(value).__name__} that cannot be shown"
     return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def unknown_setting(name: object, known: Iterable[str]) -> InputError:
+    """Return the error of a setting that there is not, with the one that may be meant."""
+    names = list(known)
+    close = get_close_matches(str(name), names, n=1)
+    meant = f" Did you mean {close[0]}?" if close else ""
+    return InputError(f"{quoted(name)} is not a setting.{meant} Settings: {', '.join(names)}.")
 
 
 def require_whole(settings: object, words: str, **least: int) -> None:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets import certificates as core
 from certify_assets.certificates import Certificate, CertificateSet, Sides
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, quoted
 from certify_assets.tables.score_reading import IssuedReading, ReadingOptions, ScoreReading
 from certify_assets.tables.settings import COLUMNS, TableSettings, checked_columns
 
@@ -260,10 +261,11 @@ def certify(
 
     Parameters
     ----------
-    scores : array_like of float, or DataFrame
-        Judge scores, higher = more likely a success; NaN = unscored. Or a table of pandas, Polars
-        or Arrow with a row a run: its columns are read as those of the command
-        ``certify certificate`` are, with the rows of split "cal" where it has a column split.
+    scores : array_like of float, DataFrame, or path
+        Judge scores, higher = more likely a success; NaN = unscored. Or a table with a row a run:
+        of pandas, Polars or Arrow, or the path of a file. Its columns are read as those of the
+        command ``certify certificate`` are, with the rows of split "cal" where it has a column
+        split.
     outcomes : array_like, optional
         1 success, 0 failure; not with a table.
     tasks : sequence of hashables, optional
@@ -303,6 +305,8 @@ def certify(
     InputError
         If a value or a column cannot be used; of a table, everything that is wrong with it.
     """
+    if side not in ("both", "reject", "release"):
+        raise InputError(f"side is {quoted(side)}; give one of both, reject, release.")
     given = {
         "success": success,
         "failure": failure,
@@ -316,7 +320,8 @@ def certify(
     read_as: tuple[str, ...] = ()
     read = ScoreReading(lower_is_better=lower_is_better)
     _refuse_other_order(scores, outcomes, tasks)
-    if _is_frame(scores):
+    scores = Path(scores) if isinstance(scores, str) else scores
+    if isinstance(scores, Path) or _is_frame(scores):
         if outcomes is not None or tasks is not None:
             raise InputError(
                 "a table was given with outcomes or tasks next to it; give the table alone, or "
@@ -333,8 +338,8 @@ def certify(
         }
     elif outcomes is None or tasks is None:
         raise InputError(
-            "there are scores without outcomes or tasks; give all three, or a DataFrame that has "
-            "them."
+            "there are scores without outcomes or tasks; give all three, or a DataFrame or the "
+            "path of a file that has them."
         )
     elif unread := [*reading.settings.provenance(), *(["columns"] if columns else [])]:
         raise InputError(f"{unread[0]} is for a table, and arrays were given. Leave it out.")

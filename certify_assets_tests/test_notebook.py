@@ -109,9 +109,12 @@ def test_columns_are_read_as_those_of_score_tables(runs: pd.DataFrame, plain: Ce
     assert "scores with decimal commas" in card and "<b>" not in card and "&lt;b&gt;bad" in card
     assert found.decide(odd)["decision"].tolist() == found.decide(runs["score"]).tolist()
     with pytest.raises(InputError) as refused:
-        certify(odd)
+        certify(odd, columns={"score": "p"})
     message = str(refused.value)
-    for words in ("no column 'task_id'", "try: certify(table, columns={'task': 'Instance'"):
+    for words in (
+        "no column 'task_id'",
+        "try: certify(table, columns={'score': 'p', 'task': 'Instance'",
+    ):
         assert words in message and "--" not in message
     for table, more, words in (
         (odd, {"columns": columns}, r"'good' is not an outcome.* success=VALUE"),
@@ -156,6 +159,19 @@ def test_tables_that_cannot_be_meant_are_refused(runs: pd.DataFrame) -> None:
     ):
         with pytest.raises(InputError, match=words):
             certify(*table)
+
+
+def test_a_file_is_read_by_its_path_and_unknown_words_are_named(
+    runs: pd.DataFrame, tmp_path: Path
+) -> None:
+    runs.to_csv(tmp_path / "s.csv", index=False)
+    asked = certify(runs, alpha=0.2).to_dict()
+    assert certify(tmp_path / "s.csv", alpha=0.2).to_dict() == asked
+    assert certify(str(tmp_path / "s.csv"), alpha=0.2).to_dict() == asked
+    with pytest.raises(InputError, match="one of both, reject, release"):
+        certify(runs, side="x")  # type: ignore[call-overload]
+    with pytest.raises(InputError, match=r"Did you mean joint\?"):
+        certify(runs, jont=True)
 
 
 def test_both_sides_are_a_pair_with_the_document_of_the_command(runs: pd.DataFrame) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -371,7 +372,9 @@ def resample_audit(
     # another word than "exact" is refused by the settings, like any draws that are no number
     number: Any = 1 if draws == "exact" else draws
     settings = Settings(side=side, alpha=alpha, delta=delta, seed=seed, draws=number)
-    if not math.isfinite(threshold):
+    if not isinstance(threshold, float | int) or isinstance(threshold, bool):
+        raise InputError(f"threshold is {quoted(threshold)}; give a finite score.")
+    if not -sys.float_info.max <= threshold <= sys.float_info.max:
         raise InputError(f"threshold is {quoted(threshold)}; give a finite score.")
     counts = count_at(observe(scores, outcomes, tasks), side, np.array([float(threshold)]))
     exceedance, passed, note = 0.0, None, _BY_CONSTRUCTION

@@ -644,15 +644,15 @@ class BatchCertificate:
     decided : int
         Runs that the certified threshold decides, labelled ones included; 0 where none is.
     labels_used, errors_found : int
-        Labels given, and errors among those of decided runs (among all of them, where nothing is
-        certified).
+        Labels up to the one that settled it (all of them, while it is open), and errors among those
+        of decided runs (among all of them, where nothing is certified).
     e_value : float
         Largest e-value of the certified set, else of the strictest.
     threshold : float or None
     status : {"certified", "open", "to_reviewers"}
         Open while labels may still certify a set.
     net_share : float
-        Share of the batch that is decided without a label.
+        Share of the batch that is decided without one of these labels.
     worth_more : bool
         Whether more labels are expected to save more: where certified, by a wider set.
     batch_sha256 : str
@@ -683,20 +683,25 @@ class BatchCertificate:
 
     @classmethod
     def of(cls, draw: BatchDraw, trace: Trace) -> BatchCertificate:
-        """Take the certified set that saves most."""
+        """Take the certified set that saved most when it was certified; later labels change no
+        figure of it.
+        """
         plan, labels = draw.plan, trace.own.shape[-1]
-        last = labels - 1
-        passed = trace.certified[:, last] if labels else trace.sizes < 0
-        saved = trace.sizes - trace.own[:, last] if labels else trace.sizes
-        usable = np.flatnonzero(passed & (trace.sizes > 0)).tolist()
-        certified, level = (
-            bool(usable),
-            max(usable, key=lambda place: (saved[place], place), default=0),
-        )
+        saved, used = trace.sizes, labels
+        usable: list[int] = []
+        status = "open"
+        if labels:
+            first = trace.certified.argmax(axis=1)
+            saved = trace.sizes - trace.own[np.arange(first.size), first]
+            usable = np.flatnonzero(trace.certified[:, -1] & (trace.sizes > 0)).tolist()
+            lost = np.asarray(np.all(trace.wrong >= trace.limits[:, None], axis=0))
+        certified = bool(usable)
+        level = max(usable, key=lambda place: (saved[place], place), default=0)
+        if certified:
+            status, used = "certified", int(first[level]) + 1
+        elif labels and lost[-1]:
+            status, used = "to_reviewers", int(lost.argmax()) + 1
         shown = level if certified else 0
-        status = "certified" if certified else "open"
-        if labels and not certified and (trace.wrong[:, last] >= trace.limits).all():
-            status = "to_reviewers"
         return cls(
             certified=certified,
             side=plan.side,
@@ -704,13 +709,13 @@ class BatchCertificate:
             delta=plan.delta,
             runs=len(draw.batch),
             decided=int(trace.sizes[level]) if certified else 0,
-            labels_used=labels,
-            errors_found=int(trace.wrong[level if certified else -1, last]) if labels else 0,
+            labels_used=used,
+            errors_found=int(trace.wrong[level if certified else -1, used - 1]) if labels else 0,
             e_value=float(trace.e_values[shown].max(initial=0.0)) if labels else 1.0,
             threshold=plan.thresholds[level] if certified else None,
             status=status,
             net_share=int(saved[level]) / len(draw.batch) if certified else 0.0,
-            worth_more=bool(trace.worthwhile[last]) if labels else status == "open",
+            worth_more=bool(trace.worthwhile[-1]) if labels else status == "open",
             batch_sha256=draw.batch_sha256,
             seed=draw.seed,
             plan_sha256=sha256_bytes(canonical_json(plan.to_dict())),

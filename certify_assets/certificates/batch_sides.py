@@ -199,12 +199,12 @@ class SidesDraw:
     def asked(self, outcomes: Mapping[str, int]) -> dict[str, tuple[float, int]]:
         """Return what orders the runs to label now: part of the way of a side, and the side."""
         found: dict[str, tuple[float, int]] = {}
-        certificates = self.close(outcomes)
+        labelled = self.labelled(outcomes)
         for place, (draw, names) in enumerate(zip(self.sides, self.orders, strict=True)):
-            if settled(draw.plan, certificates[place], len(names)):
+            if settled(draw.plan, draw.close(labelled[place]), len(names)):
                 continue
-            used = certificates[place].labels_used
-            asked = max(math.ceil(draw.plan.expected_labels or 0), used + _FURTHER)
+            there = len(labelled[place])
+            asked = max(math.ceil(draw.plan.expected_labels or 0), there + _FURTHER)
             found |= {
                 name: (rank / asked, place)
                 for rank, name in enumerate(names[:asked])

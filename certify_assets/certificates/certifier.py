@@ -21,6 +21,7 @@ from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import DEFAULT, find_procedure
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet, joint_deltas
+from certify_assets.errors import unknown_setting
 from certify_assets.work import WorkStage, under_way
 
 #: scores, outcomes and tasks
@@ -228,6 +229,8 @@ def certify_sides(
         Procedures in the order given, of each the sides in theirs.
     """
     about, settings = _parted(keywords)
+    if unknown := sorted(settings.keys() - Settings.model_fields.keys()):
+        raise unknown_setting(unknown[0], [*Settings.model_fields, "joint"])
     every = procedure_settings(procedures, settings)
     certifier = Certifier.of(scores, outcomes, tasks, **about)
     return certifier.issue_set(every, sides=sides, joint=joint)

@@ -20,7 +20,7 @@ from certify_assets.certificates.procedures import (
 from certify_assets.certificates.pseudo_task import WHOLE_SHARE
 from certify_assets.certificates.taskboot import draws_needed
 from certify_assets.documents import CLOSED
-from certify_assets.errors import InputError, quoted
+from certify_assets.errors import InputError, quoted, unknown_setting
 
 #: how a certificate names the payment of a procedure that is calibrated over its whole grid
 CALIBRATED: Final = "calibrated"
@@ -92,7 +92,7 @@ class Settings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise InputError(_sentence(error)) from None
+            raise _refusal(error) from None
 
     @field_validator("*", mode="before")
     @classmethod
@@ -176,12 +176,9 @@ def expected(name: str) -> str:
     return f"{kind} strictly between {low:g} and {high:g}"
 
 
-def _sentence(error: ValidationError) -> str:
+def _refusal(error: ValidationError) -> InputError:
     first: Mapping[str, Any] = error.errors(include_url=False)[0]
     name = str(first["loc"][0])
     if first["type"] == "extra_forbidden":
-        return (
-            f"{quoted(name)} is not a setting of a certificate; choose one of "
-            f"{', '.join(Settings.model_fields)}."
-        )
-    return f"{name} is {quoted(first['input'])}; give {expected(name)}."
+        return unknown_setting(name, Settings.model_fields)
+    return InputError(f"{name} is {quoted(first['input'])}; give {expected(name)}.")

@@ -270,10 +270,10 @@ def _together(results: Sequence[BatchCertificate]) -> dict[str, Any]:
 
 def _sentence(result: BatchCertificate) -> str:
     if result.status == "certified":
-        share, sure = (f"{100 * number:.10g}%" for number in (result.alpha, 1 - result.delta))
+        share, sure = (f"{100 * number:.10g} %" for number in (result.alpha, 1 - result.delta))
         return (
             f"At most {share} of the {result.decided} decided runs are wrong, with confidence "
-            f"{sure} over the draw. Correct the {result.errors_found} found."
+            f"{sure} over the draw. Correct the errors that the labels found."
         )
     if result.status == "to_reviewers":
         return "More errors were found than the budget allows: every run goes to review."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from certify_assets.certificates import (
 )
 from certify_assets.cli.documents import CertificateFile, read_certificate_file
 from certify_assets.cli.gate import gated, min_coverage_option, report, too_little
-from certify_assets.cli.options import PATH, out_option, scores_argument
+from certify_assets.cli.options import PATH, given_command, out_option, scores_argument
 from certify_assets.cli.output import (
     NOTHING,
     Table,
@@ -31,10 +32,13 @@ from certify_assets.cli.output import (
     wants_all,
     write_document,
 )
+from certify_assets.cli.plan import PLANNED
 from certify_assets.cli.reading import labelled, read_pilot, read_pool, read_scores, reading_options
 from certify_assets.cli.settings import setting_option, settings_help
+from certify_assets.errors import ForgedCertificateError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.tables.settings import written_columns
 from certify_assets.words import WORDS, at_most, percent
 
 _BAR = 60
@@ -120,15 +124,15 @@ def certificate(
     procedure = asked.pop("procedure", EVERY_PROCEDURE[0])
     _refuse(side, procedure, asked, pilot, min_coverage)
     whole = read_scores(scores, reading)
-    table, reading = labelled(whole.choose_split("cal")), reading.as_read(whole)
+    table, same = labelled(whole.choose_split("cal")), reading.as_read(whole)
     found = certify_sides(
         table.scores,
         table.labels,
         table.tasks,
         sides=("reject", "release") if side == "both" else (side,),
         procedures=EVERY_PROCEDURE if procedure == "all" else (procedure,),
-        pilot=None if pilot is None else read_pilot(pilot, reading),
-        pool=None if pool is None else read_pool(pool, reading),
+        pilot=None if pilot is None else read_pilot(pilot, same),
+        pool=None if pool is None else read_pool(pool, same),
         agents=table.agents,
         named=table.named,
         alone=table.alone,
@@ -152,11 +156,39 @@ def certificate(
     for sentence in little:
         complain(sentence)
     wrote = "" if out is None else f"wrote {out}; "
-    decide = (
-        f"certify decide {out} NEW_SCORES" if out else f"certify certificate {scores} --out c.json"
+    if not certified:
+        step = _plan(scores, reading, {**asked, "side": side, "procedure": procedure})
+    elif out is None:
+        step = given_command("--out", "c.json")
+    else:
+        # of several procedures the default, unless it certifies nothing
+        chosen = next(item.procedure for item in found.certificates if item.certified)
+        choice = ["--procedure", chosen] if procedure == "all" else []
+        step = shlex.join(["certify", "decide", str(out), "NEW_SCORES", *choice])
+    answer(
+        document,
+        *summary(found),
+        f"{wrote}next: {step}",
+        code=0 if certified and not little else NOTHING,
     )
-    step = f"{wrote}next: {decide if certified else f'certify plan {scores}'}"
-    answer(document, *summary(found), step, code=0 if certified and not little else NOTHING)
+
+
+def _plan(scores: Path, reading: ReadingOptions, asked: Mapping[str, Any]) -> str:
+    """Return the command that plans for the table as it was read, under the same settings."""
+    words = ["certify", "plan", str(scores)]
+    for name, other in (("alpha", None), ("side", "both"), ("procedure", EVERY_PROCEDURE[0])):
+        value = asked.get(name, other)
+        # plan takes one procedure, and no pilot
+        if value not in (other, "all", "betting"):
+            words += [f"--{name}", str(value)]
+    chosen = {name: asked[name] for name in PLANNED if name in asked}
+    for name, value in {**chosen, **reading.settings.provenance()}.items():
+        words += ["--set", f"{name}={value}"]
+    columns = written_columns(reading.columns)
+    words += ["--columns", columns] if columns else []
+    words += ["--score-scale", reading.score_scale] if reading.score_scale else []
+    words += ["--lower-is-better"] if reading.lower_is_better else []
+    return shlex.join(words)
 
 
 def _refuse(
@@ -175,8 +207,10 @@ def _refuse(
             f"{procedure} does not fit --pilot: betting needs one, scores of other, labelled "
             "tasks, and no other procedure reads it."
         )
-    if asked.get("joint", False) not in (False, True) or (asked.get("joint") and side != "both"):
-        raise click.UsageError("joint is true or false, and about both sides; add --side both.")
+    if asked.get("joint", False) not in (False, True):
+        raise click.UsageError(f"joint is {asked['joint']!r}; write joint=true or joint=false.")
+    if asked.get("joint") and side != "both":
+        raise click.UsageError("joint is about both sides; take --side out.")
 
 
 def summary(found: CertificateSet, *, whole: bool = False) -> list[Any]:
@@ -189,16 +223,19 @@ def summary(found: CertificateSet, *, whole: bool = False) -> list[Any]:
     counts = ", ".join(f"{runs[name]:,} {word}" for name, word in WORDS.items())
     findings = _findings(items)
     rest = len(findings) - _MOST_FINDINGS
-    more = [f"{rest} more findings: --verbose"] if rest > 0 and not whole else []
+    more = [f"{rest} more finding{'s' * (rest > 1)}: --verbose"] if rest > 0 and not whole else []
+    together = "" if found.joint_delta is None else "both sides together: "
+    confidence = 100 * (1 - (found.joint_delta or lead.delta))
     names = [item.side for item in items] if len(items) > 1 else []
     each = [{**item.to_dict(), "sha256": item.sha256} for item in items]
     return [
         sides.sentence,
         _bar(sides),
         f"{lead.trajectories:,} runs of {lead.tasks:,} tasks: {counts}; "
-        f"{at_most(lead.alpha)}, {100 * (1 - lead.delta):.4g} % confidence",
+        f"{at_most(lead.alpha)}, {together}{confidence:.4g} % confidence",
         *(figures("Certificate", *each, most=_FIGURES, names=names) if whole else ()),
-        found.promise or lead.promise,
+        # where nothing is certified, the first line says it
+        *([found.promise or lead.promise] if sides.certified or whole else []),
         *(findings if whole else findings[:_MOST_FINDINGS]),
         *more,
     ]
@@ -263,7 +300,10 @@ def show(file: Path) -> None:
     the figures from the scores.
     """
     given = read_certificate_file(file)
-    found = given.checked()
+    try:
+        found = given.checked()
+    except ForgedCertificateError as error:
+        raise ForgedCertificateError(f"{file}: {error}") from None
     groups: dict[str, list[Certificate]] = {}
     for item in found.certificates:
         groups.setdefault(f"{item.procedure}, α = {item.alpha:g}", []).append(item)

@@ -58,6 +58,7 @@ from certify_assets.cli.reading import column_options, labelled, read_pilot, rea
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
 from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.tables.table import ScoreScaleError
 from certify_assets.words import WORDS, percent
 
 if TYPE_CHECKING:
@@ -101,8 +102,9 @@ def verify(
 
     Exit 3, with the first difference, when the certificate was altered, is incomplete or is of
     other scores, or when it is one of betting and its pilot table is not given. Exit 2 when it was
-    issued with a pool and none is given. What the scores cannot show (the names and hashes under
-    provenance, the selection rule) is carried as it is: the data root's own checks compare those.
+    issued with a pool and none is given, or the file holds no certificate. What the scores cannot
+    show (the names and hashes under provenance, the selection rule) is carried as it is: the data
+    root's own checks compare those.
     Of a document of several each is recomputed, and what it says of them together; --side, --alpha
     and --procedure choose from it.
     """
@@ -112,7 +114,7 @@ def verify(
         asked, reading = reading, replace(reading.as_issued(certificate, issued), issued=None)
         try:
             table = read_scores(scores, reading).choose_split(*certified_splits(issued))
-        except InputError as error:
+        except ScoreScaleError as error:
             if reading.score_scale == asked.score_scale:
                 raise
             raise ForgedCertificateError(f"provenance.score_scale does not fit: {error}") from None

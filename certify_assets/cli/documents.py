@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from certify_assets.cli.options import OPEN_SHARE, SIDE, gathered
+from certify_assets.cli.options import OPEN_SHARE, SIDE, gathered, given_command
 from certify_assets.cli.reading import Unlabelled, argument_order, read_pool, stored_pool
 from certify_assets.corpora import CERTIFYING
 from certify_assets.documents import JsonObject
-from certify_assets.errors import ForgedCertificateError, InputError
+from certify_assets.errors import ForgedCertificateError, InputError, quoted
 from certify_assets.files import read_json
 from certify_assets.tables.score_reading import ReadingOptions
 
@@ -79,6 +79,7 @@ class CertificateFile(NamedTuple):
 
 def read_certificate_file(path: Path) -> CertificateFile:
     """Read one certificate, or a document of several."""
+    from certify_assets.certificates import Certificate
     from certify_assets.certificates.sides import OUTLINE
 
     try:
@@ -87,14 +88,29 @@ def read_certificate_file(path: Path) -> CertificateFile:
         if not path.is_file():
             raise
         raise InputError(f"{error} It is no certificate{argument_order()}.") from None
-    if not isinstance(document, dict) or "certificates" not in document:
-        return CertificateFile(path, [document], {})
+    several = isinstance(document, dict) and "certificates" in document
+    inner = document["certificates"] if several else [document]
+    # what has no key of a certificate is another file, and no altered certificate
+    if (
+        not inner
+        or not isinstance(inner, list)
+        or not all(
+            isinstance(item, dict) and item.keys() & Certificate.model_fields.keys()
+            for item in inner
+        )
+    ):
+        raise InputError(
+            f"{path} does not hold a certificate; give a file that certify certificate wrote"
+            f"{argument_order()}."
+        )
+    if not several:
+        return CertificateFile(path, inner, {})
     outline = {name: value for name, value in document.items() if name != "certificates"}
-    pool, inner = outline.pop("pool", None), document["certificates"]
-    if not set(outline) <= set(OUTLINE) or not isinstance(inner, list) or not inner:
+    pool = outline.pop("pool", None)
+    if unknown := sorted(outline.keys() - set(OUTLINE)):
         raise ForgedCertificateError(
-            f"{path} is not a list of certificates as the command writes it; give the file as it "
-            "was written."
+            f"{path} has the key {quoted(unknown[0])}, which no certificate has; give the file as "
+            "it was written."
         )
     return CertificateFile(path, inner, outline, pool, several=True)
 
@@ -128,9 +144,13 @@ choice_options = gathered(
 def load_certificates(path: Path, choice: Choice | None = None) -> list[Certificate]:
     """Return the chosen certificates of a file, each checked for keys, types and sense."""
     try:
-        held = list(read_certificate_file(path).checked().certificates)
+        given = read_certificate_file(path)
     except ForgedCertificateError as error:
-        raise InputError(f"{path} does not hold a certificate: {error}") from None
+        raise InputError(str(error)) from None
+    try:
+        held = list(given.checked().certificates)
+    except ForgedCertificateError as error:
+        raise InputError(f"{path}: {error}") from None
     chosen = [item for item in held if (choice or Choice()).names(item)]
     if not chosen:
         raise InputError(
@@ -145,9 +165,14 @@ def one_a_side(path: Path, certificates: list[Certificate]) -> list[Certificate]
     sides = [item.side for item in certificates]
     if repeated := next((side for side in sides if sides.count(side) > 1), None):
         several = [item for item in certificates if item.side == repeated]
+        words: list[str] = []
+        for name in ("procedure", "alpha"):
+            if len({getattr(item, name) for item in several}) > 1:
+                words += [f"--{name}", str(getattr(several[0], name))]
+        remedy = f"\n  try: {given_command(*words)}" if words else ""
         raise InputError(
-            f"{path} holds {len(several)} certificates of the {repeated} side ({_named(several)}); "
-            "give one a side, chosen by --alpha and --procedure."
+            f"{path} holds {len(several)} certificates of the {repeated} side; give one a side, "
+            f"chosen by --alpha and --procedure.{remedy}"
         )
     return certificates
 

@@ -252,7 +252,11 @@ def status(corpus: Corpus) -> None:
         *([] if found is None else _deployed(found)),
         *([Table(title, ["number", "time", "judge", "budgets"], rows)] if rows else []),
         f"δ spent: {spent}.",
-        *([f"auto_deploy is {automatic.policy}: {automatic.reason}"] if automatic else []),
+        *(
+            [f"auto_deploy is {automatic.policy}: {automatic.reason}"]
+            if automatic and automatic.reason
+            else []
+        ),
         what if refusal is None else f"{refusal.code}: {refusal.sentence}",
         *([] if refusal or found is None else filter(None, [behind(corpus, found)])),
         *_batches(audits),

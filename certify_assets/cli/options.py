@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from decimal import Decimal
@@ -24,6 +25,13 @@ GIVEN: Final = "certify_assets.given"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
+
+
+def given_command(*more: str) -> str:
+    """Return the command line of this call with further words, as a shell takes it."""
+    context = click.get_current_context(silent=True)
+    given = () if context is None else context.meta.get(GIVEN, ())
+    return shlex.join(["certify", *given, *more])
 
 
 class Finite(click.FloatRange):
@@ -62,7 +70,7 @@ class Share(Finite):
         if rest or math.isnan(share):
             self.fail(f"{text!r} is not a share; write it like .1 or 10%.", param, ctx)
         if 1 < share <= 100 and not mark:
-            self.fail(f"{text} is more than all; write it like .1 or 10%.", param, ctx)
+            self.fail(f"{text} does not lie between 0 and 1; write it like .1 or 10%.", param, ctx)
         return super().convert(share, param, ctx)
 
 

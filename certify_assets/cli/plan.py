@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from certify_assets.certificates import CorpusFacts
 
 _DEFAULT_ATTEMPTS = 8
-_SETTINGS = ("delta", "guard", "grid", "seed")
+#: settings of a certificate that a plan takes by --set
+PLANNED = ("delta", "guard", "grid", "seed")
 _EFFORT = ("trials", "most_tasks")
 _EFFORTS = (
     "sft_auroc= (AUROC of the fine-tuned judge, for the second gate), trials= (fresh draws that "
@@ -49,7 +50,7 @@ _REQUIRED = {"success_rate": "--success-rate", "auroc": "--auroc", "icc": "--icc
 )
 @click.option("--side", type=SIDE, default="reject", help="Which decision to certify.")
 @setting_option("procedure", more="; not betting, which needs a pilot")
-@reading_options(*_SETTINGS, *_EFFORT, "sft_auroc", about=settings_help(_SETTINGS) + _EFFORTS)
+@reading_options(*PLANNED, *_EFFORT, "sft_auroc", about=settings_help(PLANNED) + _EFFORTS)
 @answers
 def plan(
     scores: Path | None,
@@ -74,8 +75,7 @@ def plan(
     from certify_assets.reports.gates import gate_sentence
 
     rare, effort = (
-        {name: settings[name] for name in names if name in settings}
-        for names in (_SETTINGS, _EFFORT)
+        {name: settings[name] for name in names if name in settings} for names in (PLANNED, _EFFORT)
     )
     chosen = {"alpha": alpha, "procedure": procedure}
     rare |= {name: value for name, value in chosen.items() if value is not None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import fields
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from certify_assets.cli.options import GIVEN, PATH, literal, parse_settings
 from certify_assets.cli.output import say
 from certify_assets.documents import JsonObject
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, unknown_setting
 from certify_assets.files import parse_yaml, read_json
 from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.tables.score_table import ScoreTable, read_score_table
@@ -53,7 +54,11 @@ def _settings_file(_: click.Context, __: click.Parameter, path: Path | None) -> 
         return {}
     try:
         found = parse_yaml(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}. Give a YAML or JSON file."
+        ) from None
+    except ValueError as error:
         raise InputError(f"{path} cannot be read ({error}). Give a YAML or JSON file.") from None
     if not isinstance(found, dict):
         raise InputError(f"{path} is not a mapping of settings. Write NAME: VALUE lines.")
@@ -113,6 +118,9 @@ def reading_options(
             **values: Any,
         ) -> Any:
             said = {**(file or {}), **{name: literal(text) for name, text in chosen.items()}}
+            known = [*names, *(entry.name for entry in fields(TableSettings))]
+            if unknown := [name for name in said if name not in known]:
+                raise unknown_setting(unknown[0], known)
             # outcomes are texts, also those that look like a number
             table = {name: chosen.get(name, said[name]) for name in said if name not in names}
             reading = ReadingOptions(columns, TableSettings.of(table), lower_is_better, score_scale)

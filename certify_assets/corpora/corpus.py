@@ -398,8 +398,8 @@ class Corpus:
         dropped = self.store.read_json(self.key("import.json"))["dropped"]
         profile = profile_corpus(
             frame, manifest, dropped=dropped, rendered=self.outlines(), settings=self.config
-        )
-        self.store.write_json(self.key("profile.json"), {**profile.to_dict(), **self.hashes})
+        ).replace(**self.hashes)
+        self.store.write_json(self.key("profile.json"), profile.to_dict())
         return profile
 
     def measure_leaks(self) -> LeakChecks:
@@ -411,20 +411,19 @@ class Corpus:
             self._runs_of(*(split for split in SPLITS if split != "test")),
             thresholds=config.leak_thresholds,
             accept_structural_leak=config.accept_structural_leak,
-        )
-        self.store.write_json(self.key("controls.json"), {**checks.to_dict(), **self.hashes})
+        ).replace(**self.hashes)
+        self.store.write_json(self.key("controls.json"), checks.to_dict())
         return checks
 
     def current_leak_checks(self) -> LeakChecks | None:
         """Return the stored leak checks, None where what they measured has changed."""
-        config, document = self.config, self.store.read_json(self.key("controls.json"))
-        current = {
+        config, checks = self.config, self.leak_checks
+        current = checks.replace(
             **self.hashes,
-            "thresholds": complete_thresholds(config.leak_thresholds),
-            "accepted": config.accept_structural_leak,
-        }
-        same = all(document.get(name) == value for name, value in current.items())
-        return self.leak_checks if same else None
+            thresholds=complete_thresholds(config.leak_thresholds),
+            accepted=config.accept_structural_leak,
+        )
+        return checks if checks == current else None
 
     def require_leak_checks(self) -> str | None:
         """Refuse a corpus with a structural leak; return the finding where it was accepted."""

@@ -6,9 +6,9 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from certify_assets.certificates.auroc import Ranking
 from certify_assets.corpora.config import complete_thresholds
 from certify_assets.corpora.rendering import Rendered, render_frame
-from certify_assets.files import stored_as
+from certify_assets.documents import Document
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,9 +76,41 @@ _EXAMPLES = 2
 _AROUND = 60
 
 
-@dataclass(frozen=True)
-class LeakChecks:
+@dataclass(frozen=True, slots=True)
+class AgentRate:
+    """One agent: labelled trajectories, their tasks, the share that succeeded."""
+
+    agent: str
+    trajectories: int
+    tasks: int
+    success_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class PhraseEvidence:
+    """Where a verdict phrase occurs, with an example of each outcome."""
+
+    name: str
+    trajectories: int
+    success_rate_with: float | None
+    success_rate_without: float | None
+    # trajectory, number of the step (0 is the instruction), and the text around the last phrase
+    examples: tuple[tuple[str, int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeakEvidence:
+    """What the checks saw: agents and phrases."""
+
+    agents: tuple[AgentRate, ...]
+    phrases: tuple[PhraseEvidence, ...]
+
+
+class LeakChecks(Document):
     """How well the outcome can be predicted without reading the run; None where it cannot vary."""
+
+    TITLE = "document of leak checks"
+    SCHEMA = "certify_assets/leak_checks/1"
 
     # AUROC of the uncut rendering's length and of the number of steps, in the better direction (at
     # least .5), and whether that direction is upwards
@@ -100,6 +132,9 @@ class LeakChecks:
     # the reason for which a structural leak is accepted; every certificate carries it
     accepted: str | None
     evidence: LeakEvidence
+    # of what they were measured on; empty where that is not stored
+    manifest_sha256: str = ""
+    trajectories_sha256: str = ""
 
     @property
     def passed(self) -> bool:
@@ -127,15 +162,6 @@ class LeakChecks:
             f"{name} (AUROC {self.measured[name]:.3f}, threshold {self.threshold(name):g})"
             for name in self.over
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the checks as a JSON object."""
-        return asdict(self) | {"passed": self.passed}
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> LeakChecks:
-        """Read stored checks; keys of other documents are passed over."""
-        return stored_as(cls, document)
 
 
 def check_leaks(
@@ -335,36 +361,6 @@ def _marks(places: Sequence[_Occurrence | None]) -> tuple[_Floats, _Floats]:
     # a run without the phrase is placed between those that it speaks well and badly of
     middle = (said[present].min() + said[present].max()) / 2
     return present.astype(np.float64), np.where(present, said, middle)
-
-
-@dataclass(frozen=True, slots=True)
-class AgentRate:
-    """One agent: labelled trajectories, their tasks, the share that succeeded."""
-
-    agent: str
-    trajectories: int
-    tasks: int
-    success_rate: float
-
-
-@dataclass(frozen=True, slots=True)
-class PhraseEvidence:
-    """Where a verdict phrase occurs, with an example of each outcome."""
-
-    name: str
-    trajectories: int
-    success_rate_with: float | None
-    success_rate_without: float | None
-    # trajectory, number of the step (0 is the instruction), and the text around the last phrase
-    examples: tuple[tuple[str, int, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LeakEvidence:
-    """What the checks saw: agents and phrases."""
-
-    agents: tuple[AgentRate, ...]
-    phrases: tuple[PhraseEvidence, ...]
 
 
 def _agent_rates(rows: pd.DataFrame, outcomes: _Ints) -> tuple[AgentRate, ...]:

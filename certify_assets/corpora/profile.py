@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from certify_assets.corpora.config import CorpusConfig
 from certify_assets.corpora.deliveries import instruction_sha256
 from certify_assets.corpora.rendering import Outline, Rendered, render_frame
 from certify_assets.corpora.splits import SPLITS, SplitManifest, tasks_to_add, verify_manifest
+from certify_assets.documents import Document
 from certify_assets.errors import InputError
-from certify_assets.files import stored_as
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,9 +49,46 @@ class SplitGate:
     reason: str
 
 
-@dataclass(frozen=True)
-class CorpusProfile:
+@dataclass(frozen=True, slots=True)
+class FlipRates:
+    """Flips: attempts at one task that do not all end alike."""
+
+    # pairs of task and agent with at least two labelled attempts, those with both outcomes, and
+    # their share; then the same of tasks over all agents
+    cells: int
+    flipped_cells: int
+    cell_rate: float | None
+    tasks: int
+    flipped_tasks: int
+    task_rate: float | None
+    # accuracy that no judge exceeds that knows task and agent but does not read the run: Σ max(k,
+    # m − k) / Σ m over the cells, with k successes in m attempts
+    unread_ceiling: float | None
+    # trajectories whose text equals one with the other outcome, be it that labels are wrong or that
+    # the text leaves out what decided; a flip alone is no label error
+    contradicted: int
+    # accuracy that no judge exceeds that gives equal texts equal verdicts
+    label_ceiling: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TextLengths:
+    """Lengths of renderings in characters before any cut, and how many were cut."""
+
+    shortest: int
+    median: int
+    p95: int
+    longest: int
+    # trajectories that lost characters, and the share of all characters that was lost
+    cut: int
+    cut_share: float
+
+
+class CorpusProfile(Document):
     """Profile of a corpus, before any judge reads it."""
+
+    TITLE = "profile of a corpus"
+    SCHEMA = "certify_assets/profile/1"
 
     corpus: str
     # labelled trajectories and their tasks; the unlabelled are counted by agents, attempts and
@@ -81,15 +118,9 @@ class CorpusProfile:
     # of everything but TEST
     flips: FlipRates
     lengths: TextLengths | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the profile as a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> CorpusProfile:
-        """Read a stored profile; keys of other documents are passed over."""
-        return stored_as(cls, document)
+    # of what it was measured on; empty where that is not stored
+    manifest_sha256: str = ""
+    trajectories_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,41 +296,6 @@ def _same_instruction(frame: pd.DataFrame) -> tuple[tuple[str, ...], ...]:
         if key := instruction_sha256(text):
             by_text.setdefault(key, set()).add(task)
     return tuple(sorted({tuple(sorted(tasks)) for tasks in by_text.values() if len(tasks) > 1}))
-
-
-@dataclass(frozen=True, slots=True)
-class FlipRates:
-    """Flips: attempts at one task that do not all end alike."""
-
-    # pairs of task and agent with at least two labelled attempts, those with both outcomes, and
-    # their share; then the same of tasks over all agents
-    cells: int
-    flipped_cells: int
-    cell_rate: float | None
-    tasks: int
-    flipped_tasks: int
-    task_rate: float | None
-    # accuracy that no judge exceeds that knows task and agent but does not read the run: Σ max(k,
-    # m − k) / Σ m over the cells, with k successes in m attempts
-    unread_ceiling: float | None
-    # trajectories whose text equals one with the other outcome, be it that labels are wrong or that
-    # the text leaves out what decided; a flip alone is no label error
-    contradicted: int
-    # accuracy that no judge exceeds that gives equal texts equal verdicts
-    label_ceiling: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class TextLengths:
-    """Lengths of renderings in characters before any cut, and how many were cut."""
-
-    shortest: int
-    median: int
-    p95: int
-    longest: int
-    # trajectories that lost characters, and the share of all characters that was lost
-    cut: int
-    cut_share: float
 
 
 def flip_rates(frame: pd.DataFrame, rendered: Sequence[Rendered | Outline]) -> FlipRates:

@@ -11,6 +11,7 @@ from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.leakage import LeakChecks, check_leaks
 from certify_assets.corpora.profile import CorpusProfile, profile_corpus
 from certify_assets.corpora.splits import SplitManifest, without_test
+from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,12 +48,18 @@ class CorpusReport:
             "domain": {"name": self.domain.name or None, "origin": self.domain.origin},
             "config": asdict(self.config),
             "import": asdict(self.imported),
-            "profile": self.profile.to_dict(),
-            "controls": self.leak_checks.to_dict(),
+            "profile": _figures(self.profile),
+            "controls": {**_figures(self.leak_checks), "passed": self.leak_checks.passed},
             "splits": splits,
             "manifest_sha256": self.manifest and self.manifest.sha256,
             "unsplit": self.unsplit or None,
         }
+
+
+def _figures(document: CorpusProfile | LeakChecks) -> JsonObject:
+    # the same figures, whether they were stored or are measured anew
+    stored = {"schema", "manifest_sha256", "trajectories_sha256"}
+    return {name: value for name, value in document.to_dict().items() if name not in stored}
 
 
 def gather_report(corpus: Corpus) -> CorpusReport:
@@ -101,9 +108,9 @@ def _profile(
     corpus: Corpus, frame: pd.DataFrame, manifest: SplitManifest | None, dropped: dict[str, int]
 ) -> CorpusProfile:
     if manifest is not None and corpus.has("profile.json"):
-        stored = corpus.store.read_json(corpus.key("profile.json"))
-        if corpus.hashes.items() <= stored.items():
-            return corpus.profile
+        stored = corpus.profile
+        if stored == stored.replace(**corpus.hashes):
+            return stored
     return profile_corpus(frame, manifest, dropped=dropped, settings=corpus.config)
 
 

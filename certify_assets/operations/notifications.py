@@ -248,6 +248,14 @@ def _send(url: str, event: NotifiedEvent) -> str:
         storage_mode="memory",
         service_timeout=_TIMEOUT_S,
     )
+    try:
+        return _sent(apprise, asset, url, event)
+    # a service is somebody's code, and what it says may hold the address
+    except Exception as error:
+        return type(error).__name__
+
+
+def _sent(apprise: Any, asset: Any, url: str, event: NotifiedEvent) -> str:
     with _silent("apprise", "urllib3.connectionpool"):
         service = apprise.Apprise.instantiate(url, asset=asset)
         if service is None:

@@ -225,15 +225,16 @@ def _draw_budget(audit: BatchAudit) -> DrawBudget:
     """Count the labels that the draw of an open audit wants at least and at most."""
     least = most = saved = 0
     draw, known = audit.draw, audit.outcomes
-    sides = zip(draw.sides, draw.orders, draw.close(known), strict=True)
-    for side, names, now in sides:
+    sides = zip(draw.sides, draw.orders, draw.labelled(known), strict=True)
+    for side, names, labelled in sides:
+        now = side.close(labelled)
         if settled(side.plan, now, len(names)):
             saved += round(now.net_share * now.runs)
             continue
         right = 0 if side.plan.side == "reject" else 1
         trace = side.trace([known.get(name, right) for name in names])
         missing = np.cumsum([name not in known for name in names])
-        start = max(now.labels_used - 1, 0)
+        start = max(len(labelled) - 1, 0)
         ends = start + np.flatnonzero(np.any(trace.certified, axis=-2)[start:])
         if ends.size:
             least += 0 if now.certified else int(missing[ends[0]])

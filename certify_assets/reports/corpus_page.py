@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from certify_assets.corpora.config import corpus_file
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.splits import SPLITS
 from certify_assets.reports.charts import outcome_heatmap
 from certify_assets.reports.wording import (
     DASH,
@@ -87,7 +89,8 @@ def split_rows(profile: CorpusProfile) -> list[tuple[str, ...]]:
             f"{part.deff:.2f}",
             f"{part.n_eff:,.1f}",
         )
-        for name, part in profile.splits.items()
+        for name in SPLITS
+        if (part := profile.splits.get(name)) is not None
     ]
 
 
@@ -115,7 +118,8 @@ def agent_rows(profile: CorpusProfile, controls: LeakChecks) -> list[AgentRow]:
     """Return every agent (at most 60); success rates are of the runs outside TEST."""
     read = {item.agent: item for item in controls.evidence.agents}
     rows = []
-    for name, runs in list(profile.agents.items())[:_MOST_AGENTS]:
+    # a stored profile has them by name
+    for name, runs in Counter(profile.agents).most_common(_MOST_AGENTS):
         item = read.get(name)
         if item is None:
             rows.append(AgentRow(name, count(runs), "0", "0", DASH, "0"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from certify_assets.corpora.profile import CorpusProfile
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.prompt import AuditorPrompt
@@ -37,7 +36,7 @@ def write_page(judge: JudgedCorpus) -> str:
 
     cal, hashes, adapter = judge.calibration
     audits, _ = load_audits(judge)
-    controls = judge.store.read_json(judge.corpus.key("controls.json"))
+    controls = judge.corpus.leak_checks.to_dict()
     certificates = load_certificates(judge)
     spending = read_spending(judge.corpus).of(judge.name)
     page = render_page(
@@ -51,7 +50,7 @@ def write_page(judge: JudgedCorpus) -> str:
             **reading_facts(judge, adapter),
             **({"answers": judge.unread} if judge.unread else {}),
         },
-        profile=CorpusProfile.from_dict(judge.store.read_json(judge.corpus.key("profile.json"))),
+        profile=judge.corpus.profile,
         controls={name: value for name, value in controls.items() if name.endswith("_auroc")},
         talked_to=talked_to(judge) if judge.canaries else "",
         certificate_file="certificates.json",

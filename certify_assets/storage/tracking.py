@@ -12,6 +12,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -228,7 +229,10 @@ def _source() -> Mapping[str, str]:
 
     own = {"mlflow.source.name": "certify_assets", "mlflow.source.type": "JOB"}
     default: Any = DefaultRunContext()
-    return {**default.tags(), **own, "certify.version": __version__}
+    # an account of a container may have no name
+    with suppress(KeyError, OSError):
+        own = {**default.tags(), **own}
+    return {**own, "certify.version": __version__}
 
 
 def _summed_up(client: Any, experiment: str, summary: Summary, now: int) -> str:

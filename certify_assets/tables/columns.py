@@ -77,8 +77,10 @@ class ColumnReader:
 
     def settle(self) -> None:
         """Raise the error of all that was gathered."""
+        # a command line that mends a part of the faults would be refused again
+        mended = len(self.remedies) >= len(self.problems)
         if self.problems:
-            raise TableError(self.problems, self.remedies)
+            raise TableError(self.problems, self.remedies if mended else {})
 
     def lacks(self, kind: str, name: str) -> None:
         """Refuse a table without a column; say which one may be meant."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import math
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -29,6 +33,7 @@ from certify_assets.tables.table import (
 from certify_assets.work import counted, reading
 
 _FRAME = Path("the table")
+_PART, _MOST_UNPACKED = 1 << 20, 4 << 30
 # the cells of a column, and its distinct texts where they are known
 _Column = tuple[NDArray[Any], list[str]]
 # the line of a row, and its cells, or what is wrong with it
@@ -52,6 +57,12 @@ def read_table(source: Any, wanted: AbstractSet[str]) -> Table:
     """
     if not isinstance(source, Path):
         return _read_frame(source, wanted)
+    if source.is_dir():
+        raise InputError(f"{source} is a folder; name a file.")
+    if str(source) == "-":
+        raise InputError("- is not a file, and standard input is not read; name a file.")
+    if source.suffix.lower() == ".gz" and source.is_file():
+        return _read_packed(source, wanted)
     reader = _READERS.get(source.suffix.lower())
     if reader is None:
         raise InputError(
@@ -63,6 +74,28 @@ def read_table(source: Any, wanted: AbstractSet[str]) -> Table:
     if not source.stat().st_size:
         raise nothing_in(source)
     return reader(source, wanted)
+
+
+def _read_packed(packed: Path, wanted: AbstractSet[str]) -> Table:
+    """Read a table that gzip has packed, unpacked into a folder of its own."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, packed.stem)
+        try:
+            with gzip.open(packed) as source, path.open("wb") as target:
+                while part := source.read(_PART):
+                    target.write(part)
+                    if target.tell() > _MOST_UNPACKED:
+                        raise InputError(
+                            f"{packed} unpacks to more than {_MOST_UNPACKED >> 30} GiB; save it "
+                            "as Parquet."
+                        )
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{packed} cannot be unpacked ({error}); save it again.") from None
+        try:
+            return replace(read_table(path, wanted), path=packed)
+        except InputError as error:
+            error.args = tuple(str(arg).replace(str(path), str(packed)) for arg in error.args)
+            raise
 
 
 def _read_delimited(path: Path, wanted: AbstractSet[str]) -> Table:

@@ -17,7 +17,15 @@ from certify_assets.tables.columns import PERCENT_SIGNS, ColumnReader
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.score_reading import PERCENT, ReadingOptions, ScoreReading
 from certify_assets.tables.settings import COLUMNS, parse_columns, written_columns
-from certify_assets.tables.table import Rows, Table, TableError, likely_column, matched
+from certify_assets.tables.table import (
+    Rows,
+    ScoreScaleError,
+    Table,
+    TableError,
+    likely_column,
+    matched,
+    refuse_repeated,
+)
 from certify_assets.work import counted
 
 if TYPE_CHECKING:
@@ -139,10 +147,10 @@ class ScoreTable:
 
     def file_columns(self) -> dict[str, NDArray[Any]]:
         """Return every column of the file in its order, and scores that were read as others."""
-        names = [name for name in self.found if name]
-        table = read_table(self.source, set(names))
+        table = read_table(self.source, {name for name in self.found if name})
         places = self.rows.numbers - 1
-        found = {name: table.columns[name][places] for name in names}
+        # a frame may have columns whose names are no text
+        found = {name: table.columns[name][places] for name in self.found if name in table.columns}
         if self.reading.lower_is_better or self.reading.score_scale == PERCENT:
             return {**found, "score_used": self.scores}
         return {**found, next(iter(self._called("score"))): self.scores}
@@ -254,6 +262,8 @@ def _read(
     usual, before = {**COLUMNS, **reading.columns}, reading.remembered or {}
     wanted = {names[one] for names in (usual, before) for one in fields if one in names}
     table = read_table(source, wanted)
+    # what is decided is written next to every column
+    refuse_repeated(table.path, [name for name in table.names if name])
     names = {one: before[one] if before.get(one) in table.columns else usual[one] for one in fields}
     for one, column in reading.columns.items():
         if names.get(one, column) != column:
@@ -279,7 +289,9 @@ def _read(
     }
     order = counted("checking the columns", [one for one in readers if one in there])
     found = {one: readers[one](there[one]) for one in order}
-    if read.problems and "outcome" not in there:
+    # so that it counts only where all else is mended
+    mended = len(read.remedies) >= len(read.problems) > 0
+    if mended and "outcome" in fields and "outcome" not in there:
         read.remedies |= read.likely("outcome")
     read.settle()
     return read, found, there
@@ -303,7 +315,10 @@ def _scaled(
             f": {scores[place]:g} is neither a probability nor a percentage; leave --score-scale "
             "out, or correct the score.",
         )
-        read.settle()
+        try:
+            read.settle()
+        except TableError as error:
+            raise ScoreScaleError(error.problems, error.options) from None
     # ends of scales on which scores are given that are neither probabilities nor log-odds
     ends = (end for end in (10, 100) if low >= 0 and 1 < high <= end)
     written = next((f"0 to {end}" for end in ends), "")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, unknown_setting
 
 #: how the columns of most score tables are called, by field
 COLUMNS: Final[Mapping[str, str]] = {
@@ -89,9 +89,7 @@ class TableSettings:
     def of(cls, given: Mapping[str, Any]) -> TableSettings:
         """Read settings by name; what is None is not given. InputError names what is wrong."""
         if unknown := sorted(given.keys() - _READERS.keys()):
-            raise InputError(
-                f"{unknown[0]!r} is no setting of a table. Choose one of {', '.join(_READERS)}."
-            )
+            raise unknown_setting(unknown[0], _READERS)
         found = cls(
             **{
                 name: _READERS[name](name, value)

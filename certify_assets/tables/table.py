@@ -94,6 +94,10 @@ class TableError(InputError):
         )
 
 
+class ScoreScaleError(TableError):
+    """Scores that are not on the scale that they are said to have."""
+
+
 #: words in the names of columns that may be meant, the likelier first
 _LIKELY = {
     "task": ("task", "problem", "instance", "question", "item", "case", "scenario"),

@@ -127,10 +127,11 @@ def test_nested_sets_are_certified_from_the_strictest_outward(batch: Batch) -> N
     wide = frozenset(batch.trajectories[40:96])
     found = draw.close(labels(draw, 90, wide))
     assert (found.certified, found.threshold, found.decided) == (True, 0.25, 30)
-    used = sum(draw.levels[place] == 0 for place in draw.order[:90].tolist())
+    used = sum(draw.levels[place] == 0 for place in draw.order[: found.labels_used].tolist())
     assert found.net_share == pytest.approx((30 - used) / 120) and found.errors_found == 0
     both = draw.close(labels(draw, 80))
-    assert (both.threshold, both.decided, both.net_share) == (0.8, 96, 16 / 120)
+    assert (both.threshold, both.decided) == (0.8, 96)
+    assert both.net_share == (96 - both.labels_used) / 120
     lost = draw.close(labels(draw, 30, frozenset(batch.trajectories)))
     assert (lost.certified, lost.status, lost.threshold) == (False, "to_reviewers", None)
     assert draw.close({}).status == "open"
@@ -173,6 +174,18 @@ def test_a_set_with_more_errors_than_its_budget_is_not_certified_any_more(batch:
     late = frozenset(names[45:])
     assert draw.close(labels(draw, 45, late)).certified
     assert not draw.close(labels(draw, 60, late)).certified
+
+
+def test_labels_beyond_those_that_settled_it_change_no_figure(batch: Batch) -> None:
+    draw = BatchDraw(plan_of(0.25, 0.8), batch, 3)
+    lost = frozenset(batch.trajectories)
+    for settled, wrong in (("certified", frozenset()), ("to_reviewers", lost)):
+        found = [draw.close(labels(draw, number, wrong)) for number in range(97)]
+        first = next(item for item in found if item.status == settled and item.decided in (0, 96))
+        assert first.labels_used == found.index(first) < 96
+        for later in found[first.labels_used :]:
+            kept = ("status", "threshold", "labels_used", "errors_found", "net_share")
+            assert all(getattr(later, name) == getattr(first, name) for name in kept)
 
 
 def test_agents_that_differ_make_a_plan_expect_less(batch: Batch) -> None:

@@ -52,7 +52,7 @@ def test_a_batch_is_planned_drawn_and_closed(call: Call, tables: Path) -> None:
     assert found["decided"] == len(inside)
     assert inside["outcome"].sum() <= found["alpha"] * len(inside)
     said = call(closing).out
-    assert "At most 10% of the" in said and "with confidence 95% over the draw" in said
+    assert "At most 10 % of the" in said and "with confidence 95 % over the draw" in said
 
 
 def test_another_seed_for_the_same_batch_is_refused(call: Call, tables: Path) -> None:
@@ -149,7 +149,7 @@ def test_runs_named_by_numbers_are_found_and_need_every_label(call: Call, tables
         labels.to_json("labels.jsonl", orient="records", lines=True)
         answer = call(f"batch close cert.json runs.jsonl draw.csv labels.jsonl {asked}")
         assert answer.code == code
-    assert "At most 12.5% of the 5" in answer.out
+    assert "At most 12.5 % of the 5" in answer.out
 
 
 def test_a_batch_smaller_than_a_candidate_is_planned_whole(call: Call, tables: Path) -> None:

@@ -81,7 +81,7 @@ def test_one_draw_certifies_both_sides_at_half_the_risk_limit(call: Call, tables
         wrong = frame["outcome"] == (1 if reject else 0)
         assert (inside(item["threshold"]) & wrong).sum() <= item["alpha"] * item["decided"]
     assert late.json["decided"] == sum(item["decided"] for item in late.json["certificates"])
-    assert call(CLOSING).out.count("At most 10% of the") == 2
+    assert call(CLOSING).out.count("At most 10 % of the") == 2
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """``certify certificate``: what is listed, what is refused, and what the document promises."""
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,37 @@ def test_the_answer_is_at_most_eight_lines(call: Call, scores: Path, tmp_path: P
     assert "selective error" in whole and whole.count("\n") > 8
 
 
+@pytest.mark.parametrize(
+    "options", ["", "--alpha .01 --side reject --set delta=.02", "--procedure all"]
+)
+def test_the_next_command_repeats_the_options_and_works(
+    call: Call, scores: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = {"task_id": "task", "score": "risk", "outcome": "result"}
+    frame = pd.read_csv(scores).rename(columns=names)
+    frame.assign(risk=-frame["risk"]).to_csv("a b.csv", index=False)
+    read = "--columns task=task,score=risk,outcome=result --lower-is-better"
+
+    def following(*asked: str) -> list[str]:
+        said = " ".join(call(*asked).out.split())
+        return shlex.split(said.rpartition("next: certify ")[2])
+
+    step = following("certificate", "a b.csv", *read.split(), *options.split())
+    if "--alpha" in options:
+        expected = f"--alpha 0.01 --side reject --set delta=0.02 {read}"
+        assert step == ["plan", "a b.csv", *expected.split()]
+        return
+    assert step == ["certificate", "a b.csv", *read.split(), *options.split(), "--out", "c.json"]
+    decide = following(*step)
+    assert decide[:3] == ["decide", "c.json", "NEW_SCORES"]
+    decided = call(*("a b.csv" if word == "NEW_SCORES" else word for word in decide))
+    assert decided.code == 0
+    if options:
+        refused = " ".join(call("decide c.json s.csv").err.split())
+        assert refused.endswith("try: certify decide c.json s.csv --procedure pseudo_task")
+
+
 def test_all_lists_every_procedure_of_the_contract(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:
@@ -143,7 +175,10 @@ def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
         ("--procedure taskboot --pool {scores}", "taskboot does not read it"),
         ("--pool {scores}", "with the calibration table"),
         ("--procedure pseudo_task --set size_ratio=0.9", "size_ratio is 0.9"),
-        ("--set joint=true --side reject", "--side both"),
+        ("--set detla=.1", "'detla' is not a setting. Did you mean delta? Settings: alpha"),
+        ("--settings no.yaml", "no.yaml cannot be read: No such file"),
+        ("--alpha 10", "10 does not lie between 0 and 1"),
+        ("--set joint=true --side reject", "take --side out"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_sentence(
@@ -175,6 +210,8 @@ def test_both_sides_are_the_default_and_promise_together(
 
 
 def test_both_sides_share_delta_where_that_is_asked(call: Call, scores: Path) -> None:
+    shown = call(f"certificate {scores} --alpha 0.2 --set joint=true").out
+    assert "both sides together: 95 % confidence" in " ".join(shown.split())
     joint = call(f"certificate {scores} --alpha 0.2 --set joint=true --json").json
     assert "together with 95 % confidence" in joint["promise"] and joint["joint_delta"] == 0.05
     # calibrated over the grid, a side frees its half when all of it is certified

@@ -36,7 +36,7 @@ def test_one_a_side_is_chosen_by_budget_and_procedure(call: Call, scores: Path, 
 def test_a_choice_that_is_open_names_the_options(call: Call, scores: Path, many: Path) -> None:
     decide = call(f"decide {many} {scores}")
     assert decide.code == 2
-    for words in ("one a side", "--alpha", "--procedure", "reject, 0.2, taskboot"):
+    for words in ("one a side", "--alpha", f"try: certify decide {many} {scores} --procedure "):
         assert words in decide.err
     for command in ("audit", "decide"):
         nothing = call(f"{command} {many} {scores} --alpha 0.3")
@@ -48,16 +48,13 @@ def test_a_choice_that_is_open_names_the_options(call: Call, scores: Path, many:
 @pytest.mark.parametrize(
     "text", ["null", "[]", "{}", '{"certificates": []}', '{"certificates": [null]}', "3"]
 )
-def test_what_is_no_certificate_is_not_verified_and_no_input(
+def test_a_file_that_is_no_certificate_is_named(
     call: Call, scores: Path, tmp_path: Path, text: str
 ) -> None:
     (tmp_path / "c.json").write_text(text, "utf-8")
-    # verification answers whether the document is a certificate of these scores: it is not; the
-    # others cannot begin without one
-    answer = call(f"verify {tmp_path}/c.json {scores} --json")
-    assert answer.code == 3 and (answer.json.get("error") or answer.json["difference"])
-    for command in ("audit", "decide", "report"):
-        assert call(f"{command} {tmp_path}/c.json {scores}").code == 2
+    for command in ("audit", "decide", "report", "verify", "show"):
+        refused = call(f"{command} {tmp_path}/c.json {'' if command == 'show' else scores}")
+        assert refused.code == 2 and refused.err.count("c.json does not hold a certificate") == 1
 
 
 def test_a_scale_that_a_document_makes_up_is_a_difference(

@@ -1,4 +1,3 @@
-import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +34,7 @@ def test_a_corpus_without_leaks_passes() -> None:
     found = check_leaks(corpus(tasks=60))
     assert found.passed and not found.over and found.phrases == {}
     assert 0.5 <= found.length_auroc < 0.7 and 0.35 < found.agent_auroc < 0.65
-    assert json.loads(json.dumps(found.to_dict()))["passed"] is True
+    assert LeakChecks.from_dict(found.to_dict()) == found
 
 
 def test_an_episode_that_stops_at_success_shows() -> None:

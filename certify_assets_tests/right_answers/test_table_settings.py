@@ -193,7 +193,7 @@ def test_grades_and_words_for_no_label_are_asked_about_at_once(call: Call, tmp_p
         ("success=good --set success=fine", "given twice"),
         ("unlabelled=keep", "Give unlabelled=drop"),
         ("threshold=high", "Give a number"),
-        ("sucess=good", "'sucess' is no setting"),
+        ("sucess=good", "'sucess' is not a setting. Did you mean success?"),
     ],
 )
 def test_a_setting_that_cannot_be_meant_is_refused(

@@ -1,5 +1,7 @@
 """Score tables as people write them: read right, or refused with what would read them right."""
 
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,26 @@ WAYS = [
         )
     ),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["scores.csv.gz", "scores.jsonl.gz"])
+def test_a_packed_table_is_the_table(tmp_path: Path, name: str) -> None:
+    rows = [("a", 0.25, 1), ("b", 0.5, 0)]
+    text = "task_id,score,outcome\n" + "".join(f"{t},{s},{y}\n" for t, s, y in rows)
+    if "jsonl" in name:
+        names = ("task_id", "score", "outcome")
+        text = "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows)
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()))
+    table = read_score_table(path)
+    assert table.path == path and table.scores.tolist() == [0.25, 0.5]
+    path.write_bytes(gzip.compress(b"task_id,score\na,high\n"))
+    with pytest.raises(InputError, match=rf"{name}.*") as caught:
+        read_score_table(path)
+    assert str(path) in str(caught.value)
+    path.write_bytes(gzip.compress(text.encode())[:-9])
+    with pytest.raises(InputError, match="cannot be unpacked"):
+        read_score_table(path)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -173,7 +195,7 @@ REFUSED: list[tuple[tuple[str, Write], str]] = [
     (("a.jsonl", lines("[" * 200_000)), "line 1 is not a JSON object .*nested too deeply"),
     (("a.json", lines("{}")), "not a list of JSON objects; write one object a row"),
     (("a.pickle", lines("x")), "does not end in .csv, .*; save"),
-    (("a.csv", Path.mkdir), "not a file; check the path"),
+    (("a.csv", Path.mkdir), "is a folder; name a file"),
     (("a.csv", lambda _: None), "does not exist"),
     (("a.parquet", arrow(task_id=BROKEN, score=[1, 2])),
      r"cannot be read as Parquet .*utf-8.*; write"),

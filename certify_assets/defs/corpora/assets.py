@@ -133,7 +133,7 @@ def corpus_profile(step: AssetStep) -> Made:
         "trajectories": profile["trajectories"],
         "tasks": profile["tasks"],
         "gates": dg.MetadataValue.md(profile_markdown(profile["gates"])),
-        "profile": {**profile, **corpus.hashes},
+        "profile": profile,
     }
     return step.made(metadata, metrics=numbers)
 

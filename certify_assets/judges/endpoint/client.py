@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 
 #: bytes of the longest answer
 LONGEST = 4 << 20
+#: seconds that a server may ask to wait
+_LONGEST_WAIT = 120
 _SHOWN = 300
-_RETRIED = frozenset({408, 409, 429})
+_RETRIED = frozenset({408, 409, 425, 429})
+#: that a request carries, besides who asks
+_HEADERS = frozenset(
+    {"host", "accept", "connection", "user-agent", "content-type", "content-length"}
+)
 
 
 class RefusedError(CertifyError):
@@ -72,6 +78,7 @@ class Client:
         self._login = server.login()
         self._requests = Pace(server.requests_per_minute)
         self._tokens = Pace(server.tokens_per_minute)
+        self._until = 0.0
         self._api: openai.AsyncOpenAI | None = None
 
     async def __aenter__(self) -> Self:
@@ -84,8 +91,6 @@ class Client:
             base_url=self.server.plain_url,
             max_retries=self.server.attempts - 1,
             timeout=self.server.timeout_seconds,
-            # no answer is worth the memory that a packed one could fill
-            default_headers={"Accept-Encoding": "identity"},
             http_client=httpx2.AsyncClient(
                 transport=self._transport(),
                 follow_redirects=False,
@@ -120,7 +125,6 @@ class Client:
 
         assert self._api is not None
         await self._tokens.wait(tokens)
-        await self._requests.wait(1)
         try:
             if payload is None:
                 answer = await self._api.get(url, cast_to=httpx2.Response)
@@ -141,8 +145,11 @@ class Client:
 
     def _identify(self, request: httpx2.Request) -> None:
         """Send the key of this server, and nothing that the environment holds for another."""
-        for name in ("Authorization", "OpenAI-Organization", "OpenAI-Project"):
-            request.headers.pop(name, None)
+        for name in [*request.headers]:
+            if name.lower() not in _HEADERS:
+                del request.headers[name]
+        # no answer is worth the memory that a packed one could fill
+        request.headers["Accept-Encoding"] = "identity"
         if self._key is not None:
             request.headers["Authorization"] = f"Bearer {self._key}"
         elif self._login is not None:
@@ -157,6 +164,9 @@ class Client:
 
         class Transport(httpx2.AsyncHTTPTransport):
             async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+                # a request that is sent again keeps to the pace as well
+                await client._pause()
+                await client._requests.wait(1)
                 client.requests += 1
                 client.retries += request.headers.get("X-Stainless-Retry-Count", "0") != "0"
                 client._identify(request)
@@ -167,14 +177,29 @@ class Client:
                 except TimeoutError:
                     raise httpx2.ReadTimeout("no complete response", request=request) from None
                 status = response.status_code
-                if status == 200 and _json_object(body) is None:
+                # an answer that is too long would be as long again
+                repeated = len(body) <= LONGEST
+                if status < 300 and _json_object(body) is None:
                     status = 502
-                wait = response.headers.get("Retry-After")
-                headers = {} if wait is None else {"Retry-After": wait}
+                headers = {"X-Should-Retry": str(repeated).lower()} if not repeated else {}
+                if status == 425:
+                    headers = {"X-Should-Retry": "true"}
+                if wait := response.headers.get("Retry-After"):
+                    headers["Retry-After"] = wait
+                    client._wait_for(wait)
                 return httpx2.Response(status, headers=headers, content=body, request=request)
 
         # the number of workers is the bound
         return Transport(limits=httpx2.Limits(max_connections=None))
+
+    def _wait_for(self, seconds: str) -> None:
+        """Let every worker wait: a server that is busy for one is busy for all."""
+        if seconds.isdecimal() and int(seconds) <= _LONGEST_WAIT:
+            self._until = max(self._until, time.monotonic() + int(seconds))
+
+    async def _pause(self) -> None:
+        while (left := self._until - time.monotonic()) > 0:
+            await asyncio.sleep(left)
 
     def _silence(self, reason: str, status: int = 0) -> UnavailableError:
         return UnavailableError(f"{self.server.plain_url} did not answer: {reason}", status)
@@ -205,6 +230,8 @@ class Client:
             else None
         )
         text = error.get("message") if isinstance(error, dict) else error
+        if len(raw) > LONGEST:
+            return f"an answer of more than {LONGEST:,} bytes"
         # struck out before it is cut short: half a key is a secret too
         found = self._strike(text if isinstance(text, str) else raw.decode("utf-8", "replace"))
         return " ".join(found.split())[:_SHOWN]
@@ -225,12 +252,11 @@ class Client:
 
 
 async def _bounded(response: httpx2.Response) -> bytes:
-    """Read a body; one that is too long is no answer."""
+    """Read a body; of one that is too long no more than shows it."""
     body = bytearray()
     async for part in response.aiter_raw():
         body += part
         if len(body) > LONGEST:
-            body = bytearray(f"an answer of more than {LONGEST} bytes".encode())
             break
     await response.aclose()
     return bytes(body)

@@ -236,6 +236,8 @@ class _Scoring:
     progress: Callable[[int, int], None] | None
     answers: Answers = field(default_factory=Answers)
     done: int = 0
+    # questions whose answer showed no verdict, until one does
+    silent: int | None = 0
 
     async def work(self, jobs: Iterator[tuple[str, int]]) -> None:
         for text, index in jobs:
@@ -263,17 +265,17 @@ class _Scoring:
         except (UnavailableError, MisshapenError, NotKeptError) as error:
             return self._lose(rows, "failed", error)
         answers.replies |= {(row, index): reply for row in rows}
-        self._stop_where_nothing_is_read()
+        self._stop_where_nothing_is_read(reply)
         return None
 
-    def _stop_where_nothing_is_read(self) -> None:
-        replies, entry = self.answers.replies, self.connection.entry
-        if (
-            self.connection.read == "top"
-            and entry.mode == "logprob"
-            and len(replies) == _SILENT
-            and all(reply.reason == "missing" for reply in replies.values())
-        ):
+    def _stop_where_nothing_is_read(self, reply: Reply) -> None:
+        entry = self.connection.entry
+        if reply.reason != "missing" or self.silent is None:
+            self.silent = None
+            return
+        self.silent += 1
+        by_tokens = self.connection.read == "top" and entry.mode == "logprob"
+        if by_tokens and self.silent == _SILENT:
             words = " and ".join(map(repr, entry.words))
             raise InputError(
                 f"none of the first {_SILENT} answers of {entry.plain_url} has {words} among its "

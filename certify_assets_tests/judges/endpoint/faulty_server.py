@@ -36,6 +36,7 @@ class Faulty:
     answered: Counter[str] = field(default_factory=Counter)
     times: list[float] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
+    headers: set[str] = field(default_factory=set)
     about: dict[str, Action] = field(default_factory=dict)
     now: int = 0
     most: int = 0
@@ -94,6 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
             faulty.arrived[raw] += 1
             faulty.times.append(time.monotonic())
             faulty.keys.append(self.headers.get("Authorization"))
+            faulty.headers |= {name.lower() for name in self.headers}
             faulty.now += 1
             faulty.most = max(faulty.most, faulty.now)
             action = faulty.answer(json.loads(raw), faulty.arrived[raw])

@@ -61,6 +61,7 @@ def test_what_may_pass_is_asked_again(fault: Action) -> None:
     [
         pytest.param(Action(status=500, body={"error": "broken"}), id="500"),
         pytest.param(Action({"choices": [3]}), id="shape"),
+        pytest.param(Action(status=202, raw=b""), id="accepted"),
         pytest.param(Action({"choices": [{"message": {"content": "SUCCESS"}}]}), id="no-logprobs"),
         pytest.param(Action({**GOOD.body, "filler": "x" * 200_000}), id="long"),
     ],
