@@ -338,8 +338,8 @@ def lineage(name: str, corpus: str | None, store: Store) -> None:
         said = f"{len(broken)} links do not hold."
     elif count["missing"]:
         said = (
-            f"{count['holds']} links hold. Sources that are not kept here: {count['missing']}, which "
-            "breaks nothing."
+            f"{count['holds']} links hold. Sources that are not kept here: {count['missing']}, "
+            "which breaks nothing."
         )
     document = {
         "id": name,

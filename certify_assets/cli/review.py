@@ -189,8 +189,8 @@ def import_(
     ]
     if done.overruled:
         said.append(
-            f"{done.overruled} of the unchanged are overruled by what the same reviewer said later. "
-            "Label these runs again where the file is right."
+            f"{done.overruled} of the unchanged are overruled by what the same reviewer said "
+            "later. Label these runs again where the file is right."
         )
     answer({"corpus": corpus, **about}, *said, *done.closed)
 
