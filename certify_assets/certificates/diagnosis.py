@@ -18,9 +18,9 @@ from certify_assets.certificates.pool import GivenPool, as_pool
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.taskboot import draws_needed
 
+#: below this many tasks neither the paper's simulation nor ours covers the bootstrap
+FEW_TASKS: Final = 20
 _MOST_TASKS = 1_000_000
-#: between samples of one size, the tasks needed differ by as much
-_NOISE = 2
 #: what stopped a certificate, in words
 CAUSES: Final = {
     "no_scores": "No row has a score; score the trajectories first.",
@@ -28,8 +28,8 @@ CAUSES: Final = {
     "none, so nothing was tested; give one (--pilot).",
     "draws": "The number of draws is the limit: with {draws} resamples no threshold can pass at "
     "level {level:.3g}; at least {draws_needed} are needed, or the engine without draws (auto).",
-    "base_rate": "The base rate is the limit: there is almost nothing to {side} ({seen}). The "
-    "lowest error is {lowest:.3f}, not below α = {alpha:g}; more tasks will not help.",
+    "base_rate": "The base rate is the limit: only {decided} of {runs} runs are {what}, and "
+    "{least} are needed ({seen}). The lowest error is {lowest:.3f}, not below α = {alpha:g}.",
     "judge": "The judge is the limit: its lowest error is {lowest:.3f}, not below α = {alpha:g} "
     "({seen}). More tasks will not help; a better judge or a larger α will.",
     "guard": "The guard ({guard}) is the limit: {held}; the lowest error seen is {lowest:.3f} at "
@@ -48,8 +48,8 @@ class Diagnosis:
     ----------
     stopped_by : None or a key of `CAUSES`
         None when something was certified. "judge": the error exceeds α at every threshold.
-        "base_rate": so it does, and there are too few trajectories of the class that this side
-        decides for any judge. "tasks": the error is below α, the tasks are too few to show it.
+        "base_rate": so it does, and the trajectories of the class that this side decides are a
+        smaller share than α and too few for any judge. "tasks": the error is below α, the tasks are too few to show it.
         "guard": the bootstrap passes and the guard does not. "draws": so few resamples are drawn
         that none could pass. "input": the procedure lacks a pilot table.
     tasks : int
@@ -58,7 +58,8 @@ class Diagnosis:
         A sentence on what stopped it.
     tasks_needed : int or None
         Order of magnitude of the tasks like these that would certify something; None when no number
-        would (or a million would not). From the size given about every second sample passes.
+        would (or a million would not). From the size given about every second sample passes. At
+        least `fewest_tasks`.
     coverage_then : float or None
         Coverage that ``tasks_needed`` would buy: that of the narrowest threshold which passes.
     success_rate, auroc : float or None
@@ -88,10 +89,12 @@ class Diagnosis:
         """What would give an even chance, without an end mark; empty where tasks would not."""
         if self.tasks_needed is None:
             return ""
-        more = self.tasks_needed - self.tasks
+        number = self.tasks_needed - self.tasks
+        more = approximate(number)
         if self.corpus_tasks is None:
-            return f"about {more} more {'task' if more == 1 else 'tasks'} like these"
-        return f"about {self.more_tasks} more tasks in the corpus ({more} of them certify)"
+            return f"about {more} more {'task' if number == 1 else 'tasks'} like these"
+        in_corpus = approximate(self.more_tasks or 0)
+        return f"about {in_corpus} more tasks in the corpus ({more} of them certify)"
 
     @property
     def sentence(self) -> str:
@@ -100,12 +103,9 @@ class Diagnosis:
             return self.cause
         if self.tasks_needed is None or self.coverage_then is None:
             return f"{self.cause} Fewer than a million tasks will not help."
-        near = ""
-        if self.tasks_needed < _NOISE * self.tasks:
-            near = f" That is within noise of the {self.tasks} here."
         return (
             f"{self.cause} {self.lift[0].upper()}{self.lift[1:]} would give an even chance, at a "
-            f"coverage of about {100 * self.coverage_then:.2g} %.{near}"
+            f"coverage of about {100 * self.coverage_then:.2g} %."
         )
 
 
@@ -136,8 +136,8 @@ def diagnose(
     Tasks needed: the observed distribution of (n_g, k_g) over tasks is resampled at G′ instead of G
     tasks, and the smallest G′ is taken at which a threshold passes. At that size about every second
     sample passes, and the figure moves by a factor of two between samples of the same size; it is
-    an order of magnitude, not a promise. Below twice the tasks observed it is within that noise of
-    the present size, and the sentence says so.
+    an order of magnitude, not a promise. `plan_sample_size` names the tasks for four samples of
+    five.
     """
     observations, settings = observe(scores, outcomes, tasks), Settings(**keywords)
     others = None if pilot is None else observe(*pilot)
@@ -162,7 +162,10 @@ def diagnose_evaluation(
     cause = CAUSES.get(stopped or "", "A threshold is certified.").format(
         alpha=settings.alpha,
         level=settings.level,
-        side=settings.side,
+        decided=_decided(evaluation, settings),
+        runs=counts.trajectories,
+        what="failures" if settings.side == "reject" else "successes",
+        least=n_min(settings.alpha, settings.delta),
         guard=settings.applied_guard,
         draws=settings.draws,
         draws_needed=draws_needed(settings.level),
@@ -187,12 +190,28 @@ def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
         return "guard"
     if settings.coarse_draws:
         return "draws"
-    counts = evaluation.counts
     if float(evaluation.tested.selective_error.min()) < settings.alpha:
         return "tasks"
-    successes = int(counts.successes.sum())
-    decided = counts.trajectories - successes if settings.side == "reject" else successes
-    return "base_rate" if decided < n_min(settings.alpha, settings.delta) else "judge"
+    # a small table has few of everything: the share says whether more tasks bring enough
+    rare = settings.alpha * evaluation.counts.trajectories
+    few = min(n_min(settings.alpha, settings.delta), rare)
+    return "base_rate" if _decided(evaluation, settings) < few else "judge"
+
+
+def _decided(evaluation: Evaluation, settings: Settings) -> int:
+    """Return the trajectories of the class that a side decides."""
+    successes = int(evaluation.counts.successes.sum())
+    return evaluation.counts.trajectories - successes if settings.side == "reject" else successes
+
+
+def approximate(number: int) -> str:
+    """Write an estimated number with two digits and separators: 15118 is 15,000."""
+    return f"{float(f'{number:.2g}'):,.0f}"
+
+
+def fewest_tasks(settings: Settings) -> int:
+    """Return the tasks below which a procedure has neither a proof nor a validation."""
+    return 1 if settings.method.validity == "finite-sample" else FEW_TASKS
 
 
 def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | None, float | None]:
@@ -209,9 +228,8 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | Non
         inside = settings.method.tails(tested, test, number) <= settings.level
         return places[inside & (guarded <= number)]
 
-    needed = smallest(
-        lambda number: passing(number).size > 0, tasks + 1, least=tasks + 1, most=_MOST_TASKS
-    )
+    least = max(tasks + 1, fewest_tasks(settings))
+    needed = smallest(lambda number: passing(number).size > 0, least, least=least, most=_MOST_TASKS)
     if needed is None:
         return None, None
     return needed, float(evaluation.counts.coverage[passing(needed)[0]])

@@ -20,7 +20,7 @@ import numpy as np
 from certify_assets.certificates.certificate import Finding
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts
-from certify_assets.certificates.diagnosis import diagnose_evaluation
+from certify_assets.certificates.diagnosis import FEW_TASKS, diagnose_evaluation
 from certify_assets.certificates.evaluation import Evaluation, coverage_under, evaluate
 from certify_assets.certificates.guard import largest_shares
 from certify_assets.certificates.inputs import Observations
@@ -31,8 +31,6 @@ from certify_assets.errors import quoted
 from certify_assets.files import shortest
 from certify_assets.names import spelled
 
-#: below this many tasks neither the paper's simulation nor ours covers the bootstrap
-FEW_TASKS = 20
 #: findings that the provenance of a certificate states, since no table can show them
 RELABELLED, SHARED_TASKS = "relabelled_after_certificate", "accepted_shared_tasks"
 
@@ -80,7 +78,7 @@ SENTENCES: Final = {
     "scores_are_outcomes": "The scores are {low} and {high}, and each stands for one outcome. They "
     "may be a copy of the outcomes; give the judge's own scores.",
     "scores_look_reversed": "The AUROC is {area:.3f} (standard error {spread:.3f} over tasks), "
-    "below .5 beyond chance. A higher score must mean a success: try --lower-is-better.",
+    "below .5 beyond chance. A higher score must mean a success: {remedy} --lower-is-better.",
     "any_judge": "The {what} rate {rate:.3f} is within alpha {settings.alpha:g}, so any judge "
     "keeps the budget on this side. Random scores are certified for {random:.3f} of the runs, "
     "these for {at.coverage[0]:.3f}.",
@@ -125,6 +123,7 @@ class _Case:
     settings: Settings
     pilot: Observations | None
     pool: Pool | None
+    turned: bool
 
     @property
     def counts(self) -> TaskCounts:
@@ -146,13 +145,15 @@ def certificate_findings(
     pilot: Observations | None = None,
     repeats: int = 0,
     alone: bool = False,
+    turned: bool = False,
 ) -> tuple[Finding, ...]:
     """Return what is particular to the data of a certificate.
 
     `repeats` counts rows that repeat an earlier one, where nothing says that they are other runs;
-    `alone` says that the task of every row is the id of its run.
+    `alone` says that the task of every row is the id of its run, `turned` that lower scores were
+    read as better.
     """
-    case = _Case(observations, evaluation, settings, pilot, pool)
+    case = _Case(observations, evaluation, settings, pilot, pool, turned)
     figures = {
         "rows": observations,
         "counts": case.counts,
@@ -316,7 +317,8 @@ def _of_the_ranking(case: _Case) -> _Found:
     area, spread = case.rows.clustered_auroc
     # the standard error is estimated from the tasks, so the quantile is Student's
     if area + float(stdtrit(counts.tasks - 1, _REVERSED)) * spread < 0.5:
-        yield "scores_look_reversed", {"area": area, "spread": spread}
+        remedy = "leave out" if case.turned else "try"
+        yield "scores_look_reversed", {"area": area, "spread": spread, "remedy": remedy}
 
 
 def _of_the_certificate(case: _Case) -> _Found:

@@ -89,6 +89,7 @@ def issue(
                 pilot=pilot,
                 repeats=repeats,
                 alone=alone,
+                turned=(provenance or {}).get("lower_is_better") == "true",
             ),
         ),
         candidates=settings.candidates,

@@ -15,9 +15,8 @@ import numpy as np
 from certify_assets._version import __version__
 from certify_assets.certificates.auroc import Ranking
 from certify_assets.certificates.clustering import design_effect, n_min
-from certify_assets.certificates.diagnosis import smallest
+from certify_assets.certificates.diagnosis import approximate, fewest_tasks, smallest
 from certify_assets.certificates.evaluation import evaluate
-from certify_assets.certificates.findings import FEW_TASKS
 from certify_assets.certificates.gates import (
     GateResult,
     auroc_lower_bound,
@@ -159,7 +158,8 @@ class SamplePlan:
     predicted_coverage : float
         Coverage at which the population's error is α: what ever more tasks lead to.
     tasks_needed : int or None
-        Tasks with which four draws of five certify something; None where no number does.
+        Tasks with which four draws of five certify something, at least 20 where no proof allows
+        fewer; None where no number does.
     success_probability, coverage : float or None
         Share of fresh draws of so many tasks that certify something, and their mean coverage.
     reason : str
@@ -197,33 +197,31 @@ class SamplePlan:
         now = "You have enough tasks: this table certifies something as it is."
         if needed is None:
             return now if self.certified_now else f"No number of tasks is enough. {self.reason}"
-        of = f"of {self.facts.attempts:.3g} attempts each ({self.labels_needed:,} labels)"
+        total, labels = approximate(needed), approximate(self.labels_needed or 0)
+        tasks, chance = f"{total} tasks", f"for an {100 * TARGET:.0f} % chance"
+        of = f"of {self.facts.attempts:.3g} attempts each ({labels} labels)"
         if self.certified_now:
-            return f"{now} Another such table needs about {needed:,} tasks {of}."
+            return f"{now} Another such table needs about {tasks} {of}."
         if there is None:
-            return f"About {needed:,} tasks are needed, {of}."
+            return f"About {tasks} are needed {chance}, {of}."
         if self.more_tasks:
-            return f"About {self.more_tasks:,} more tasks are needed: {needed:,} in all, {of}."
-        return f"You have enough tasks: {there:,}, and about {needed:,} are needed."
+            more = approximate(self.more_tasks)
+            return f"About {more} more tasks are needed {chance}: {total} in all, {of}."
+        return f"You have enough tasks: {there:,}, and about {total} are needed {chance}."
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the tasks needed would cover, and what qualifies their number."""
+        """What the tasks needed would cover."""
         needed, simulated = self.tasks_needed, (self.success_probability, self.coverage)
         if needed is None:
             return ()
         chance, coverage, limit = (
             f"{100 * (share or 0):.0f} %" for share in (*simulated, self.predicted_coverage)
         )
-        covers = (
+        return (
             f"With {needed:,} tasks, {chance} of simulated tables certify something, {coverage} of "
-            f"the runs on average; with ever more tasks, {limit}."
+            f"the runs on average; with ever more tasks, {limit}.",
         )
-        proved = self.settings.method.validity not in ("asymptotic", "calibrated by simulation")
-        if needed >= FEW_TASKS or proved:
-            return (covers,)
-        few = f"Below {FEW_TASKS} tasks {self.settings.procedure} has not been validated"
-        return covers, f"{few}: label at least {FEW_TASKS}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as a JSON object."""
@@ -307,7 +305,7 @@ def plan_sample_size(
         needed = smallest(
             lambda tasks: _often_certified(population, settings, tasks),
             n_min(settings.alpha, settings.delta / FLOOR_SHARE),
-            least=_FEWEST,
+            least=min(max(_FEWEST, fewest_tasks(settings)), most_tasks),
             most=most_tasks,
             precision=_PRECISION,
         )

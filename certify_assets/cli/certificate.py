@@ -255,9 +255,10 @@ def _findings(certificates: Sequence[Certificate]) -> list[str]:
     owners: dict[str, list[str]] = {}
     for item in certificates:
         name = f"{item.procedure} {item.side}" if several else item.side
+        reversed_scores = any(said["code"] == "scores_look_reversed" for said in item.findings)
         for finding in item.findings:
-            # of several procedures the table says it
-            if several and finding["code"] == "nothing_passes":
+            # of several procedures the table says it; reversed scores are the reason themselves
+            if finding["code"] == "nothing_passes" and (several or reversed_scores):
                 continue
             owners.setdefault(f"{finding['code']}: {finding['message']}", []).append(name)
     if len(certificates) == 1 or several:

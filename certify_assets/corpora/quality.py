@@ -194,7 +194,7 @@ def _row_rules(checks: Sequence[str], required: Sequence[str], where: str) -> li
 
 
 def _split_rules(members: Sequence[str], alpha: float, certifying: Sequence[str]) -> list[Rule]:
-    column = _library("expectations.row_conditions").Column
+    column = _library("great_expectations.expectations.row_conditions").Column
 
     def disjoint(one: str, other: str) -> Rule:
         return Rule(
@@ -357,7 +357,7 @@ def _validate(
     tables: Mapping[str, pd.DataFrame], suites: Mapping[str, list[Rule]]
 ) -> Iterator[Validation]:
     """Validate every table by its suite."""
-    gx, config = _library(), _library("data_context.types.base")
+    gx, config = _library(), _library("great_expectations.data_context.types.base")
     context = gx.get_context(
         mode="ephemeral",
         project_config=config.DataContextConfig(
@@ -386,13 +386,13 @@ def _validate(
         yield Validation(table, len(tables[table]), read)
 
 
-def _library(module: str = "") -> Any:
+def _library(module: str = "great_expectations") -> Any:
     """Import Great Expectations, which itself imports two deprecated modules of Python."""
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message=r"module 'sre_\w+' is deprecated", category=DeprecationWarning
         )
-        return importlib.import_module(f"great_expectations.{module}".rstrip("."))
+        return importlib.import_module(module)
 
 
 def _result(check: str, items: Sequence[Expectation]) -> QualityResult:

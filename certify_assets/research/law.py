@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.certificates.findings import FEW_TASKS
+from certify_assets.certificates.diagnosis import FEW_TASKS
 from certify_assets.errors import InputError, quoted
 from certify_assets.tables.cells import number_of
 from certify_assets.tables.reading import read_table

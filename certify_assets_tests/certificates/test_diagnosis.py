@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from certify_assets.certificates import certify, diagnose, observe, threshold_curve
+from certify_assets.certificates.diagnosis import approximate
 from certify_assets_tests.certificates.reference import resample_errors
 from certify_assets_tests.populations import paper_process
 
@@ -20,6 +21,20 @@ def test_a_base_rate_with_nothing_to_reject_is_named() -> None:
     outcomes[:3] = 0
     found = diagnose(np.random.default_rng(0).normal(size=400), outcomes, np.arange(400) % 50)
     assert (found.stopped_by, found.tasks_needed) == ("base_rate", None)
+    assert "only 3 of 400 runs are failures, and 29 are needed" in found.sentence
+    # a small table is no low rate
+    few = diagnose(np.arange(60) % 7, np.arange(60) % 3 > 0, np.arange(60) % 20)
+    assert few.stopped_by == "judge"
+
+
+def test_an_estimated_number_has_two_digits() -> None:
+    assert [approximate(number) for number in (0, 7, 99, 104, 15118)] == [
+        "0",
+        "7",
+        "99",
+        "100",
+        "15,000",
+    ]
 
 
 def test_few_tasks_are_named_and_the_guard_says_how_many_lift_it() -> None:
@@ -41,9 +56,10 @@ def test_the_number_of_tasks_is_named(procedure: str) -> None:
     outcomes = np.tile([0, 0, 0, 0, 0, 0, 0, 0, 0, 1], 2)
     found = diagnose(np.zeros(20), outcomes, tasks, procedure=procedure, alpha=0.2, grid=5)
     assert found.stopped_by == "tasks" and found.tasks_needed > 10
-    assert f"About {found.tasks_needed - 10} more task" in found.sentence
+    # the others have no proof, and name no number below that of any validation
+    assert procedure == "task_hoeffding" or found.tasks_needed >= 20
+    assert f"About {approximate(found.tasks_needed - 10)} more task" in found.sentence
     assert f"at a coverage of about {100 * found.coverage_then:.2g} %" in found.sentence
-    assert ("within noise of the 10 here" in found.sentence) is (found.tasks_needed < 20)
 
 
 def test_at_the_size_named_about_every_second_sample_passes() -> None:

@@ -279,6 +279,12 @@ def test_scores_of_failure_are_noticed_and_read_on_request(
     frame.assign(score=-frame["score"]).to_csv(path, index=False)
     for item in call(f"certificate {path} --json").json["certificates"]:
         assert "scores_look_reversed" in [finding["code"] for finding in item["findings"]]
+    for table, option, advice in (
+        (path, "", "try --lower-is-better."),
+        (scores, "--lower-is-better", "leave out --lower-is-better."),
+    ):
+        said = " ".join(call(f"certificate {table} {option}").out.split())
+        assert advice in said and "is the limit" not in said
     expected = call(f"certificate {scores} --json --out {plain}").json["certificates"]
     turned = call(f"certificate {path} --lower-is-better --json --out {out}").json["certificates"]
     for item, other in zip(turned, expected, strict=True):

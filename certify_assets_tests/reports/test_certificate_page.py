@@ -92,7 +92,7 @@ def test_a_page_without_a_certificate_says_what_stopped_it_and_what_would_lift_i
     assert not any(c.certified for c in nothing.certificates if c.procedure == "pseudo_task")
     assert "Nothing certified" in text and "Every run goes to review." in text
     assert len(re.findall(r" is the limit: ", text)) == 5, "one in the verdict, four below"
-    assert re.search(r"About \d+ more tasks? like these would give an even chance", text)
+    assert re.search(r"About [\d,]+ more tasks? like these would give an even chance", text)
     assert "a better judge or a larger α will" in text
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.certificates import diagnose
+from certify_assets.certificates.diagnosis import approximate
 from certify_assets.corpora import CERTIFYING
 from certify_assets.corpora.splits import extend_manifest, make_manifest, tasks_to_add
 from certify_assets_tests.builders import score_rows, write_runs
@@ -69,9 +70,13 @@ def test_what_is_missing_is_said_in_tasks_of_the_corpus() -> None:
     found = diagnose(table["score"], table["outcome"], table["task_id"], alpha=0.1)
     assert found.stopped_by == "tasks" and found.tasks_needed is not None
     more = found.tasks_needed - 12
-    assert f"About {more} more tasks like these would give an even chance" in found.sentence
+    assert (
+        f"About {approximate(more)} more tasks like these would give an even chance"
+        in found.sentence
+    )
     # of a corpus of 30 tasks these 12 certify
     in_corpus = replace(found, corpus_tasks=30)
     assert in_corpus.more_tasks == math.ceil(more * 30 / 12)
-    said = f"About {in_corpus.more_tasks} more tasks in the corpus ({more} of them certify)"
+    added = approximate(in_corpus.more_tasks)
+    said = f"About {added} more tasks in the corpus ({approximate(more)} of them certify)"
     assert said in in_corpus.sentence and f"to {2 * found.tasks_needed}" not in in_corpus.sentence
