@@ -28,8 +28,8 @@ CAUSES: Final = {
     "none, so nothing was tested; give one (--pilot).",
     "draws": "The number of draws is the limit: with {draws} resamples no threshold can pass at "
     "level {level:.3g}; at least {draws_needed} are needed, or the engine without draws (auto).",
-    "base_rate": "The base rate is the limit: only {decided} of {runs} runs are {what}, and {least} "
-    "are needed ({seen}). The lowest error is {lowest:.3f}, not below α = {alpha:g}.",
+    "base_rate": "The base rate is the limit: only {decided} of {runs} runs are {what}, and "
+    "{least} are needed ({seen}). The lowest error is {lowest:.3f}, not below α = {alpha:g}.",
     "judge": "The judge is the limit: its lowest error is {lowest:.3f}, not below α = {alpha:g} "
     "({seen}). More tasks will not help; a better judge or a larger α will.",
     "guard": "The guard ({guard}) is the limit: {held}; the lowest error seen is {lowest:.3f} at "
@@ -49,7 +49,8 @@ class Diagnosis:
     stopped_by : None or a key of `CAUSES`
         None when something was certified. "judge": the error exceeds α at every threshold.
         "base_rate": so it does, and the trajectories of the class that this side decides are a
-        smaller share than α and too few for any judge. "tasks": the error is below α, the tasks are too few to show it.
+        smaller share than α and too few for any judge. "tasks": the error is below α, the tasks
+        are too few to show it.
         "guard": the bootstrap passes and the guard does not. "draws": so few resamples are drawn
         that none could pass. "input": the procedure lacks a pilot table.
     tasks : int

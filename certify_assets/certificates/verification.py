@@ -19,9 +19,8 @@ from certify_assets.work import counted
 
 #: what a successful verification leaves open
 NOT_VOUCHED: Final = (
-    "Not verified: provenance and selection, which are claims about things that the scores do not "
-    "show (which judge, which manifest, how many candidates were compared, who chose a pool), "
-    "and that the outcomes are right."
+    "Not verified: that the outcomes are right, which judge and manifest the scores come from, how "
+    "many candidates were compared, and who chose a pool. The scores show none of this."
 )
 _REMEDIES: Final = {
     "software": "verify with the version that issued it, or issue it again",

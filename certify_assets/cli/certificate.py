@@ -292,6 +292,7 @@ def _procedures(certificates: Sequence[Certificate]) -> Table:
 @click.command()
 @click.argument("file", type=PATH)
 @answers
+@answers_at_length
 def show(file: Path) -> None:
     """A certificate in words, with its hashes.
 
@@ -318,12 +319,25 @@ def show(file: Path) -> None:
     for title, rows in (
         ("SHA-256 of the file, of its canonical JSON, and of each certificate", {**hashes, **each}),
         ("Provenance: how the table was read, and what made its scores", first.provenance),
-        ("Table", first.inputs),
+        ("Table", first.inputs if wants_all() else _outline(first.inputs)),
     ):
         # whole lines, from which a hash can be copied
-        blocks += [title, *(f"  {name}: {value}" for name, value in rows.items())]
+        if rows:
+            blocks += [title, *(f"  {name}: {value}" for name, value in rows.items())]
     items_ = [{**item.to_dict(), "sha256": item.sha256} for item in found.certificates]
     answer({**hashes, "certificates": items_, **found.outline()}, *blocks)
+
+
+def _outline(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of a table, with its tasks counted and its scores in words."""
+    shown = dict(inputs)
+    if "rows" in shown:
+        shown["rows"] = f"{shown['rows']:,}"
+    if isinstance(shown.get("tasks"), str):
+        shown["tasks"] = f"{len(shown['tasks'].split()):,} (--verbose has their hashes)"
+    if isinstance(scores := shown.get("scores"), Mapping):
+        shown["scores"] = f"from {scores['low']:.2f} to {scores['high']:.2f}"
+    return shown
 
 
 def _hashes(given: CertificateFile, found: CertificateSet) -> dict[str, str]:

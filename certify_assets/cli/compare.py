@@ -119,6 +119,7 @@ def _write(document: Mapping[str, Any], html: Path | None, csv: Path | None) -> 
 
 def _blocks(document: Mapping[str, Any]) -> Iterator[Any]:
     """Return the tables of each corpus, who is best at what, and what is not there."""
+    from certify_assets.operations.comparison import NOT_SCORED
     from certify_assets.reports.comparison_page import comparison_tables
 
     for corpus in document["corpora"]:
@@ -131,7 +132,13 @@ def _blocks(document: Mapping[str, Any]) -> Iterator[Any]:
                 yield f"{name}, {item['what']}: {item['judge']} ({item['value']:.4g})."
         for item in corpus["findings"]:
             yield f"{name}: {item['message']}"
+        unscored = [item for item in corpus["missing"] if item["reason"] == NOT_SCORED]
+        if unscored:
+            names = ", ".join(item["judge"] for item in unscored)
+            yield f"Not scored: {names}; `certify run {name} --judge NAME`"
         for item in corpus["missing"]:
+            if item in unscored:
+                continue
             yield f"{name}, missing {item['what']} of {item['judge']}: {item['reason']}"
     for item in document["left_out"]:
         yield f"Left out: {item['corpus']}: {item['reason']}"

@@ -127,7 +127,7 @@ def import_(
         _preview(registered, config)
     with Corpus(store, name).writing():
         imported, summary, profile = _imported(store, config, given, add=add, replace=replace)
-    say(change_partition(store, name, add=True))
+    change_partition(store, name, add=True)
     report_stored(imported, "corpus import", "corpora/trajectories")
     version, overlap = imported.version, imported.task_overlap()
     about = {
@@ -350,9 +350,8 @@ def remove(name: str, yes: bool, store: Store) -> None:
     if not yes:
         _confirm(f"Remove the trajectories and splits of {name} from {store.root}?")
     # the partition first: killed in between, the command can be called again
-    partition = change_partition(store, name, add=False)
+    change_partition(store, name, add=False)
     gone = remove_corpus(store, name)
-    say(partition)
     removed = Table(f"Removed {name}", ["file"], [[key] for key in gone])
     answer({"corpus": name, "removed": gone}, removed)
 
@@ -402,8 +401,8 @@ def _blocks(report: CorpusReport, page: Path | None) -> Iterator[Any]:
         *pages.flip_facts(profile.flips),
         *pages.label_rows(report.imported, profile.flips),
         *pages.length_facts(profile.lengths),
-        ("runs that read like an earlier one", str(profile.duplicates)),
-        ("groups of tasks with one instruction", str(len(profile.same_instruction))),
+        ("runs that read like an earlier one", f"{profile.duplicates:,}"),
+        ("groups of tasks with one instruction", f"{len(profile.same_instruction):,}"),
     ]
     yield Table(f"Corpus {name}", FIGURES, facts)
     if profile.splits:
@@ -418,10 +417,10 @@ def _blocks(report: CorpusReport, page: Path | None) -> Iterator[Any]:
     columns = ["agent", "runs", "labelled, outside TEST", "success rate of those"]
     yield Table("Agents", columns, agents)
     rows = [
-        [row.name, row.auroc, row.interval, row.threshold, "over" if row.over else ""]
+        [row.name, row.auroc, row.interval, row.threshold, "over" if row.over else "under"]
         for row in pages.control_rows(report.leak_checks)
     ]
-    columns = ["control", "AUROC", "95 % over tasks", "threshold", ""]
+    columns = ["control", "AUROC", "95 % over tasks", "threshold", "AUROC is"]
     yield Table("Leak checks, outside TEST", columns, rows)
     if profile.dropped:
         dropped = [

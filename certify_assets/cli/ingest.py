@@ -235,8 +235,8 @@ def _read(received: Received) -> list[str]:
     """Say what was read of a delivery."""
     dropped = ", ".join(f"{reason}: {n}" for reason, n in (received.dropped or {}).items())
     counted = (
-        f"{received.runs} runs read; {received.new} new, {received.changed} changed, "
-        f"{received.known} received before; left out: {dropped or 'nothing'}."
+        f"{received.runs:,} runs read; {received.new:,} new, {received.changed:,} changed, "
+        f"{received.known:,} received before; left out: {dropped or 'nothing'}."
     )
     return [*([counted] if received.files else []), *received.read_as, *received.sentences]
 
@@ -247,12 +247,12 @@ def _decided(record: BatchRecord) -> list[Any]:
         [WORDS.get(name, name), f"{number:,}", percent(number / max(1, record.rows))]
         for name, number in record.decisions.items()
     ]
-    asked = ", ".join(f"{name} {number}" for name, number in record.asked.items() if name)
-    title = f"Batch {record.batch}: {record.rows} runs"
+    asked = ", ".join(f"{name} {number:,}" for name, number in record.asked.items() if name)
+    title = f"Batch {record.batch}: {record.rows:,} runs"
     refusal = record.refusal
     return [
         Table(title, ["decision", "runs", "share"], rows),
-        *(f"  {name}: {number}" for name, number in record.reasons.items()),
+        *(f"  {name}: {number:,}" for name, number in record.reasons.items()),
         f"Reviewers are asked about: {asked or 'nothing'}",
         *(f"Promise: {promise}" for promise in record.promises),
         *(f"  {finding['code']}: {finding['message']}" for finding in record.findings),

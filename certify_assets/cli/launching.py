@@ -54,17 +54,16 @@ def dagster_environment(store: Store) -> dict[str, str]:
     return {**os.environ, "DAGSTER_HOME": str(path), "CERTIFY_ROOT": store.root}
 
 
-def change_partition(store: Store, name: str, *, add: bool) -> str:
-    """Add a corpus to the partitions of the Dagster instance, or remove it; say what happened."""
+def change_partition(store: Store, name: str, *, add: bool) -> None:
+    """Add a corpus to the partitions of the Dagster instance, or remove it; say what failed."""
     try:
         with platform(store) as execution:
             (execution.add_partitions if add else execution.remove_partitions)([name])
     except Exception as error:  # the corpus is stored or gone whatever Dagster's database says
-        return (
+        say(
             f"Partition {name} could not be {'added' if add else 'removed'} ({_reason(error)}). "
             "Do that in the Dagster UI."
         )
-    return f"Partition {name} is {'in' if add else 'no longer in'} the Dagster instance."
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -87,10 +88,12 @@ def ledger_verify(corpus: str | None, heads: tuple[str, ...], store: Store) -> N
     found = verify(store, corpus, map(parse_head, heads))
     said = []
     for item in found:
+        about = f"{counted(item.events, 'event')}, {counted(item.objects, 'object')}"
+        name = item.head["corpus"]
         said.append(
-            f"{item.head['corpus'] or 'The data root itself'} is whole: "
-            f"{counted(item.events, 'event')}, {counted(item.objects, 'object')}, "
-            f"head {head_text(item.head)}"
+            f"{name} is whole: {about}, head {head_text(item.head)}"
+            if name
+            else f"The data root itself is whole: {about}"
         )
         if item.blanked:
             said.append(
@@ -110,15 +113,20 @@ def ledger_export(corpus: str, out: Path | None, store: Store) -> None:
     """
     from certify_assets.files import replacing
     from certify_assets.storage.care import export
+    from certify_assets.storage.events import head_text
 
     lines = export(store, corpus)
     if out is None:
         for line in lines:
             click.echo(line)
         return
+    written = 0
     with replacing(out) as stream:
         for line in lines:
             stream.write(f"{line}\n".encode())
+            written += 1
+    # a corpus that is known has an event
+    click.echo(f"{out}: {written:,} events, head {head_text(json.loads(line))}")
 
 
 @ledger.command("blank")

@@ -304,6 +304,9 @@ def history(corpus: Corpus, page: Path | None) -> None:
     found = operation_history(corpus)
     if page is not None:
         write_text(page, render_history(found))
+    if not found.steps:
+        answer(found.to_dict(), f"Nothing is deployed on {corpus}.")
+        return
     shown = Table(f"Certificates of {corpus}", COLUMNS, history_rows(found))
     answer(found.to_dict(), shown, found.joint)
 
@@ -335,8 +338,8 @@ def lineage(name: str, corpus: str | None, store: Store) -> None:
         said = f"{len(broken)} links do not hold."
     elif count["missing"]:
         said = (
-            f"{count['holds']} links hold, {count['missing']} could not be checked: sources that "
-            "are no longer where they were read."
+            f"{count['holds']} links hold. Sources that are not kept here: {count['missing']}, "
+            "which breaks nothing."
         )
     document = {
         "id": name,
@@ -354,7 +357,7 @@ def _tree(link: Link) -> Tree:
     from rich.tree import Tree
 
     label = Text(printable(f"{link.kind} {link.name}"))
-    if link.status != "told":
+    if link.status != "told" and (link.broken or link.status == "holds"):
         label.append(f"  {link.status} {link.sha256[:12]}".rstrip(), style=_STYLES[link.status])
     label.append(printable(f"  {link.detail}") if link.detail else "", style="dim")
     made = Tree(label)

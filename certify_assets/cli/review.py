@@ -67,10 +67,12 @@ def review() -> None:
 
 def _open(store: Store, corpus: str) -> Corpus:
     """Return a corpus of which a batch was decided."""
+    from certify_assets.corpora.config import load_config
     from certify_assets.operations.batch_record import batch_names
 
     opened = Corpus(store, corpus)
     if not batch_names(opened):
+        load_config(store, corpus)
         raise InputError(
             f"no batch of {corpus} was decided below {store.root}; decide new runs first "
             f"(`certify ops ingest {corpus}`)."
@@ -175,20 +177,20 @@ def import_(
         # also where nothing is added: the call before this one may have been killed
         before = opened.store.current(reviewed_key(corpus))
         write_label_table(opened)
-        if done.added or opened.store.current(reviewed_key(corpus)) != before:
+        if done.added or done.changed or opened.store.current(reviewed_key(corpus)) != before:
             report_stored(opened, "review import", "operations/reviewed_labels")
     say_read_as(path, done.read_as)
     about = asdict(done)
     del about["read_as"]
     whose = f" of {', '.join(done.reviewers)}" if done.reviewers else ""
     said = [
-        f"{done.added} labels{whose} added to {corpus}; {done.stood_already} stood already, "
-        f"{done.without_outcome} rows have no outcome."
+        f"{done.added} labels{whose} added to {corpus}, {done.changed} changed, "
+        f"{done.stood_already} unchanged. {done.without_outcome} rows have no outcome."
     ]
     if done.overruled:
         said.append(
-            f"{done.overruled} of those that stood already are overruled by what the same reviewer "
-            "said later; label these runs again where the file is right."
+            f"{done.overruled} of the unchanged are overruled by what the same reviewer said "
+            "later. Label these runs again where the file is right."
         )
     answer({"corpus": corpus, **about}, *said, *done.closed)
 

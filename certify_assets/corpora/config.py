@@ -194,6 +194,11 @@ def _sentence(found: Any) -> str:
     key = names[key] if isinstance(key, int) else key
     if found["type"] == "missing":
         return f"corpus.json has no key {key!r}; add the corpus's name."
+    if key == "name" and found["type"] == "string_pattern_mismatch":
+        return (
+            f"{found['input']!r} is not a corpus name. Use at most 64 letters, digits, _ or -, "
+            "beginning with a letter."
+        )
     # what a value is says what to give
     about = corpus_schema()["properties"][key]["description"]
     return f"{key} of corpus.json is {found['input']!r}: {found['msg']}. Expected: {about}"

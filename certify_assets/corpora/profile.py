@@ -259,7 +259,9 @@ def certification_gate(
     possible, enough = lacking == 0, summary.n_eff >= floor
     more = 0 if possible or split == "test" else add(lacking)
     names = "no split yet" if split == "all" else split.upper().replace("AND", "and")
-    reason = f"{certify} tasks certify ({names}), {floor} are needed at α = {alpha:g}"
+    reason = (
+        f"{certify} tasks are available to certify ({names}); {floor} are needed at α = {alpha:g}"
+    )
     if split == "test":
         reason = f"{summary.tasks} tasks audit; a certificate of them would need {floor}."
     elif not possible:

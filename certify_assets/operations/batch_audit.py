@@ -48,13 +48,13 @@ _MOST_DRAWS = 16
 
 def promise_of(plan: SidesPlan, batches: int) -> str:
     """Return which of the two promises a draw makes, and of what."""
-    budgets = " and ".join(f"{item.alpha:g} ({item.side})" for item in plan.plans)
+    budgets = " and ".join(f"{100 * item.alpha:g} % ({item.side})" for item in plan.plans)
     where = f"these {batches} batches together" if batches > 1 else "this batch"
     sure = 1 - math.fsum(item.delta for item in plan.plans)
     return (
-        f"batch certificate: with confidence {100 * sure:.4g} % over the draw alone, the judge is "
-        f"wrong on at most {budgets} of the runs of {where} inside a certified threshold, those "
-        "that were labelled and corrected included, whatever their agents and tasks."
+        f"batch certificate: the judge is wrong on at most {budgets} of the runs of {where} inside "
+        "a certified threshold. This holds whatever their agents and tasks, with confidence "
+        f"{100 * sure:.4g} % over the draw alone; runs that were labelled and corrected count."
     )
 
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 MAIN_TABLE_KEY: Final = "study/main_table.json"
 #: judges that read no run
+#: why scores are missing of a judge that was never run
+NOT_SCORED: Final = "not scored"
 CONTROLS: Final = ("length_only", "step_count", "agent_only")
 _CONTROL, _FLOOR = "control", "lexical"
 _SPLITS = ("rl", "cal", "test")
@@ -266,8 +268,7 @@ def _judges(
     for name, spec in judges(corpus.store.root).items():
         judge = JudgedCorpus.of(corpus, spec)
         if not corpus.store.exists(judge.key("scores.json")):
-            reason = f"not scored here; materialize judges/{name}/scores."
-            missing.append({"judge": name, "what": "scores", "reason": reason})
+            missing.append({"judge": name, "what": "scores", "reason": NOT_SCORED})
             continue
         with _noting(missing, name, "scores"):
             judge.require_scores()

@@ -62,7 +62,8 @@ class Deployed(Payload):
     def budgets(self) -> str:
         """The budgets in words."""
         sides = ", ".join(
-            f"{side} at {a:g}" for side, a in (self.alpha or self.batch_alpha).items()
+            f"{side} at {100 * alpha:g} %"
+            for side, alpha in (self.alpha or self.batch_alpha).items()
         )
         return f"batch certificates alone, {sides}" if self.batch_only else sides
 

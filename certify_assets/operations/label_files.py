@@ -38,9 +38,10 @@ _MOST_FAULTS = 20
 
 @dataclass(frozen=True)
 class Imported:
-    """Labels added, labels known before, rows without an outcome, and their reviewers."""
+    """What a file of labels added and changed, and what was known before."""
 
     added: int
+    changed: int  # the same reviewer said something else of the run before
     stood_already: int
     without_outcome: int
     reviewers: tuple[str, ...]
@@ -134,8 +135,10 @@ def import_labels(
     ]
     new = [label for label in other if label.token not in stored]
     append_labels(corpus, new)
+    changed = sum(label.reviewer in votes.get(label.trajectory_id, {}) for label in new)
     return Imported(
-        added=len(new),
+        added=len(new) - changed,
+        changed=changed,
         stood_already=len(labels) - len(new),
         overruled=len(other) - len(new),
         without_outcome=len(rows) - len(labels),

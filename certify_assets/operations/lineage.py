@@ -419,7 +419,8 @@ def _source(roots: Sequence[str], name: str, sha256: str) -> Link:
             if path.is_file():
                 return _computed("source", name, sha256, functools.partial(sha256_file, path))
     where = "it is not where it was read" if roots else "its runs came with the package"
-    return Link("source", name, "missing", sha256, f"{where}; its hash is on record.")
+    detail = f"{where}; its hash {sha256[:12]} is on record."
+    return Link("source", name, "missing", sha256, detail)
 
 
 def _recertification(corpus: Corpus, number: int, hashes: Mapping[str, str]) -> Link:

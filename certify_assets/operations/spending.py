@@ -180,10 +180,9 @@ class Spending:
         )
         both = [f"{100 * max(0.0, 2 * level - 1):.4g} %" for level in (now, ever)]
         return (
-            f"For one side and one budget, the first certificate (δ = {DELTA:g}) and {made} since "
-            f"(Σδ = {self.spent:.4g}) hold at once with confidence {100 * now:.4g} %, and with "
-            f"{100 * ever:.4g} % whatever follows under the declared schedule; for both sides at "
-            f"once with {both[0]} and {both[1]}."
+            f"For one side and one budget, the first certificate and {made} since hold at once "
+            f"with confidence {100 * now:.4g} %. With whatever follows under the declared schedule "
+            f"it is {100 * ever:.4g} %; for both sides at once, {both[0]} and {both[1]}."
         )
 
     def total(self) -> str:

@@ -17,6 +17,7 @@ from certify_assets.reports.wording import (
     home_of,
     inline_block,
     markdown_table,
+    measured,
     percent,
     rate,
     render,
@@ -83,7 +84,7 @@ def split_rows(profile: CorpusProfile) -> list[tuple[str, ...]]:
             name.upper(),
             count(part.tasks),
             count(part.trajectories),
-            percent(part.success_rate if part.trajectories else None),
+            measured(part.success_rate if part.trajectories else None),
             rate(part.icc),
             f"{part.deff:.2f}",
             f"{part.n_eff:,.1f}",
@@ -130,7 +131,7 @@ def agent_rows(profile: CorpusProfile, controls: LeakChecks) -> list[AgentRow]:
                 count(runs),
                 count(item.trajectories),
                 count(item.tasks),
-                percent(share),
+                measured(share),
                 f"{100 * share:.1f}",
             )
         )
@@ -140,9 +141,12 @@ def agent_rows(profile: CorpusProfile, controls: LeakChecks) -> list[AgentRow]:
 def flip_facts(flips: FlipRates) -> list[Fact]:
     """Return the flip rates, of agents' attempts and of tasks, and what they leave to a judge."""
     return [
-        (f"of {counted(flips.cells, 'pair')} of task and agent flip", percent(flips.cell_rate)),
-        (f"of {counted(flips.tasks, 'task')} flip", percent(flips.task_rate)),
-        ("accuracy at most, knowing task and agent without reading", percent(flips.unread_ceiling)),
+        (f"pairs of task and agent that flip, of {count(flips.cells)}", measured(flips.cell_rate)),
+        (f"tasks that flip, of {count(flips.tasks)}", measured(flips.task_rate)),
+        (
+            "accuracy at most, knowing task and agent without reading",
+            measured(flips.unread_ceiling),
+        ),
         ("accuracy at most, if equal texts get equal verdicts", percent(flips.label_ceiling, 2)),
     ]
 
@@ -171,7 +175,7 @@ def length_facts(lengths: TextLengths | None) -> list[Fact]:
         ("shortest", count(lengths.shortest)),
         ("longest", count(lengths.longest)),
         ("runs that judges of 6,000 characters cut", count(lengths.cut)),
-        ("of all characters cut", percent(lengths.cut_share)),
+        ("of all characters cut", measured(lengths.cut_share)),
     ]
 
 
@@ -256,7 +260,7 @@ def corpus_markdown(report: CorpusReport) -> str:
         rate(profile.success_rate),
         rate(profile.icc),
         count(profile.n_eff),
-        f"{percent(flips.cell_rate)} / {percent(flips.task_rate)}",
+        f"{measured(flips.cell_rate)} / {measured(flips.task_rate)}",
     )
     shown = sorted(control_rows(report.leak_checks), key=lambda row: not row.over)[:6]
     controls = [(row.name, row.auroc, row.interval, row.threshold) for row in shown]

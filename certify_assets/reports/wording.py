@@ -52,9 +52,16 @@ def counted(number: int, noun: str) -> str:
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
+def measured(share: float | None) -> str:
+    """Write a measured share with one decimal, so that those of a page read alike."""
+    if share is None or not math.isfinite(share):
+        return DASH
+    return f"{100 * share:.1f}{_PERCENT}"
+
+
 def success(share: float | None) -> str:
     """Write a success rate, which is not known where no outcome is."""
-    return "no outcome known" if share is None else percent(share)
+    return "no outcome known" if share is None else measured(share)
 
 
 def rate(value: float | None, digits: int = 3) -> str:

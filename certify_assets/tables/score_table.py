@@ -336,9 +336,9 @@ def _scaled(
 NOT_STATED = {
     "code": "provenance_not_stated",
     "message": (
-        "The table has no column provenance, audit_sample or asked: that its tasks were drawn at "
-        "random before scoring, with all their attempts, and hold no label from the review queue "
-        "is taken on trust."
+        "The table has no column provenance, audit_sample or asked, so two things are taken on "
+        "trust. Its tasks were drawn at random before scoring, with all their attempts. None of "
+        "its labels is from the review queue."
     ),
 }
 #: what columns say of rows that are drawn at random

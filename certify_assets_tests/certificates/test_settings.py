@@ -23,7 +23,7 @@ from certify_assets.errors import InputError
         ("seed", "7", "give a whole number"),
         ("size_ratio", 0.5, "give a number from 1 to 1000000"),
         ("engine", "montecarlo", "does not apply to pseudo_task"),
-        ("colour", 1, "choose one of alpha, delta"),
+        ("colour", 1, "is not a setting. Settings: alpha, delta"),
     ],
 )
 def test_a_wrong_setting_is_refused(name: str, value: Any, remedy: str) -> None:

@@ -17,7 +17,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a data root that is not there yet; partitions are another test's matter."""
     from certify_assets.cli import launching
 
-    monkeypatch.setattr(launching, "change_partition", lambda *_, **__: "added")
+    monkeypatch.setattr(launching, "change_partition", lambda *_, **__: None)
     return tmp_path / "data" / "root"
 
 
@@ -33,7 +33,7 @@ def test_the_gates_are_those_of_cal_and_test(call: Call, root: Path, tmp_path: P
     # each procedure has the number of thresholds that it was calibrated with
     assert Corpus(Store(str(root)), "c").config.grid is None
     paper = call(f"corpus import {tmp_path}/runs.jsonl --name p --root {root} --set profile=paper")
-    assert "50 tasks certify (RL and CAL)" in paper.out
+    assert "50 tasks are available to certify (RL and CAL)" in paper.out
 
 
 def test_a_corpus_too_small_to_split_is_stored_and_told(
@@ -44,7 +44,7 @@ def test_a_corpus_too_small_to_split_is_stored_and_told(
     assert (
         answer.code == 0
         and "cannot be split" in answer.err
-        and "0 tasks certify (no split yet)" in " ".join(answer.out.split())
+        and "0 tasks are available to certify (no split yet)" in " ".join(answer.out.split())
     )
 
 
@@ -232,7 +232,7 @@ def test_a_removed_corpus_keeps_its_history(
 ) -> None:
     from certify_assets.cli import launching
 
-    monkeypatch.setattr(launching, "change_partition", lambda *_, **__: "removed")
+    monkeypatch.setattr(launching, "change_partition", lambda *_, **__: None)
     write_runs(tmp_path / "runs.jsonl", tasks=20, attempts=2)
     call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root}")
     certificates = "judges/lexical/c/certificates.json"

@@ -146,7 +146,8 @@ def test_an_export_is_verified_by_the_program_in_the_docs(
     call: Call, store: Store, known: Head, tmp_path: Path
 ) -> None:
     out = tmp_path / "c.jsonl"
-    assert call(f"ledger export c --root {store.root} --out {out}").code == 0
+    said = call(f"ledger export c --root {store.root} --out {out}").out.strip()
+    assert said.startswith(f"{out}: ") and said.endswith(f" events, head {head_text(known)}")
     assert call(f"ledger export c --root {store.root}").out == out.read_text("utf-8")
     page = (REPOSITORY / "docs/security.md").read_text("utf-8")
     (program,) = re.findall(r"```python title=\"verify_export.py\"\n(.*?)```", page, re.DOTALL)

@@ -41,13 +41,13 @@ def test_a_judge_is_deployed_shown_and_deployed_again(
     other = call(f"ops deploy c lexical --alpha reject=.2 --root {operated.root}")
     assert (
         other.code == 0
-        and "reject at 0.2" in other.out
+        and "reject at 20 %" in other.out
         and "the deployment holds without the record" in other.err
     )
     again = call(f"ops rollback c --root {operated.root} --json").json
     assert again["certificates"] == made.json["certificates"] and again["number"] == 3
     shown = call(f"ops status c --root {operated.root}")
-    for words in ("certify ops rollback c NUMBER", "reject at 0.2", "It decides new runs."):
+    for words in ("certify ops rollback c NUMBER", "reject at 20 %", "It decides new runs."):
         assert words in shown.out
     assert shown.code == 0 and made.json["certificates"][0][:12] in shown.out
     history = call(f"ops history c --root {operated.root} --json").json
@@ -70,7 +70,7 @@ def test_a_judge_is_deployed_for_batch_certificates_alone(call: Call, operated: 
     assert made.json["batch_alpha"] == {"reject": 0.2, "release": 0.2}
     shown = call("ops", "status", "c", *root)
     assert shown.code == 0 and "Certificates of their batches decide new runs." in shown.out
-    assert "batch certificates alone, reject at 0.2" in " ".join(shown.out.split())
+    assert "batch certificates alone, reject at 20 %" in " ".join(shown.out.split())
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,9 @@ def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> 
     (tmp_path / "<a>.jsonl").rename(tmp_path / "moved")
     moved = call("ops", "lineage", document["batch"], "--corpus", "c", "--root", operated.root)
     said = " ".join(moved.out.split())
-    assert moved.code == 0 and re.search(r"\d+ links hold, 1 could not be checked", said)
+    assert moved.code == 0 and re.search(
+        r"\d+ links hold. Sources that are not kept here: 1,", said
+    )
     (tmp_path / "moved").rename(tmp_path / "<a>.jsonl")
     operated.write_bytes("judges/lexical/c/adapter/weights.safetensors", b"other")
     pin_present_files(operated)
@@ -217,7 +219,7 @@ def test_the_status_names_provisional_batches_and_closes_them(
     assert batch["labels_wanted"] == list(audit.wanted)
     shown = call(*arguments)
     assert f"provisional; 0 of {len(audit.wanted)} runs of its draw are settled (`" in shown.out
-    assert "batch certificate: with confidence 95 %" in " ".join(shown.out.split())
+    assert "with confidence 95 % over the draw alone" in " ".join(shown.out.split())
     known, tied = agreeing(audit), audit.wanted[:2]
     append_labels(corpus, [Label(name, 1, "ann", "file", name) for name in tied])
     append_labels(corpus, [Label(name, 0, "ben", "file", f"{name}b") for name in tied])

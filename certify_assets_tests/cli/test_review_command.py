@@ -55,6 +55,7 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
     assert done == {
         "corpus": "c",
         "added": 9,
+        "changed": 0,
         "stood_already": 0,
         "without_outcome": 0,
         "reviewers": ["Ann"],
@@ -62,15 +63,16 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
         "closed": [],
     }
     again = call(f"review import c {table} --root {store.root} --reviewer Ann")
-    assert "0 labels of Ann added to c; 9 stood already, 0 rows have no outcome" in again.out
+    assert "0 labels of Ann added to c, 0 changed, 9 unchanged. 0 rows have" in again.out
     assert len(labels_of(store)) == 9
     assert call(f"review queue c --root {store.root} --json").json["waiting"] == 0
     later = table.with_stem("later")
     frame.head(2).assign(outcome="0").to_csv(later, index=False)
-    call(f"review import c {later} --root {store.root} --reviewer Ann")
+    turned = call(f"review import c {later} --root {store.root} --reviewer Ann")
+    assert "0 labels of Ann added to c, 2 changed, 0 unchanged." in turned.out
     older = call(f"review import c {table} --root {store.root} --reviewer Ann")
-    assert "9 stood already" in older.out
-    assert "2 of those that stood already are overruled" in " ".join(older.out.split())
+    assert "0 changed, 9 unchanged" in older.out
+    assert "2 of the unchanged are overruled" in " ".join(older.out.split())
 
 
 def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_path: Path) -> None:
@@ -87,7 +89,7 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["queue", "nothing"], "no batch of nothing was decided below"),
+        (["queue", "nothing"], "no corpus is called 'nothing'; known are "),
         (["export", "c"], "there is no file to write"),
         (
             ["serve", "c", "--host", "192.0.2.1"],
@@ -103,7 +105,7 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
         ),
         (["export", "c", "queue.txt"], "does not end in .csv, .parquet or .jsonl"),
         (["export", "c", "--label-studio", "queue.csv"], "does not end in .json"),
-        (["queue", "../c"], "no batch of ../c was decided below"),
+        (["queue", "../c"], "'../c' is a path, and corpora are called by name"),
         (["serve", "c", "--gold", "none.csv"], "none.csv"),
     ],
 )

@@ -107,7 +107,8 @@ def test_a_judge_that_certifies_nothing_is_deployed_for_batch_certificates_alone
     said = deployment_stands(corpus)
     assert said.status == "PASS"
     assert (
-        "lexical decides (batch certificates alone, reject at 0.1, release at 0.1" in said.sentence
+        "lexical decides (batch certificates alone, reject at 10 %, release at 10 %"
+        in said.sentence
     )
     document = decided(operated, tmp_path)
     assert document.decided and document.refusal is None

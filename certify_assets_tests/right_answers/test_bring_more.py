@@ -27,10 +27,12 @@ def test_the_import_counts_what_certifies_and_asks_for_what_opens_the_gate(
 
     strict, wide = (gate for gate in gates("few", 60) if gate["split"] == "rl and cal")
     assert strict["reason"] == (
-        "30 tasks certify (RL and CAL), 39 are needed at α = 0.1. "
+        "30 tasks are available to certify (RL and CAL); 39 are needed at α = 0.1. "
         "Bring 17 more tasks to the corpus: 9 of them will certify."
     )
-    assert str(wide["reason"]).startswith("30 tasks certify (RL and CAL), 19 are needed at α = 0.2")
+    assert str(wide["reason"]).startswith(
+        "30 tasks are available to certify (RL and CAL); 19 are needed at α = 0.2"
+    )
     assert ": enough." in str(wide["reason"])
     more = int(str(strict["tasks_to_add"]))
     assert not gates("short", 60 + more - 1)[0]["possible"]
@@ -58,7 +60,9 @@ def test_a_corpus_without_splits_is_told_the_whole_number(tmp_path: Path, call: 
     path = write_runs(tmp_path / "runs.jsonl", tasks=2, attempts=3)
     gate = call(f"corpus import {path} --name c --root {tmp_path / 'root'} --json").json["gates"][0]
     assert (gate["possible"], gate["tasks_to_add"]) == (False, 75)
-    assert gate["reason"].startswith("0 tasks certify (no split yet), 39 are needed")
+    assert gate["reason"].startswith(
+        "0 tasks are available to certify (no split yet); 39 are needed"
+    )
 
 
 def test_what_is_missing_is_said_in_tasks_of_the_corpus() -> None:
