@@ -100,7 +100,7 @@ def known_tasks(inputs: TableInputs, labels: Sequence[str]) -> KnownTasks:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class OrderedRows:
     """Rows in canonical order: by score (unscored last), then task label.
 
     Attributes
@@ -138,7 +138,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Observations(Rows):
+class Observations(OrderedRows):
     """Rows with their outcomes, which order rows of one score and task.
 
     Attributes
@@ -266,7 +266,7 @@ def _share_below(scores: NDArray[np.float64], of: NDArray[np.float64]) -> NDArra
     return np.asarray(sum(ends) / (2 * scores.size))
 
 
-def check_others(name: str, others: Rows, table: Rows) -> None:
+def check_others(name: str, others: OrderedRows, table: OrderedRows) -> None:
     """Refuse a pilot table or a pool without scores, or with tasks of the calibration table."""
     if not others.scored:
         raise InputError(f"No row of the {name} has a score; score its runs first or leave it out.")

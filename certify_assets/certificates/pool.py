@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.inputs import (
+    OrderedRows,
     PoolInputs,
-    Rows,
     checked_scores,
     content_hash,
     task_codes,
@@ -25,7 +25,7 @@ EVERY_TASK: Final = "every_task"
 
 
 @dataclass(frozen=True, eq=False)
-class Pool(Rows):
+class Pool(OrderedRows):
     """Rows without outcomes; `origin` is `GIVEN` or `EVERY_TASK`."""
 
     origin: str = GIVEN

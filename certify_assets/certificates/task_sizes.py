@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from certify_assets.certificates import kernels
 from certify_assets.certificates.counts import TaskCounts, covered_rows, grid_places
 from certify_assets.certificates.error_icc import error_icc
-from certify_assets.certificates.inputs import Observations, Rows
+from certify_assets.certificates.inputs import Observations, OrderedRows
 from certify_assets.certificates.pool import Pool
 from certify_assets.certificates.pseudo_task import PseudoTask
 from certify_assets.certificates.settings import Settings
@@ -83,7 +83,7 @@ class SizeCounts:
     tasks: _Integers
 
 
-def covered_by_size(counts: TaskCounts, tables: Sequence[Rows]) -> SizeCounts:
+def covered_by_size(counts: TaskCounts, tables: Sequence[OrderedRows]) -> SizeCounts:
     """Count covered runs and tasks of every table by the size of their task."""
     sizes = [np.bincount(table.tasks[: table.scored]) for table in tables]
     classes = np.unique(np.concatenate(sizes))
@@ -97,7 +97,7 @@ def covered_by_size(counts: TaskCounts, tables: Sequence[Rows]) -> SizeCounts:
 
 
 def _count_sizes(
-    table: Rows, counts: TaskCounts, size_of: _Integers, classes: int
+    table: OrderedRows, counts: TaskCounts, size_of: _Integers, classes: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Covered runs and tasks of a table at every threshold, by the class of each task's size."""
     codes = table.tasks[: table.scored][:: 1 if counts.side == "reject" else -1]

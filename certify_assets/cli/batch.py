@@ -35,7 +35,7 @@ from certify_assets.cli.options import (
 )
 from certify_assets.cli.output import (
     NOTHING,
-    Table,
+    TextTable,
     answer,
     answers,
     answers_at_length,
@@ -140,7 +140,9 @@ def plan(
             [f"{value:g}", f"{mean:.3f}"]
             for value, mean in zip(item.thresholds, item.predicted_errors, strict=True)
         ]
-        blocks.append(Table("Sets, the strictest first", ["threshold", "predicted error"], rows))
+        blocks.append(
+            TextTable("Sets, the strictest first", ["threshold", "predicted error"], rows)
+        )
     if made.sides.cut is not None:
         blocks.append(f"Runs up to the score {made.sides.cut:g} may fail, the others pass.")
     elif made.both:

@@ -22,7 +22,7 @@ from certify_assets.cli.gate import gated, min_coverage_option, report, too_litt
 from certify_assets.cli.options import PATH, given_command, out_option, scores_argument
 from certify_assets.cli.output import (
     NOTHING,
-    Table,
+    TextTable,
     answer,
     answers,
     answers_at_length,
@@ -266,7 +266,7 @@ def _findings(certificates: Sequence[Certificate]) -> list[str]:
     return [f"{', '.join(names)}: {finding}" for finding, names in owners.items()]
 
 
-def _procedures(certificates: Sequence[Certificate]) -> Table:
+def _procedures(certificates: Sequence[Certificate]) -> TextTable:
     """Return a row a procedure, marked where it decides most of those that hold."""
     rows: dict[str, list[Certificate]] = {}
     for item in certificates:
@@ -274,7 +274,7 @@ def _procedures(certificates: Sequence[Certificate]) -> Table:
     decided = {name: Sides(tuple(items)).decided for name, items in rows.items()}
     holding = [name for name, items in rows.items() if items[0].validity != _NOT_HOLDING]
     best = max(holding, key=lambda name: decided[name], default="")
-    return Table(
+    return TextTable(
         "Procedures, ▸ the one that decides most of those that hold where runs share a task. "
         f"One that is chosen by its result is one of --set candidates={len(rows)}.",
         ["procedure", *(WORDS[item.side] for item in next(iter(rows.values()))), "validity"],

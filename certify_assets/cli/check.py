@@ -43,7 +43,7 @@ from certify_assets.cli.options import (
 )
 from certify_assets.cli.output import (
     NOTHING,
-    Table,
+    TextTable,
     answer,
     answers,
     answers_at_length,
@@ -325,7 +325,7 @@ def decide(
     ]
     answer(
         document,
-        Table("Decisions", ["decision", "runs", "share"], rows),
+        TextTable("Decisions", ["decision", "runs", "share"], rows),
         *(f"  {reason}: {number}" for reason, number in reasons.items()),
         *(figures("MLflow", assessed._asdict()) if assessed else ()),
         code=0 if any(item.certified for item in certificates) else NOTHING,

@@ -11,7 +11,7 @@ import click
 from certify_assets.cli.options import NATURAL, PATH, store_option
 from certify_assets.cli.output import (
     NOTHING,
-    Table,
+    TextTable,
     answer,
     answers,
     refuse_overwrite,
@@ -126,7 +126,7 @@ def _blocks(document: Mapping[str, Any]) -> Iterator[Any]:
         name = corpus["corpus"]
         for found in comparison_tables([corpus]):
             rows = [row[1:] for row in found.rows]
-            yield Table(f"{name}: {found.title}", found.columns[1:], rows)
+            yield TextTable(f"{name}: {found.title}", found.columns[1:], rows)
         for item in corpus["best"]:
             if item["judge"]:
                 yield f"{name}, {item['what']}: {item['judge']} ({item['value']:.4g})."

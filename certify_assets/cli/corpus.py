@@ -14,7 +14,7 @@ import click
 from certify_assets.cli.options import PATH, parse_literals, store_option
 from certify_assets.cli.output import (
     FIGURES,
-    Table,
+    TextTable,
     answer,
     answers,
     emit_json,
@@ -352,7 +352,7 @@ def remove(name: str, yes: bool, store: Store) -> None:
     # the partition first: killed in between, the command can be called again
     change_partition(store, name, add=False)
     gone = remove_corpus(store, name)
-    removed = Table(f"Removed {name}", ["file"], [[key] for key in gone])
+    removed = TextTable(f"Removed {name}", ["file"], [[key] for key in gone])
     answer({"corpus": name, "removed": gone}, removed)
 
 
@@ -404,10 +404,10 @@ def _blocks(report: CorpusReport, page: Path | None) -> Iterator[Any]:
         ("runs that read like an earlier one", f"{profile.duplicates:,}"),
         ("groups of tasks with one instruction", f"{len(profile.same_instruction):,}"),
     ]
-    yield Table(f"Corpus {name}", FIGURES, facts)
+    yield TextTable(f"Corpus {name}", FIGURES, facts)
     if profile.splits:
         columns = ["split", "tasks", "runs", "π", "ICC", "DEFF", "n_eff"]
-        yield Table("Splits", columns, pages.split_rows(profile))
+        yield TextTable("Splits", columns, pages.split_rows(profile))
     if report.manifest is not None:
         yield f"Split manifest {report.manifest.sha256}."
     agents = [
@@ -415,20 +415,20 @@ def _blocks(report: CorpusReport, page: Path | None) -> Iterator[Any]:
         for row in pages.agent_rows(profile, report.leak_checks)
     ]
     columns = ["agent", "runs", "labelled, outside TEST", "success rate of those"]
-    yield Table("Agents", columns, agents)
+    yield TextTable("Agents", columns, agents)
     rows = [
         [row.name, row.auroc, row.interval, row.threshold, "over" if row.over else "under"]
         for row in pages.control_rows(report.leak_checks)
     ]
     columns = ["control", "AUROC", "95 % over tasks", "threshold", "AUROC is"]
-    yield Table("Leak checks, outside TEST", columns, rows)
+    yield TextTable("Leak checks, outside TEST", columns, rows)
     if profile.dropped:
         dropped = [
             [reason, str(number), report.imported.examples.get(reason, "")]
             for reason, number in profile.dropped.items()
         ]
-        yield Table("Left out", ["reason", "records", "the first"], dropped)
+        yield TextTable("Left out", ["reason", "records", "the first"], dropped)
     if report.imported.notes:
         notes = [[note, str(number)] for note, number in report.imported.notes.items()]
-        yield Table("Notes", ["note", "count"], notes)
+        yield TextTable("Notes", ["note", "count"], notes)
     yield from (f"{heading}.", *sentences, *([f"Page: {page}"] if page else []))

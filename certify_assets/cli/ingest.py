@@ -11,7 +11,7 @@ import click
 from certify_assets.cli.options import PATH, corpus_option, parse_literals
 from certify_assets.cli.output import (
     NOTHING,
-    Table,
+    TextTable,
     answer,
     answers,
     figures,
@@ -251,7 +251,7 @@ def _decided(record: BatchRecord) -> list[Any]:
     title = f"Batch {record.batch}: {record.rows:,} runs"
     refusal = record.refusal
     return [
-        Table(title, ["decision", "runs", "share"], rows),
+        TextTable(title, ["decision", "runs", "share"], rows),
         *(f"  {name}: {number:,}" for name, number in record.reasons.items()),
         f"Reviewers are asked about: {asked or 'nothing'}",
         *(f"Promise: {promise}" for promise in record.promises),

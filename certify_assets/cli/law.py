@@ -21,7 +21,7 @@ from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 
 if TYPE_CHECKING:
-    from certify_assets.cli.output import Table
+    from certify_assets.cli.output import TextTable
     from certify_assets.research.law import Law, LawPrediction
     from certify_assets.storage.store import Store
 
@@ -123,7 +123,7 @@ def _predict(
     return predict_coverage(fitted, **new)
 
 
-def _tables(document: JsonObject) -> Iterator[Table]:
+def _tables(document: JsonObject) -> Iterator[TextTable]:
     """Return the corpora, what each does to the law, and every form that was fitted."""
     known = ("corpus", "success_rate", "auroc", "n_eff", "index", "coverage")
     yield table("Corpora; index = (1−π)(2A₀−1)", document["points"], known)

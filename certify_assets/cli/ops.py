@@ -21,7 +21,7 @@ from certify_assets.cli.options import (
 )
 from certify_assets.cli.output import (
     NOTHING,
-    Table,
+    TextTable,
     answer,
     answers,
     figures,
@@ -250,7 +250,7 @@ def status(corpus: Corpus) -> None:
     answer(
         document,
         *([] if found is None else _deployed(found)),
-        *([Table(title, ["number", "time", "judge", "budgets"], rows)] if rows else []),
+        *([TextTable(title, ["number", "time", "judge", "budgets"], rows)] if rows else []),
         f"δ spent: {spent}.",
         *(
             [f"auto_deploy is {automatic.policy}: {automatic.reason}"]
@@ -307,7 +307,7 @@ def history(corpus: Corpus, page: Path | None) -> None:
     if not found.steps:
         answer(found.to_dict(), f"Nothing is deployed on {corpus}.")
         return
-    shown = Table(f"Certificates of {corpus}", COLUMNS, history_rows(found))
+    shown = TextTable(f"Certificates of {corpus}", COLUMNS, history_rows(found))
     answer(found.to_dict(), shown, found.joint)
 
 

@@ -86,7 +86,7 @@ answers_at_length = click.option(
 )
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """A table for people."""
 
     title: str
@@ -116,7 +116,7 @@ def answer(document: Any, *blocks: Any, code: int = 0) -> NoReturn:
     ----------
     document : JSON value
         What ``--json`` prints.
-    *blocks : str, Table, rich renderable or None
+    *blocks : str, TextTable, rich renderable or None
         What people read instead, None for nothing; by default the figures of the document.
     code : int
     """
@@ -130,7 +130,7 @@ def answer(document: Any, *blocks: Any, code: int = 0) -> NoReturn:
 def show(*blocks: Any) -> None:
     """Print lines, tables and what else rich can draw."""
     for block in blocks:
-        if isinstance(block, Table):
+        if isinstance(block, TextTable):
             show_table(*block)
         elif isinstance(block, str):
             show_line(block)
@@ -282,7 +282,7 @@ def figures(
         for name in chosen
         if name not in listed
     ]
-    blocks: list[Any] = [Table(title, ("figure", *names) if names else FIGURES, rows)]
+    blocks: list[Any] = [TextTable(title, ("figure", *names) if names else FIGURES, rows)]
     return blocks + [table(name.replace("_", " "), first[name]) for name in listed]
 
 
@@ -295,10 +295,10 @@ def _is_table(value: Any) -> bool:
     return isinstance(value, list | tuple) and bool(value) and isinstance(value[0], Mapping)
 
 
-def table(title: str, items: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> Table:
+def table(title: str, items: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> TextTable:
     """Return the objects of a list as a table with a column for each of their keys."""
     names = columns or list(items[0] if items else ())
-    return Table(
+    return TextTable(
         title,
         [name.replace("_", " ") for name in names],
         [[figure(name, item.get(name)) for name in names] for item in items],

@@ -10,7 +10,7 @@ import click
 
 from certify_assets.cli.gate import gated, min_coverage_option, report, too_little
 from certify_assets.cli.options import corpus_option, store_option
-from certify_assets.cli.output import NOTHING, Table, answer, answers, complain, say, wants_json
+from certify_assets.cli.output import NOTHING, TextTable, answer, answers, complain, say, wants_json
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.documents import JsonObject
@@ -142,7 +142,7 @@ def _blocks(store: Store, corpora: Sequence[Overview], seconds: float) -> list[A
     budgets = [at_most(cell["alpha"]) for cell in first if cell["side"] == "reject"]
     title = "Auto-fail: share of runs that the judge decides alone (error on held-out tasks)"
     return [
-        Table(title, ["corpus", "judge", *budgets], rows),
+        TextTable(title, ["corpus", "judge", *budgets], rows),
         *(f"{corpus['corpus']}, {said}" for corpus in corpora for said in _sentences(corpus)),
         f"\nDone in {seconds:g} s. Open {store.locate('index.html')}",
         "The same as a graph, with MLflow: certify ui",

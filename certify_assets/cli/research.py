@@ -11,7 +11,7 @@ import click
 
 from certify_assets.cli.law import law
 from certify_assets.cli.options import OPEN_SHARE, PATH, SIDE, corpus_option, store_option
-from certify_assets.cli.output import NOTHING, Table, answer, answers, say
+from certify_assets.cli.output import NOTHING, TextTable, answer, answers, say
 from certify_assets.cli.simulate import simulate
 from certify_assets.corpora.corpus import Corpus
 
@@ -68,7 +68,7 @@ def study(corpora: tuple[str, ...], profile: str, store: Store) -> None:
         "assets": [asdict(outcome) for outcome in outcomes],
     }
     shown = [
-        Table(item.title, item.columns[1:], [row[1:] for row in item.rows if row[0] == OURS])
+        TextTable(item.title, item.columns[1:], [row[1:] for row in item.rows if row[0] == OURS])
         for item in tables
         if item.name in _SHOWN_TABLES
     ]
@@ -166,7 +166,7 @@ def harvest(
 
 def _harvests(
     corpus: str, rounds: list[dict[str, str]], controls: list[dict[str, str]]
-) -> Iterator[Table]:
+) -> Iterator[TextTable]:
     """Return one table a profile, side and budget: rounds, then the controls."""
     named = [(row, f"{row['gate'].removesuffix('_taskboot')} {row['round']}") for row in rounds]
     named += [(row, row["control"]) for row in controls]
@@ -178,7 +178,7 @@ def _harvests(
         ]
         profile, side, alpha = place
         title = f"{corpus}, {profile} split, {side} at {alpha}"
-        yield Table(title, ["gate and round", *_FIGURES], rows)
+        yield TextTable(title, ["gate and round", *_FIGURES], rows)
 
 
 @research.command("generate-miniwob")

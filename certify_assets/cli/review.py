@@ -15,7 +15,7 @@ import click
 from certify_assets.cli.options import NATURAL, PATH, store_option
 from certify_assets.cli.output import (
     NOTHING,
-    Table,
+    TextTable,
     answer,
     answers,
     emit_json,
@@ -331,7 +331,7 @@ def _blocks(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> list
     from certify_assets.reports.review_page import BUDGET_COLUMNS, budget_rows, budget_sentence
 
     budget, frame = queue.budget, queue.frame
-    asked = Table(f"Labels that {corpus} asks for", BUDGET_COLUMNS, budget_rows(budget))
+    asked = TextTable(f"Labels that {corpus} asks for", BUDGET_COLUMNS, budget_rows(budget))
     sentences = [
         budget_sentence(budget),
         *(draw.sentence() for draw in budget.draws),
@@ -347,7 +347,7 @@ def _blocks(corpus: str, queue: Queue, agreement: Agreement, limit: int) -> list
         for row in frame.head(limit).to_dict("records")
     ]
     title = f"The first {len(lines)} of {len(frame)}"
-    return [asked, *sentences, Table(title, ["run", "task", "for", "why here", "votes"], lines)]
+    return [asked, *sentences, TextTable(title, ["run", "task", "for", "why here", "votes"], lines)]
 
 
 def _require_reachable(host: str, exposed: bool) -> None:
