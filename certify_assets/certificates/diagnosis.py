@@ -49,7 +49,8 @@ class Diagnosis:
     stopped_by : None or a key of `CAUSES`
         None when something was certified. "judge": the error exceeds α at every threshold.
         "base_rate": so it does, and the trajectories of the class that this side decides are a
-        smaller share than α and too few for any judge. "tasks": the error is below α, the tasks are too few to show it.
+        smaller share than α and too few for any judge. "tasks": the error is below α, the tasks
+        are too few to show it.
         "guard": the bootstrap passes and the guard does not. "draws": so few resamples are drawn
         that none could pass. "input": the procedure lacks a pilot table.
     tasks : int
