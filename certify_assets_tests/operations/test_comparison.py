@@ -110,7 +110,7 @@ def test_judges_that_are_not_there_are_named_and_a_stale_certificate_gives_its_r
         for item in compare(Corpus(corpora, "two"))["missing"]
     }
     assert {judge for judge, what in missing if what == "scores"} == set(JUDGES) - {"lexical"}
-    assert "materialize judges/base/scores" in missing["base", "scores"]
+    assert missing["base", "scores"] == "not scored"
     assert ("lexical", "audit") in missing
     rescore(corpora, "two", "lexical", lambda table: table.assign(score=table["score"] + 1))
     document = compare(Corpus(corpora, "two"))
