@@ -306,7 +306,6 @@ def history(corpus: Corpus, page: Path | None) -> None:
         write_text(page, render_history(found))
     if not found.steps:
         answer(found.to_dict(), f"Nothing is deployed on {corpus}.")
-        return
     shown = TextTable(f"Certificates of {corpus}", COLUMNS, history_rows(found))
     answer(found.to_dict(), shown, found.joint)
 
