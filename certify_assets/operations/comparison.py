@@ -399,7 +399,9 @@ def _difference(one: _Scored, other: _Scored) -> JsonObject:
     )
     value, low, high = found["value"], found["low"], found["high"]
     verdict = "level"
-    if value is None:
+    if np.array_equal(mine.scores, theirs.scores, equal_nan=True):
+        verdict, sentence = "same", f"{name} gives every CAL row the score of {against}."
+    elif value is None:
         verdict = "unknown"
         sentence = (
             f"{name} and {against} cannot be compared: the CAL rows that both scored have one "
@@ -467,8 +469,11 @@ def _area(areas: Mapping[str, Mapping[str, float | int | None] | None]) -> float
 
 
 def _ranking_findings(differences: Sequence[JsonObject]) -> Iterator[tuple[str, str]]:
+    # of a judge with another's scores nothing else is to be said
+    same = {item["judge"] for item in differences if item["verdict"] == "same"}
     for item in differences:
-        if item["verdict"] != "beats":
+        verdict = item["verdict"]
+        if verdict == "same" or (verdict != "beats" and item["judge"] not in same):
             against = item["against"]
             code = "floor" if against == _FLOOR else "control" if against in CONTROLS else "start"
             yield f"not_above_{code}", item["sentence"]

@@ -66,7 +66,7 @@ def test_a_list_of_certificates_verifies_one_by_one(
     kept = tmp_path / "both.json"
     document = call(f"certificate {scores} --json --out {kept}").json
     verified = call(f"verify {kept} {scores} --json").json
-    assert verified["certificates"] == 2 and "provenance" in verified["not_vouched"]
+    assert verified["certificates"] == 2 and "which judge" in verified["not_vouched"]
     document["certificates"][1]["coverage"] = 0.5
     kept.write_text(json.dumps(document), "utf-8")
     assert "certificate 2 of 2" in call(f"verify {kept} {scores}").err

@@ -128,4 +128,5 @@ def test_a_batch_is_provisional_until_the_labels_of_its_draw_close_it(
     append_labels(corpus, [Label(name, known[name], "ann", "file", name) for name in audit.order])
     metadata, (passed, said) = closed()
     assert passed and metadata["certified"] == 1 and metadata["labels_wanted"] == 0
-    assert metadata["labels_used"] == len(audit.order)
+    # those up to the label that settled it
+    assert 0 < metadata["labels_used"] <= len(audit.order)
