@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_json_atomic
 from certify_assets.judges.base import score_table
-from certify_assets.judges.family import Progress
-from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.family import Progress, certify_candidates
 from certify_assets.judges.lm.grpo_config import GrpoConfig, arm_named
 from certify_assets.judges.record import CandidateScore, texts
 from certify_assets.judges.reinforced import (
@@ -31,7 +30,7 @@ from certify_assets.judges.reinforced import (
     grpo_config,
     reward_of,
 )
-from certify_assets.judges.selection import certify_candidates
+from certify_assets.judges.stored import StoredJudge
 from certify_assets.storage.snapshot import Snapshot
 from certify_assets.work import Advance, Report, reported, silent
 
@@ -48,7 +47,7 @@ _RULE = (
 )
 
 
-def _spec(judge: JudgedCorpus) -> GrpoSpec:
+def _spec(judge: StoredJudge) -> GrpoSpec:
     spec = judge.spec
     assert isinstance(spec, GrpoSpec)
     return spec
@@ -79,7 +78,7 @@ class ArmChoice:
     details: Mapping[str, object]
 
 
-def train_arm(judge: JudgedCorpus, arm: str, *, report: Report = silent) -> ArmRecord:
+def train_arm(judge: StoredJudge, arm: str, *, report: Report = silent) -> ArmRecord:
     """Train an arm, or resume it, and score CAL with each of its steps."""
     run = _Run.of(judge, arm)
     record = run.finished() or run.train(report)
@@ -88,7 +87,7 @@ def train_arm(judge: JudgedCorpus, arm: str, *, report: Report = silent) -> ArmR
     return record
 
 
-def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
+def select_arm(judge: StoredJudge, *, report: Report = silent) -> ArmChoice:
     """Choose the arm and step that certify most on CAL, or the start where none beats it."""
     spec = _spec(judge)
     before, options = judge.sibling(spec.start).artifact, candidates(spec)
@@ -114,7 +113,7 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
             # of SFT, which its start read, where its record says so
             **{name: tuned[name] for name in ("rows",) if name in tuned},
         },
-        "start_sha256": before.adapter_sha256,
+        "starts": {spec.start: before.adapter_sha256},
         "arms": {name: record.key for name, record in records.items()},
     }
     return ArmChoice(
@@ -126,7 +125,7 @@ def select_arm(judge: JudgedCorpus, *, report: Report = silent) -> ArmChoice:
 
 
 def scored_candidate(
-    judge: JudgedCorpus, candidate: Candidate, *, report: Report = silent
+    judge: StoredJudge, candidate: Candidate, *, report: Report = silent
 ) -> pd.DataFrame:
     """Score CAL with a candidate, or return its stored scores."""
     name = f"arms/{candidate.arm}/cal_{candidate.step}"
@@ -152,7 +151,7 @@ def scored_candidate(
     return table
 
 
-def _scores_of_start(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame | None:
+def _scores_of_start(judge: StoredJudge, frame: pd.DataFrame) -> pd.DataFrame | None:
     """Return CAL as the start itself has scored it; None where it has not, or read otherwise."""
     start = judge.sibling(judge.spec.start)
     if not start.read("scores.json") or start.spec.reading != judge.spec.reading:
@@ -168,7 +167,7 @@ def _scores_of_start(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame |
     return table.drop(columns="split").reset_index(drop=True)
 
 
-def candidate_adapter(judge: JudgedCorpus, candidate: Candidate) -> AbstractContextManager[Path]:
+def candidate_adapter(judge: StoredJudge, candidate: Candidate) -> AbstractContextManager[Path]:
     """Give a candidate's adapter as a folder."""
     if candidate.arm == START:
         return judge.sibling(judge.spec.start).artifact_files()
@@ -176,7 +175,7 @@ def candidate_adapter(judge: JudgedCorpus, candidate: Candidate) -> AbstractCont
 
 
 def _score(
-    judged: JudgedCorpus, adapter: Path, frame: pd.DataFrame, progress: Progress
+    judged: StoredJudge, adapter: Path, frame: pd.DataFrame, progress: Progress
 ) -> pd.DataFrame:
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
@@ -214,14 +213,14 @@ def _rows_sha256(frame: pd.DataFrame, using: Renderer) -> str:
 class _Run:
     """One training and what it depends on."""
 
-    judge: JudgedCorpus
+    judge: StoredJudge
     arm: str
     config: GrpoConfig
     rows: pd.DataFrame
     inputs: Mapping[str, Any]
 
     @classmethod
-    def of(cls, judge: JudgedCorpus, arm: str) -> _Run:
+    def of(cls, judge: StoredJudge, arm: str) -> _Run:
         spec, rl = _spec(judge), judge.corpus.split("rl")
         reward = arm_named(arm, spec.rewards)
         rl = rl[rl["outcome"].notna()]

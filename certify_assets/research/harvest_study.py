@@ -19,6 +19,7 @@ from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.splits import select
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
+from certify_assets.judges.families.transfer import gather_pool
 from certify_assets.judges.harvest.gate import (
     HALF_A,
     HALVES_SEED,
@@ -53,7 +54,6 @@ from certify_assets.judges.harvest.rows import (
 )
 from certify_assets.judges.lm import smollm2
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES
-from certify_assets.judges.transfer import gather_pool
 from certify_assets.operations.ledger import LedgerEntry, announce_study, record_result
 from certify_assets.work import Report, silent
 

@@ -14,7 +14,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.grpo_config import ARMS
 from certify_assets.judges.record import columns
 from certify_assets.judges.reinforced import Candidate, candidates
-from certify_assets.judges.specs import JudgeSpec
+from certify_assets.judges.spec import JudgeSpec
 from certify_assets.storage.store import Store
 from certify_assets.work import Advance
 from certify_assets_tests.arms_builders import CORPUS, TINY, chosen_arm, start_judge

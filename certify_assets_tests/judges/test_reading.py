@@ -259,6 +259,6 @@ def test_every_setting_of_a_training_is_compared(
     tmp_path: Path, change: dict[str, Any], named: str
 ) -> None:
     entry = {"name": "mine", "family": "sft", "runs": 6, "epochs": 1.0}
-    then = judge_spec("mine", configure(str(tmp_path), entry)).registered
+    then = judge_spec("mine", configure(str(tmp_path), entry)).registration()
     now = judge_spec("mine", configure(str(tmp_path), {**entry, **change}))
     assert now.changed_since(then) == named

@@ -13,11 +13,11 @@ import yaml
 from certify_assets.corpora.config import format_domain, load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.judges.families.transfer import TRANSFER_ROWS, gather_pool
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.specs import JUDGES, judge_spec
-from certify_assets.judges.transfer import TRANSFER_ROWS, gather_pool
 from certify_assets.operations import certifier
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged

@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.arms import candidate_adapter, select_arm
 from certify_assets.judges.configured import CausalEntry, TunedEntry
-from certify_assets.judges.family import JudgeFamily, Progress, judge_family
-from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.family import JudgeFamily, Progress
 from certify_assets.judges.lm.grpo_config import single_tokens
 from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.reinforced import START, GrpoEntry, GrpoSpec, optimised_by
-from certify_assets.judges.specs import CausalSpec, judges, platform_judges
+from certify_assets.judges.spec import CausalSpec
+from certify_assets.judges.specs import judge_family, judges, platform_judges
+from certify_assets.judges.stored import StoredJudge
 from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class CausalFamily(JudgeFamily):
     position = 10
 
     def load(
-        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
+        self, judge: StoredJudge, *, expected_sha256: str, resume: bool, replay: bool
     ) -> CausalJudge:
         """Load the base model with the stored adapter."""
         from certify_assets.judges.lm.judge import CausalJudge, load_base
@@ -81,11 +82,11 @@ class CausalFamily(JudgeFamily):
         shards = store.scratch(judge.key("shards")) if resume else None
         return replace(loaded, shards=shards)
 
-    def prepared(self, judge: JudgedCorpus, model: Judge, *, progress: Progress) -> Judge:
+    def prepared(self, judge: StoredJudge, model: Judge, *, progress: Progress) -> Judge:
         """Report progress."""
         return replace(_causal(model), progress=progress)
 
-    def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+    def fingerprint(self, judge: StoredJudge, record: JudgeRecord) -> str:
         """Hash as `CausalJudge.adapter_sha256`, with the LoRA files as they are stored."""
         folder = judge.key("adapter")
         files = {name: judge.store.sha256(f"{folder}/{name}") for name in judge.store.names(folder)}
@@ -98,14 +99,14 @@ class CausalFamily(JudgeFamily):
             return files["judge.json"]
         return sha256_bytes(canonical_json({**document, "lora_sha256": lora}))
 
-    def prompt_sha256(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+    def prompt_sha256(self, judge: StoredJudge, record: JudgeRecord) -> str:
         """Hash of the encoder that the adapter belongs to."""
         key = judge.key("adapter/judge.json")
         if not judge.store.exists(key):
             return ""
         return str(judge.store.read_json(key).get("encoder_sha256", ""))
 
-    def cuts(self, judge: JudgedCorpus, model: Judge, rendered: Sequence[Rendered]) -> list[bool]:
+    def cuts(self, judge: StoredJudge, model: Judge, rendered: Sequence[Rendered]) -> list[bool]:
         """Return which runs lose characters, or tokens of their prompt."""
         by_tokens = _causal(model).encoder.cuts([item.text for item in rendered])
         return [
@@ -119,13 +120,12 @@ class CausalFamily(JudgeFamily):
         return super().describe(record) + cut
 
     def _record(
-        self, judge: JudgedCorpus, model: CausalJudge, rows: pd.DataFrame, **details: Any
+        self, judge: StoredJudge, model: CausalJudge, rows: pd.DataFrame, **details: Any
     ) -> JudgeRecord:
         save_files(judge.store, judge.key("adapter"), model)
-        details = {"training": {}, "provenance": asdict(model.provenance()), **details}
         reading = replace(judge.spec.reading, tokens=model.encoder.budget_tokens)
-        record = judge.record(model.adapter_sha256, rows)
-        return replace(record, reads=reading.to_dict(), details=details)
+        about = {"training": {}, "provenance": asdict(model.provenance()), **details}
+        return judge.record(model.adapter_sha256, rows, reads=reading.to_dict(), **about)
 
 
 @judge_family("base")
@@ -142,7 +142,7 @@ class BaseFamily(CausalFamily):
         ),
     )
 
-    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+    def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Record the base model."""
         return self._record(judge, _base(judge), judge.corpus.split("sft")[:0])
 
@@ -172,7 +172,7 @@ class SftFamily(CausalFamily):
         ),
     )
 
-    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+    def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Fine-tune on the labelled rows of SFT."""
         sft, start = judge.corpus.split("sft"), _base(judge)
         _require_single_tokens(judge, start)
@@ -190,7 +190,7 @@ class SftFamily(CausalFamily):
         return SftSpec(**entry.specification(), summary=summary)
 
     def made(
-        self, judge: JudgedCorpus, rows: pd.DataFrame, *, run: str, report: Report
+        self, judge: StoredJudge, rows: pd.DataFrame, *, run: str, report: Report
     ) -> tuple[CausalJudge, Mapping[str, Any]]:
         """Fine-tune with checkpoints of the run, and store the adapter."""
         with judge.store.workplace(judge.key("training")) as folder:
@@ -198,7 +198,7 @@ class SftFamily(CausalFamily):
             save_files(judge.store, judge.key("adapter"), model)
         return model, training.to_dict()
 
-    def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CausalJudge:
+    def retrained(self, judge: StoredJudge, rows: pd.DataFrame, place: str) -> CausalJudge:
         """Fine-tune with checkpoints in a folder of its own."""
         with judge.store.workplace(judge.key(place)) as folder:
             return _tuned(judge, _base(judge), rows, folder / "adapter", silent)[0]
@@ -222,17 +222,22 @@ class GrpoFamily(CausalFamily):
         ),
     )
 
-    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+    def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Train the arms that are missing and keep the one that certifies most."""
         sft, start = judge.corpus.split("sft"), _base(judge)
         single_tokens(start.language.verdicts)
         _require_start(judge)
         found = select_arm(judge, report=report)
         with candidate_adapter(judge, found.candidate) as folder:
-            record = self._record(judge, start.with_adapter(folder), sft, **found.details)
-        return replace(
-            record, candidates=len(found.rows), selection=found.rows, selection_rule=found.rule
-        )
+            return self._record(
+                judge,
+                start.with_adapter(folder),
+                sft,
+                candidates=len(found.rows),
+                selection=found.rows,
+                selection_rule=found.rule,
+                **found.details,
+            )
 
     def describe(self, record: JudgeRecord) -> str:
         """Return the rows of SFT that its start read, and the prompts of RL that the arm took."""
@@ -257,17 +262,8 @@ class GrpoFamily(CausalFamily):
         summary = f"{found.start} trained on by {words}, on the RL split; arm and step picked on "
         return found.model_copy(update={"summary": f"{summary}CAL and paid for in the level."})
 
-    def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
-        """Refuse arms that started from another judge."""
-        start = judge.sibling(judge.spec.start)
-        if start.artifact.adapter_sha256 != record.details["start_sha256"]:
-            raise StaleCertificateError(
-                f"the arms of {judge} on {judge.corpus} started from another {start} judge than "
-                f"the stored one; materialize judges/{judge}/model again."
-            )
 
-
-def _require_single_tokens(judge: JudgedCorpus, start: CausalJudge) -> None:
+def _require_single_tokens(judge: StoredJudge, start: CausalJudge) -> None:
     """Refuse a judge that others of judges.yaml are to reinforce and cannot, before it costs."""
     known = judges(judge.store.root).items()
     waiting = [name for name, spec in known if spec.family == "grpo" and spec.start == judge.name]
@@ -281,7 +277,7 @@ def _require_single_tokens(judge: JudgedCorpus, start: CausalJudge) -> None:
         raise InputError(f"{wanted} is to start from {judge}, and {error}") from None
 
 
-def _require_start(judge: JudgedCorpus) -> None:
+def _require_start(judge: StoredJudge) -> None:
     """Say what trains the judge that the arms start from, where it is not."""
     start = judge.sibling(judge.spec.start)
     if not start.is_trained:
@@ -291,7 +287,7 @@ def _require_start(judge: JudgedCorpus) -> None:
         )
 
 
-def _base(judge: JudgedCorpus) -> CausalJudge:
+def _base(judge: StoredJudge) -> CausalJudge:
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
     spec = judge.spec
@@ -299,7 +295,7 @@ def _base(judge: JudgedCorpus) -> CausalJudge:
 
 
 def _tuned(
-    judge: JudgedCorpus, start: CausalJudge, rows: pd.DataFrame, folder: Path, report: Report
+    judge: StoredJudge, start: CausalJudge, rows: pd.DataFrame, folder: Path, report: Report
 ) -> tuple[CausalJudge, TrainedAdapter]:
     """Fine-tune a language model as the judge's settings say."""
     from certify_assets.judges.lm.sft import fine_tuned

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,7 +11,7 @@ from certify_assets.certificates import Settings
 from certify_assets.corpora import HALF_B
 from certify_assets.errors import GateClosedError, LeakError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.family import JudgeFamily, judge_family
+from certify_assets.judges.family import JudgeFamily, maker_of
 from certify_assets.judges.harvest.gate import (
     HALVES_SEED,
     contamination,
@@ -25,14 +24,17 @@ from certify_assets.judges.harvest.gate import (
     withhold,
 )
 from certify_assets.judges.harvest.rows import ContaminationRow, GateDocument
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.reading import COMPACT, LEXICAL
 from certify_assets.judges.record import JudgeRecord
-from certify_assets.judges.specs import DELTA, PROCEDURES, DerivedSpec
+from certify_assets.judges.spec import DerivedSpec
+from certify_assets.judges.specs import DELTA, PROCEDURES, judge_family
+from certify_assets.judges.stored import StoredJudge, judge_file
 from certify_assets.work import Report
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from certify_assets.corpora.corpus import Corpus
 
 
 class HarvestSpec(DerivedSpec):
@@ -56,10 +58,14 @@ class HarvestSpec(DerivedSpec):
         """Return half B of CAL: half A chose what it learned from."""
         return halves(labelled, HALVES_SEED)[1]
 
-    def registration(self) -> object:
-        """Return the model, the start and the gate."""
-        names = ("family", "model", "revision", "start", "alpha", "gate")
-        return {name: getattr(self, name) for name in names}
+    def require_present(self, corpus: Corpus) -> None:
+        """Refuse scores left over from a harvest whose gate has since closed."""
+        key = judge_file(self.name, corpus.name, "harvest.json")
+        if corpus.store.exists(key):
+            raise StaleCertificateError(
+                f"the gate of {self.name} on {corpus} is closed now, so there is no such judge: "
+                f"{corpus.store.read_json(key)['reason']}"
+            )
 
 
 def _rounds(name: str, start: str, model: str, words: str) -> tuple[HarvestSpec, HarvestSpec]:
@@ -91,7 +97,7 @@ class HarvestFamily(JudgeFamily):
         *_rounds("harvest", "sft", "compact", "The compact language model"),
     )
 
-    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+    def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Harvest, train and store the adapter; a closed gate is an error, its reason is stored."""
         spec, store = judge.spec, judge.store
         harvested, document, wrong = _harvested(judge)
@@ -111,20 +117,21 @@ class HarvestFamily(JudgeFamily):
         harvest_sha256 = store.write_table(judge.key("harvest.parquet"), taken)
         labelled = sft[sft["outcome"].notna()].reset_index(drop=True)
         training = training_set(labelled, harvested, label=label, manifest=manifest)
-        model, made = judge.maker.made(judge, training, run="adapter", report=report)
+        model, made = maker_of(judge).made(judge, training, run="adapter", report=report)
         details: dict[str, Any] = {"training": made} if made else {}
         details["harvest"] = {
             "sha256": harvest_sha256,
             "size": len(taken),
             "gate_sha256": sha256_bytes(canonical_json(document)),
             "start": document["start"],
-            "start_adapter_sha256": document["start_adapter_sha256"],
             "start_scores_sha256": document["start_scores_sha256"],
         }
-        return replace(
-            judge.record(model.provenance().adapter_sha256, sft),
+        return judge.record(
+            model.provenance().adapter_sha256,
+            sft,
+            starts={document["start"]: document["start_adapter_sha256"]},
             success_weight=None if spec.model else 1.0,
-            details=details,
+            **details,
         )
 
     def describe(self, record: JudgeRecord) -> str:
@@ -140,27 +147,8 @@ class HarvestFamily(JudgeFamily):
             f"{harvest['start']}, whose threshold half A of CAL certified"
         }
 
-    def require_present(self, judge: JudgedCorpus) -> None:
-        """Refuse scores left over from a harvest whose gate has since closed."""
-        if judge.store.exists(judge.key("harvest.json")):
-            reason = judge.store.read_json(judge.key("harvest.json"))["reason"]
-            raise StaleCertificateError(
-                f"the gate of {judge} on {judge.corpus} is closed now, so there is no such judge: "
-                f"{reason}"
-            )
 
-    def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
-        """Refuse a harvest that another judge than the stored start let through."""
-        harvest = record.detail("harvest")
-        start = judge.sibling(harvest["start"])
-        if start.artifact.adapter_sha256 != harvest["start_adapter_sha256"]:
-            raise StaleCertificateError(
-                f"the harvest of {judge} on {judge.corpus} was let through by another {start} "
-                f"judge than the stored one; materialize judges/{judge}/model again."
-            )
-
-
-def harvest_violations(judge: JudgedCorpus) -> list[str]:
+def harvest_violations(judge: StoredJudge) -> list[str]:
     """Return pseudo-labels of CAL and TEST, and a harvest that the adapter was not trained on."""
     import pandas as pd
 
@@ -186,7 +174,7 @@ def harvest_violations(judge: JudgedCorpus) -> list[str]:
     return found
 
 
-def _harvested(judge: JudgedCorpus) -> tuple[pd.DataFrame, GateDocument, ContaminationRow]:
+def _harvested(judge: StoredJudge) -> tuple[pd.DataFrame, GateDocument, ContaminationRow]:
     """Take what the certificate of half A lets through; return it, the gate and its errors."""
     spec = judge.spec
     assert isinstance(spec, HarvestSpec)

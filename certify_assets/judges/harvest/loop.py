@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from certify_assets.certificates import Settings, evaluate, measure_threshold, observe
 from certify_assets.files import canonical_json, sha256_bytes, significant
 from certify_assets.judges.base import JUDGED_COLUMNS, SCORE_COLUMNS, judge_auroc, score_table
-from certify_assets.judges.families.combined import CombinedFamily
 from certify_assets.judges.families.lexical import LexicalFamily
+from certify_assets.judges.families.structure import CombinedFamily
 from certify_assets.judges.family import FileFamily
 from certify_assets.judges.harvest.gate import (
     HALF_A,
