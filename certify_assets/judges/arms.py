@@ -113,6 +113,7 @@ def select_arm(judge: StoredJudge, *, report: Report = silent) -> ArmChoice:
             # of SFT, which its start read, where its record says so
             **{name: tuned[name] for name in ("rows",) if name in tuned},
         },
+        "start_sha256": before.adapter_sha256,
         "starts": {spec.start: before.adapter_sha256},
         "arms": {name: record.key for name, record in records.items()},
     }

@@ -101,7 +101,7 @@ class GrpoSpec(CausalSpec):
         """Names of the rewards."""
         return tuple(arm.name for arm in self.rewards)
 
-    def registration(self) -> object:
+    def registration(self) -> dict[str, Any]:
         """Return the model, the start and how it is optimised."""
         names = ("family", "model", "revision", "start", "optimiser")
         chosen = {

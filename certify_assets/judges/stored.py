@@ -149,11 +149,11 @@ class StoredJudge:
             self._require_settings(record)
         if not pinned:
             spec.require_current(self.corpus, record)
-            for start, adapter in record.starts.items():
-                if self.sibling(start).artifact.adapter_sha256 != adapter:
-                    raise self._stale(
-                        f"the training of {self} on {self.corpus} began with", f"{start} judge"
-                    )
+            before = record.starts.get(spec.start, "")
+            if before and self.sibling(spec.start).artifact.adapter_sha256 != before:
+                raise self._stale(
+                    f"the training of {self} on {self.corpus} began with", f"{spec.start} judge"
+                )
         return record
 
     def _require_settings(self, record: JudgeRecord) -> None:

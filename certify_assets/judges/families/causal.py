@@ -16,7 +16,7 @@ from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.reinforced import START, GrpoEntry, GrpoSpec, optimised_by
 from certify_assets.judges.spec import CausalSpec
-from certify_assets.judges.specs import judge_family, judges, platform_judges
+from certify_assets.judges.specs import judge_family, judges, platform_judges, upstream
 from certify_assets.judges.stored import StoredJudge
 from certify_assets.work import Report, silent
 
@@ -180,8 +180,14 @@ class SftFamily(CausalFamily):
         with judge.store.workplace(judge.key("training")) as folder:
             place = folder / judge.training_run("adapter")
             model, training = _tuned(judge, start, labelled, place, report)
+            before, adapter = upstream(judge.spec), start.adapter_sha256
             return self._record(
-                judge, model, sft, training=training.to_dict(), start_sha256=start.adapter_sha256
+                judge,
+                model,
+                sft,
+                training=training.to_dict(),
+                start_sha256=adapter,
+                starts={before: adapter} if before else {},
             )
 
     def configure(self, entry: SftEntry) -> SftSpec:

@@ -19,7 +19,11 @@ def adapter_tags(record: JudgeRecord) -> dict[str, str]:
         "certify.base_revision": base["revision"],
         "certify.manifest_sha256": record.manifest_sha256,
     }
-    return tags | {f"certify.start_{name}": adapter for name, adapter in record.starts.items()}
+    return tags | (
+        {"certify.start_sha256": record.details["start_sha256"]}
+        if "start_sha256" in record.details
+        else {}
+    )
 
 
 def adapter_params(record: JudgeRecord) -> dict[str, Any]:
