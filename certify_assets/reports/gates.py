@@ -31,7 +31,7 @@ def gates_markdown(certificate: Certificate, scores: Any, outcomes: Any, tasks: 
         tasks,
         alpha=certificate.alpha,
         delta=certificate.delta,
-        grid=round(certificate.delta / certificate.level),
+        grid=certificate.delta / certificate.level,
         seed=certificate.seed,
     )
     return "\n".join(f"- {gate_sentence(gate)}" for gate in gates)
