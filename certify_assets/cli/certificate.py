@@ -124,7 +124,7 @@ def certificate(
     procedure = asked.pop("procedure", EVERY_PROCEDURE[0])
     _refuse(side, procedure, asked, pilot, min_coverage)
     whole = read_scores(scores, reading)
-    table, same = labelled(whole.choose_split("cal")), reading.as_read(whole)
+    table, same = labelled(whole.choose_split("cal")), whole.options_of_more(reading)
     found = certify_sides(
         table.scores,
         table.labels,
