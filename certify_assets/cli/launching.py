@@ -18,8 +18,8 @@ from certify_assets.cli.output import NOTHING, printable, say
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError, StepFailedError
 from certify_assets.files import write_atomic
-from certify_assets.storage.snapshot import Snapshot
-from certify_assets.storage.store import Store, default_root
+from certify_assets.storage.root import default_root
+from certify_assets.storage.store import Snapshot, Store
 from certify_assets.storage.urls import absolute
 
 if TYPE_CHECKING:

@@ -37,7 +37,8 @@ from certify_assets.corpora.schema import (
 from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
 from certify_assets.errors import InputError, IntegrityError, LeakError, ManifestError
 from certify_assets.files import stored_as
-from certify_assets.storage.snapshot import Snapshot, remembered
+from certify_assets.storage.moment import remembered
+from certify_assets.storage.store import Snapshot
 from certify_assets.storage.urls import is_url, local_copies
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from certify_assets.errors import InputError
 from certify_assets.files import parse_json
 from certify_assets.operations.decision_tables import PROVISIONAL, load_decisions, operation_key
 from certify_assets.storage.events import Event, Payload, storable_text
-from certify_assets.storage.snapshot import Snapshot, remembered
+from certify_assets.storage.moment import remembered
+from certify_assets.storage.store import Snapshot
 
 if TYPE_CHECKING:
     import pandas as pd

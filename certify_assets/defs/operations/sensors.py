@@ -33,7 +33,7 @@ from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import CertifyError
 from certify_assets.operations.certifier import own_key
 from certify_assets.operations.labels import labels_head
-from certify_assets.storage.snapshot import Snapshot
+from certify_assets.storage.store import Snapshot
 
 # gives the key of the run that is requested for what arrived, and what was observed
 _Accept = Callable[[Arrival], tuple[str, dg.AssetObservation]]

@@ -22,7 +22,8 @@ from certify_assets.errors import InputError
 from certify_assets.judges.specs import JUDGES
 from certify_assets.research.simulation_study import SIMULATION_KEY
 from certify_assets.research.study import PROFILES, Outcome, Profile
-from certify_assets.storage.store import Store, default_root
+from certify_assets.storage.root import default_root
+from certify_assets.storage.store import Store
 
 STUDY, TABLES = "research_study", "research_tables"
 _SIMULATION = "research/simulation"
