@@ -9,9 +9,9 @@ from typing import Any
 import dagster as dg
 
 from certify_assets._version import __version__
-from certify_assets.corpora.arrivals import read_versions
 from certify_assets.corpora.config import corpus_file
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.inbox import read_versions
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.setup import OWNERS, setup
 from certify_assets.files import canonical_json, sha256_bytes

@@ -7,12 +7,13 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.corpora.arrivals import adopt, declare, record_version
 from certify_assets.corpora.config import CorpusConfig
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.landing import (
+from certify_assets.corpora.inbox import (
     Arrival,
-    place_of,
+    adopt,
+    declare,
+    record_version,
     scan_declared,
     scan_inbox,
     scan_incoming,
@@ -87,7 +88,7 @@ def new_runs_sensor(context: dg.SensorEvaluationContext, data_root: DataRoot) ->
     Files that are complete and new add the partition and start the whole pipeline.
     """
     store = data_root.view()
-    folder = place_of(store, "incoming")
+    folder = store.folder.locate("incoming")
     accept = _registers(store, lambda corpus: adopt(store, folder, corpus))
     return _request_runs(context, *scan_incoming(store, folder), accept)
 
