@@ -31,7 +31,7 @@ from certify_assets.judges.reinforced import (
     reward_of,
 )
 from certify_assets.judges.stored import StoredJudge
-from certify_assets.storage.snapshot import Snapshot
+from certify_assets.storage.store import Snapshot
 from certify_assets.work import Advance, Report, reported, silent
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from certify_assets.files import parse_yaml
 from certify_assets.judges.configured import Entry, NamedEntry, validated
 from certify_assets.judges.lm.models import placed
 from certify_assets.judges.spec import JudgeSpec
-from certify_assets.storage.store import Store, default_root
+from certify_assets.storage.root import Root, default_root
 
 ALPHAS = (0.1, 0.2)
 DELTA = 0.05
@@ -185,7 +185,7 @@ def configured_judges(root: str | None = None) -> ConfiguredJudges:
     platform = platform_judges()
     problems, found = [*_BROKEN.values()], dict[str, JudgeSpec]()
     try:
-        where, text = Store(root or default_root()).read_settings(FILE, VARIABLE)
+        where, text = Root(root or default_root()).read_settings(FILE, VARIABLE)
         entries = _entries(where, text)
     except CertifyError as error:
         return ConfiguredJudges(problems=[*problems, str(error)])

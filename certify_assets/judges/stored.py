@@ -15,14 +15,14 @@ from certify_assets.judges.reading import USUAL, JudgeInput
 from certify_assets.judges.record import JudgeRecord, labelled
 from certify_assets.judges.spec import JudgeSpec
 from certify_assets.judges.specs import judge_spec, platform_judges
-from certify_assets.storage.snapshot import remembered
+from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.corpora.rendering import Renderer
     from certify_assets.judges.base import Bill
-    from certify_assets.storage.snapshot import Snapshot
+    from certify_assets.storage.store import Snapshot
 
 # what the decisions and the lineage of a judge depend on
 _DECIDING: Final = (
