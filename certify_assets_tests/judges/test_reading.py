@@ -251,7 +251,7 @@ def test_a_language_model_of_a_folder_goes_from_settings_to_certificates(corpora
         ({"learning_rate": 0.01}, "recipe"),
         ({"runs": None, "epochs": None}, "recipe"),
         ({"model": "me/tiny", "revision": "0" * 40}, "model"),
-        ({"family": "lexical", "runs": None, "epochs": None}, "setting"),
+        ({"family": "lexical", "runs": None, "epochs": None}, "family"),
         ({}, ""),
     ],
 )
