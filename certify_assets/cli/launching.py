@@ -24,7 +24,7 @@ from certify_assets.storage.urls import absolute
 
 if TYPE_CHECKING:
     from certify_assets.corpora.deliveries import Delivered
-    from certify_assets.research.study import Outcome
+    from certify_assets.research.tables import Outcome
 
 _EXECUTION, _STUDY = "certify_assets.defs.execution", "certify_assets.defs.research.study"
 _VARIABLES = ("DAGSTER_HOME", "CERTIFY_ROOT", "CERTIFY_SHOWN")

@@ -29,7 +29,7 @@ from certify_assets.operations.review_queue import queue_key
 from certify_assets.research.certifiability import CERTIFIABILITY_KEY
 from certify_assets.research.real_scores import real_scores_key
 from certify_assets.research.simulation_study import SIMULATION_KEY
-from certify_assets.research.study import STUDY_PAGE
+from certify_assets.research.tables import STUDY_PAGE
 from certify_assets.storage.store import Store
 
 #: data that others write: sensors and commands observe its versions

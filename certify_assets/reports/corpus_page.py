@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.config import corpus_file
 from certify_assets.corpora.splits import SPLITS
@@ -325,3 +326,13 @@ def check_table(controls: LeakChecks) -> str:
 def page_key(corpus: str) -> str:
     """Return where a corpus's page is stored."""
     return corpus_file(corpus, "page.html")
+
+
+def profile_markdown(gates: Sequence[Mapping[str, Any]]) -> str:
+    """Return the gates of a corpus profile, which knows no judge, as a Markdown list."""
+    lines = []
+    for gate in gates:
+        passed = gate["possible"] and gate["enough_samples"]
+        look = "● passed" if passed else "○ not passed"
+        lines.append(f"- {look}: α = {gate['alpha']:g}. {gate['reason']}")
+    return "\n".join(lines)

@@ -92,7 +92,7 @@ def _draw(store: Store) -> None:
         judge_page,
         monitor_page,
     )
-    from certify_assets.research.study import write_study
+    from certify_assets.research.tables import write_study
 
     judge_page.write_page(judged(store, CORPUS))
     index_page.write_index(store)

@@ -14,8 +14,7 @@ from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, t
 from certify_assets.defs.names import CORPORA_GROUP, code_version, corpora_partitions, source
 from certify_assets.defs.policies import KEPT_CURRENT
 from certify_assets.reports import corpus_page as pages
-from certify_assets.reports.corpus_page import page_key
-from certify_assets.reports.gates import profile_markdown
+from certify_assets.reports.corpus_page import page_key, profile_markdown
 
 _SCHEMA = {"schema": str(ARROW_SCHEMA), "config": SCHEMA}
 _SPLITTING = {"profiles": {name: dict(shares) for name, shares in PROFILES.items()}}
