@@ -171,8 +171,9 @@ class StoredJudge:
         else:
             changed = spec.changed_since(record.registered or {})
         if changed:
+            made = "registered" if spec.hosted else "trained"
             raise StaleCertificateError(
-                f"{self} on {self.corpus} was trained with another {changed} than judges.yaml has "
+                f"{self} on {self.corpus} was {made} with another {changed} than judges.yaml has "
                 f"now; materialize judges/{self}/model again."
             )
 
