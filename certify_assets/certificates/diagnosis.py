@@ -212,7 +212,7 @@ def approximate(number: int) -> str:
 
 def fewest_tasks(settings: Settings) -> int:
     """Return the tasks below which a procedure has neither a proof nor a validation."""
-    return 1 if settings.method.validity == "finite-sample" else FEW_TASKS
+    return 1 if settings.method.validity.startswith("finite-sample") else FEW_TASKS
 
 
 def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | None, float | None]:

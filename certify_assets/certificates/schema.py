@@ -27,7 +27,7 @@ def document_schema() -> JsonObject:
             "decided": {"type": "number", "minimum": 0, "maximum": 1},
             "human": {"type": "number", "minimum": 0, "maximum": 1},
             "joint_delta": {"type": ["number", "null"], **_OPEN_SHARE},
-            "promise": {"type": ["string", "null"]},
+            "statement": {"type": ["string", "null"]},
             "pool": {"type": "object"},
         },
         "required": ["certificates"],

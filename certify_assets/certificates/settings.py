@@ -11,8 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from certify_assets.certificates.bootstrap import as_fraction
 from certify_assets.certificates.procedures import (
+    AVERAGE,
     DEFAULT,
     EVERY_PROCEDURE,
+    PROMISED,
+    PROVED,
     Procedure,
     Test,
     find_procedure,
@@ -24,12 +27,19 @@ from certify_assets.errors import InputError, quoted, unknown_setting
 
 #: how a certificate names the payment of a procedure that is calibrated over its whole grid
 CALIBRATED: Final = "calibrated"
+#: the payment of a procedure whose limits hold at every threshold at once
+PATH: Final = "path"
 BONFERRONI, FIXED = "bonferroni", "fixed"
 
 
 def level_shares(multiplicity: str, grid: int) -> int:
     """Number of equal shares into which δ is cut: one a threshold, or those of the calibration."""
     return {BONFERRONI: grid, CALIBRATED: WHOLE_SHARE}.get(multiplicity, 1)
+
+
+def look_share(look: int, looks: int) -> float:
+    """Share of δ of one of several looks that were named beforehand: it grows with the look."""
+    return 2 * look / (looks * (looks + 1))
 
 
 class Settings(BaseModel):
@@ -88,6 +98,16 @@ class Settings(BaseModel):
         Field(ge=1, le=10**9, description="judges or settings compared on this table; divides δ"),
     ] = 1
 
+    planned_share: Annotated[
+        float,
+        Field(ge=0.05, le=1, description="share of the drawn runs for which one_run plans limits"),
+    ] = 0.6
+    looks: Annotated[
+        int,
+        Field(ge=1, le=10, description="looks of one_run at growing samples, named beforehand"),
+    ] = 1
+    look: Annotated[int, Field(ge=1, le=10, description="which of these looks this one is")] = 1
+
     def __init__(self, **values: Any) -> None:
         try:
             super().__init__(**values)
@@ -108,6 +128,15 @@ class Settings(BaseModel):
                 f"engine {self.engine} does not apply to {self.procedure}, which is calibrated as "
                 "a whole; leave it out, or name another procedure (--procedure guarded_taskboot)."
             )
+        if self.look > self.looks:
+            raise InputError(f"look is {self.look}, and there are {self.looks} looks; give looks=.")
+        if self.looks > 1 and self.procedure != PROMISED[PROVED]:
+            raise InputError(f"looks are for one_run; {self.procedure} takes none. Leave them out.")
+        if self.candidates > 1 and self.procedure == PROMISED[AVERAGE]:
+            raise InputError(
+                "average does not hold for a judge that was chosen among candidates on the same "
+                "labels. Leave candidates out, or take --promise proved."
+            )
 
     def replace(self, **changes: Any) -> Self:
         """Return settings with other values, checked like these."""
@@ -123,6 +152,8 @@ class Settings(BaseModel):
         """How the grid is paid for: a procedure with a pilot has a fixed sequence of its own."""
         if self.method.calibrated:
             return CALIBRATED
+        if self.method.by_rows:
+            return PATH
         return FIXED if self.method.pilot else BONFERRONI
 
     @property
@@ -132,8 +163,9 @@ class Settings(BaseModel):
 
     @property
     def level(self) -> float:
-        """δ / (shares · candidates): a share a threshold, those of a calibration, or one."""
-        return self.delta / (level_shares(self.multiplicity, self.applied_grid) * self.candidates)
+        """δ / (shares · candidates): a share a threshold, those of a calibration, or a look's."""
+        shares = level_shares(self.multiplicity, self.applied_grid)
+        return self.delta * look_share(self.look, self.looks) / (shares * self.candidates)
 
     @property
     def applied_guard(self) -> str:
@@ -154,7 +186,7 @@ class Settings(BaseModel):
     @property
     def test(self) -> Test:
         """What the procedure is asked."""
-        return Test(self.budget, self.level, self.engine, self.draws, self.seed)
+        return Test(self.budget, self.level, self.engine, self.draws, self.seed, self.planned_share)
 
 
 def setting_schema(name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.certifier import Certifier, GivenTable
+from certify_assets.certificates.inputs import SampleInputs
 from certify_assets.certificates.pool import EVERY_TASK, GivenPool
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet, joint_deltas
@@ -48,6 +49,7 @@ def verify(
     agents: Sequence[Any] | NDArray[Any] | None = None,
     named: bool = False,
     alone: bool = False,
+    sample: SampleInputs | None = None,
 ) -> str | None:
     """Recompute one certificate, or a set, from the data; return the first difference.
 
@@ -69,6 +71,8 @@ def verify(
         the document must have a finding on rows that repeat others, where there are any.
     alone : bool
         Whether the task of every row is the id of its run.
+    sample : mapping, optional
+        The draw that the rows are of, as it was made again from the whole table.
 
     Returns
     -------
@@ -90,7 +94,15 @@ def verify(
     of a set have is recomputed as well.
     """
     certifier = Certifier.of(
-        scores, outcomes, tasks, pilot=pilot, pool=pool, agents=agents, named=named, alone=alone
+        scores,
+        outcomes,
+        tasks,
+        pilot=pilot,
+        pool=pool,
+        agents=agents,
+        named=named,
+        alone=alone,
+        sample=sample,
     )
     try:
         documents, outline = _parts(given)

@@ -146,11 +146,11 @@ def certificate(
     sides = found.sides or Sides(found.certificates[:1])
     certified = any(item.certified for item in found.certificates)
     little = too_little(sides.decided, min_coverage)
-    promise = found.promise or found.certificates[0].promise
+    statement = found.statement or found.certificates[0].statement
     report(
         scores.name,
-        [sides.sentence, _bar(sides), *promise.splitlines()],
-        failed=([] if certified else [promise]) + little,
+        [sides.sentence, _bar(sides), *statement.splitlines()],
+        failed=([] if certified else [statement]) + little,
         warnings=_findings(found.certificates),
     )
     for sentence in little:
@@ -235,7 +235,7 @@ def summary(found: CertificateSet, *, whole: bool = False) -> list[Any]:
         f"{at_most(lead.alpha)}, {together}{confidence:.4g} % confidence",
         *(figures("Certificate", *each, most=_FIGURES, names=names) if whole else ()),
         # where nothing is certified, the first line says it
-        *([found.promise or lead.promise] if sides.certified or whole else []),
+        *([found.statement or lead.statement] if sides.certified or whole else []),
         *(findings if whole else findings[:_MOST_FINDINGS]),
         *more,
     ]
