@@ -23,6 +23,10 @@ class TooFewTasksError(InputError):
     """A table of so few tasks that a procedure could not certify anything."""
 
 
+class UnlabelledRunError(InputError):
+    """A drawn run without a label that a certificate needs."""
+
+
 class UnreadableFileError(OSError):
     """A file that opened and cannot be read: of the disk, so it may pass, and costs the import."""
 

@@ -20,7 +20,7 @@ from certify_assets.certificates.one_run import (
 from certify_assets.certificates.pool import Pool
 from certify_assets.certificates.procedures import PROVED, RARE
 from certify_assets.certificates.settings import Settings
-from certify_assets.errors import InputError, TooFewTasksError, quoted
+from certify_assets.errors import InputError, TooFewTasksError, UnlabelledRunError, quoted
 from certify_assets.files import shortest, significant
 
 #: the end of the scores that a side decides, and what is wrong there
@@ -155,7 +155,7 @@ def _require_rows(observations: Observations, settings: Settings) -> None:
         limit = observations.rows
     place = unlabelled_before_stop(observations, settings.side, limit)
     if place is not None:
-        raise InputError(
+        raise UnlabelledRunError(
             f"The drawn run of task {quoted(observations.labels[observations.tasks[place]])} with "
             f"score {shortest(float(observations.scores[place]))} has no label, and it is read "
             f"before the stop of the {settings.side} side. Label it, or name another side."

@@ -99,7 +99,8 @@ def one_run_tails(
         P(Bin(min(N, n′), α) ≤ K)·δ/λ*, at most 1.
     """
     planned = planned_rows(rows, alpha, level, share)
-    return _scaled(errors, np.minimum(covered, planned), path_limits(planned, alpha, level), alpha, level)
+    limits = path_limits(planned, alpha, level)
+    return _scaled(errors, np.minimum(covered, planned), limits, alpha, level)
 
 
 def average_tails(
@@ -115,7 +116,9 @@ def average_tails(
     capped = CAP * float(budget)
     tails = np.zeros(np.shape(errors))
     if capped < 1:
-        tails = _scaled(errors, covered, path_limits(rows, capped, level), capped, level)
+        planned = planned_rows(rows, capped, level, 1.0)
+        limits = path_limits(planned, capped, level)
+        tails = _scaled(errors, np.minimum(covered, planned), limits, capped, level)
     return np.where(within, tails, 1.0)
 
 

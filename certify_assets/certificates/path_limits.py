@@ -27,7 +27,7 @@ from certify_assets.certificates.clustering import n_min
 #: equal tails may differ in their last bits
 _SAME: Final = 1 + 1e-12
 #: limits are flat beyond this number of rows, which bounds the time of the recursion
-_MOST_PLANNED: Final = 3_000
+_MOST_PLANNED: Final = 1_500
 
 
 def binomial_tails(

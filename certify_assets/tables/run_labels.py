@@ -41,8 +41,10 @@ class RunLabels:
         asked = replace(settings, no_label=(*settings.no_label, _UNCLEAR_WORD))
         ids, outcomes, table = read_labels(path, replace(reading, settings=asked))
         column = {**COLUMNS, **reading.columns}["outcome"]
-        words = np.array([word_of(cell) == _UNCLEAR_WORD for cell in table.columns[column].tolist()])
-        outcomes = np.where(words, UNCLEAR, outcomes)
+        if _UNCLEAR_WORD not in settings.no_label:
+            cells = table.values(column)
+            unclear = np.array([word_of(cell) == _UNCLEAR_WORD for cell in cells], dtype=bool)
+            outcomes = np.where(unclear, UNCLEAR, outcomes)
         rows: dict[str, int] = {}
         for place, name in enumerate(ids.tolist()):
             before = rows.setdefault(name, place)
