@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic reads those of `typing` from 3.12 on
 
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.inputs import LEVELS, Inputs, ScoreRange
+from certify_assets.certificates.procedures import Promise
 from certify_assets.certificates.settings import level_shares, look_share
 from certify_assets.documents import (
     CLOSED,
@@ -72,17 +73,16 @@ class Software(TypedDict):
 class Certificate(Document):
     """The answer to "how much may the judge decide alone", with all that is needed to recompute it.
 
-    The keys of the contract: promise (average, confident or proved), procedure, side, alpha, delta, certified, threshold (null when not
-    certified), coverage (0 then), selective_error and tail (null then), level (that of the test
-    passed, by default δ/(|Θ|·candidates)), trajectories and tasks (scored ones), covered_tasks and
-    effective_tasks (at the threshold; 0 then), success_rate, icc, deff, n_eff, estimand, validity,
-    assumptions, findings, candidates, inputs, software, seed. Beyond it: schema, parameters (guard,
-    size_ratio, multiplicity, pilot as the hash of its table, grid, engine, draws, planned_share,
-    looks, look), provenance
-    (names and hashes of what produced the scores), selection (the rule, when there were
-    candidates), covered_trajectories and errors (at the threshold), statement (the sentence that
-    may be quoted) and digest (the hash of all the rest). A certificate of a data root has ledger too:
-    the event that claimed its δ.
+    The keys of the contract: promise (average, confident or proved), procedure, side, alpha, delta,
+    certified, threshold (null when not certified), coverage (0 then), selective_error and tail
+    (null then), level (that of the test passed, by default δ/(|Θ|·candidates)), trajectories and
+    tasks (scored ones), covered_tasks and effective_tasks (at the threshold; 0 then), success_rate,
+    icc, deff, n_eff, estimand, validity, assumptions, findings, candidates, inputs, software, seed.
+    Beyond it: schema, parameters (guard, size_ratio, multiplicity, pilot as the hash of its table,
+    grid, engine, draws, planned_share, looks, look), provenance (names and hashes of what produced
+    the scores), selection (the rule, when there were candidates), covered_trajectories and errors
+    (at the threshold), statement (the sentence that may be quoted) and digest (the hash of all the
+    rest). A certificate of a data root has ledger too: the event that claimed its δ.
 
     Derived numbers have ten significant digits; alpha, delta and the threshold are exact.
 
@@ -97,7 +97,7 @@ class Certificate(Document):
     SCHEMA = 1
     REFUSAL = ForgedCertificateError
 
-    promise: Literal["average", "confident", "proved"]
+    promise: Promise
     procedure: str
     side: Annotated[str, Field(pattern=f"^({'|'.join(SIDES)})$")]
     alpha: OpenShare

@@ -16,12 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.certificate import Certificate, LedgerHead
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.inputs import (
-    Observations,
-    SampleInputs,
-    observe,
-    repeated_rows,
-)
+from certify_assets.certificates.inputs import Observations, SampleInputs, observe, repeated_rows
 from certify_assets.certificates.issuance import issue
 from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import DEFAULT, find_procedure

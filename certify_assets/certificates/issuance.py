@@ -11,12 +11,7 @@ from certify_assets.certificates.clustering import summarise_clusters
 from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.findings import certificate_findings, stated_findings
 from certify_assets.certificates.inputs import Inputs, Observations, SampleInputs
-from certify_assets.certificates.one_run import (
-    CAP,
-    fewest_rows,
-    stop_limit,
-    unlabelled_before_stop,
-)
+from certify_assets.certificates.one_run import CAP, fewest_rows, stop_limit, unlabelled_before_stop
 from certify_assets.certificates.pool import Pool
 from certify_assets.certificates.procedures import PROVED, RARE
 from certify_assets.certificates.settings import Settings
@@ -140,8 +135,8 @@ def _require_rows(observations: Observations, settings: Settings) -> None:
     least = fewest_rows(method.name, settings.alpha, settings.level, several=several)
     if tasks < least:
         raise TooFewTasksError(
-            f"{method.name} needs at least {least} tasks at alpha {settings.alpha:g}, and the table "
-            f"has {tasks}. Label a run of more tasks, or raise alpha."
+            f"{method.name} needs at least {least} tasks at alpha {settings.alpha:g}, and the "
+            f"table has {tasks}. Label a run of more tasks, or raise alpha."
         )
     limit = stop_limit(
         method.name,
@@ -158,13 +153,11 @@ def _require_rows(observations: Observations, settings: Settings) -> None:
         raise UnlabelledRunError(
             f"The drawn run of task {quoted(observations.labels[observations.tasks[place]])} with "
             f"score {shortest(float(observations.scores[place]))} has no label, and it is read "
-            f"before the stop of the {settings.side} side. Label it, or name another side."
+            f"before the stop of the {settings.side} side. Label the next batch, or name one side."
         )
 
 
-def _inputs(
-    observations: Observations, pool: Pool | None, sample: SampleInputs | None
-) -> Inputs:
+def _inputs(observations: Observations, pool: Pool | None, sample: SampleInputs | None) -> Inputs:
     found = observations.fingerprint
     if pool is not None:
         found = {**found, "pool": pool.fingerprint}
@@ -248,9 +241,7 @@ def confidence_words(level: float, validity: str) -> str:
     return _CONFIDENCE[validity].format(f"{100 * level:.4g} %")
 
 
-def _statement(
-    evaluation: Evaluation, settings: Settings, sample: SampleInputs | None
-) -> str:
+def _statement(evaluation: Evaluation, settings: Settings, sample: SampleInputs | None) -> str:
     place, counts = evaluation.chosen, evaluation.counts
     side = settings.side.capitalize()
     if place is None:
@@ -268,9 +259,7 @@ def _statement(
             ", every task weighing the same" if settings.method.pilot else ", averaged over tasks"
         )
     trust = confidence_words(1 - settings.delta, settings.method.validity)
-    return (
-        f"{lead}, at most {100 * settings.alpha:g} % of them {wrong}{over} ({trust})."
-    )
+    return f"{lead}, at most {100 * settings.alpha:g} % of them {wrong}{over} ({trust})."
 
 
 def _proved_statement(
@@ -296,6 +285,6 @@ def _proved_statement(
     return (
         "On average over certificates made this way, wrong decisions are at most "
         f"{alpha:g} % of the share of runs that the certificate says it decides{capped} "
-        f"({runs} of {tasks} tasks {verb} drawn for labels; {counted}). This one may itself be above "
-        f"{alpha:g} %; where nothing is certified, nothing counts as wrong."
+        f"({runs} of {tasks} tasks {verb} drawn for labels; {counted}). This one may itself be "
+        f"above {alpha:g} %; where nothing is certified, nothing counts as wrong."
     )

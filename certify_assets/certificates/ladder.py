@@ -111,30 +111,35 @@ def _tried(
 
 
 def next_rung(certifier: Certifier, found: CertificateSet, settings: Settings) -> str:
-    """Say what the next stronger promise would cost; empty where there is none, or no number."""
-    lead = found.certificates[0]
-    if any(item.certified for item in found.certificates) and lead.promise == PROVED:
+    """Say what the next stronger promise costs, as one line; empty where no number of tasks helps.
+
+    The next promise is that of confidence; with a draw, or where that is reached, the proof.
+    """
+    certified = any(item.certified for item in found.certificates)
+    promise = found.certificates[0].promise
+    if certified and promise == PROVED:
         return ""
-    trust = f"{100 * (1 - settings.delta):.4g} % confidence"
-    name, option = PROMISED[CONFIDENT], ""
-    if lead.promise == CONFIDENT and any(item.certified for item in found.certificates):
-        name, option, trust = PROMISED[PROVED], " (--promise proved)", f"{trust} and a proof"
-    elif certifier.sample is not None:
-        name = PROMISED[PROVED]
-    needed, decided = [], []
+    confident = certified and promise == CONFIDENT
+    proved = confident or certifier.sample is not None
+    name = PROMISED[PROVED if proved else CONFIDENT]
+    trust = f"{100 * (1 - settings.delta):.4g} % confidence{' with a proof' * proved}"
+    one_a_task = len(certifier.table.labels) == certifier.table.rows
+    needed = []
     for side in dict.fromkeys(item.side for item in found.certificates):
         asked = settings.replace(procedure=name, side=side)
         table = certifier.table.unknown_as_wrong(side)
         evaluation = evaluate(table, asked)
-        decided.append(evaluation.chosen_coverage)
-        needed.append(diagnose_evaluation(table, evaluation, asked).more_tasks)
-    if any(decided) and lead.promise == CONFIDENT:
-        return (
-            f"The same labels decide {percent(max(decided))} on one side with a proof: add "
-            "--promise proved."
-        )
+        if confident and evaluation.chosen is not None:
+            share = percent(evaluation.chosen_coverage)
+            return f"The same labels decide {share} of runs with a proof: --promise proved."
+        needed.append(diagnose_evaluation(table, evaluation, asked).tasks_needed)
     least = min((number for number in needed if number), default=None)
     if least is None:
         return ""
-    tasks = "task" if least == 1 else "tasks"
-    return f"Label about {approximate(least)} more {tasks} for {trust}{option}."
+    if proved and not one_a_task:
+        return (
+            f"One labelled run of each of about {approximate(least)} tasks gives {trust}: "
+            "certify sample."
+        )
+    more = least - len(certifier.table.labels)
+    return f"Label about {approximate(more)} more task{'s' * (more > 1)} for {trust}."

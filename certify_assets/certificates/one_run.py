@@ -180,9 +180,7 @@ def row_counts(
     return np.append(0, np.cumsum(narrow_first))[covered], covered
 
 
-def stop_limit(
-    procedure: str, rows: int, *, alpha: float, level: float, share: float
-) -> int:
+def stop_limit(procedure: str, rows: int, *, alpha: float, level: float, share: float) -> int:
     """Return the errors after which reading may stop: no wider threshold passes (Lemma 2)."""
     if procedure == "average":
         return math.floor(alpha * rows + 1e-9) - 1

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,7 +119,10 @@ _Numbers = NDArray[np.number[Any]]
 #: errors and covered rows of thresholds, all rows, what is asked → tails
 RowTails = Callable[[_Numbers, _Numbers, int, Test], NDArray[np.float64]]
 #: what a certificate promises, the weakest first
-AVERAGE, CONFIDENT, PROVED = "average", "confident", "proved"
+Promise = Literal["average", "confident", "proved"]
+AVERAGE: Final = "average"
+CONFIDENT: Final = "confident"
+PROVED: Final = "proved"
 PROMISES: Final = (AVERAGE, CONFIDENT, PROVED)
 
 
@@ -145,7 +148,7 @@ class Procedure:
     calibrated: bool = False
     # of what is proved for one random run a task: the tails of errors, covered rows, all rows
     row_tails: RowTails | None = None
-    promise: str = CONFIDENT
+    promise: Promise = CONFIDENT
 
     @property
     def by_rows(self) -> bool:
@@ -194,7 +197,7 @@ def _average(errors: _Numbers, covered: _Numbers, rows: int, test: Test) -> NDAr
     return average_tails(errors, covered, rows, budget=test.budget, level=test.level)
 
 
-def _by_rows(name: str, validity: str, promise: str, row_tails: RowTails) -> Procedure:
+def _by_rows(name: str, validity: str, promise: Promise, row_tails: RowTails) -> Procedure:
     """Return a procedure that is proved for one random run a task."""
 
     def tails(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:

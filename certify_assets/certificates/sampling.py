@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from certify_assets.certificates.inputs import SampleInputs, content_hash
 from certify_assets.errors import InputError
 
-TASKS, RUNS = "tasks", "runs"
+Estimand = Literal["tasks", "runs"]
+TASKS: Final = "tasks"
+RUNS: Final = "runs"
 ESTIMANDS: Final = (TASKS, RUNS)
 _BITS: Final = 53
 
@@ -29,7 +31,8 @@ _BITS: Final = 53
 def unit(seed: int, *names: str) -> float:
     """Return a number in [0, 1): 53 bits of the SHA-256 of seed and names, joined by NUL."""
     digest = hashlib.sha256("\0".join([str(seed), *names]).encode("utf-8")).digest()
-    return (int.from_bytes(digest[:8], "big") >> (64 - _BITS)) / 2**_BITS
+    number = int.from_bytes(digest[:8], "big") >> (64 - _BITS)
+    return float(number / 2**_BITS)
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Draw:
 
     count: int
     attempts: int
-    estimand: str
+    estimand: Estimand
     most: int
     seed: int
     sha256: str
@@ -67,7 +70,7 @@ class Draw:
         *,
         count: int,
         attempts: int | None = None,
-        estimand: str = TASKS,
+        estimand: Estimand = TASKS,
         most: int | None = None,
         seed: int = 42,
     ) -> Self:
@@ -96,8 +99,9 @@ class Draw:
         if estimand == RUNS and most is None:
             if sizes.min() < sizes.max():
                 raise InputError(
-                    f"Tasks have from {sizes.min()} to {sizes.max()} runs, so --estimand runs needs "
-                    "--most C: as how many runs a task counts at most. Fix it without these labels."
+                    f"Tasks have from {sizes.min()} to {sizes.max()} runs, so --estimand runs "
+                    "needs --most C: as how many runs a task counts at most. Fix it without these "
+                    "labels."
                 )
             most = int(sizes.max())
         drawn = cls(count, 1, estimand, most or 1, seed, table_hash(tasks, runs, scores))
@@ -119,7 +123,14 @@ class Draw:
     @property
     def inputs(self) -> SampleInputs:
         """Return what a certificate says of the draw."""
-        return SampleInputs(**vars(self))
+        return {
+            "count": self.count,
+            "attempts": self.attempts,
+            "estimand": self.estimand,
+            "most": self.most,
+            "seed": self.seed,
+            "sha256": self.sha256,
+        }
 
     def rows(self, tasks: Sequence[str], runs: Sequence[str]) -> NDArray[np.int64]:
         """Return the places of the drawn runs, in the order in which they are drawn.
@@ -152,9 +163,7 @@ class Draw:
         }
 
 
-def table_hash(
-    tasks: Sequence[str], runs: Sequence[str], scores: NDArray[np.float64]
-) -> str:
+def table_hash(tasks: Sequence[str], runs: Sequence[str], scores: NDArray[np.float64]) -> str:
     """Return the hash of what a draw and its order depend on, whatever the order of the rows."""
     order = sorted(range(len(runs)), key=lambda place: (tasks[place], runs[place]))
     names: list[Any] = [[tasks[place], runs[place]] for place in order]

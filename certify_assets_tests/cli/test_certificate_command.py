@@ -96,7 +96,7 @@ def test_the_answer_is_at_most_eight_lines(call: Call, scores: Path, tmp_path: P
     for more in ("", f"--out {tmp_path}/c.json"):
         shown = call(f"certificate {odd} --alpha .2 {more}")
         assert shown.out.count("\n") <= 8 and "at most 20 % wrong, 95 % confidence" in shown.out
-    whole = call(f"certificate {odd} --alpha .2 --verbose").out
+    whole = call(f"show {tmp_path}/c.json").out
     assert "selective error" in whole and whole.count("\n") > 8
 
 
@@ -171,9 +171,9 @@ def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
     ("arguments", "word"),
     [
         ("--set engine=montecarlo", "engine montecarlo does not apply to pseudo_task"),
-        ("--pilot {scores}", "no other procedure reads it"),
-        ("--procedure all --pilot {scores}", "shares 80 task(s)"),
-        ("--procedure betting", "betting needs one"),
+        ("--set pilot={scores}", "no other procedure reads it"),
+        ("--procedure all --set pilot={scores}", "shares 80 task(s)"),
+        ("--procedure betting", "Betting needs one"),
         ("--procedure taskboot --pool {scores}", "taskboot does not read it"),
         ("--pool {scores}", "with the calibration table"),
         ("--procedure pseudo_task --set size_ratio=0.9", "size_ratio is 0.9"),
@@ -259,7 +259,7 @@ def test_betting_takes_a_pilot_and_verify_asks_for_it(
     call: Call, scores: Path, pilot: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "betting.json"
-    asked = f"certificate {scores} --side reject --pilot {pilot} --alpha 0.2 --json --out {out}"
+    asked = f"certificate {scores} --side reject --set pilot={pilot} --alpha 0.2 --json --out {out}"
     answer = call(f"{asked} --procedure betting")
     assert answer.code == 0 and answer.json["certified"] and answer.json["parameters"]["pilot"]
     lacking = call(f"verify {out} {scores} --json")
@@ -329,7 +329,7 @@ def test_a_certificate_says_how_its_scores_were_read(
 
 def test_the_pilot_is_its_own_split(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:
     whole = tmp_path / "whole.csv"
-    asked = "certificate {} --side reject --procedure betting --pilot {} --alpha 0.2 --json"
+    asked = "certificate {} --side reject --procedure betting --set pilot={} --alpha 0.2 --json"
     both = pd.concat([pd.read_csv(scores).assign(split="cal"), pd.read_csv(pilot)])
     both.fillna({"split": "rl"}).to_csv(whole, index=False)
     assert call(asked.format(whole, whole)).json == call(asked.format(scores, pilot)).json
@@ -419,10 +419,10 @@ def test_pool_and_pilot_are_on_the_scale_of_the_scores(
         frame.to_csv(path, index=False)
         return path
 
-    option = "--pool" if name == "pool" else "--procedure betting --pilot"
+    option = "--pool " if name == "pool" else "--procedure betting --set pilot="
 
     def certified(ours: float, theirs: float, more: str = "") -> Answer:
-        tables = f"{written('s', ours)} {option} {written(name, theirs)}"
+        tables = f"{written('s', ours)} {option}{written(name, theirs)}"
         return call(f"certificate {tables} --side reject --alpha .2 --json {more}")
 
     covered = certified(1, 1).json["covered_trajectories"]
