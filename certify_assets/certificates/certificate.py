@@ -11,7 +11,7 @@ from typing_extensions import TypedDict  # pydantic reads those of `typing` from
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.inputs import LEVELS, Inputs, ScoreRange
 from certify_assets.certificates.procedures import Promise
-from certify_assets.certificates.settings import level_shares, look_share
+from certify_assets.certificates.settings import level_of, look_share
 from certify_assets.documents import (
     CLOSED,
     Count,
@@ -215,11 +215,12 @@ def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
     if (scores := item.inputs.get("scores")) is not None:
         yield not _in_order(scores), "inputs.scores has quantiles that are not in order"
     asked = item.parameters
-    shares = level_shares(asked["multiplicity"], asked["grid"]) * item.candidates
-    level = significant(item.delta * look_share(asked["look"], asked["looks"]) / shares)
+    share = item.delta * look_share(asked["look"], asked["looks"]) / item.candidates
+    level = level_of(asked["multiplicity"], asked["grid"], item.tasks, item.alpha, share)
+    level = significant(level)
     yield (
         item.level != level,
-        f"level is {item.level}, not delta / (shares * candidates) = {level!r}",
+        f"level is {item.level}, and these settings test at {level!r}",
     )
     for name, most, limit in (
         ("trajectories", "inputs.rows", item.inputs["rows"]),

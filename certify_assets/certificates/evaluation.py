@@ -121,13 +121,14 @@ def evaluate(
     tested = counts
     if settings.method.one_draw:
         tested = count_at(observations.one_a_task(settings.seed), side, counts.thresholds)
-    test = settings.test if plan is None else replace(settings.test, bets=plan.bets)
+    asked = settings.test(counts.tasks)
+    test = asked if plan is None else replace(asked, bets=plan.bets)
     if settings.method.calibrated and counts.tasks:
         test = replace(test, pseudo=pseudo_task(observations, counts, settings, pool))
     tails = np.ones(counts.thresholds.size)
     if not lacks_pilot and tested.tasks:
         tails = settings.method.tails(tested, test, tested.tasks)
-    passed = tails <= settings.level
+    passed = tails <= test.level
     return Evaluation(
         counts=counts,
         tested=tested,
@@ -144,7 +145,7 @@ def _evaluate_rows(
     observations: Observations, settings: Settings, row_tails: RowTails
 ) -> Evaluation:
     """Put every drawn score to `one_run` or `average`; what is wide enough is on the grid too."""
-    side, test = settings.side, settings.test
+    side, test = settings.side, settings.test(len(observations.labels))
     table = observations.unknown_as_wrong(side)
     several = len(table.labels) < table.rows
     rows = table.one_a_task(settings.seed) if several and table.scored else table
@@ -158,7 +159,7 @@ def _evaluate_rows(
                 side,
                 thresholds,
                 alpha=settings.alpha,
-                level=settings.level,
+                level=test.level,
                 share=settings.planned_share,
                 seed=settings.seed,
             )
@@ -167,7 +168,7 @@ def _evaluate_rows(
 
     distinct = np.unique(table.scores[: table.scored])
     distinct = distinct if side == "reject" else distinct[::-1]
-    passed = np.flatnonzero(tails_at(distinct) <= settings.level)
+    passed = np.flatnonzero(tails_at(distinct) <= test.level)
     grid = np.searchsorted(
         np.sort(distinct), count_tasks(table, side, settings.applied_grid).thresholds
     )
@@ -178,7 +179,7 @@ def _evaluate_rows(
         counts=count_at(table, side, thresholds),
         tested=count_at(rows, side, thresholds),
         tails=tails,
-        passed_test=tails <= settings.level,
+        passed_test=tails <= test.level,
         guard=no_guard(thresholds.size),
         test=test,
     )
@@ -201,6 +202,6 @@ def _guard(observations: Observations, counts: TaskCounts, settings: Settings) -
 def coverage_under(pseudo: PseudoTask, evaluation: Evaluation, settings: Settings) -> float:
     """Return the coverage that another pseudo-task leaves certified."""
     counts, test = evaluation.counts, replace(evaluation.test, pseudo=pseudo)
-    passed = settings.method.tails(counts, test, counts.tasks) <= settings.level
+    passed = settings.method.tails(counts, test, counts.tasks) <= test.level
     places = np.flatnonzero(passed)
     return float(counts.coverage[places[-1]]) if places.size else 0.0

@@ -71,7 +71,7 @@ def issue(
         coverage=significant(evaluation.chosen_coverage),
         selective_error=None if found is None else significant(float(found.selective_error[0])),
         tail=None if place is None else significant(float(evaluation.tails[place])),
-        level=significant(settings.level),
+        level=significant(evaluation.test.level),
         covered_trajectories=0 if found is None else int(found.covered_trajectories[0]),
         covered_tasks=0 if found is None else int(found.covered_tasks[0]),
         errors=0 if found is None else int(found.error_totals[0]),
@@ -132,7 +132,8 @@ def _require_rows(observations: Observations, settings: Settings) -> None:
     if not method.by_rows:
         return
     several = method.promise == PROVED and tasks < observations.rows
-    least = fewest_rows(method.name, settings.alpha, settings.level, several=several)
+    level = settings.level(tasks)
+    least = fewest_rows(method.name, settings.alpha, level, several=several)
     if tasks < least:
         raise TooFewTasksError(
             f"{method.name} needs at least {least} tasks at alpha {settings.alpha:g}, and the "
@@ -142,7 +143,7 @@ def _require_rows(observations: Observations, settings: Settings) -> None:
         method.name,
         observations.rows,
         alpha=settings.alpha,
-        level=settings.level,
+        level=level,
         share=settings.planned_share,
     )
     if tasks < observations.rows:
