@@ -148,9 +148,9 @@ def _evaluate_rows(
     side, test = settings.side, settings.test(len(observations.labels))
     table = observations.unknown_as_wrong(side)
     several = len(table.labels) < table.rows
-    rows = table.one_a_task(settings.seed) if several and table.scored else table
     lemma = several and settings.method.promise == PROVED
-    table = table if lemma else rows
+    if several and table.scored and not lemma:
+        table = table.one_a_task(settings.seed)
 
     def tails_at(thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
         if lemma:
@@ -175,9 +175,10 @@ def _evaluate_rows(
     places = np.unique(grid if side == "reject" else distinct.size - 1 - grid)
     thresholds = distinct[np.union1d(places, passed[-1:])]
     tails = tails_at(thresholds)
+    counts = count_at(table, side, thresholds)
     return Evaluation(
-        counts=count_at(table, side, thresholds),
-        tested=count_at(rows, side, thresholds),
+        counts=counts,
+        tested=counts,
         tails=tails,
         passed_test=tails <= test.level,
         guard=no_guard(thresholds.size),

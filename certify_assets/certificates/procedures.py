@@ -201,7 +201,8 @@ def _by_rows(name: str, validity: str, promise: Promise, row_tails: RowTails) ->
     """Return a procedure that is proved for one random run a task."""
 
     def tails(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
-        factor = tasks / counts.tasks
+        # one random run of each of so many tasks, on average
+        factor = tasks / counts.trajectories
         errors, covered = factor * counts.error_totals, factor * counts.covered_trajectories
         return row_tails(errors, covered, tasks, test)
 
