@@ -124,7 +124,9 @@ def sample(
         lines.append(f"{document['unscored']:,} drawn runs have no score and need no label.")
     if len(drawn) < draw.count:
         lines.append(f"That is fewer than --count {draw.count}: no more can be drawn in this way.")
-    step = shlex.join(["certify", "certificate", str(scores), "--sample", str(out)])
+    plan = [] if side == "both" else ["--side", side]
+    plan += [] if alpha is None else ["--alpha", f"{alpha:g}"]
+    step = shlex.join(["certify", "certificate", str(scores), "--sample", str(out), *plan])
     answer(document, *lines, f"next: {step}")
 
 
