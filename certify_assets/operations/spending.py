@@ -180,9 +180,9 @@ class Spending:
         )
         both = [f"{100 * max(0.0, 2 * level - 1):.4g} %" for level in (now, ever)]
         return (
-            f"For one side and one budget, the first certificate and {made} since hold at once "
-            f"with confidence {100 * now:.4g} %. With whatever follows under the declared schedule "
-            f"it is {100 * ever:.4g} %; for both sides at once, {both[0]} and {both[1]}."
+            f"On one side and budget, the first certificate and {made} all hold with confidence "
+            f"{100 * now:.4g} %. Including all that the schedule allows later, it is "
+            f"{100 * ever:.4g} %. On both sides together, it is {both[0]} and {both[1]}."
         )
 
     def total(self) -> str:
@@ -190,8 +190,8 @@ class Spending:
         promised = self.promised if self.schedule is not None else self.spent + Schedule().total
         later = f", {self.spent:.4g} by {self.later} later" if self.later else ""
         return (
-            f"{DELTA + self.spent:.4g} of at most {DELTA + promised:.4g} for one side and one "
-            f"budget: {DELTA:g} by the first certificate{later}"
+            f"{DELTA + self.spent:.4g} of at most {DELTA + promised:.4g} a side and budget "
+            f"({DELTA:g} by the first certificate{later})"
         )
 
 

@@ -175,7 +175,7 @@ def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> 
     moved = call("ops", "lineage", document["batch"], "--corpus", "c", "--root", operated.root)
     said = " ".join(moved.out.split())
     assert moved.code == 0 and re.search(
-        r"\d+ links hold. Sources that are not kept here: 1,", said
+        r"\d+ links hold. Moved source files: 1;", said
     )
     (tmp_path / "moved").rename(tmp_path / "<a>.jsonl")
     operated.write_bytes("judges/lexical/c/adapter/weights.safetensors", b"other")
