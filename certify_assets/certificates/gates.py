@@ -96,7 +96,7 @@ def saturation_gate(sft: float | None, base: float | None = None) -> GateResult:
 
 
 def sample_gate(
-    n_eff: float | None, *, alpha: float = 0.1, delta: float = 0.05, grid: int = 40
+    n_eff: float | None, *, alpha: float = 0.1, delta: float = 0.05, grid: float = 40
 ) -> GateResult:
     """Gate 3: as many effective trajectories as an error-free sample that excludes α at δ/|Θ|.
 
@@ -143,7 +143,7 @@ def table_gates(
     *,
     alpha: float = 0.1,
     delta: float = 0.05,
-    grid: int = 40,
+    grid: float = 40,
     sft_auroc: float | None = None,
     draws: int = 1000,
     seed: int = 42,

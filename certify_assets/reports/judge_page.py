@@ -148,7 +148,7 @@ def gates(cal: pd.DataFrame, certificate: Certificate) -> str:
         *columns(cal),
         alpha=certificate.alpha,
         delta=certificate.delta,
-        grid=round(certificate.delta / certificate.level),
+        grid=certificate.delta / certificate.level,
         seed=certificate.seed,
     )
     return "\n".join(f"- {gate.sentence()}" for gate in found)
