@@ -173,16 +173,17 @@ class Spending:
         now, ever = (max(0.0, 1 - DELTA - part) for part in (self.spent, self.promised))
         later = self.later - len(self.claims)
         counts = [(later, "later certificate"), (len(self.claims), "recertification")]
-        made = " and ".join(
+        *others, last = (
             f"{number} {name}{'' if number == 1 else 's'}"
             for number, name in counts
             if number or name == "recertification"
         )
+        made = f"{', '.join(['the first certificate', *others])} and {last}"
         both = [f"{100 * max(0.0, 2 * level - 1):.4g} %" for level in (now, ever)]
         return (
-            f"On one side and budget, the first certificate and {made} all hold with confidence "
-            f"{100 * now:.4g} %. Including all that the schedule allows later, it is "
-            f"{100 * ever:.4g} %. On both sides together, it is {both[0]} and {both[1]}."
+            f"On one side and budget, {made} all hold with confidence {100 * now:.4g} %. "
+            f"Including all that the schedule allows later, it is {100 * ever:.4g} %. On both "
+            f"sides together, it is {both[0]} and {both[1]}."
         )
 
     def total(self) -> str:

@@ -69,7 +69,7 @@ def test_a_judge_is_deployed_for_batch_certificates_alone(call: Call, operated: 
     assert made.code == 0 and made.json["certificates"] == []
     assert made.json["batch_alpha"] == {"reject": 0.2, "release": 0.2}
     shown = call("ops", "status", "c", *root)
-    assert shown.code == 0 and "Certificates of their batches decide new runs." in shown.out
+    assert shown.code == 0 and "Batch certificates decide new runs." in shown.out
     assert "batch certificates alone, reject at 20 %" in " ".join(shown.out.split())
 
 
