@@ -174,9 +174,7 @@ def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> 
     (tmp_path / "<a>.jsonl").rename(tmp_path / "moved")
     moved = call("ops", "lineage", document["batch"], "--corpus", "c", "--root", operated.root)
     said = " ".join(moved.out.split())
-    assert moved.code == 0 and re.search(
-        r"\d+ links hold. Moved source files: 1;", said
-    )
+    assert moved.code == 0 and re.search(r"\d+ links hold. Moved source files: 1;", said)
     (tmp_path / "moved").rename(tmp_path / "<a>.jsonl")
     operated.write_bytes("judges/lexical/c/adapter/weights.safetensors", b"other")
     pin_present_files(operated)
