@@ -32,6 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from certify_assets.certificates.batch_stopping import Before, Stopping, stopping
 from certify_assets.certificates.batch_tables import SetTable, set_table
 from certify_assets.certificates.counts import covers
+from certify_assets.certificates.inputs import ScoreRange
 from certify_assets.documents import (
     CLOSED,
     Count,
@@ -44,13 +45,13 @@ from certify_assets.documents import (
 )
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.words import percent
 
 #: keys of a certificate in a document of several sides, whose numbers are added up
-_ADDED: Final = ("decided", "labels_used", "errors_found", "labels_wanted")
+_ADDED: Final = ("decided", "labels_used", "errors_found")
 
 Side = Literal["reject", "release"]
 State = Literal["certified", "continue", "not_worth_it", "to_reviewers"]
+_CERTIFIED: State = "certified"
 _Floats = NDArray[np.float64]
 _OneOrMore = Field(min_length=1)
 
@@ -162,8 +163,8 @@ class BatchPlan(Document):
     cut: Real | None = None
     certificate_sha256: str = ""
     history_sha256: str = ""
-    scores: dict[str, str] = {}
-    score_range: JsonObject | None = None
+    scores: dict[str, str] = Field(default_factory=dict)
+    score_range: ScoreRange | None = None
 
     @model_validator(mode="after")
     def _parted(self) -> Self:
@@ -204,8 +205,8 @@ class BatchCertificate(Document):
         `not_worth_it` where more labels are expected to cost more than they decide. More of them
         may be given all the same. `to_reviewers` where more errors were found than the budget has.
     threshold : float or None
-    labels_wanted : int
-        Labels that certify the next set if none of them is an error; 0 where none is worth it.
+    label_next : tuple of str
+        Runs whose labels certify the next set if none is an error; empty where none is worth it.
     batch_sha256 : str
     seed : int
     """
@@ -225,7 +226,7 @@ class BatchCertificate(Document):
     critical_value: Real
     state: State
     threshold: Real | None
-    labels_wanted: Count
+    label_next: tuple[str, ...]
     batch_sha256: str
     seed: Count
 
@@ -398,19 +399,18 @@ class SideDraw:
             >= self.tables[len(crossings) - 1].limit
         ):
             crossings.pop()
-        now, place = self.progress(outcomes), max(len(crossings) - 1, 0)
-        threshold, names = self.sets[place]
-        table, state = self.tables[place], "certified" if crossings else None
+        now, state = self.progress(outcomes), _CERTIFIED
+        if not crossings:
+            state = now.state if now else "to_reviewers"
+        place = max(len(crossings) - 1, 0)
+        first = crossings or [self._errors(0, outcomes).size]
         used = {
             name
-            for (_, first), labels in zip(self.sets, crossings, strict=False)
-            for name in first[:labels]
+            for (_, names), labels in zip(self.sets, first, strict=False)
+            for name in names[:labels]
         }
-        labels = crossings[-1] if crossings else self._errors(0, outcomes).size
-        if not crossings:
-            used = set(names[:labels])
-            state = now.state if now else "to_reviewers"
-        own = len(errors.intersection(names[:labels]))
+        (threshold, names), table = self.sets[place], self.tables[place]
+        own = len(errors.intersection(names[: first[-1]]))
         return BatchCertificate(
             certified=bool(crossings),
             side=self.plan.side,
@@ -420,11 +420,11 @@ class SideDraw:
             decided=len(names) if crossings else 0,
             labels_used=len(used),
             errors_found=len(errors & used),
-            e_value=table.e_value(labels, own),
+            e_value=table.e_value(first[-1], own),
             critical_value=table.critical_value,
             state=state,
             threshold=threshold if crossings else None,
-            labels_wanted=len(now.wanted) if now else 0,
+            label_next=now.wanted if now else (),
             batch_sha256=self.batch_sha256,
             seed=self.seed,
         )
@@ -444,9 +444,7 @@ def chain_stopping(tables: Sequence[SetTable], weights: _Floats, means: _Floats)
     gain = labels = 0.0
     for place in reversed(range(len(tables))):
         strict = tables[place - 1] if place else None
-        (one,) = stopping(
-            tables[place], weights, means[:, place], [Before(strict, gain, labels)]
-        )
+        (one,) = stopping(tables[place], weights, means[:, place], [Before(strict, gain, labels)])
         gain, labels = one.value, one.labels
         found.append(one)
     return found[::-1]
@@ -489,38 +487,36 @@ class BatchDraw:
         )
 
     @cached_property
+    def places(self) -> dict[str, int]:
+        """Place of each run in the order in which runs are labelled, the sides in turns."""
+        turns = sorted(
+            (rank, number, name)
+            for number, side in enumerate(self.sides)
+            for rank, name in enumerate(side.names)
+        )
+        return {name: place for place, (_, _, name) in enumerate(turns)}
+
+    @property
     def order(self) -> tuple[str, ...]:
-        """Return the runs of all sides in the order in which they are labelled, sides in turns."""
-        return _in_turns([side.names for side in self.sides])
+        """Return the runs of all sides in the order in which they are labelled if none is wrong."""
+        return tuple(self.places)
 
     def close(self, outcomes: Mapping[str, int]) -> tuple[BatchCertificate, ...]:
         """Certify each side by the labels that count."""
         return tuple(side.close(outcomes) for side in self.sides)
 
-    def progress(self, outcomes: Mapping[str, int]) -> list[Progress]:
-        """Return what is being labelled of each side that is not certified whole."""
-        found = (side.progress(outcomes) for side in self.sides)
-        return [one for one in found if one is not None]
-
     def wanted(self, outcomes: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the runs to label now, sides in turns; none where all are settled."""
-        return _in_turns([one.wanted for one in self.progress(outcomes)])
-
-
-def _in_turns(sides: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    found = [
-        (rank, place, name)
-        for place, names in enumerate(sides)
-        for rank, name in enumerate(names)
-    ]
-    return tuple(name for _, _, name in sorted(found))
+        """Return the runs to label now, the sides in turns; none where all are settled."""
+        found = (side.progress(outcomes) for side in self.sides)
+        names = (name for now in found if now is not None for name in now.wanted)
+        return tuple(sorted(names, key=self.places.__getitem__))
 
 
 def certificate_sentence(found: BatchCertificate, now: Progress | None) -> str:
     """Say what is certified, and what more labels would do."""
     if not found.certified:
         return "" if now is None else now.sentence()
-    share, sure = percent(found.alpha), percent(1 - found.delta)
+    share, sure = (f"{100 * value:.10g} %" for value in (found.alpha, 1 - found.delta))
     said = (
         f"{found.decided} runs are certified: at most {share} of them are wrong, with confidence "
         f"{sure} over the draw. Correct the errors that the labels found."
@@ -531,5 +527,3 @@ def certificate_sentence(found: BatchCertificate, now: Progress | None) -> str:
         f"{said} Widening to {now.runs} takes {len(now.wanted)} more labels without an error and "
         f"decides {now.decided} more runs: worth it."
     )
-
-

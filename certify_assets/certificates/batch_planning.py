@@ -144,7 +144,7 @@ def plan_batch(
             found = asked.one(part, limits[side]) if limits else asked.best(part)
             sides += [found] if found else []
     if 0 < len(sides) < len(alphas):
-        kept = {plan.side: alphas[plan.side] for plan in sides}
+        kept: dict[str, float] = {plan.side: plan.alpha for plan in sides}
         return plan_batch(
             batch,
             alphas=kept,
@@ -213,9 +213,7 @@ class _Asked:
         scored = scored if self.side == "reject" else scored[::-1]
         method: Any = "lower" if self.side == "reject" else "higher"
         shares = np.linspace(1 / _CANDIDATES, 1, _CANDIDATES)
-        limits = np.quantile(
-            scored, shares if self.side == "reject" else 1 - shares, method=method
-        )
+        limits = np.quantile(scored, shares if self.side == "reject" else 1 - shares, method=method)
         limits = np.array(list(dict.fromkeys(limits.tolist())))
         sizes = np.array([int(batch.decided(self.side, value).sum()) for value in limits.tolist()])
         kept = sizes >= min(_FEWEST, scored.size)
@@ -229,7 +227,7 @@ class _Asked:
         plan = self._plan(batch, limits[chain].tolist(), chosen, weights, means[:, chain])
         return plan if plan.expected_net_share > 0 else None
 
-    def _plan(  # noqa: PLR0917
+    def _plan(
         self,
         batch: Batch,
         thresholds: Sequence[float],
@@ -286,10 +284,11 @@ class _Asked:
         starts = [(ratio, place) for ratio in _RATIOS for place in range(sizes.size)]
         ratio, start = max(starts, key=lambda key: worth[key[0], None, key[1]].value)
         chain: list[int] = []
-        before, place = None, start
-        while place is not None and worth[ratio, before, place].value > 0:
-            chain.append(place)
-            before, place = place, following[ratio, place]
+        before: int | None = None
+        place_now: int | None = start
+        while place_now is not None and worth[ratio, before, place_now].value > 0:
+            chain.append(place_now)
+            before, place_now = place_now, following[ratio, place_now]
         return chain
 
     def _predicted(self, scores: _Floats) -> tuple[_Floats, _Floats]:

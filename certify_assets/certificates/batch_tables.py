@@ -102,7 +102,7 @@ class SetTable:
         if not labels:
             return 1.0
         log_e = _log_ratio(
-            np.array([labels]), np.array([errors]), self.runs, self.limit, *_prior(self.alpha)
+            np.array([labels]), np.array([errors]), self.runs, self.limit, _prior(self.alpha)
         )
         return math.exp(min(float(log_e[0]), math.log(1e15)))
 
@@ -112,7 +112,7 @@ class SetTable:
         The paths to n_k are those of K₀ errors, so each q_k is weighted by a likelihood ratio.
         """
         paths = [
-            _log_ratio(self.needed, np.arange(self.needed.size), self.runs, self.limit, *beta)
+            _log_ratio(self.needed, np.arange(self.needed.size), self.runs, self.limit, beta)
             for beta in zip(PREDICTED * means, PREDICTED * (1 - means), strict=True)
         ]
         # what K₀ errors exclude has no path of theirs to be weighted
@@ -126,11 +126,12 @@ def _prior(alpha: float) -> tuple[float, float]:
 
 
 def _log_ratio(
-    labels: _Integers, errors: _Integers, runs: int, limit: int, a: float, b: float
+    labels: _Integers, errors: _Integers, runs: int, limit: int, beta: tuple[float, float]
 ) -> _Floats:
     """Logarithm of the likelihood of labels under Beta(a, b), over that under K₀ errors."""
     from scipy.special import betaln, gammaln
 
+    a, b = beta
     right = labels - errors
     possible = (right <= runs - limit) & (errors < limit) & (right >= 0)
     k, r = np.where(possible, errors, 0), np.where(possible, right, 0)
@@ -158,7 +159,7 @@ def set_table(runs: int, alpha: float, delta: float) -> SetTable:
     """
     limit, last = error_limit(alpha, runs), min(runs, MOST_LABELS)
     labels, errors = np.arange(1, last + 1)[:, None], np.arange(min(limit, last + 1))
-    log_e = _log_ratio(labels, errors, runs, limit, *_prior(alpha))
+    log_e = _log_ratio(labels, errors, runs, limit, _prior(alpha))
     # more errors than K₀ are likelier than K₀ where the share found is above K₀/N
     log_e[(errors * runs >= limit * labels) | (errors > labels)] = -np.inf
     low, high = -1.0, math.log(1 / delta) + 0.5
@@ -188,9 +189,7 @@ def _first_crossings(needed: _Integers, runs: int, limit: int) -> _Floats:
     log_factorial = gammaln(np.arange(runs + 2) + 1.0)
 
     def ways(of: _Integers, chosen: _Integers) -> _Floats:
-        return np.asarray(
-            log_factorial[of] - log_factorial[chosen] - log_factorial[of - chosen]
-        )
+        return np.asarray(log_factorial[of] - log_factorial[chosen] - log_factorial[of - chosen])
 
     errors = np.arange(needed.size)
     # the start is a crossing that no test makes: no label, no error
@@ -207,5 +206,7 @@ def _first_crossings(needed: _Integers, runs: int, limit: int) -> _Floats:
             - ways(left, more)
         )
         sign = np.where(n > 0, -1.0, 1.0)
-        found[place] = max(float((sign * np.where(n > 0, found[:place][possible], 1.0)) @ chance), 0)
+        found[place] = max(
+            float((sign * np.where(n > 0, found[:place][possible], 1.0)) @ chance), 0
+        )
     return found[1:]
