@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates.batch_tables import MOST_LABELS, PREDICTED, SetTable
+from certify_assets.certificates.batch_tables import PREDICTED, SetTable, last_label
 
 _Floats = NDArray[np.float64]
 _Integers = NDArray[np.int64]
@@ -74,7 +74,7 @@ def stopping(
         Weight and mean error in the set of each predicted agent.
     places : sequence of Before
     """
-    last = min(table.runs, MOST_LABELS)
+    last = last_label(table.alpha, table.runs)
     gains = np.array([[table.runs + place.gain] for place in places])
     later = np.array([[place.labels] for place in places])
     shared, paid = np.zeros((2, len(places), 1))
@@ -83,7 +83,7 @@ def stopping(
         if (strict := place.strict) is not None:
             gains[row] -= strict.runs
             shared[row] = strict.runs / table.runs
-            paid[row] = strict.needed[0] / shared[row] if strict.needed.size else 0.0
+            paid[row] = strict.needed[0] / shared[row]
             mixture[row] *= strict.chances(means)
     most = np.searchsorted(table.needed, np.arange(last + 1), side="right") - 1
     predict = _Prediction.of(mixture, means, last)

@@ -32,8 +32,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-#: labels of a set after which its table ends: still valid, and no larger for a larger batch
-MOST_LABELS: Final = 1600
+# labels after which a table ends, and the same in budgets: valid, and no larger for a larger batch
+_MOST_LABELS, _MOST_BUDGETS = 1600, 40
 # prior of the test: its weight in labels, and its mean in budgets
 _STRENGTH: Final = 20.0
 _PRIOR_MEAN: Final = 0.3
@@ -51,6 +51,11 @@ def error_limit(alpha: float, decided: int) -> int:
     """Return K₀, the smallest number of errors that exceeds the budget; exact in α's decimals."""
     budget = Fraction(str(alpha))
     return budget.numerator * decided // budget.denominator + 1
+
+
+def last_label(alpha: float, runs: int) -> int:
+    """Return the number of labels after which the table of a set ends."""
+    return min(runs, max(_MOST_LABELS, math.ceil(_MOST_BUDGETS / alpha)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +162,7 @@ def set_table(runs: int, alpha: float, delta: float) -> SetTable:
     alpha, delta : float
         Error budget and risk limit.
     """
-    limit, last = error_limit(alpha, runs), min(runs, MOST_LABELS)
+    limit, last = error_limit(alpha, runs), last_label(alpha, runs)
     labels, errors = np.arange(1, last + 1)[:, None], np.arange(min(limit, last + 1))
     log_e = _log_ratio(labels, errors, runs, limit, _prior(alpha))
     # more errors than K₀ are likelier than K₀ where the share found is above K₀/N

@@ -221,8 +221,10 @@ def _start(part: SideDraw) -> str:
     needed = tables[0].needed.tolist()
     said = (
         f"Start with the surest {tables[0].runs} runs. They are certified if the first {needed[0]} "
-        f"labels show no error{f', or the first {needed[1]} at most one' * (len(needed) > 1)}"
+        "labels show no error"
     )
+    if len(needed) > 1:
+        said += f", or the first {needed[1]} at most one"
     if len(tables) > 1:
         said += f"; then widen to {', '.join(str(table.runs) for table in tables[1:])}"
     return f"{said}. About {part.plan.expected_labels:.0f} labels are expected."
