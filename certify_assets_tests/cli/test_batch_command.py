@@ -80,9 +80,7 @@ def test_another_seed_for_the_same_batch_is_refused(call: Call, tables: Path) ->
     assert call(f"{drawing} draw.csv --seed 12").code == 0
 
 
-def test_a_certificate_alone_means_its_threshold(
-    call: Call, tables: Path
-) -> None:
+def test_a_certificate_alone_means_its_threshold(call: Call, tables: Path) -> None:
     threshold = json.loads((tables / "cert.json").read_text("utf-8"))["threshold"]
     plan = call("batch plan cert.json batch.csv --json").json
     assert plan["thresholds"] == [threshold]
