@@ -69,7 +69,8 @@ def promise_of(plan: BatchPlan, batches: int) -> str:
     return (
         f"batch certificate: the judge is wrong on at most {budgets} of the runs of {where} inside "
         "a certified threshold. This holds whatever their agents and tasks, with confidence "
-        f"{100 * (1 - plan.delta):.4g} % over the draw alone; runs that were labelled and corrected count."
+        f"{100 * (1 - plan.delta):.4g} % over the draw alone; runs that were labelled and "
+        "corrected count."
     )
 
 
