@@ -347,7 +347,9 @@ def test_the_joint_promise_names_the_scores_that_lie_in_both_regions() -> None:
         words = (
             f"Scores from {low:.6g} to {high:.6g} ({100 * inside:.1f} % of the rows) lie in both"
         )
-        assert (words in joint_statement(pair)) == ("lie in both" in joint_statement(pair)) == overlap
+        assert (
+            (words in joint_statement(pair)) == ("lie in both" in joint_statement(pair)) == overlap
+        )
 
 
 def test_the_promise_of_a_document_needs_one_pair_a_procedure() -> None:
