@@ -37,9 +37,9 @@ from gpu_bench.sections import about, finite, measured, release, show
 
 from certify_assets.files import canonical_json, write_atomic
 from certify_assets.judges.lm.adapters import attach_lora, quiet
-from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
+from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.judge import engine_parity
-from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
+from certify_assets.judges.lm.score import ScoringConfig, score_prompts
 
 #: share of the measured peak, and times as fast
 BARS = {"scoring": 0.60, "scoring_aim": 0.70, "sft": 0.40, "grpo": 8.0}
@@ -227,7 +227,7 @@ def parity(bench: Bench) -> dict[str, Any]:
 
 
 def grpo_settings(bench: Bench, **settings: Any) -> tuple[tuple[list[Encoded], list[int]], Any]:
-    from certify_assets.judges.lm.grpo_config import GrpoConfig
+    from certify_assets.judges.lm.reward import GrpoConfig
 
     prompts = bench.prompts([bench.shape.tokens - 48] * 6)
     config = GrpoConfig(save_every=0, micro_tokens=2 * bench.shape.tokens, **settings)
@@ -236,8 +236,8 @@ def grpo_settings(bench: Bench, **settings: Any) -> tuple[tuple[list[Encoded], l
 
 def grpo_exact(bench: Bench) -> dict[str, Any]:
     """Seconds a prompt of exact GRPO."""
-    from certify_assets.judges.lm.exact_grpo import train_exact
-    from certify_assets.judges.lm.grpo_config import ARMS
+    from certify_assets.judges.lm.grpo import train_exact
+    from certify_assets.judges.lm.reward import ARMS
 
     rows, config = grpo_settings(bench, steps=3 if bench.quick else 5)
     marks: list[float] = []
@@ -272,8 +272,8 @@ def grpo_sampled(bench: Bench) -> dict[str, Any]:
 def sampled_seconds(bench: Bench, most: int) -> float:
     from transformers import TrainerCallback
 
-    from certify_assets.judges.lm.grpo_config import ARMS
-    from certify_assets.judges.lm.trl_grpo import make_trainer
+    from certify_assets.judges.lm.reward import ARMS
+    from certify_assets.judges.lm.grpo import make_trainer
 
     rows, config = grpo_settings(
         bench, steps=2, prompts_per_step=1 if bench.quick else 2, max_completion_tokens=most

@@ -31,9 +31,9 @@ from certify_assets.certificates import certify
 from certify_assets.certificates.auroc import auroc
 from certify_assets.errors import CertifyError
 from certify_assets.files import write_json_atomic
-from certify_assets.judges.lm.contract import Hardware
-from certify_assets.judges.lm.exact_grpo import train_exact
-from certify_assets.judges.lm.grpo_config import ARMS, GrpoConfig
+from certify_assets.judges.lm.language_model import Hardware
+from certify_assets.judges.lm.grpo import train_exact
+from certify_assets.judges.lm.reward import ARMS, GrpoConfig
 from certify_assets.judges.lm.judge import CausalJudge, load_base
 from certify_assets.judges.lm.models import SMOLLM2
 from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft

@@ -21,7 +21,7 @@ from certify_assets.files import canonical_json, read_json, sha256_bytes, write_
 from certify_assets.judges.base import score_table
 from certify_assets.judges.family import Progress
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lm.grpo_config import GrpoConfig, arm_named
+from certify_assets.judges.lm.reward import GrpoConfig, arm_named
 from certify_assets.judges.record import CandidateScore, texts
 from certify_assets.judges.reinforced import (
     START,
@@ -307,7 +307,7 @@ class _Run:
     def _optimise(self, start: Path, folder: Path, report: Report) -> Sequence[Mapping[str, float]]:
         """Train the adapter; return the log of the optimiser."""
         from certify_assets.judges.lm.adapters import load_adapter, save_adapter
-        from certify_assets.judges.lm.exact_grpo import train_exact
+        from certify_assets.judges.lm.grpo import train_exact
         from certify_assets.judges.lm.judge import load_base
 
         spec = _spec(self.judge)
@@ -336,7 +336,7 @@ class _Run:
         arm = arm_named(self.arm, spec.rewards)
         checkpoints = folder / "checkpoint"
         if spec.optimiser == "trl":
-            from certify_assets.judges.lm.trl_grpo import train_trl
+            from certify_assets.judges.lm.grpo import train_trl
 
             sampled = train_trl(
                 language,

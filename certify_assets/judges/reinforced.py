@@ -10,7 +10,7 @@ from pydantic import Field
 
 from certify_assets.errors import InputError
 from certify_assets.judges.configured import Entry, NamedEntry, Seed
-from certify_assets.judges.lm.grpo_config import ARMS, Arm, GrpoConfig, arm_of
+from certify_assets.judges.lm.reward import ARMS, Arm, GrpoConfig, arm_of
 from certify_assets.judges.specs import CausalSpec, JudgeSpec
 
 #: name of the judge that every arm starts from, which is a candidate itself

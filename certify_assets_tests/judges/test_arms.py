@@ -11,7 +11,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.judges import arms
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lm.grpo_config import ARMS
+from certify_assets.judges.lm.reward import ARMS
 from certify_assets.judges.record import columns
 from certify_assets.judges.reinforced import Candidate, candidates
 from certify_assets.judges.specs import JudgeSpec

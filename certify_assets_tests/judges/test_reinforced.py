@@ -8,7 +8,7 @@ import yaml
 
 from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lm.grpo_config import ARMS, arm_of
+from certify_assets.judges.lm.reward import ARMS, arm_of
 from certify_assets.judges.reinforced import GrpoSpec, grpo_config
 from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec, judges
 from certify_assets.storage.store import Store

@@ -12,7 +12,7 @@ from certify_assets.judges.arms import candidate_adapter, select_arm
 from certify_assets.judges.configured import CausalEntry, TunedEntry
 from certify_assets.judges.family import JudgeFamily, Progress, judge_family
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lm.grpo_config import single_tokens
+from certify_assets.judges.lm.reward import single_tokens
 from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord, save_files
 from certify_assets.judges.reinforced import START, GrpoEntry, GrpoSpec, optimised_by

@@ -8,8 +8,8 @@ import pytest
 
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.judges.lm.adapters import attach_lora, load_adapter, read_adapter, save_adapter
-from certify_assets.judges.lm.contract import LanguageModel
-from certify_assets.judges.lm.scoring import score_prompts
+from certify_assets.judges.lm.language_model import LanguageModel
+from certify_assets.judges.lm.score import score_prompts
 from certify_assets_tests.judges.lm import models
 
 pytestmark = pytest.mark.usefixtures("one_thread")

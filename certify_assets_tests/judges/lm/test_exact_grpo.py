@@ -10,9 +10,9 @@ import pytest
 
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.lm.checkpoint import CHECKPOINT
-from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
-from certify_assets.judges.lm.exact_grpo import exact_loss, train_exact
-from certify_assets.judges.lm.grpo_config import ARMS, Arm, GrpoConfig
+from certify_assets.judges.lm.language_model import Encoded, LanguageModel, VerdictTokens
+from certify_assets.judges.lm.grpo import exact_loss, train_exact
+from certify_assets.judges.lm.reward import ARMS, Arm, GrpoConfig
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
 
 pytestmark = [

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
-from certify_assets.judges.lm.exact_grpo import train_exact
-from certify_assets.judges.lm.grpo_config import ARMS, GrpoConfig
+from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel
+from certify_assets.judges.lm.grpo import train_exact
+from certify_assets.judges.lm.reward import ARMS, GrpoConfig
 from certify_assets.judges.lm.judge import engine_parity, parity
 from certify_assets.judges.lm.models import load_model
-from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
+from certify_assets.judges.lm.score import ScoringConfig, score_prompts
 from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
 from certify_assets_tests.judges.lm import models
 from certify_assets_tests.judges.lm.tiny import with_adapter

@@ -8,7 +8,7 @@ import pytest
 from certify_assets.errors import StaleCertificateError
 from certify_assets.judges.lm import judge as module
 from certify_assets.judges.lm.judge import CausalJudge, engine_limits, load_base
-from certify_assets.judges.lm.scoring import ScoringConfig
+from certify_assets.judges.lm.score import ScoringConfig
 
 TEXTS = [f"USER: task {place}\n" + "TOOL: step\n" * place for place in range(12)]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.grpo_config import ARMS, Arm, arm_named, completion_reward
+from certify_assets.judges.lm.reward import ARMS, Arm, arm_named, completion_reward
 
 
 def test_the_arms_are_those_of_the_paper() -> None:

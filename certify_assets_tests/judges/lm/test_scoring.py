@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.contract import Encoded, LanguageModel
-from certify_assets.judges.lm.scoring import ScoringConfig, ScoringRun, score_prompts
+from certify_assets.judges.lm.language_model import Encoded, LanguageModel
+from certify_assets.judges.lm.score import ScoringConfig, ScoringRun, score_prompts
 from certify_assets_tests.judges.lm import models
 
 pytestmark = pytest.mark.usefixtures("one_thread")

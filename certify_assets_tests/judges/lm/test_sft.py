@@ -13,8 +13,8 @@ import pytest
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm.adapters import load_adapter
-from certify_assets.judges.lm.contract import Encoded, VerdictTokens
-from certify_assets.judges.lm.scoring import score_prompts
+from certify_assets.judges.lm.language_model import Encoded, VerdictTokens
+from certify_assets.judges.lm.score import score_prompts
 from certify_assets.judges.lm.sft import SftConfig, SftRow, TrainedAdapter, train_sft
 from certify_assets_tests.judges.lm import models
 

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.contract import Encoded, LanguageModel
-from certify_assets.judges.lm.grpo_config import ARMS, Arm, GrpoConfig
-from certify_assets.judges.lm.trl_grpo import make_trainer, train_trl
+from certify_assets.judges.lm.language_model import Encoded, LanguageModel
+from certify_assets.judges.lm.reward import ARMS, Arm, GrpoConfig
+from certify_assets.judges.lm.grpo import make_trainer, train_trl
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
 
 pytestmark = [

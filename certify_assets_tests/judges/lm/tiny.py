@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
-from certify_assets.judges.lm.exact_grpo import verdict_log_probs
-from certify_assets.judges.lm.grpo_config import GrpoConfig
+from certify_assets.judges.lm.language_model import Encoded, LanguageModel, VerdictTokens
+from certify_assets.judges.lm.grpo import verdict_log_probs
+from certify_assets.judges.lm.reward import GrpoConfig
 from certify_assets_tests.judges.lm.models import tiny_qwen3, with_lora
 
 WORDS = 40
