@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,9 +48,19 @@ def attach_lora(model: Any, *, rank: int, alpha: int, dropout: float, seed: int)
         bias="none",
         task_type="CAUSAL_LM",
     )
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), quiet():
         torch.manual_seed(seed)
         return get_peft_model(model, config)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence deprecations between the libraries, about which users can do nothing."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message=".*gradient_checkpointing.* is deprecated", category=FutureWarning
+        )
+        yield
 
 
 def trainable_parameters(model: Any) -> int:
@@ -124,7 +136,8 @@ def load_adapter(
             f"{stored['base_revision'][:12]}, not on {base.source} {base.revision[:12]}; load that "
             "base model or train the adapter again."
         )
-    model = PeftModel.from_pretrained(base.model, str(folder), is_trainable=trainable)
+    with quiet():
+        model = PeftModel.from_pretrained(base.model, str(folder), is_trainable=trainable)
     return replace(base, model=model if trainable else model.eval()), stored["adapter_sha256"]
 
 

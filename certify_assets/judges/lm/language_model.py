@@ -164,13 +164,12 @@ def load_language_model(
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    on = on or Hardware()
+    on, folder, local = on or Hardware(), Path(source), is_folder(str(source))
+    if local:
+        _require_weights(folder)
     tokenizer = load_tokenizer_files(str(source), revision)
     # read in a moment, as weights are not: refuse words that it cannot tell apart
     verdicts = verdict_tokens(tokenizer, marker, words)
-    folder, local = Path(source), is_folder(str(source))
-    if local:
-        _require_weights(folder)
     with _loading(source):
         config = AutoConfig.from_pretrained(str(source), **_keywords(source, revision))
         # the type was asked for its speed, and rounding is a price that these never paid

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import random
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, read_json, write_atomic
-from certify_assets.judges.lm.adapters import write_weights
+from certify_assets.judges.lm.adapters import quiet, write_weights
 from certify_assets.judges.lm.language_model import Hardware
 
 if TYPE_CHECKING:
@@ -215,13 +214,3 @@ def session(model: Any) -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence deprecations between the libraries, about which users can do nothing."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message=".*gradient_checkpointing.* is deprecated", category=FutureWarning
-        )
-        yield

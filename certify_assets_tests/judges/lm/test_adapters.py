@@ -25,7 +25,8 @@ def _trained(folder: Path, seed: int, revision: str = "f" * 64) -> str:
         for name, value in model.named_parameters():
             if "lora_B" in name:
                 value.normal_(0, 0.05)
-    return save_adapter(model, folder, {"base": "tiny", "base_revision": revision}, source="tiny")
+    document = {"base": "tiny", "base_revision": revision}
+    return str(save_adapter(model, folder, document, source="tiny")["adapter_sha256"])
 
 
 @pytest.mark.slow
