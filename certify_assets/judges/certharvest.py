@@ -214,7 +214,7 @@ def contamination(
     """Compare pseudo-labels with the withheld outcomes: to be reported, never used."""
     scores, taken = pool["score"].to_numpy(np.float64), harvest.taken
     tasks = pool["task_id"].to_numpy(object)
-    found = {"contamination": None, "lower_bound": None, "verdict": None}
+    found: dict[str, Any] = {"contamination": None, "lower_bound": None, "verdict": None}
     if taken.any():
         audit = audit_certificate(harvest.gate.certificate, scores, withheld, tasks)
         found = {

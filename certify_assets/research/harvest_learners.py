@@ -90,7 +90,9 @@ class Learner:
 
 def identity(rows: pd.DataFrame) -> str:
     """Hash of the names and outcomes of some runs."""
-    return sha256_bytes(rows[["corpus", "trajectory_id", "outcome"]].to_csv(index=False).encode("utf-8"))
+    return sha256_bytes(
+        rows[["corpus", "trajectory_id", "outcome"]].to_csv(index=False).encode("utf-8")
+    )
 
 
 @contextmanager

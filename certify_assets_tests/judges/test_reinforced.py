@@ -35,7 +35,9 @@ def _read(root: Path, **settings: Any) -> GrpoSpec:
 def test_a_judge_takes_model_and_reading_from_its_start(tmp_path: Path) -> None:
     found = _read(tmp_path)
     assert (found.model, found.reading.tokens, found.upstream) == ("compact", 512, "tuned")
-    assert found.rewards == tuple(ARMS.values()) and found.candidates == JUDGES["grpo"].candidates == 9
+    assert (
+        found.rewards == tuple(ARMS.values()) and found.candidates == JUDGES["grpo"].candidates == 9
+    )
     own = judge_spec("own", _write(tmp_path, {"name": "own", "family": "grpo"}))
     # the platform's, under another name
     assert own.registration() == JUDGES["grpo"].registration()

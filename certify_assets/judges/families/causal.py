@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from certify_assets.corpora.rendering import Rendered
     from certify_assets.judges.base import Judge
+    from certify_assets.judges.lm.adapters import Provenance
     from certify_assets.judges.lm.judge import CausalJudge
 
 
@@ -205,7 +206,7 @@ def base_judge(judge: JudgedCorpus) -> CausalJudge:
 
 def _tuned(
     judge: JudgedCorpus, start: CausalJudge, rows: pd.DataFrame, folder: Path, report: Report
-) -> tuple[CausalJudge, dict[str, Any]]:
+) -> tuple[CausalJudge, Provenance]:
     spec = judge.spec
     return start.fine_tuned(rows, folder, recipe=spec.training, seed=spec.seed, report=report)
 

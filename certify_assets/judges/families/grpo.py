@@ -217,7 +217,9 @@ class GrpoFamily(CausalFamily):
             place = folder / _run(judge, before)
             adapters = {START: adapter}
             for arm in spec.rewards:
-                curves[arm.name] = _reinforce(judge, arm, rl, adapter, place / arm.name, report)
+                curves[arm.name] = _reinforce(
+                    judge, arm, rl, start=adapter, folder=place / arm.name, report=report
+                )
                 for step in spec.config.evaluate_at:
                     adapters[f"{arm.name}_{step}"] = place / arm.name / f"step_{step}"
             tables = {
@@ -227,7 +229,9 @@ class GrpoFamily(CausalFamily):
             rows = certify_candidates(tables, judge.corpus.config)
             chosen = max(rows, key=lambda row: (row["coverage"], row["name"] == START))["name"]
             # of SFT, which its start read, where its record says so
-            read = {name: rows for name, rows in before.detail("training").items() if name == "rows"}
+            read = {
+                name: rows for name, rows in before.detail("training").items() if name == "rows"
+            }
             record = self._record(
                 judge,
                 base_judge(judge).with_adapter(adapters[chosen]),
@@ -304,7 +308,13 @@ def _run(judge: JudgedCorpus, before: JudgeRecord) -> str:
 
 
 def _reinforce(
-    judge: JudgedCorpus, arm: Arm, rl: pd.DataFrame, start: Path, folder: Path, report: Report
+    judge: JudgedCorpus,
+    arm: Arm,
+    rl: pd.DataFrame,
+    *,
+    start: Path,
+    folder: Path,
+    report: Report,
 ) -> list[dict[str, float]]:
     """Train an arm, or resume it, and keep its adapter after each number of steps."""
     from certify_assets.judges.lm.adapters import load_adapter, save_adapter

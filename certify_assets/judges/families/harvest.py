@@ -136,9 +136,7 @@ class HarvestFamily(JudgeFamily):
         if harvest.judge is None:
             # a judge of an earlier opening depends on a gate that is closed now
             store.delete(judge.key("adapter.json"))
-            raise GateClosedError(
-                f"{judge} harvests nothing from {judge.corpus}: {harvest.reason}"
-            )
+            raise GateClosedError(f"{judge} harvests nothing from {judge.corpus}: {harvest.reason}")
         names = ["trajectory_id", "task_id", "agent", "corpus"]
         taken = pool.loc[harvest.taken, names].assign(pseudo_label=harvest.label)
         kept = {

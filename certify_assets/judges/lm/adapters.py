@@ -20,6 +20,10 @@ CONFIG = "adapter_config.json"
 PROVENANCE = "provenance.json"
 
 
+#: what an adapter depends on, as it is stored next to it
+Provenance = dict[str, Any]
+
+
 def inner_model(model: Any) -> Any:
     """Return the causal language model inside a PEFT model, its active adapters in its layers."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
@@ -91,7 +95,7 @@ def write_weights(model: Any, folder: Path, *, source: str = "") -> str:
 
 def save_adapter(
     model: Any, folder: Path, document: Mapping[str, Any], *, source: str
-) -> dict[str, Any]:
+) -> Provenance:
     """Write the adapter of a PEFT model with its provenance, and return that with its hash."""
     sha256 = write_weights(model, folder, source=source)
     written = {**document, "schema": ADAPTER_SCHEMA, "adapter_sha256": sha256}
@@ -100,7 +104,7 @@ def save_adapter(
     return written
 
 
-def read_adapter(folder: Path) -> dict[str, Any]:
+def read_adapter(folder: Path) -> Provenance:
     """Return the provenance of an adapter; refuse files that are not the ones it names."""
     document = read_json(folder / PROVENANCE)
     if not isinstance(document, dict) or document.get("schema") != ADAPTER_SCHEMA:

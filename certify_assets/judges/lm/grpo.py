@@ -30,12 +30,7 @@ import numpy as np
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.lm.adapters import adapter_weights, head_logits, inner_model
-from certify_assets.judges.lm.language_model import (
-    Encoded,
-    Hardware,
-    LanguageModel,
-    VerdictTokens,
-)
+from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel, VerdictTokens
 from certify_assets.judges.lm.reward import Arm, completion_reward
 from certify_assets.judges.lm.training import Progress, ResumableTrainer, arguments, run, session
 
@@ -132,7 +127,7 @@ def exact_trainer(
 
     verdicts = single_tokens(language.verdicts)
 
-    class ExactTrainer(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
+    class ExactTrainer(ResumableTrainer, SFTTrainer):
         """The trainer with another loss."""
 
         def compute_loss(
@@ -233,7 +228,7 @@ def sampled_trainer(
 
     success, fail = single_tokens(language.verdicts)
 
-    class SampledTrainer(ResumableTrainer, GRPOTrainer):  # type: ignore[misc]
+    class SampledTrainer(ResumableTrainer, GRPOTrainer):
         """The trainer on rows by number, whose token ids it takes as they are."""
 
         def _tokenize_prompts(
@@ -296,7 +291,7 @@ def _shared(config: GrpoConfig) -> dict[str, Any]:
 
 
 def _at_once(count: int, longest: int, config: GrpoConfig) -> int:
-    """Return the largest divisor of a number of rows that the budget of tokens holds, at least 1."""
+    """Return the largest divisor of a number of rows that the token budget holds, at least 1."""
     sizes = [size for size in range(1, count + 1) if count % size == 0]
     return max((size for size in sizes if size * longest <= config.micro_tokens), default=1)
 

@@ -11,7 +11,7 @@ from certify_assets.errors import InputError, IntegrityError, StaleCertificateEr
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance, Scores
 from certify_assets.judges.lm import parity
-from certify_assets.judges.lm.adapters import load_adapter
+from certify_assets.judges.lm.adapters import Provenance, load_adapter
 from certify_assets.judges.lm.language_model import Hardware, LanguageModel, load_tokenizer_files
 from certify_assets.judges.lm.models import known_model, load_model, require_commit
 from certify_assets.judges.lm.prompt import PromptEncoder
@@ -130,7 +130,7 @@ class CausalJudge:
         recipe: Recipe,
         seed: int,
         report: Report = silent,
-    ) -> tuple[CausalJudge, dict[str, Any]]:
+    ) -> tuple[CausalJudge, Provenance]:
         """Fine-tune the base model; return the judge with its adapter, and the provenance."""
         from certify_assets.judges.lm.sft import SftConfig, require_both_outcomes, train_sft
 

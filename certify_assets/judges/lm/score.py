@@ -79,7 +79,9 @@ class EngineFingerprint:
     batching: dict[str, int]
 
     @classmethod
-    def of(cls, judge: LanguageModel, adapter_sha256: str, config: ScoringConfig) -> EngineFingerprint:
+    def of(
+        cls, judge: LanguageModel, adapter_sha256: str, config: ScoringConfig
+    ) -> EngineFingerprint:
         """Say what the scores of a model depend on."""
         import torch
         import transformers
@@ -229,9 +231,7 @@ class _Runner:
         with ThreadPoolExecutor(config.workers or own_cores(), initializer=_one_thread) as pool:
             yield cls(judge, config, pool)
 
-    def run(
-        self, batches: Sequence[Batch], report: Callable[[int], None]
-    ) -> NDArray[np.float64]:
+    def run(self, batches: Sequence[Batch], report: Callable[[int], None]) -> NDArray[np.float64]:
         found: list[NDArray[np.float64]] = []
         for values in self._map(self._read, batches):
             found.append(values)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.lm.adapters import attach_lora, save_adapter, trainable_parameters
-from certify_assets.judges.lm.language_model import (
-    Encoded,
-    Hardware,
-    LanguageModel,
-    VerdictTokens,
+from certify_assets.judges.lm.adapters import (
+    Provenance,
+    attach_lora,
+    save_adapter,
+    trainable_parameters,
 )
+from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel, VerdictTokens
 from certify_assets.judges.lm.training import Progress, ResumableTrainer, arguments, run, session
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ def train_sft(
     config: SftConfig,
     checkpoint_steps: int = 50,
     progress: Progress | None = None,
-) -> dict[str, Any]:
+) -> Provenance:
     """Train an adapter and write it into a folder, whose checkpoints of the same run are resumed.
 
     Returns
     -------
-    dict
-        The provenance as it is stored next to the adapter: model, settings, hash of the rows,
+    Provenance
+        The document as it is stored next to the adapter: model, settings, hash of the rows,
         versions, steps, loss of every step, hash of the adapter.
 
     Raises
@@ -79,7 +79,7 @@ def train_sft(
     from trl.trainer.sft_config import SFTConfig
     from trl.trainer.sft_trainer import SFTTrainer
 
-    class VerdictTrainer(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
+    class VerdictTrainer(ResumableTrainer, SFTTrainer):
         """TRL's trainer with checkpoints of its own."""
 
     rows = training_rows(prompts, outcomes, base.verdicts)
@@ -148,8 +148,11 @@ def collate(rows: Sequence[dict[str, list[int]]]) -> dict[str, Tensor]:
 
 
 def _inputs(
-    base: LanguageModel, rows: list[dict[str, list[int]]], outcomes: Sequence[int], config: SftConfig
-) -> dict[str, Any]:
+    base: LanguageModel,
+    rows: list[dict[str, list[int]]],
+    outcomes: Sequence[int],
+    config: SftConfig,
+) -> Provenance:
     """Return all that an adapter depends on, as the provenance stores it."""
     import peft
     import torch

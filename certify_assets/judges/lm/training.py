@@ -158,9 +158,7 @@ def run(
             if evaluate is not None and state.global_step in evaluate_at:
                 evaluate(state.global_step)
 
-        def on_log(
-            self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any
-        ) -> None:
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             if "loss" not in (logs or {}):
                 return
             if not (math.isfinite(logs["loss"]) and math.isfinite(logs["grad_norm"])):

@@ -164,7 +164,9 @@ def test_the_study_sets_gates_and_controls_side_by_side(store: Store) -> None:
     assert set(controls) >= named
     own = controls["labels_of_half_a"]
     assert own["trained_on"] == guarded["rounds"][0]["trained_on"] + own["labels"]
-    assert all("half_b_coverage" in control for control in controls.values() if control.get("size", 1))
+    assert all(
+        "half_b_coverage" in control for control in controls.values() if control.get("size", 1)
+    )
     rows = [row for loop in document["loops"] for row in loop["rounds"]]
     assert document["harvests"] == sum(row.get("harvest", {}).get("size", 0) > 0 for row in rows)
     shown = [row["name"] for row in harvest_rows(document)]

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.language_model import Encoded, LanguageModel
 from certify_assets.judges.lm.grpo import GrpoConfig, sampled_trainer, train_grpo
+from certify_assets.judges.lm.language_model import Encoded, LanguageModel
 from certify_assets.judges.lm.reward import ARMS, Arm
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
 
@@ -65,7 +65,12 @@ def test_the_first_gradient_of_trl_is_that_of_the_sampled_formula(tmp_path: Path
 
     judge = with_adapter(tiny_judge(taught=12))
     config = GrpoConfig(
-        sampled=True, steps=1, prompts_per_step=6, max_grad_norm=0.0, save_every=0, max_completion_tokens=1
+        sampled=True,
+        steps=1,
+        prompts_per_step=6,
+        max_grad_norm=0.0,
+        save_every=0,
+        max_completion_tokens=1,
     )
     rows = random_rows(6)
     # the adapter as it is before the step; the rate of 2e-6 moves it by less than the tolerance
@@ -138,7 +143,7 @@ def test_a_run_stops_at_verdicts_and_resumes_with_the_same_bits(tmp_path: Path) 
             folder,
             arm=ARM,
             config=config,
-            progress=lambda step, *_: seen.append(step),
+            progress=lambda step, *_, seen=seen: seen.append(step),
         )
         assert seen == taken and resumed == run
         for (name, one), (_, other) in zip(

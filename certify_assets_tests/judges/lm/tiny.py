@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from certify_assets.judges.lm.language_model import Encoded, LanguageModel, VerdictTokens
 from certify_assets.judges.lm.grpo import GrpoConfig, verdict_log_probs
+from certify_assets.judges.lm.language_model import Encoded, LanguageModel, VerdictTokens
 from certify_assets_tests.judges.lm.models import tiny_qwen3, with_lora
 
 WORDS = 40
