@@ -237,10 +237,11 @@ class _Annotations:
         facts = self.facts()
         outcomes = [_majority(verdicts) for verdicts in self.verdicts.values()]
         decided = [outcome for outcome in outcomes if outcome is not None]
+        tasks = len({run.task for run in self.verdicts})
         return (
             f"{next(iter(self._places.values())).file} holds labels alone, "
             f"{facts['annotations']:,} annotations of {len(outcomes):,} trajectories of "
-            f"{len({run.task for run in self.verdicts}):,} tasks ({len(decided):,} with a majority, "
+            f"{tasks:,} tasks ({len(decided):,} with a majority, "
             f"{facts['ties']:,} ties, success rate {sum(decided) / max(1, len(decided)):.3f}), and "
             "no trajectory to judge; give the folder of cleaned trajectories "
             "(cleaned/<benchmark>/<agent>/<experiment>/<task>.json) too."

@@ -290,8 +290,8 @@ class _Walk:
                     "file_broken_archive", f"{label} is broken ({reason}); fetch it again."
                 )
         elif self._of_interest(label):
-            opened, limit = partial(path.open, "rb"), self.limits.file_bytes
-            yield SourceFile(label, path.stat().st_size, opened, limit)
+            limit = self.limits.file_bytes
+            yield SourceFile(label, path.stat().st_size, lambda: path.open("rb"), limit)
 
     def _archive(self, label: str, members: Iterable[_Member]) -> Iterator[SourceFile]:
         limits, total = self.limits, 0

@@ -39,7 +39,8 @@ from certify_assets.errors import InputError
 _RESULT = begins_with(b'"task_name"', b'"trial_name"', b'"trial_uri"')
 _PATTERNS = ("*/agent/trajectory.json*", "*/agent/trajectory.cont-*.json*")
 _PART_NAME = re.compile(
-    r"(?P<trial>.+?)(?:/steps/(?P<stage>[^/]+))?/agent/trajectory(?:\.cont-(?P<next>\d{1,6}))?\.json"
+    r"(?P<trial>.+?)(?:/steps/(?P<stage>[^/]+))?"
+    r"/agent/trajectory(?:\.cont-(?P<next>\d{1,6}))?\.json"
 )
 # folders of a trial with results of their own
 _INSIDE = frozenset({"agent", "verifier", "artifacts", "steps"})
@@ -99,8 +100,8 @@ def harbor(files: FileSet, reading: Reading) -> Drafts:
             # an archive may mix the files of trials, and memory holds those that are not complete
             if len(waiting[folder]) == parts[folder]:
                 yield from reading.runs([(folder, {})], draft)
-    missing = {folder: {} for folder in trials if folder not in parts}
-    yield from reading.runs(missing.items(), draft)
+    missing: list[tuple[str, Record]] = [(folder, {}) for folder in trials if folder not in parts]
+    yield from reading.runs(missing, draft)
 
 
 def _document(file: SourceFile) -> Record | str:
@@ -126,8 +127,8 @@ def _draft(
     stages = [str(stage.get("step_name")) for stage in objects(trial.get("step_results"))]
     order = {name: number for number, name in enumerate(stages)}
     parts.sort(key=lambda part: (order.get(part.stage, 0), part.stage, part.number))
-    written = [part.document for part in parts]
-    if not all(map(_is_atif, written)):
+    written = [part.document for part in parts if _is_atif(part.document)]
+    if len(written) < len(parts):
         raise LeftOutError("file_unreadable", "has a trajectory that is not in the format ATIF")
     instruction, steps = _conversation(written, reading)
     agent = _agent(mapping(trial["agent_info"]))

@@ -127,7 +127,9 @@ def _function(call: Record) -> tuple[Any, Any]:
     return found.get("name"), next(given, None)
 
 
-def messages_of(value: Any, role: str = "user") -> tuple[Message, ...]:
+def messages_of(
+    value: Any, role: str = "user", *, tools_by_call: bool = True
+) -> tuple[Message, ...]:
     """Read messages, in whatever shape they are recorded.
 
     Parameters
@@ -137,6 +139,8 @@ def messages_of(value: Any, role: str = "user") -> tuple[Message, ...]:
         text of any of these, or plain text.
     role : str
         Who speaks where the value does not say it.
+    tools_by_call : bool
+        Whether an answer of a tool that names none gets the name that its call has.
 
     Returns
     -------
@@ -144,12 +148,12 @@ def messages_of(value: Any, role: str = "user") -> tuple[Message, ...]:
         In their order. The result of a tool inside another message is a message of its own, with
         the name of the tool where the list holds the call.
     """
-    return tuple(_Reader(role).read(value, 0))
+    return tuple(_Reader(role, tools_by_call).read(value, 0))
 
 
 class _Reader:
-    def __init__(self, role: str) -> None:
-        self._role = role
+    def __init__(self, role: str, tools_by_call: bool) -> None:
+        self._role, self._tools_by_call = role, tools_by_call
         # results name the call that they answer, and only the call names its tool
         self._tools: dict[str, str] = {}
 
@@ -179,7 +183,8 @@ class _Reader:
         calls = [*listed(record.get("tool_calls")), record.get("function_call")]
         calls += (part for part in objects(blocks) if _kind(part) in _CALLS)
         for call in map(mapping, calls):
-            if identity := inside(call, "tool_call", "id") or call.get("id"):
+            identity = inside(call, "tool_call", "id") or call.get("id")
+            if identity and self._tools_by_call:
                 self._tools[str(identity)] = str(_function(call)[0] or "")
         text = _joined(blocks) if blocks else value_text(record.get("content"))
         results = [part for part in objects(blocks) if _kind(part) in _RESULTS]

@@ -75,6 +75,9 @@ def _assessment(row: Record) -> Assessment:
         trace_id=_first(row, "trace_id"),
         span_id=_first(row, "span_id"),
         name=_first(row, "annotation_name", "name"),
-        values=(row.get("result.label"), row.get("result.score")),
+        values=(
+            row.get("result.label", row.get("label")),
+            row.get("result.score", row.get("score")),
+        ),
         source="llm_judge" if kind == "llm" else kind,
     )

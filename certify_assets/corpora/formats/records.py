@@ -42,7 +42,7 @@ Row = tuple[int, Record | str]
 
 
 class Opened(NamedTuple):
-    """A file of records: the names of their fields, how they were read, and some of their fields."""
+    """A file of records: the names of their fields, their rows, and how it was read."""
 
     names: list[str]
     rows: Callable[[Collection[str]], Iterator[Row]]

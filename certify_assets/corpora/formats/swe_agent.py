@@ -93,7 +93,7 @@ def _draft(
     record: Record, origin: Origin, *, models: dict[str, str], reports: Reports, reading: Reading
 ) -> Draft:
     said = record.get("trajectory", record.get("messages"))
-    if not is_list_of_objects(said):
+    if not isinstance(said, list) or not is_list_of_objects(said):
         raise unusable("it is no object whose trajectory is a list of steps")
     if "trajectory" in record:
         instruction, steps = _instruction(record), tuple(filter(None, map(_step, said)))

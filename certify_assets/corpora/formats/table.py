@@ -218,8 +218,8 @@ def _said(row: Record, reading: Reading) -> tuple[str, tuple[Step, ...]]:
     instruction = text_of(row["instruction"])
     name = next((name for name in _TEXTS if row[name] not in (None, "")), "text")
     value = row[name] if name == "text" else parsed(row[name])
-    if is_list_of_objects(value) and value and all("role" in record for record in value):
-        chat = messages_of(value)
+    if is_list_of_objects(value) and all("role" in record for record in value):
+        chat = messages_of(value, tools_by_call=False)
         if not any(message.role == "assistant" for message in chat):
             raise LeftOutError(
                 "no_trajectory", "cannot be used: it holds no message with the role assistant"

@@ -1,12 +1,10 @@
-"""τ-bench v1 results (JSON lists of runs) and τ²-bench results (a JSON object, or a folder)."""
+"""τ-bench v1 results (JSON lists of runs) and τ²-bench results (a JSON object)."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,21 +17,18 @@ from certify_assets.corpora.formats.base import (
     Origin,
     Reading,
     begins_with,
-    contents,
     corpus_format,
     documents,
     unusable,
 )
-from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
+from certify_assets.corpora.formats.files import FileSet, SourceFile
 from certify_assets.corpora.formats.messages import Message, messages_of, steps_of_messages
 from certify_assets.corpora.formats.records import (
     HEAD,
     Record,
     begins_json,
     is_object_with,
-    json_value,
     listed_records,
-    one_object,
 )
 from certify_assets.corpora.formats.texts import (
     inside,
@@ -42,6 +37,7 @@ from certify_assets.corpora.formats.texts import (
     listed,
     mapping,
     objects,
+    parsed,
     text_of,
 )
 from certify_assets.errors import InputError
@@ -66,7 +62,6 @@ _TOOLS = {
 # of file names: the range of tasks, and the time
 _RANGE = re.compile(r"_range_-?\d+-+\d+(?=_|$)")
 _STAMP = re.compile(r"_\d{10}$")
-_SIMULATIONS = re.compile(rb'"simulations"\s*:\s*\[\s*(?:\{|$)')
 _INFRASTRUCTURE = ("infrastructure_error", "unexpected_error")
 _SCENARIO = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
 
@@ -135,43 +130,8 @@ def _domain(file: SourceFile) -> str:
     return found[0]
 
 
-@dataclass(frozen=True)
-class _Header:
-    """What a file of results says of all its simulations."""
-
-    file: str
-    domain: str
-    agent: str
-    tasks: Mapping[str, Record]
-    listed: frozenset[str]
-    # simulations in files of their own that were read
-    seen: set[str] = field(default_factory=set)
-
-    @classmethod
-    def of(cls, file: SourceFile, document: Record, reading: Reading) -> _Header:
-        info = mapping(document.get("info"))
-        named = (text_of(inside(info, "agent_info", key)) for key in ("implementation", "llm"))
-        # task ids are those of a domain, which becomes their prefix
-        named_in_file = text_of(inside(info, "environment_info", "domain_name"))
-        domain = str(reading.options.get("domain") or named_in_file)
-        if not domain:
-            raise InputError(
-                f"{file.name} does not name its domain; give it with the option domain."
-            )
-        return cls(
-            file=file.name,
-            domain=domain,
-            agent=":".join(dict.fromkeys(filter(None, named)))
-            or reading.agent_in_name(file, PurePosixPath(file.plain_name).stem),
-            tasks={str(task.get("id")): task for task in objects(document.get("tasks"))},
-            listed=frozenset(
-                str(one.get("id")) for one in objects(document.get("simulation_index"))
-            ),
-        )
-
-
 @corpus_format(
-    title="τ²-bench results (JSON file, or folder of results.json and simulations)",
+    title="τ²-bench results (JSON file)",
     suffixes=(".json",),
     domain="customer_service",
     fits=begins_with(*_TAU2_MARKS),
@@ -181,64 +141,47 @@ class _Header:
     options=_OPTIONS,
 )
 def tau2(files: FileSet, reading: Reading) -> Drafts:
-    """Read result files and folders of simulations."""
-    folders = _folders(files, reading)
-    for file, data in contents(files, reading):
-        place = PurePosixPath(file.plain_name)
-        header = folders.get(str(place.parent.parent))
-        if header is not None and place.parent.name == "simulations":
-            record = one_object(data)
-            # a broken file is counted as such and not as missing too
-            header.seen.update({place.stem, str(mapping(record).get("id"))})
-            yield from _runs(file, header, [record], reading)
-        elif not is_object_with(data[:HEAD], *_TAU2_MARKS):
+    """Read result files."""
+    for file, document in documents(files, reading):
+        if not is_object_with(file.head(HEAD), *_TAU2_MARKS):
             reading.other(file.name, "is not a JSON object with info and simulations of τ²-bench.")
-        elif (own := folders.get(str(place.parent))) and own.file == file.name:
-            reading.sha256(file)
-        else:
-            for _, document in documents([file], reading):
-                found = listed(document.get("simulations"))
-                yield from _runs(file, _Header.of(file, document, reading), found, reading)
-    for header in folders.values():
-        for identity in sorted(header.listed - header.seen):
-            reading.drop(
-                "no_trajectory",
-                f"{header.file} lists the simulation {identity}, which has no file in simulations.",
-            )
-        if not header.seen | header.listed:
+        elif not (simulations := listed(document.get("simulations"))):
             reading.drop(
                 "file_ends_early",
-                f"{header.file} holds no simulations, and no folder simulations is next to it.",
+                f"{file.name} holds no simulations; save the run as one file.",
             )
+        else:
+            yield from _simulations(file, document, simulations, reading)
 
 
-def _folders(files: FileSet, reading: Reading) -> dict[str, _Header]:
-    """Read the results.json of folders that keep every simulation in a file of its own."""
-    headers: dict[str, _Header] = {}
-    for file in files.matching("*results.json", "*results.json.gz"):
-        # what is broken is counted where every file is read
-        with suppress(BrokenFileError, ValueError):
-            data = file.read()
-            if is_object_with(data[:HEAD], *_TAU2_MARKS) and not _SIMULATIONS.search(data):
-                folder = str(PurePosixPath(file.name).parent)
-                headers[folder] = _Header.of(file, json_value(data), reading)
-    return headers
-
-
-def _runs(
-    file: SourceFile, header: _Header, found: Iterable[Record | str], reading: Reading
+def _simulations(
+    file: SourceFile, document: Record, simulations: list[Any], reading: Reading
 ) -> Drafts:
-    """Read the simulations of one file."""
-    records = [*reading.placed(file, listed_records(found))]
+    info = mapping(document.get("info"))
+    in_file = text_of(inside(info, "environment_info", "domain_name"))
+    domain = str(reading.options.get("domain") or in_file)
+    if not domain:
+        raise InputError(f"{file.name} does not name its domain; give it with the option domain.")
+    named = (text_of(inside(info, "agent_info", key)) for key in ("implementation", "llm"))
+    agent = ":".join(dict.fromkeys(filter(None, named)))
+    tasks = {str(task.get("id")): task for task in objects(document.get("tasks"))}
+    records = [*reading.placed(file, listed_records(simulations))]
     checked = {
         origin: (str(record.get("task_id")), _Checks.made(record))
         for origin, record in records
         if isinstance(record, dict)
     }
-    tasks = _tasks_checked(checked, {name: _Checks.of(task) for name, task in header.tasks.items()})
-    draft = partial(_tau2_draft, header=header, tasks=tasks, reading=reading)
+    draft = partial(
+        _tau2_draft,
+        # task ids are those of a domain, which becomes their prefix
+        domain=domain,
+        agent=agent or reading.agent_in_name(file, PurePosixPath(file.plain_name).stem),
+        tasks=tasks,
+        checked=_tasks_checked(checked, {name: _Checks.of(task) for name, task in tasks.items()}),
+        reading=reading,
+    )
     for run in reading.runs(records, draft):
-        if run.task_id != f"{header.domain}/{checked[run.origin][0]}":
+        if run.task_id != f"{domain}/{checked[run.origin][0]}":
             reading.notes["runs whose task was corrected to the one that was checked"] += 1
         yield run
 
@@ -247,14 +190,16 @@ def _tau2_draft(
     record: Record,
     origin: Origin,
     *,
-    header: _Header,
-    tasks: Mapping[Origin, str | None],
+    domain: str,
+    agent: str,
+    tasks: Mapping[str, Record],
+    checked: Mapping[Origin, str | None],
     reading: Reading,
 ) -> Draft:
     for key in ("id", "task_id"):
         if not is_id(record.get(key)):
             raise unusable(f"its {key} is {record.get(key)!r}")
-    name = tasks[origin]
+    name = checked[origin]
     if name is None:
         raise LeftOutError(
             "unknown_task",
@@ -263,14 +208,11 @@ def _tau2_draft(
     ended = record.get("termination_reason")
     if ended in _INFRASTRUCTURE:
         raise LeftOutError("infrastructure_error", f"was ended by {ended}, not by the agent")
-    steps = steps_of_messages(_said(record), reading)
-    if not steps:
-        raise LeftOutError("no_trajectory", "has no messages")
     return Draft(
-        task_id=f"{header.domain}/{name}",
-        agent=header.agent,
-        instruction=_instruction(header.tasks.get(name, {})),
-        steps=steps,
+        task_id=f"{domain}/{name}",
+        agent=agent,
+        instruction=_instruction(tasks.get(name, {})),
+        steps=steps_of_messages(_said(record), reading),
         outcome=inside(record, "reward_info", "reward"),
         outcome_name="reward",
         origin=origin,
@@ -284,16 +226,16 @@ def _said(simulation: Record) -> tuple[Message, ...]:
         for outer in objects(simulation.get("messages"))
         for message in objects(outer.get("tool_messages")) or [outer]
     ]
-    return messages_of([{**one, "content": _unwrapped(one.get("content"))} for one in messages])
+    return messages_of(
+        [_unwrapped(one) if one.get("role") == "assistant" else one for one in messages]
+    )
 
 
-def _unwrapped(content: Any) -> Any:
-    """Return the text of a reply that is a JSON object with one text, as some agents answer."""
-    with suppress(ValueError, RecursionError):
-        if isinstance(content, str) and content.startswith("{"):
-            texts = list(json.loads(content).values())
-            return texts[0] if len(texts) == 1 and isinstance(texts[0], str) else content
-    return content
+def _unwrapped(message: Record) -> Record:
+    """Take the text out of a reply that is a JSON object with one text, as some agents answer."""
+    reply = mapping(parsed(message.get("content")))
+    (text,) = reply.values() if len(reply) == 1 else ("",)
+    return {**message, "content": text} if text_of(text) else message
 
 
 def _instruction(task: Record) -> str:
