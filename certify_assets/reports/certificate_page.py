@@ -49,7 +49,7 @@ def render_page(
     lineage: Mapping[str, str] | None = None,
     profile: CorpusProfile | None = None,
     controls: Mapping[str, float | None] | None = None,
-    talked_to: str = "",
+    canaries: str = "",
     score_scale: str = "log-odds",
     certificate_file: str = "CERTIFICATE.json",
     scores_file: str = "SCORES",
@@ -82,7 +82,7 @@ def render_page(
         date=date,
     )
     main, reasons = source.headline, explain(source)
-    shares = round(main.delta / main.level)
+    shares = main.delta / main.level
     enough = sample_gate(main.n_eff, alpha=main.alpha, delta=main.delta, grid=shares)
     return render(
         "certificate.html",
@@ -113,7 +113,7 @@ def render_page(
         facts=corpus_facts(source),
         gate=enough.reason,
         controls=control_bars(source),
-        talked_to=talked_to,
+        canaries=canaries,
         panels=build_panels(source),
         findings=finding_rows(source),
         lineage=lineage_rows(source),

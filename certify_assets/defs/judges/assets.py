@@ -108,7 +108,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
         headline = sides.lead
         metadata = {
             "verdict": dg.MetadataValue.md(judge_page.verdict(sides)),
-            "gates": dg.MetadataValue.md(judge_page.gates(judge, headline)),
+            "gates": dg.MetadataValue.md(judge_page.gates(judge.calibration[0], headline)),
             **figures,
             "cal_tasks": headline.tasks,
             "cal_trajectories": headline.trajectories,
@@ -164,7 +164,7 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
             **{name: value for name, value in figures.items() if value is not None},
             "verdicts": dg.MetadataValue.md(judge_page.audit_table(result.audits)),
             # runs like those of TEST tell nothing of runs that were written for the judge
-            "talked_to": judge_page.talked_to(judge),
+            "canary_lift": judge_page.canary_sentence(judge),
         }
         return step.made(
             metadata,
