@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -263,6 +263,7 @@ def records(
     reading: Reading,
     is_record: Callable[[Record], bool],
     under: Sequence[str] = (),
+    fields: Collection[str] = (),
 ) -> Iterator[tuple[Origin, Record]]:
     """Go through the records of JSON, JSON lines, CSV or Parquet; what cannot be read is counted.
 
@@ -276,6 +277,8 @@ def records(
         Whether an object is a record of the format; a file that has none is noted as another's.
     under : sequence of str
         Keys under which an object that is no record, such as a page of an API, lists records.
+    fields : collection of str
+        Columns of Parquet that are read; all where none is named.
     """
     for file in files:
         try:
@@ -284,7 +287,8 @@ def records(
             reading.drop("file_unreadable", str(error))
             continue
         reading.understood(file.name, found.read_as)
-        rows = (row for each in found.rows(found.names) for row in _unfolded(each, under))
+        columns = [name for name in found.names if not fields or name in fields]
+        rows = (row for each in found.rows(columns) for row in _unfolded(each, under))
         sound, strangers = False, list[int]()
         for row, record in reading.whole(rows):
             if isinstance(record, str):

@@ -127,7 +127,11 @@ def _draft(
     stages = [str(stage.get("step_name")) for stage in objects(trial.get("step_results"))]
     order = {name: number for number, name in enumerate(stages)}
     parts.sort(key=lambda part: (order.get(part.stage, 0), part.stage, part.number))
-    written = [part.document for part in parts if _is_atif(part.document)]
+    written = [
+        part.document
+        for part in parts
+        if isinstance(part.document, dict) and _is_atif(part.document)
+    ]
     if len(written) < len(parts):
         raise LeftOutError("file_unreadable", "has a trajectory that is not in the format ATIF")
     instruction, steps = _conversation(written, reading)

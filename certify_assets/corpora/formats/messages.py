@@ -186,7 +186,7 @@ class _Reader:
             identity = inside(call, "tool_call", "id") or call.get("id")
             if identity and self._tools_by_call:
                 self._tools[str(identity)] = str(_function(call)[0] or "")
-        text = _joined(blocks) if blocks else value_text(record.get("content"))
+        text = _joined(blocks) if blocks else value_text(record.get("content", record.get("text")))
         results = [part for part in objects(blocks) if _kind(part) in _RESULTS]
         written = calls_text(calls)
         if text or written or not results:

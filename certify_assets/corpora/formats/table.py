@@ -7,43 +7,21 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from certify_assets.corpora.formats.base import (
-    Draft,
-    Drafts,
-    LeftOutError,
-    Origin,
-    Reading,
-    corpus_format,
-    unusable,
-    words,
-)
+from certify_assets.corpora.formats.base import Drafts, Reading, corpus_format
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
-from certify_assets.corpora.formats.messages import (
-    first_prompt,
-    from_first,
-    messages_of,
-    steps_of_messages,
-)
+from certify_assets.corpora.formats.mapping import FIELDS, TEXTS, draft_of
 from certify_assets.corpora.formats.records import (
     DELIMITED,
     JSON,
     PARQUET,
     SHEETS,
     Opened,
-    Record,
     begins_json,
     opened,
 )
-from certify_assets.corpora.formats.texts import is_list_of_objects, parsed, text_of
-from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets.tables.cells import MISSING_ID, name_of
 from certify_assets.tables.table import likely_column, matched, renamed
 
-_FIELDS = frozenset(
-    words("task_id outcome text steps messages trajectory_id agent attempt instruction")
-)
-_TEXTS = ("steps", "messages", "text")
 #: what a column of each field may be called otherwise
 _KINDS = {"task_id": "task", "outcome": "outcome", "text": "text"}
 _HEAD = 64
@@ -57,17 +35,17 @@ def _fits(file: SourceFile) -> bool:
     if _is_other_json(file):
         return False
     try:
-        names = matched(_opened(file, _FIELDS).names, _FIELDS)
+        names = matched(_opened(file, FIELDS).names, FIELDS)
     except InputError:
         return False
-    return {"task_id", "outcome"} <= names.keys() and not names.keys().isdisjoint(_TEXTS)
+    return {"task_id", "outcome"} <= names.keys() and not names.keys().isdisjoint(TEXTS)
 
 
 def _explain(file: SourceFile) -> str | None:
     if _is_other_json(file):
         return None
     try:
-        _called(file, _opened(file, _FIELDS).names, _columns({}), ("task_id", "outcome"))
+        _called(file, _opened(file, FIELDS).names, _columns({}), ("task_id", "outcome"))
     except InputError as error:
         return str(error)
     return None
@@ -88,7 +66,7 @@ def table(files: FileSet, reading: Reading) -> Drafts:
     """Read one run a row or line."""
     columns = _columns(reading.options.get("columns") or {})
     needed = ("task_id",) if reading.options.get("keep_unlabelled") else ("task_id", "outcome")
-    texts = frozenset(columns[name] for name in _TEXTS)
+    texts = frozenset(columns[name] for name in TEXTS)
     for file in files:
         try:
             found = None if _is_other_json(file) else _opened(file, frozenset(columns.values()))
@@ -101,7 +79,7 @@ def table(files: FileSet, reading: Reading) -> Drafts:
         called = _called(file, found.names, columns, needed)
         reading.sha256(file)
         fields = {name: called.get(column, "") for name, column in columns.items()}
-        draft = partial(_draft, fields=fields, outcome_name=columns["outcome"], reading=reading)
+        draft = partial(draft_of, fields=fields, reading=reading)
         rows = reading.placed(file, found.rows(list(called.values())))
         yield from reading.runs(rows, draft)
         reading.understood(file.name, (*found.read_as, *renamed(called)))
@@ -112,12 +90,12 @@ def _columns(mapping: Any) -> dict[str, str]:
         raise InputError(
             f"the option columns is {mapping!r}; give an object such as {{'task_id': 'problem'}}."
         )
-    if unknown := sorted(set(mapping) - _FIELDS):
+    if unknown := sorted(set(mapping) - FIELDS):
         raise InputError(
             f"the option columns names {unknown[0]!r}, which no trajectory has; map "
-            f"{', '.join(sorted(_FIELDS))}."
+            f"{', '.join(sorted(FIELDS))}."
         )
-    return {name: str(mapping.get(name, name)) for name in _FIELDS}
+    return {name: str(mapping.get(name, name)) for name in FIELDS}
 
 
 def _called(
@@ -126,7 +104,7 @@ def _called(
     """Return what a file calls the wanted columns; refuse one that lacks any that is needed."""
     called = matched(names, frozenset(columns.values()))
     missing = [name for name in needed if columns[name] not in called]
-    if called.keys().isdisjoint(columns[name] for name in _TEXTS):
+    if called.keys().isdisjoint(columns[name] for name in TEXTS):
         missing += ["text", "steps"]
     if not missing:
         return called
@@ -165,82 +143,3 @@ def _opened(file: SourceFile, wanted: frozenset[str]) -> Opened:
 def _is_other_json(file: SourceFile) -> bool:
     """Whether a file holds JSON that is no list, as those of many formats do."""
     return file.suffix == ".json" and not begins_json(file.head(_HEAD), b"[")
-
-
-def _draft(
-    record: Record,
-    origin: Origin,
-    *,
-    fields: Mapping[str, str],
-    outcome_name: str,
-    reading: Reading,
-) -> Draft:
-    row = {name: record.get(column) for name, column in fields.items()}
-    if (task := _identity(row["task_id"])) is None:
-        raise unusable("it has no task_id")
-    instruction, steps = _said(row, reading)
-    if not any(step.action.strip() or step.observation.strip() for step in steps):
-        raise LeftOutError("no_trajectory", "cannot be used: nothing of it was recorded")
-    return Draft(
-        task_id=task,
-        agent=_identity(row["agent"]) or str(reading.options.get("agent") or "unknown"),
-        instruction=instruction,
-        steps=steps,
-        outcome=row["outcome"],
-        outcome_name=outcome_name,
-        origin=origin,
-        trajectory_id=_identity(row["trajectory_id"]),
-        attempt=_attempt(row["attempt"]),
-        # rows of one table are runs of their own, however alike, unless the table says by an id
-        # that they are the same
-        repetition=str(origin.row),
-        named_agent=_identity(row["agent"]) or "",
-    )
-
-
-def _identity(value: Any) -> str | None:
-    """Return an id as text: 3 and 3.0 of a numeric column are "3"; None where it is missing."""
-    text = (name_of(value) or "").strip()
-    return None if text.lower() in MISSING_ID else text
-
-
-def _attempt(value: Any) -> int | None:
-    text = _identity(value)
-    if text is None:
-        return None
-    if not text.removesuffix(".0").isdecimal() or len(text) > 10:
-        raise unusable(f"its attempt is {str(value)[:40]!r}, not a number from 0")
-    return int(text.removesuffix(".0"))
-
-
-def _said(row: Record, reading: Reading) -> tuple[str, tuple[Step, ...]]:
-    """Return instruction and steps: of messages, of pairs of action and observation, or a text."""
-    instruction = text_of(row["instruction"])
-    name = next((name for name in _TEXTS if row[name] not in (None, "")), "text")
-    value = row[name] if name == "text" else parsed(row[name])
-    if is_list_of_objects(value) and all("role" in record for record in value):
-        chat = messages_of(value, tools_by_call=False)
-        if not any(message.role == "assistant" for message in chat):
-            raise LeftOutError(
-                "no_trajectory", "cannot be used: it holds no message with the role assistant"
-            )
-        if instruction:
-            return instruction, steps_of_messages(chat, reading)
-        # what was asked is no step, as in other formats
-        spoken = from_first(chat, "assistant", "tool")
-        return first_prompt(chat), steps_of_messages(spoken, reading)
-    if name == "steps":
-        if not isinstance(value, list):
-            raise unusable("its steps are not a list in JSON")
-        return instruction, tuple(_pair(step, place) for place, step in enumerate(value, 1))
-    if not isinstance(value, str | None):
-        raise unusable("it has neither steps nor text")
-    return instruction, (Step("", value or ""),)
-
-
-def _pair(step: Any, place: int) -> Step:
-    values = [step.get("action"), step.get("observation")] if isinstance(step, dict) else step
-    pair = isinstance(values, list | tuple) and len(values) == 2 and values != [None, None]
-    if not pair or not all(isinstance(value, str | None) for value in values):
-        raise unusable(f"its step {place} is not an action with an observation")
-    return Step(values[0] or "", values[1] or "")
