@@ -32,6 +32,7 @@ _SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "certificate:certificate",
             "Certify what share of trajectories a judge may decide alone.",
         ),
+        "sample": ("sample:sample", "Draw the runs to label, before any label."),
         "verify": ("check:verify", "Recompute a certificate and compare every byte."),
         "show": ("certificate:show", "Show a certificate in words, with its hashes."),
         "audit": ("check:audit", "Audit a certified threshold on other labelled tasks."),
