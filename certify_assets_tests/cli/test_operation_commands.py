@@ -60,11 +60,11 @@ def test_a_judge_is_deployed_shown_and_deployed_again(
 
 def test_a_judge_is_deployed_for_batch_certificates_alone(call: Call, operated: Store) -> None:
     operated.delete("judges/lexical/c/audits.json")
-    assert call("ops", "deploy", "c", "lexical").code == 3
-    made = call("ops", "deploy", "c", "lexical", "--batch-only", "--alpha", ".2", "--json")
+    assert call("ops deploy c lexical").code == 3
+    made = call("ops deploy c lexical --batch-only --alpha .2 --json")
     assert made.code == 0 and made.json["certificates"] == []
     assert made.json["batch_alpha"] == {"reject": 0.2, "release": 0.2}
-    shown = call("ops", "status", "c")
+    shown = call("ops status c")
     assert shown.code == 0 and "Batch certificates decide new runs." in shown.out
     assert "batch certificates alone, reject at 20 %" in " ".join(shown.out.split())
 
@@ -137,7 +137,7 @@ def test_what_incoming_refuses(call: Call, operated: Store, tmp_path: Path, scor
 def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> None:
     call("ops deploy c lexical")
     runs = deliver(tmp_path / "<a>.jsonl", tasks=5)
-    document = call("ops", "ingest", "c", runs, "--json").json
+    document = call(f"ops ingest c {runs} --json").json
     answer = call("ops lineage new-1-task-000/0 --json")
     assert answer.code == 0 and answer.json["holds"] and answer.json["broken"] == []
     follow = f"ops lineage {document['batch']} --corpus c"
