@@ -17,14 +17,12 @@ from certify_assets.cli.output import (
     TextTable,
     answer,
     answers,
-    emit_json,
     figures,
+    present,
     say,
     table,
-    wants_json,
     write_text,
 )
-from certify_assets.cli.output import show as show_blocks
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 
@@ -207,7 +205,7 @@ def _imported(
     say_versions(imported, known)
     for item in back:
         say(item.sentence())
-    return imported, summary, _profile(imported, config, summary.dropped)
+    return imported, summary, _profile(imported)
 
 
 def _registered_already(corpus: Corpus) -> InputError:
@@ -283,27 +281,19 @@ def _preview(corpus: Corpus, config: CorpusConfig) -> NoReturn:
         refuse_selected(corpus, back)
     except CertifyError:
         # what comes back is shown before it is refused
-        if wants_json():
-            emit_json(document)
-        else:
-            show_blocks(*said)
+        present(document, *said)
         raise
     answer(document, *said, "Nothing is stored: give the command without --dry-run.")
 
 
-def _profile(imported: Corpus, config: CorpusConfig, dropped: dict[str, int]) -> CorpusProfile:
-    """Profile what was read; gates of CAL and TEST, since certificates are computed on CAL."""
-    from certify_assets.corpora.profile import profile_corpus
-
-    frame = imported.columns()
+def _profile(imported: Corpus) -> CorpusProfile:
+    """Profile what was read, with the gates of its splits."""
     manifest = None
     try:
-        manifest = imported.plan_splits(frame["task_id"].unique())
+        manifest = imported.plan_splits(imported.runs["task_id"].unique())
     except InputError as error:
         say(f"The corpus is stored but cannot be split. {error} The gate below counts all tasks.")
-    return profile_corpus(
-        frame, manifest, dropped=dropped, rendered=imported.outlines(), settings=config
-    )
+    return imported.measured_profile(manifest)
 
 
 @corpus.command("list")
@@ -391,44 +381,13 @@ def show(name: str, page: Path | None, store: Store) -> None:
 
 def _blocks(report: CorpusReport, page: Path | None) -> Iterator[Any]:
     """Return the tables of a corpus's page."""
-    from certify_assets.reports import corpus_page as pages
+    from certify_assets.reports.corpus_page import corpus_sections, standing
 
-    name, profile = report.config.name, report.profile
-    _, heading, sentences = pages.standing(report)
-    facts = [
-        ("domain", str(report.domain)),
-        *pages.profile_facts(profile),
-        *pages.flip_facts(profile.flips),
-        *pages.label_rows(report.imported, profile.flips),
-        *pages.length_facts(profile.lengths),
-        ("runs that read like an earlier one", f"{profile.duplicates:,}"),
-        ("groups of tasks with one instruction", f"{len(profile.same_instruction):,}"),
-    ]
-    yield TextTable(f"Corpus {name}", FIGURES, facts)
-    if profile.splits:
-        columns = ["split", "tasks", "runs", "π", "ICC", "DEFF", "n_eff"]
-        yield TextTable("Splits", columns, pages.split_rows(profile))
-    if report.manifest is not None:
-        yield f"Split manifest {report.manifest.sha256}."
-    agents = [
-        [row.name, row.runs, row.read, row.success_rate]
-        for row in pages.agent_rows(profile, report.leak_checks)
-    ]
-    columns = ["agent", "runs", "labelled, outside TEST", "success rate of those"]
-    yield TextTable("Agents", columns, agents)
-    rows = [
-        [row.name, row.auroc, row.interval, row.threshold, "over" if row.over else "under"]
-        for row in pages.control_rows(report.leak_checks)
-    ]
-    columns = ["control", "AUROC", "95 % over tasks", "threshold", "AUROC is"]
-    yield TextTable("Leak checks, outside TEST", columns, rows)
-    if profile.dropped:
-        dropped = [
-            [reason, str(number), report.imported.examples.get(reason, "")]
-            for reason, number in profile.dropped.items()
-        ]
-        yield TextTable("Left out", ["reason", "records", "the first"], dropped)
-    if report.imported.notes:
-        notes = [[note, str(number)] for note, number in report.imported.notes.items()]
-        yield TextTable("Notes", ["note", "count"], notes)
+    for section in corpus_sections(report):
+        title = f"Corpus {report.config.name}" if section.id == "profile" else section.heading
+        if section.facts:
+            yield TextTable(title, FIGURES, section.facts)
+        for item in section.tables:
+            yield TextTable(item.title, item.columns, item.rows)
+    _, heading, sentences = standing(report)
     yield from (f"{heading}.", *sentences, *([f"Page: {page}"] if page else []))

@@ -65,8 +65,8 @@ class Local:
         return Action({"model": "compact", "choices": [choice], "usage": usage})
 
     def read(self, ids: tuple[int, ...]) -> dict[str, float]:
-        from certify_assets.judges.lm.contract import Encoded
-        from certify_assets.judges.lm.scoring import score_prompts
+        from certify_assets.judges.lm.language_model import Encoded
+        from certify_assets.judges.lm.score import score_prompts
 
         if ids not in self.known:
             scores = score_prompts(self.language, [Encoded(ids)]).scores
@@ -183,7 +183,7 @@ def test_a_changed_setting_makes_scores_and_certificates_stale(store: Store, loc
             configure(store, server, **change)
             for step in (JudgedCorpus.score, load, certify):
                 with pytest.raises(
-                    StaleCertificateError, match="served was registered with another"
+                    StaleCertificateError, match="served on small was registered with another"
                 ):
                     step(judged(store, NAME, "served"))
 
