@@ -205,7 +205,7 @@ def _imported(
     say_versions(imported, known)
     for item in back:
         say(item.sentence())
-    return imported, summary, _profile(imported, config, summary.dropped)
+    return imported, summary, _profile(imported)
 
 
 def _registered_already(corpus: Corpus) -> InputError:
@@ -286,19 +286,14 @@ def _preview(corpus: Corpus, config: CorpusConfig) -> NoReturn:
     answer(document, *said, "Nothing is stored: give the command without --dry-run.")
 
 
-def _profile(imported: Corpus, config: CorpusConfig, dropped: dict[str, int]) -> CorpusProfile:
-    """Profile what was read; gates of CAL and TEST, since certificates are computed on CAL."""
-    from certify_assets.corpora.profile import profile_corpus
-
-    frame = imported.columns()
+def _profile(imported: Corpus) -> CorpusProfile:
+    """Profile what was read, with the gates of its splits."""
     manifest = None
     try:
-        manifest = imported.plan_splits(frame["task_id"].unique())
+        manifest = imported.plan_splits(imported.runs["task_id"].unique())
     except InputError as error:
         say(f"The corpus is stored but cannot be split. {error} The gate below counts all tasks.")
-    return profile_corpus(
-        frame, manifest, dropped=dropped, rendered=imported.outlines(), settings=config
-    )
+    return imported.measured_profile(manifest)
 
 
 @corpus.command("list")
