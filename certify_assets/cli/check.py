@@ -104,13 +104,12 @@ def verify(
 ) -> None:
     """Recompute a certificate from its scores and compare every byte.
 
-    Exit 3, with the first difference, when the certificate was altered, is incomplete or is of
-    other scores, or when it is one of betting and its pilot table is not given. Exit 2 when it was
-    issued with a pool and none is given, or the file holds no certificate. What the scores cannot
-    show (the names and hashes under provenance, the selection rule) is carried as it is: the data
-    root's own checks compare those.
-    Of a document of several each is recomputed, and what it says of them together; --side, --alpha
-    and --procedure choose from it.
+    Exit 3, with the first difference, where the certificate was altered, is incomplete or is of
+    other scores. A certificate of betting needs its pilot table. Exit 2 where the file holds no
+    certificate, or its pool is not given. The scores cannot show the names and hashes under
+    provenance, nor the selection rule; the checks of the data root compare these. In a document of
+    several, each is recomputed, and what it says of them together. --side, --alpha and --procedure
+    choose from it.
     """
     given = read_certificate_file(certificate)
     try:
