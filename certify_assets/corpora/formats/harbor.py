@@ -83,9 +83,10 @@ def harbor(files: FileSet, reading: Reading) -> Drafts:
         found.add(_trial(file))
         for _, document in documents([file], reading):
             yield from reading.runs([(reading.origin(file), {"": document})], draft)
-    for folder in trials.keys() - found:
-        words = "has no agent/trajectory.json; nothing can be judged."
-        reading.drop("no_trajectory", f"{folder} {words}")
+    for folder in trials:
+        if folder not in found:
+            words = "has no agent/trajectory.json; nothing can be judged."
+            reading.drop("no_trajectory", f"{folder} {words}")
 
 
 def _trial(file: SourceFile) -> str:
