@@ -57,9 +57,7 @@ class CorpusConfig:
         examples=["my_corpus"],
         pattern=f"^{_NAME}$",
     )
-    format: str = _field(
-        "Source format, several joined by +, auto for the one that fits, or embedded.", "auto"
-    )
+    format: str = _field("Source format, auto for the one that fits, or embedded.", "auto")
     paths: tuple[str, ...] = _field(
         "Files, folders, archives and URLs with the runs.", (), examples=[["runs"]]
     )
