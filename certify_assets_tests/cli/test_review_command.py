@@ -106,7 +106,7 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
         ),
         (["export", "c", "queue.txt"], "does not end in .csv, .parquet or .jsonl"),
         (["export", "c", "--label-studio", "queue.csv"], "does not end in .json"),
-        (["queue", "../c"], "'../c' is a path, and corpora are called by name"),
+        (["queue", "../c"], "no corpus is called '../c'"),
         (["serve", "c", "--gold", "none.csv"], "none.csv"),
     ],
 )
