@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.files import canonical_json
 from certify_assets.judges.base import JudgeProvenance, Reason, Scores, scores_from_log_odds
-from certify_assets.judges.lexical import LexicalJudge, LexicalSettings
+from certify_assets.judges.features import structure_features
+from certify_assets.judges.lexical import Counted, LexicalJudge, LexicalSettings
 from certify_assets.judges.model_files import FileJudge, Scale, task_folds, training_labels
 from certify_assets.judges.structure import StructureJudge, StructureSettings, largest
 
@@ -21,6 +23,18 @@ if TYPE_CHECKING:
 
 _SCHEMA = "certify_assets/combined_judge/1"
 _DOCUMENT = "combined.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """What both judges read of some runs."""
+
+    words: Counted
+    steps: NDArray[np.float32]
+
+    def __getitem__(self, rows: NDArray[Any]) -> Read:
+        """Return what they read of some of the runs."""
+        return Read(self.words[rows], self.steps[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,18 +68,36 @@ class CombinedJudge(FileJudge):
         """Train both judges on labelled runs and their texts, and measure their scales there."""
         labels, tasks = training_labels(outcomes), runs["task_id"].to_numpy(object)
         folds = task_folds(tasks, labels, seed)
-        words, of_words = LexicalJudge.crossfit(
-            texts, labels, folds, LexicalSettings(seed=seed), renderer_sha256
-        )
+        settings = LexicalSettings(seed=seed)
+        counted, features = Counted.of(texts, settings), structure_features(runs)
+        words, of_words = LexicalJudge.crossfit(counted, labels, folds, settings, renderer_sha256)
         steps, of_steps = StructureJudge.crossfit(
-            runs, labels, folds, StructureSettings(seed=seed), renderer_sha256
+            features, labels, folds, StructureSettings(seed=seed), renderer_sha256
         )
         return cls(
             words,
             steps,
-            Scale.held_out(of_words, words.score(texts).score),
-            Scale.held_out(of_steps, steps.score_runs(runs).score),
+            Scale.held_out(of_words, words.decided(counted).score),
+            Scale.held_out(of_steps, steps.decided(features).score),
         )
+
+    def features(self, runs: pd.DataFrame, texts: Sequence[str]) -> Read:
+        """Count the words of texts, and compute the features of runs."""
+        return Read(self.lexical.features(runs, texts), self.structure.features(runs, texts))
+
+    def refitted(self, features: Read, labels: NDArray[np.int64]) -> CombinedJudge:
+        """Train both judges again; their scales stay, which are of all training runs."""
+        return replace(
+            self,
+            lexical=self.lexical.refitted(features.words, labels),
+            structure=self.structure.refitted(features.steps, labels),
+        )
+
+    def decided(self, features: Read) -> Scores:
+        """Judge runs whose features are computed."""
+        words = self.lexical_scale(self.lexical.decided(features.words).score)
+        steps = self.structure_scale(self.structure.decided(features.steps).score)
+        return scores_from_log_odds((words + steps) / 2)
 
     def score_runs(self, runs: pd.DataFrame, texts: Sequence[str]) -> Scores:
         """Judge trajectories by their texts and their steps."""

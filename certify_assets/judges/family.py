@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+import numpy as np
+
 from certify_assets.errors import InputError
-from certify_assets.judges.record import JudgeRecord, files_sha256, save_files
+from certify_assets.judges.base import Scores, score_table
+from certify_assets.judges.record import JudgeRecord, files_sha256, save_files, texts
 from certify_assets.judges.specs import JudgeSpec, register_family
 from certify_assets.work import Report
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from certify_assets.judges.base import Bill, Judge
     from certify_assets.judges.configured import NamedEntry
     from certify_assets.judges.judged import JudgedCorpus
-    from certify_assets.judges.model_files import FileJudge
+    from certify_assets.judges.model_files import FileJudge, Fold
     from certify_assets.judges.reading import JudgeInput
 
 Progress = Callable[[int, int], None]
@@ -101,8 +104,28 @@ class JudgeFamily(ABC):
         """Train the judge again on some SFT rows only; nothing is stored but checkpoints."""
         raise InputError(f"{judge} is not trained on SFT rows alone; name another judge.")
 
+    def held_out(
+        self, judge: JudgedCorpus, runs: pd.DataFrame, folds: Sequence[Fold]
+    ) -> Iterator[tuple[Judge, Scores]]:
+        """Train the judge again for each fold, and score the runs that the fold holds out.
+
+        Parameters
+        ----------
+        judge : JudgedCorpus
+            The judge, which is trained.
+        runs : DataFrame
+            Trajectories, to which the places of the folds belong.
+        folds : sequence of Fold
+            The known runs of each are labelled, with both outcomes.
+        """
+        for number, fold in enumerate(folds):
+            model = self.retrained(judge, runs.iloc[fold.known], f"agent_fold_{number}")
+            table = score_table(model, runs.iloc[fold.held], judge.renderer)
+            log_p = (table[name].to_numpy(np.float64) for name in ("log_p_success", "log_p_fail"))
+            yield model, Scores(*log_p)
+
     def reload(self, judge: JudgedCorpus, place: str, *, expected_sha256: str) -> Judge:
-        """Load a judge that `retrained` made, from files that were stored under a place."""
+        """Load a judge that `held_out` made, from files that were stored under a place."""
         raise InputError(f"{judge} is kept in no other place than its own; name another judge.")
 
     def configure(self, entry: Any) -> JudgeSpec:
@@ -126,9 +149,16 @@ class FileFamily(JudgeFamily):
         save_files(judge.store, judge.key("adapter"), model)
         return judge.record(model.adapter_sha256, sft)
 
-    def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> Judge:
-        """Train on some rows."""
-        return cast("Judge", self.fitted(rows, judge.reading, seed=judge.spec.seed))
+    def held_out(
+        self, judge: JudgedCorpus, runs: pd.DataFrame, folds: Sequence[Fold]
+    ) -> Iterator[tuple[Judge, Scores]]:
+        """Train for each fold; what is read of a run is computed once for all of them."""
+        model = self._loaded(judge, "adapter", judge.artifact.adapter_sha256)
+        features = model.features(runs, texts(runs, judge.renderer))
+        for fold in folds:
+            labels = runs["outcome"].iloc[fold.known].to_numpy(np.int64)
+            again = model.refitted(features[fold.known], labels)
+            yield cast("Judge", again), again.decided(features[fold.held])
 
     def load(
         self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
@@ -138,9 +168,12 @@ class FileFamily(JudgeFamily):
 
     def reload(self, judge: JudgedCorpus, place: str, *, expected_sha256: str) -> Judge:
         """Load a judge from its files."""
+        # every judge of files reads texts or runs, which its own class says
+        return cast("Judge", self._loaded(judge, place, expected_sha256))
+
+    def _loaded(self, judge: JudgedCorpus, place: str, expected_sha256: str) -> FileJudge:
         with judge.store.as_folder(judge.key(place)) as folder:
-            # every judge of files reads texts or runs, which its own class says
-            return cast("Judge", self.kind.load(folder, expected_sha256=expected_sha256))
+            return self.kind.load(folder, expected_sha256=expected_sha256)
 
 
 def judge_family(name: str) -> Callable[[type[JudgeFamily]], type[JudgeFamily]]:

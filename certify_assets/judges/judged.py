@@ -38,6 +38,7 @@ _DECIDING: Final = (
     "adapter.json",
     "scores.json",
     "scores.parquet",
+    "pool.json",
     "certificates.json",
     "audits.json",
     "test_scores.parquet",
@@ -277,7 +278,16 @@ class JudgedCorpus:
         )
 
     def score(self, *, report: Report = silent) -> pd.DataFrame:
-        """Score RL, CAL and TEST and store the table; TEST rows carry no outcome."""
+        """Score RL, CAL and TEST and store the table and the pool; TEST rows carry no outcome."""
+        from certify_assets.judges.pooling import write_pool
+
+        # certificates take both: neither is stored without the other
+        with self.store.step(self.corpus.name):
+            table = self._scored(report)
+            write_pool(self)
+        return table
+
+    def _scored(self, report: Report) -> pd.DataFrame:
         with timed(self, "score") as stage:
             # shares of scores that an earlier run left cost nothing now
             stage.continued = self.store.keeps_work(self.key("shards"))

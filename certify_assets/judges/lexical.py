@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,9 @@ from certify_assets.errors import InputError
 from certify_assets.files import canonical_json
 from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
 from certify_assets.judges.model_files import FileJudge, Fold, training_labels
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _SCHEMA = "certify_assets/lexical_judge/1"
 _DOCUMENT = "judge.json"
@@ -39,6 +42,52 @@ class LexicalSettings:
     max_features: int = 50_000
     # recorded; the training itself draws no random number
     seed: int = 42
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """How often each feature occurs in some texts: any of them can train a judge, or be scored."""
+
+    # feature → column
+    places: Mapping[str, int]
+    # sparse matrix, a row a text; columns in the order of the features
+    counts: Any
+
+    @classmethod
+    def of(cls, texts: Sequence[str], settings: LexicalSettings) -> Counted:
+        """Count the features of texts."""
+        vectorizer = _vectorizer(settings)
+        try:
+            counts = vectorizer.fit_transform(texts)
+        except ValueError:
+            raise InputError(
+                f"{len(texts)} training texts have no word; check the rendering."
+            ) from None
+        return cls(vectorizer.vocabulary_, counts)
+
+    def __getitem__(self, rows: NDArray[Any]) -> Counted:
+        """Return some of the texts."""
+        return Counted(self.places, self.counts[rows])
+
+    def columns(self, vocabulary: Sequence[str]) -> Any:
+        """Return the counts of some features."""
+        return _sorted_rows(self.counts[:, [self.places[name] for name in vocabulary]])
+
+    def frequent(self, settings: LexicalSettings) -> tuple[str, ...]:
+        """Return the features that a judge of these texts has, sorted."""
+        texts = self.counts.shape[0]
+        documents, totals = self.counts.getnnz(axis=0), np.asarray(self.counts.sum(axis=0)).ravel()
+        kept = np.flatnonzero(documents >= min(settings.min_documents, texts))
+        # the most frequent first, ties in the order of the names
+        kept = kept[np.argsort(-totals[kept], kind="stable")][: settings.max_features]
+        if not kept.size:
+            raise InputError(
+                f"no word occurs in {settings.min_documents} of {texts} training texts; lower "
+                "min_documents."
+            )
+        names = np.empty(len(self.places), dtype=object)
+        names[list(self.places.values())] = list(self.places)
+        return tuple(str(name) for name in names[np.sort(kept)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,13 +128,14 @@ class LexicalJudge(FileJudge):
         renderer_sha256: str = "",
     ) -> LexicalJudge:
         """Train on rendered trajectories of the SFT split."""
+        labels = training_labels(outcomes)
         settings = LexicalSettings(success_weight=success_weight, seed=seed)
-        return cls.crossfit(texts, outcomes, (), settings, renderer_sha256)[0]
+        return cls.crossfit(Counted.of(texts, settings), labels, (), settings, renderer_sha256)[0]
 
     @classmethod
     def crossfit(
         cls,
-        texts: Sequence[str],
+        words: Counted,
         outcomes: ArrayLike,
         folds: Sequence[Fold],
         settings: LexicalSettings,
@@ -96,8 +146,10 @@ class LexicalJudge(FileJudge):
         Words and their idf are those of all texts: labels have no part in them.
         """
         labels = training_labels(outcomes)
-        vocabulary, counts = _vocabulary(texts, settings)
-        idf = 1.0 + np.log((1 + len(texts)) / (1 + counts.getnnz(axis=0)))
+        vocabulary = words.frequent(settings)
+        counts = words.columns(vocabulary)
+        documents = counts.shape[0]
+        idf = 1.0 + np.log((1 + documents) / (1 + counts.getnnz(axis=0)))
         features = _weigh(counts, idf)
         # one thread: sums in one order give the same weights on any number of cores, and on vectors
         # this short it is faster
@@ -116,15 +168,30 @@ class LexicalJudge(FileJudge):
             coefficients=np.ascontiguousarray(model.coef_[0], dtype=np.float64),
             intercept=float(model.intercept_[0]),
             renderer_sha256=renderer_sha256,
-            training={"rows": len(texts), "successes": int(labels.sum())},
+            training={"rows": documents, "successes": int(labels.sum())},
         )
         return judge, held_out
+
+    def features(self, runs: pd.DataFrame, texts: Sequence[str]) -> Counted:
+        """Count the words of texts."""
+        return Counted.of(texts, self.settings)
+
+    def refitted(self, features: Counted, labels: NDArray[np.int64]) -> LexicalJudge:
+        """Train again, with the words that are frequent in these texts."""
+        return self.crossfit(features, labels, (), self.settings, self.renderer_sha256)[0]
+
+    def decided(self, features: Counted) -> Scores:
+        """Judge texts whose words are counted."""
+        return self._scores(features.columns(self.vocabulary))
 
     def score(self, texts: Sequence[str]) -> Scores:
         """Judge rendered trajectories."""
         if not len(texts):
             return scores_from_log_odds(np.zeros(0))
-        features = _weigh(_counts(texts, self.vocabulary, self.settings), self.idf)
+        return self._scores(_counts(texts, self.vocabulary, self.settings))
+
+    def _scores(self, counts: Any) -> Scores:
+        features = _weigh(counts, self.idf)
         return scores_from_log_odds(
             np.asarray(features @ self.coefficients, dtype=np.float64) + self.intercept
         )
@@ -197,30 +264,6 @@ def _fitted(features: Any, labels: NDArray[np.int64], settings: LexicalSettings)
     model = LogisticRegression(C=settings.inverse_regularization, tol=1e-5, max_iter=2000)
     weights = np.where(labels == 1, float(settings.success_weight), 1.0)
     return model.fit(features, labels, sample_weight=weights)
-
-
-def _vocabulary(texts: Sequence[str], settings: LexicalSettings) -> tuple[tuple[str, ...], Any]:
-    """Return the features of the training texts, sorted, and their counts."""
-    vectorizer = _vectorizer(settings)
-    try:
-        counts = vectorizer.fit_transform(texts)
-    except ValueError:
-        raise InputError(
-            f"{len(texts)} training texts have no word; check the rendering."
-        ) from None
-    documents = np.asarray(counts.getnnz(axis=0))
-    totals = np.asarray(counts.sum(axis=0)).ravel()
-    names = vectorizer.get_feature_names_out()
-    kept = np.flatnonzero(documents >= min(settings.min_documents, len(texts)))
-    # the most frequent first, ties in the order of the names
-    kept = kept[np.argsort(-totals[kept], kind="stable")][: settings.max_features]
-    if not kept.size:
-        raise InputError(
-            f"no word occurs in {settings.min_documents} of {len(texts)} training texts; lower "
-            "min_documents."
-        )
-    kept = np.sort(kept)
-    return tuple(str(names[place]) for place in kept), _sorted_rows(counts[:, kept])
 
 
 def _vectorizer(settings: LexicalSettings, vocabulary: Sequence[str] | None = None) -> Any:

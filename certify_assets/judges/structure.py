@@ -65,19 +65,20 @@ class StructureJudge(FileJudge):
         renderer_sha256: str = "",
     ) -> StructureJudge:
         """Train on labelled runs."""
-        return cls.crossfit(runs, outcomes, (), StructureSettings(seed=seed), renderer_sha256)[0]
+        features, settings = structure_features(runs), StructureSettings(seed=seed)
+        return cls.crossfit(features, outcomes, (), settings, renderer_sha256)[0]
 
     @classmethod
     def crossfit(
         cls,
-        runs: pd.DataFrame,
+        features: NDArray[np.float32],
         outcomes: ArrayLike,
         folds: Sequence[Fold],
         settings: StructureSettings,
         renderer_sha256: str,
     ) -> tuple[StructureJudge, list[NDArray[np.float64]]]:
         """Train, and score the rows that each fold holds out by trees fitted to its others."""
-        labels, features = training_labels(outcomes), structure_features(runs)
+        labels = training_labels(outcomes)
         held_out = [
             _fitted(features[fold.known], labels[fold.known], settings).decision(
                 features[fold.held]
@@ -88,13 +89,25 @@ class StructureJudge(FileJudge):
             settings=settings,
             trees=_fitted(features, labels, settings),
             renderer_sha256=renderer_sha256,
-            training={"rows": len(runs), "successes": int(labels.sum())},
+            training={"rows": len(features), "successes": int(labels.sum())},
         )
         return judge, held_out
 
+    def features(self, runs: pd.DataFrame, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Compute the features of runs."""
+        return structure_features(runs)
+
+    def refitted(self, features: NDArray[np.float32], labels: NDArray[np.int64]) -> StructureJudge:
+        """Train again."""
+        return self.crossfit(features, labels, (), self.settings, self.renderer_sha256)[0]
+
+    def decided(self, features: NDArray[np.float32]) -> Scores:
+        """Judge runs whose features are computed."""
+        return scores_from_log_odds(self.trees.decision(features))
+
     def score_runs(self, runs: pd.DataFrame, texts: Sequence[str] = ()) -> Scores:
         """Judge trajectories by their steps; the texts are not read."""
-        return scores_from_log_odds(self.trees.decision(structure_features(runs)))
+        return self.decided(structure_features(runs))
 
     def reasons(self, runs: pd.DataFrame, texts: Sequence[str] = ()) -> list[list[Reason]]:
         """Return what each feature adds to the score of each run, the largest first."""

@@ -134,12 +134,6 @@ class LexicalFamily(FileFamily):
         save_files(judge.store, judge.key("adapter"), model)
         return model, {}
 
-    def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> LexicalJudge:
-        """Train with the weight that was chosen for the stored judge."""
-        weight = judge.artifact.success_weight
-        assert weight is not None
-        return self.fitted(rows, judge.reading, success_weight=weight, seed=judge.spec.seed)
-
 
 def _selection(judge: JudgedCorpus, trained: Mapping[float, LexicalJudge]) -> list[CandidateScore]:
     """Certified coverage of each candidate on CAL, each at the level that pays for all of them."""

@@ -14,10 +14,10 @@ from certify_assets.files import read_json
 from certify_assets.judges.families.harvest import harvest_violations
 from certify_assets.judges.harvest.gate import Splits
 from certify_assets.judges.lm.judge import CausalJudge
+from certify_assets.judges.pool import load_pool
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.ledger import ledger_entries, ledger_violations
-from certify_assets.operations.pool import load_pool
 from certify_assets.reports.harvest_table import control_rows, loop_rows
 from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
 from certify_assets.storage.store import Store
