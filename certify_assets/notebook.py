@@ -420,7 +420,7 @@ def _frame_scores(
         table = read_score_table(frame, reading, fields=("score",))
     except InputError as error:
         raise InputError(_in_python(str(error))) from None
-    if (doubt := issued.doubt(table)) is not None:
+    if (doubt := table.doubt(issued)) is not None:
         if doubt.sure:
             raise InputError(f"{doubt.sentence}, or the scores as an array where these are right.")
         warnings.warn(f"{doubt.sentence}.", stacklevel=4)

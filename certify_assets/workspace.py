@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.storage.snapshot import Snapshot
-from certify_assets.storage.store import Store, default_root
+from certify_assets.storage.root import default_root
+from certify_assets.storage.store import Snapshot, Store
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate

@@ -9,7 +9,7 @@ from certify_assets.cli.launching import platform
 from certify_assets.defs.names import name_of
 from certify_assets.defs.research import study
 from certify_assets.defs.resources import MlflowTracker
-from certify_assets.research.study import Outcome
+from certify_assets.research.tables import Outcome
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 

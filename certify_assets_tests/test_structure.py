@@ -185,22 +185,21 @@ def _without_types(tree: ast.Module) -> ast.Module:
 @pytest.mark.slow
 @pytest.mark.smoke
 def test_no_modules_import_each_other_and_no_class_name_is_taken_twice() -> None:
-    trees = {
-        ".".join(path.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(
-            ".__init__"
-        ): ast.parse(path.read_text("utf-8"))
+    paths = {
+        ".".join(path.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__"): path
         for path in PACKAGE.rglob("*.py")
     }
     graph: dict[str, set[str]] = {}
     classes = Counter[str]()
-    for name, tree in trees.items():
-        used = graph.setdefault(name, set())
-        # within functions too, but for what only names a type
-        for node in ast.walk(_without_types(tree)):
-            if isinstance(node, ast.ImportFrom) and node.module in trees:
+    for name, path in paths.items():
+        tree = ast.parse(path.read_text("utf-8"))
+        used = graph[name] = _named_in_calls(path) & paths.keys()
+        # within functions and for types too, but that judges and their families name each other
+        for node in ast.walk(_without_types(tree) if "judges" in name else tree):
+            if isinstance(node, ast.ImportFrom) and node.module in paths:
                 for alias in node.names:
                     part = f"{node.module}.{alias.name}"
-                    used.add(part if part in trees else node.module)
+                    used.add(part if part in paths else node.module)
             elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 classes[node.name] += 1
         used.discard(name)

@@ -94,7 +94,7 @@ def threshold_curve(
     counts = evaluation.counts
     return ThresholdCurve(
         side=settings.side,
-        level=settings.level,
+        level=evaluation.test.level,
         thresholds=counts.thresholds,
         coverage=counts.coverage,
         selective_error=counts.selective_error,
@@ -111,7 +111,7 @@ def _upper_bounds(evaluation: Evaluation, settings: Settings) -> NDArray[np.floa
     # whether a threshold passed says on which side of α its rate is
     steps = math.lcm(_STEPS, settings.budget.denominator)
     at_alpha = int(settings.budget * steps)
-    passed = evaluation.tails <= settings.level
+    passed = evaluation.tails <= evaluation.test.level
     low, high = np.where(passed, -1, at_alpha), np.where(passed, at_alpha, steps)
     while (unsettled := high - low > 1).any():
         middle = (low + high) // 2
@@ -119,7 +119,7 @@ def _upper_bounds(evaluation: Evaluation, settings: Settings) -> NDArray[np.floa
             tails = saddlepoint_tails(error_lattice(counts, middle, steps), counts.tasks)
         else:
             tails = joined_tails(*pseudo_task_tails(counts, middle, steps, pseudo))
-        inside = tails <= settings.level
+        inside = tails <= evaluation.test.level
         low = np.where(unsettled & ~inside, middle, low)
         high = np.where(unsettled & inside, middle, high)
     return high / steps

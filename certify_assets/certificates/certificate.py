@@ -10,7 +10,7 @@ from typing_extensions import TypedDict  # pydantic reads those of `typing` from
 
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.inputs import LEVELS, Inputs, ScoreRange
-from certify_assets.certificates.settings import level_shares
+from certify_assets.certificates.settings import level_of
 from certify_assets.documents import (
     CLOSED,
     Count,
@@ -209,11 +209,12 @@ def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
     )
     if (scores := item.inputs.get("scores")) is not None:
         yield not _in_order(scores), "inputs.scores has quantiles that are not in order"
-    shares = level_shares(item.parameters["multiplicity"], item.parameters["grid"])
-    level = significant(item.delta / (shares * item.candidates))
+    share = item.delta / item.candidates
+    multiplicity, grid = item.parameters["multiplicity"], item.parameters["grid"]
+    level = significant(level_of(multiplicity, grid, item.tasks, item.alpha, share))
     yield (
         item.level != level,
-        f"level is {item.level}, not delta / (shares * candidates) = {level!r}",
+        f"level is {item.level}, and these settings test at {level!r}",
     )
     for name, most, limit in (
         ("trajectories", "inputs.rows", item.inputs["rows"]),

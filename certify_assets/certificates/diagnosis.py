@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -162,14 +162,14 @@ def diagnose_evaluation(
     ranking = "undefined" if area is None else f"{area:.3f}"
     cause = CAUSES.get(stopped or "", "A threshold is certified.").format(
         alpha=settings.alpha,
-        level=settings.level,
+        level=evaluation.test.level,
         decided=_decided(evaluation, settings),
         runs=counts.trajectories,
         what="failures" if settings.side == "reject" else "successes",
         least=n_min(settings.alpha, settings.delta),
         guard=settings.applied_guard,
         draws=settings.draws,
-        draws_needed=draws_needed(settings.level),
+        draws_needed=draws_needed(evaluation.test.level),
         tasks=counts.tasks,
         held=held,
         lowest=errors[best],
@@ -226,7 +226,8 @@ def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | Non
     tested, test = evaluation.tested.part(places), evaluation.test.part(places)
 
     def passing(number: int) -> NDArray[np.int64]:
-        inside = settings.method.tails(tested, test, number) <= settings.level
+        level = settings.level(number)
+        inside = settings.method.tails(tested, replace(test, level=level), number) <= level
         return places[inside & (guarded <= number)]
 
     least = max(tasks + 1, fewest_tasks(settings))

@@ -113,13 +113,14 @@ def evaluate(
     tested = counts
     if settings.method.one_draw:
         tested = count_at(observations.one_a_task(settings.seed), side, counts.thresholds)
-    test = settings.test if plan is None else replace(settings.test, bets=plan.bets)
+    asked = settings.test(counts.tasks)
+    test = asked if plan is None else replace(asked, bets=plan.bets)
     if settings.method.calibrated and counts.tasks:
         test = replace(test, pseudo=pseudo_task(observations, counts, settings, pool))
     tails = np.ones(counts.thresholds.size)
     if not lacks_pilot and tested.tasks:
         tails = settings.method.tails(tested, test, tested.tasks)
-    passed = tails <= settings.level
+    passed = tails <= test.level
     return Evaluation(
         counts=counts,
         tested=tested,
@@ -149,6 +150,6 @@ def _guard(observations: Observations, counts: TaskCounts, settings: Settings) -
 def coverage_under(pseudo: PseudoTask, evaluation: Evaluation, settings: Settings) -> float:
     """Return the coverage that another pseudo-task leaves certified."""
     counts, test = evaluation.counts, replace(evaluation.test, pseudo=pseudo)
-    passed = settings.method.tails(counts, test, counts.tasks) <= settings.level
+    passed = settings.method.tails(counts, test, counts.tasks) <= test.level
     places = np.flatnonzero(passed)
     return float(counts.coverage[places[-1]]) if places.size else 0.0

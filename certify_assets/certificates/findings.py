@@ -102,6 +102,8 @@ SENTENCES: Final = {
     "and count for no size.",
     "few_pool_tasks": "{pool.scored_tasks} tasks of the pool have a score. From {least} on, tasks "
     "larger than those of the calibration table would be charged.",
+    "unlike_pool": "Tasks of the pool have other numbers of scored runs than those of the table. "
+    "Such a pool may raise the size ratio of wrong tasks, and never lowers it.",
     "size_charge": "{charge:.3g} of the covered trajectories count as wrong, because the "
     "calibration tasks say too little of tasks as large as theirs.",
     "pool_size_ratio": "The pool {moves} the size ratio of wrong tasks from {before:.3g} to "
@@ -372,7 +374,9 @@ def _of_the_pool(case: _Case) -> _Found:
         yield "unscored_pool_rows", {}
     if not pseudo.charged:
         yield "few_pool_tasks", {"least": POOL_TASKS}
-    elif pseudo.charges[place] > 0:
+    if not pseudo.alike:
+        yield "unlike_pool", {}
+    if pseudo.charges[place] > 0:
         yield "size_charge", {"charge": pseudo.charges[place]}
     alone = pseudo_task(case.rows, case.counts, case.settings, None)
     before, after = float(alone.ratios[place]), float(pseudo.ratios[place])

@@ -17,6 +17,11 @@ from certify_assets.certificates.auroc import Ranking
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.inputs import Observations, observe
 
+_NAMES = {
+    "judge_can_learn": "judge can learn",
+    "sft_not_saturated": "fine-tuning not saturated",
+    "enough_samples": "enough samples",
+}
 _BOUND = 0.05
 _FEWEST_DRAWS, _MOST_CELLS = 100, 20_000_000
 _CHUNK_CELLS = 2_000_000
@@ -49,6 +54,11 @@ class GateResult:
     def to_dict(self) -> dict[str, object]:
         """Return the gate as a JSON object."""
         return asdict(self)
+
+    def sentence(self) -> str:
+        """Return the gate in words: a symbol, whether it passed, its name and the reason."""
+        look = {None: "? unknown", True: "● passed", False: "○ not passed"}[self.passed]
+        return f"{look}: {_NAMES[self.name]}. {self.reason}"
 
 
 def judge_gate(area: float | None, bound: float | None = None) -> GateResult:
@@ -86,7 +96,7 @@ def saturation_gate(sft: float | None, base: float | None = None) -> GateResult:
 
 
 def sample_gate(
-    n_eff: float | None, *, alpha: float = 0.1, delta: float = 0.05, grid: int = 40
+    n_eff: float | None, *, alpha: float = 0.1, delta: float = 0.05, grid: float = 40
 ) -> GateResult:
     """Gate 3: as many effective trajectories as an error-free sample that excludes α at δ/|Θ|.
 
@@ -133,7 +143,7 @@ def table_gates(
     *,
     alpha: float = 0.1,
     delta: float = 0.05,
-    grid: int = 40,
+    grid: float = 40,
     sft_auroc: float | None = None,
     draws: int = 1000,
     seed: int = 42,

@@ -59,7 +59,7 @@ def issue(
         coverage=significant(evaluation.chosen_coverage),
         selective_error=None if found is None else significant(float(found.selective_error[0])),
         tail=None if place is None else significant(float(evaluation.tails[place])),
-        level=significant(settings.level),
+        level=significant(evaluation.test.level),
         covered_trajectories=0 if found is None else int(found.covered_trajectories[0]),
         covered_tasks=0 if found is None else int(found.covered_tasks[0]),
         errors=0 if found is None else int(found.error_totals[0]),

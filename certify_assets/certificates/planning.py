@@ -384,6 +384,6 @@ def _gates(
             None if tasks is None else facts.n_eff(tasks),
             alpha=settings.alpha,
             delta=settings.delta,
-            grid=round(settings.delta / settings.level),
+            grid=settings.delta / settings.level(tasks or 0),
         ),
     )

@@ -7,7 +7,11 @@ With z_g = k_g − α·n_g and independent standard exponentials E, the tail at 
 where the pseudo-task has s covered runs, all of them wrong. Its size guards against what the table
 cannot show: p1 = T(R n̄) supposes tasks that are wrong throughout and R times as large as the mean
 covered task; p2 = T(R c n_w) supposes errors that cluster no more than those seen, at the
-size-weighted mean n_w. A threshold passes where p1 ≤ δ/3 or p2 ≤ δ/4, and the widest is taken: the
+size-weighted mean n_w. A threshold passes where p1 ≤ δ/λ, or where p2 ≤ 3δ/4λ and p1 ≤ .15: errors
+that were not seen to cluster may do so in tasks that the table does not hold. The widest is taken.
+
+λ = max(3, δ/λ*), where λ* is the level of binomial limits that one run a task meets anywhere with
+probability δ (`path_limits`): more tasks leave more thresholds that are as good as independent. The
 shares of δ are calibrated by simulation over the whole grid (benchmarks/validity.py).
 
 The size ratio R, and a share w of the covered runs that is charged as wrong, come from the sizes of
@@ -26,8 +30,8 @@ Trefethen and Weideman (2014), The exponentially convergent trapezoidal rule.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,11 +39,17 @@ from numpy.typing import NDArray
 from certify_assets.certificates.bootstrap import ErrorLattice, corrected_tails, error_lattice
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.certificates.kernels import rising_root
+from certify_assets.certificates.path_limits import path_limits
 
 _Floats = NDArray[np.float64]
 
-#: the whole-task tail spends a third of δ, the clustered one a quarter
-WHOLE_SHARE, CLUSTERED_SHARE = 3, 4
+#: the whole-task tail spends at most a third of δ, the clustered one three quarters of its level
+WHOLE_SHARE: Final = 3
+_CLUSTERED_SHARE: Final = 0.75
+#: errors may be taken for as clustered as those seen where the whole-task tail is no larger
+_PLAUSIBLE: Final = 0.15
+#: tasks up to which λ rises: beyond, the thresholds of the grid are fewer than the widths
+_MOST_TASKS: Final = 2_000
 #: thresholds of the grid
 GRID = 160
 #: the saddlepoint errs by up to 3 % at tails from .005 to .03, to either side
@@ -64,6 +74,8 @@ class PseudoTask:
         w(θ), the share of the covered runs that counts as wrong besides.
     charged : bool
         Whether the pool is large enough for charges.
+    alike : bool
+        Whether tasks of the pool have sizes like those of the table.
     """
 
     icc: float
@@ -71,12 +83,12 @@ class PseudoTask:
     clustered: _Floats
     charges: _Floats
     charged: bool = False
+    alike: bool = True
 
     def part(self, part: slice | NDArray[np.int64]) -> PseudoTask:
         """Return what applies to some thresholds."""
-        return PseudoTask(
-            self.icc, self.ratios[part], self.clustered[part], self.charges[part], self.charged
-        )
+        ratios, clustered, charges = self.ratios[part], self.clustered[part], self.charges[part]
+        return replace(self, ratios=ratios, clustered=clustered, charges=charges)
 
     @property
     def equal(self) -> PseudoTask:
@@ -112,8 +124,8 @@ def pseudo_task_tails(
     # where the charge leaves nothing, no tail is small
     spent, left = left < 1, np.maximum(left, 1)
     lattice, unit, found = error_lattice(counts, left, parts), 1.0 / parts, []
-    shares = (1.0, WHOLE_SHARE / CLUSTERED_SHARE)
-    for extra, share in zip(supposed_errors(counts, left / parts, pseudo), shares, strict=True):
+    supposed = supposed_errors(counts, left / parts, pseudo)
+    for extra, share in zip(supposed, (1.0, _CLUSTERED_SHARE), strict=True):
         tails = saddlepoint_tails(lattice, extra, unit=unit, factor=factor)
         at = -1.0 if level is None else level * share
         for place in np.flatnonzero(np.abs(tails - at) <= _BAND * at):
@@ -124,8 +136,23 @@ def pseudo_task_tails(
 
 
 def joined_tails(whole: _Floats, clustered: _Floats) -> _Floats:
-    """Return one tail that is at most δ/3 exactly where p1 ≤ δ/3 or p2 ≤ δ/4."""
-    return np.minimum(whole, CLUSTERED_SHARE / WHOLE_SHARE * clustered)
+    """Return one tail that is at most δ/λ exactly where p1 is, or where p2 and p1 allow it."""
+    joined = np.minimum(whole, clustered / _CLUSTERED_SHARE)
+    return np.where(whole <= _PLAUSIBLE, joined, whole)
+
+
+def level_shares(tasks: int, alpha: float, delta: float) -> float:
+    """Return λ, the number of shares into which δ is cut, of which the whole-task tail spends one.
+
+    Parameters
+    ----------
+    tasks : int
+        Tasks of the table, scored or not.
+    alpha, delta : float
+        Error budget, and what all candidates leave of one minus the confidence.
+    """
+    level = path_limits(min(tasks, _MOST_TASKS), alpha, delta).level
+    return max(float(WHOLE_SHARE), delta / level) if level else float(WHOLE_SHARE)
 
 
 def charged_budgets(

@@ -17,7 +17,7 @@ from certify_assets.certificates.procedures import (
     Test,
     find_procedure,
 )
-from certify_assets.certificates.pseudo_task import WHOLE_SHARE
+from certify_assets.certificates.pseudo_task import level_shares
 from certify_assets.certificates.taskboot import draws_needed
 from certify_assets.documents import CLOSED
 from certify_assets.errors import InputError, quoted, unknown_setting
@@ -27,9 +27,11 @@ CALIBRATED: Final = "calibrated"
 BONFERRONI, FIXED = "bonferroni", "fixed"
 
 
-def level_shares(multiplicity: str, grid: int) -> int:
-    """Number of equal shares into which δ is cut: one a threshold, or those of the calibration."""
-    return {BONFERRONI: grid, CALIBRATED: WHOLE_SHARE}.get(multiplicity, 1)
+def level_of(multiplicity: str, grid: int, tasks: int, alpha: float, delta: float) -> float:
+    """Return the share of δ at which a tail is tested: one a threshold, or the calibration's."""
+    if multiplicity == CALIBRATED:
+        return delta / level_shares(tasks, alpha, delta)
+    return delta / grid if multiplicity == BONFERRONI else delta
 
 
 class Settings(BaseModel):
@@ -130,10 +132,10 @@ class Settings(BaseModel):
         """α as the exact decimal that was given."""
         return as_fraction(self.alpha)
 
-    @property
-    def level(self) -> float:
-        """δ / (shares · candidates): a share a threshold, those of a calibration, or one."""
-        return self.delta / (level_shares(self.multiplicity, self.applied_grid) * self.candidates)
+    def level(self, tasks: int) -> float:
+        """Return the level at which every threshold of a table of so many tasks is tested."""
+        share = self.delta / self.candidates
+        return level_of(self.multiplicity, self.applied_grid, tasks, self.alpha, share)
 
     @property
     def applied_guard(self) -> str:
@@ -149,12 +151,11 @@ class Settings(BaseModel):
     def coarse_draws(self) -> bool:
         """Whether the bootstrap is drawn so few times that no threshold can pass."""
         drawn = self.method.resamples and self.engine == "montecarlo"
-        return drawn and self.draws < draws_needed(self.level)
+        return drawn and self.draws < draws_needed(self.level(0))
 
-    @property
-    def test(self) -> Test:
-        """What the procedure is asked."""
-        return Test(self.budget, self.level, self.engine, self.draws, self.seed)
+    def test(self, tasks: int) -> Test:
+        """Return what the procedure is asked of a table of so many tasks."""
+        return Test(self.budget, self.level(tasks), self.engine, self.draws, self.seed)
 
 
 def setting_schema(name: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 R is the largest of what is declared, of how much larger tasks with errors are at the widest
 threshold, and of M over the mean size of the covered tasks, where tasks larger than M hold at most
 α/2 of the covered runs. The last needs sizes and scores alone, so that unlabelled tasks (a `Pool`)
-inform it.
+inform it. Only a pool whose tasks have sizes like those of the table may lower it.
 
 **The charge.** Where tasks that are wrong throughout hold less than α/2, amid errors that are seen,
 they can all be larger than M, and nothing speaks against them if no calibration task is. And where
@@ -25,6 +25,7 @@ Measured in benchmarks/validity.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -53,6 +54,8 @@ _EPSILON = 0.3
 _ITSELF, _HALF_A_DOUBLING = 1, 2
 _OUTLYING = 4.0
 _UNSEEN_TASKS = 2.0
+#: chance that a pool with the law of sizes of the table is taken for another
+_UNLIKE = 0.1
 
 
 def pseudo_task(
@@ -64,14 +67,30 @@ def pseudo_task(
     grid = observations.scores[grid_places(observations.scored, counts.side, ICC_GRID)]
     seen = max(1.0, settings.size_ratio, observed_ratio(counts))
     ratios = np.maximum(seen, covered_ratios(sizes, settings))
+    alike = pool is None or alike_in_size(observations, pool)
+    if not alike:
+        ratios = np.maximum(ratios, covered_ratios(sizes.of_table(0), settings))
     charged = pool is not None and pool.scored_tasks >= POOL_TASKS
     return PseudoTask(
         error_icc(observations, counts.side, grid, confident=False),
         ratios,
-        np.full_like(ratios, seen) if charged else ratios,
+        np.full_like(ratios, seen) if charged and alike else ratios,
         size_charges(counts, sizes) if charged else np.zeros_like(ratios),
         charged,
+        alike,
     )
+
+
+def alike_in_size(table: OrderedRows, pool: OrderedRows) -> bool:
+    """Whether scored tasks of a pool have as many runs as those of the table (Smirnov's test)."""
+    first, second = (np.sort(_scored_sizes(each)[1]) for each in (table, pool))
+    if not (first.size and second.size):
+        return False
+    at = np.union1d(first, second)
+    below = (np.searchsorted(sizes, at, side="right") / sizes.size for sizes in (first, second))
+    distance = np.abs(np.subtract(*below)).max()
+    limit = math.sqrt(math.log(2 / _UNLIKE) / 2 * (1 / first.size + 1 / second.size))
+    return bool(distance <= limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +101,14 @@ class SizeCounts:
     runs: _Integers  # shape (tables, thresholds, sizes)
     tasks: _Integers
 
+    def of_table(self, place: int) -> SizeCounts:
+        """Return those of one table."""
+        return SizeCounts(self.classes, self.runs[[place]], self.tasks[[place]])
+
 
 def covered_by_size(counts: TaskCounts, tables: Sequence[OrderedRows]) -> SizeCounts:
     """Count covered runs and tasks of every table by the size of their task."""
-    sizes = [np.bincount(table.tasks[: table.scored]) for table in tables]
+    sizes = [_scored_sizes(table)[0] for table in tables]
     classes = np.unique(np.concatenate(sizes))
     classes = classes[classes > 0]
     found = [
@@ -94,6 +117,12 @@ def covered_by_size(counts: TaskCounts, tables: Sequence[OrderedRows]) -> SizeCo
     ]
     runs, tasks = (np.stack(each).astype(np.int64) for each in zip(*found, strict=True))
     return SizeCounts(classes, runs, tasks)
+
+
+def _scored_sizes(table: OrderedRows) -> tuple[_Integers, _Integers]:
+    """Scored runs of every task, and those of the tasks that have any."""
+    sizes = np.bincount(table.tasks[: table.scored])
+    return sizes, sizes[sizes > 0]
 
 
 def _count_sizes(

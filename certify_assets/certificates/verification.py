@@ -9,8 +9,8 @@ from typing import Any, Final
 from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.certificate import Certificate
-from certify_assets.certificates.certifier import Certifier, GivenTable
-from certify_assets.certificates.pool import EVERY_TASK, GivenPool
+from certify_assets.certificates.certifier import Certifier
+from certify_assets.certificates.pool import EVERY_TASK
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet, joint_deltas
 from certify_assets.documents import JsonObject, read_json_text
@@ -42,12 +42,7 @@ def verify(
     scores: ArrayLike,
     outcomes: ArrayLike,
     tasks: Sequence[Any] | NDArray[Any],
-    *,
-    pilot: GivenTable | None = None,
-    pool: GivenPool | None = None,
-    agents: Sequence[Any] | NDArray[Any] | None = None,
-    named: bool = False,
-    alone: bool = False,
+    **about: Any,
 ) -> str | None:
     """Recompute one certificate, or a set, from the data; return the first difference.
 
@@ -57,18 +52,10 @@ def verify(
         One certificate, or the document of several, as it was written.
     scores, outcomes, tasks
         The table that it is said to be of, in any order.
-    pilot : tuple of scores, outcomes and tasks, optional
-        The pilot table of a betting certificate, which cannot be recomputed without it.
-    pool : Pool, or tuple of scores and tasks, optional
-        The pool of a certificate that names one under inputs.pool. Of scores and tasks alone nobody
-        knows who chose them, so what the document says of that is carried as it is.
-    agents : sequence of hashables, optional
-        Agent of every row: rows of different agents do not repeat one another.
-    named : bool
-        Whether every row is known to be a run of its own, as in a table with trajectory_id; else
-        the document must have a finding on rows that repeat others, where there are any.
-    alone : bool
-        Whether the task of every row is the id of its run.
+    **about
+        What :meth:`Certifier.of` takes: pilot, pool, agents, named and alone, as when it was
+        issued. A betting certificate needs its pilot, and one with inputs.pool its pool. Scores
+        and tasks do not show who chose a pool, so its origin is carried as it is.
 
     Returns
     -------
@@ -89,9 +76,7 @@ def verify(
     else is recomputed, under the settings that the document names. The share of δ that both sides
     of a set have is recomputed as well.
     """
-    certifier = Certifier.of(
-        scores, outcomes, tasks, pilot=pilot, pool=pool, agents=agents, named=named, alone=alone
-    )
+    certifier = Certifier.of(scores, outcomes, tasks, **about)
     try:
         documents, outline = _parts(given)
         certificates = []

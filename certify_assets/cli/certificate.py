@@ -19,7 +19,14 @@ from certify_assets.certificates import (
 )
 from certify_assets.cli.documents import CertificateFile, read_certificate_file
 from certify_assets.cli.gate import gated, min_coverage_option, report, too_little
-from certify_assets.cli.options import PATH, given_command, out_option, scores_argument
+from certify_assets.cli.options import (
+    PATH,
+    given_command,
+    out_option,
+    scores_argument,
+    setting_option,
+    settings_help,
+)
 from certify_assets.cli.output import (
     NOTHING,
     TextTable,
@@ -34,7 +41,6 @@ from certify_assets.cli.output import (
 )
 from certify_assets.cli.plan import PLANNED
 from certify_assets.cli.reading import labelled, read_pilot, read_pool, read_scores, reading_options
-from certify_assets.cli.settings import setting_option, settings_help
 from certify_assets.errors import ForgedCertificateError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.tables.score_reading import ReadingOptions
@@ -124,7 +130,7 @@ def certificate(
     procedure = asked.pop("procedure", EVERY_PROCEDURE[0])
     _refuse(side, procedure, asked, pilot, min_coverage)
     whole = read_scores(scores, reading)
-    table, same = labelled(whole.choose_split("cal")), reading.as_read(whole)
+    table, same = labelled(whole.choose_split("cal")), whole.options_of_more(reading)
     found = certify_sides(
         table.scores,
         table.labels,

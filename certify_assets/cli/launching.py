@@ -18,13 +18,13 @@ from certify_assets.cli.output import NOTHING, printable, say
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError, StepFailedError
 from certify_assets.files import write_atomic
-from certify_assets.storage.snapshot import Snapshot
-from certify_assets.storage.store import Store, default_root
+from certify_assets.storage.root import default_root
+from certify_assets.storage.store import Snapshot, Store
 from certify_assets.storage.urls import absolute
 
 if TYPE_CHECKING:
     from certify_assets.corpora.deliveries import Delivered
-    from certify_assets.research.study import Outcome
+    from certify_assets.research.tables import Outcome
 
 _EXECUTION, _STUDY = "certify_assets.defs.execution", "certify_assets.defs.research.study"
 _VARIABLES = ("DAGSTER_HOME", "CERTIFY_ROOT", "CERTIFY_SHOWN")

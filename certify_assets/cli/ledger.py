@@ -142,7 +142,7 @@ def ledger_blank(corpus: str, reviewer: str, store: Store) -> None:
     before hold the name until certify gc --discard removes them.
     """
     from certify_assets.corpora.corpus import Corpus
-    from certify_assets.operations.blanking import blank_reviewer
+    from certify_assets.operations.labels import blank_reviewer
     from certify_assets.operations.review_queue import load_queue, queue_page_key
     from certify_assets.reports.review_page import write_queue_page
 

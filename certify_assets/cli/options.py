@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from decimal import Decimal
 from functools import wraps
@@ -195,3 +195,29 @@ def open_corpus(store: Store, name: str) -> Corpus:
 
     load_config(store, name)
     return Corpus(store, name)
+
+
+def setting_option(name: str, *, more: str = "") -> Callable[..., Any]:
+    """Return the option of a setting; it is None where the command line lacks it."""
+    from certify_assets.certificates.settings import expected, setting_schema
+
+    schema = setting_schema(name)
+    description = schema["description"]
+    return click.option(
+        f"--{name}",
+        type=OPEN_SHARE if schema.get("type") == "number" else None,
+        help=f"{description[:1].upper()}{description[1:]}: {expected(name)}{more}. "
+        f"[default: {schema['default']}]",
+    )
+
+
+def settings_help(names: Sequence[str]) -> str:
+    """Say what --set takes: each setting with its meaning, values and default."""
+    from certify_assets.certificates.settings import expected, setting_schema
+
+    each = []
+    for name in names:
+        schema = setting_schema(name)
+        default = "" if schema["default"] is None else f"; default {schema['default']}"
+        each.append(f"{name}= ({schema['description']}: {expected(name)}{default})")
+    return f"Settings of the certificate: {', '.join(each)}. "

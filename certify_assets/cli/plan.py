@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from certify_assets.cli.options import OPEN_SHARE, PATH, SHARE, SIDE
+from certify_assets.cli.options import OPEN_SHARE, PATH, SHARE, SIDE, setting_option, settings_help
 from certify_assets.cli.output import NOTHING, answer, answers
 from certify_assets.cli.reading import labelled, read_scores, reading_options
-from certify_assets.cli.settings import setting_option, settings_help
 from certify_assets.tables.score_reading import ReadingOptions
 
 if TYPE_CHECKING:
@@ -73,7 +72,6 @@ def plan(
     with ever more tasks. Exit code 3 when no number of tasks does.
     """
     from certify_assets.certificates import Settings, plan_sample_size
-    from certify_assets.reports.gates import gate_sentence
 
     rare, effort = (
         {name: settings[name] for name in names if name in settings} for names in (PLANNED, _EFFORT)
@@ -91,7 +89,7 @@ def plan(
         found.to_dict(),
         found.answer,
         *found.notes,
-        *map(gate_sentence, found.gates),
+        *(gate.sentence() for gate in found.gates),
         f"Planned for success rate {known.success_rate:.3f}, AUROC {known.auroc:.3f} and ICC "
         f"{known.icc:.3f}, at α = {asked.alpha:g} on the {side} side by {asked.procedure}.",
         code=0 if found.tasks_needed is not None else NOTHING,

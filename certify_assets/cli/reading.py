@@ -147,7 +147,7 @@ def read_scores(path: Path, reading: ReadingOptions, *, outcomes: bool = True) -
     with remedies() if path in _arguments() else nullcontext():
         table = read_score_table(path, reading, fields=fields)
     say_read_as(path, table.read_as)
-    doubt = None if reading.issued is None else reading.issued.doubt(table)
+    doubt = None if reading.issued is None else table.doubt(reading.issued)
     if doubt is not None:
         settled = f"or say with --score-scale {doubt.option} that these are right."
         if doubt.sure:

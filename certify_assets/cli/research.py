@@ -53,8 +53,7 @@ def study(corpora: tuple[str, ...], profile: str, store: Store) -> None:
     others are run all the same.
     """
     from certify_assets.cli.launching import run_study
-    from certify_assets.research.study import STUDY_PAGE, table_key
-    from certify_assets.research.tables import OURS, study_tables
+    from certify_assets.research.tables import OURS, STUDY_PAGE, study_tables, table_key
 
     outcomes = run_study(store, corpora, profile)
     counts = dict(sorted(Counter(outcome.status for outcome in outcomes).items()))

@@ -69,7 +69,7 @@ def gc(older: float, reason: str | None, discard_older: float, store: Store) -> 
 @answers
 def pages(store: Store) -> None:
     """Make all copies below pages/ of the data root again."""
-    from certify_assets.storage.pages import publish_all
+    from certify_assets.storage.store import publish_all
 
     count = publish_all(store)
     page = store.locate("index.html")

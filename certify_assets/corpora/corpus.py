@@ -37,7 +37,8 @@ from certify_assets.corpora.schema import (
 from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
 from certify_assets.errors import InputError, IntegrityError, LeakError, ManifestError
 from certify_assets.files import stored_as
-from certify_assets.storage.snapshot import Snapshot, remembered
+from certify_assets.storage.moment import remembered
+from certify_assets.storage.store import Snapshot
 from certify_assets.storage.urls import is_url, local_copies
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from certify_assets.corpora.formats.gathering import Gathered
     from certify_assets.corpora.leakage import LeakChecks
     from certify_assets.corpora.profile import CorpusProfile, TaskOverlap
-    from certify_assets.corpora.quality import QualityReport
     from certify_assets.corpora.rendering import Outline
     from certify_assets.storage.store import Store
 
@@ -470,22 +470,11 @@ class Corpus:
             "accepting it."
         )
 
-    def quality_report(self, *, stored_splits: bool) -> QualityReport:
-        """Run the data-quality suites on the corpus, or on its stored splits as well."""
-        from certify_assets.corpora.quality import evaluate_suites
+    def harness_keys(self) -> list[str]:
+        """Return the keys by which harnesses record outcomes that texts of runs quote, sorted."""
+        from certify_assets.corpora.leakage import LEAK_KEYS, quoted_keys
 
-        frame = self._load(self.key("trajectories.parquet"))
-        if not stored_splits:
-            return evaluate_suites(frame)
-        splits = {name: self._load(self.split_key(name)) for name in SPLITS}
-        config = self.config
-        return evaluate_suites(
-            frame,
-            self.stored_manifest,
-            splits=splits,
-            alpha=max(config.alphas),
-            certifying=config.certifying,
-        )
+        return sorted(set(LEAK_KEYS).intersection(quoted_keys(self.trajectories)))
 
     def _runs_of(self, *splits: str) -> pd.DataFrame:
         """Return the imported runs of some splits, without holding those of the others."""

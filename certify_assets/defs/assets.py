@@ -31,7 +31,7 @@ from certify_assets.judges.specs import JudgeSpec
 from certify_assets.operations.judge_figures import Figures, judge_summary
 from certify_assets.storage.events import head_text
 from certify_assets.storage.objects import MissingObjectError
-from certify_assets.storage.snapshot import Snapshot
+from certify_assets.storage.store import Snapshot
 from certify_assets.work import ProgressLines
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from certify_assets.defs.names import (
 from certify_assets.errors import CertifyError
 from certify_assets.files import canonical_json, lock_file, sha256_bytes
 from certify_assets.operations.labels import write_label_table
-from certify_assets.storage.store import Store, default_root
+from certify_assets.storage.root import default_root
+from certify_assets.storage.store import Store
 
 # by op, as a run configuration has it
 OpsConfig = Mapping[str, Mapping[str, Mapping[str, int]]]

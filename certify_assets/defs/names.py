@@ -9,9 +9,9 @@ from typing import Any
 import dagster as dg
 
 from certify_assets._version import __version__
-from certify_assets.corpora.arrivals import read_versions
 from certify_assets.corpora.config import corpus_file
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.inbox import read_versions
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.setup import OWNERS, setup
 from certify_assets.files import canonical_json, sha256_bytes
@@ -29,7 +29,7 @@ from certify_assets.operations.review_queue import queue_key
 from certify_assets.research.certifiability import CERTIFIABILITY_KEY
 from certify_assets.research.real_scores import real_scores_key
 from certify_assets.research.simulation_study import SIMULATION_KEY
-from certify_assets.research.study import STUDY_PAGE
+from certify_assets.research.tables import STUDY_PAGE
 from certify_assets.storage.store import Store
 
 #: data that others write: sensors and commands observe its versions

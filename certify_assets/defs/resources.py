@@ -12,8 +12,8 @@ from certify_assets.defs.setup import PREFIX_VARIABLE
 from certify_assets.errors import InputError, MissingToolError
 from certify_assets.judges.specs import SHOWN_VARIABLE
 from certify_assets.processes import end_with_parent
-from certify_assets.storage.snapshot import Snapshot
-from certify_assets.storage.store import Store, default_root
+from certify_assets.storage.root import default_root
+from certify_assets.storage.store import Snapshot, Store
 from certify_assets.storage.tracking import Record, write_record
 
 

@@ -32,7 +32,7 @@ from certify_assets.judges.reinforced import (
     reward_of,
 )
 from certify_assets.judges.selection import certify_candidates
-from certify_assets.storage.snapshot import Snapshot
+from certify_assets.storage.store import Snapshot
 from certify_assets.work import Advance, Report, reported, silent
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from certify_assets.judges.reading import USUAL, JudgeInput
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import JudgeSpec, families, judge_spec, platform_judges
 from certify_assets.judges.timings import timed
-from certify_assets.storage.snapshot import remembered
+from certify_assets.storage.moment import remembered
 from certify_assets.work import Report, reported, silent
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from certify_assets.judges.base import Bill, Judge
     from certify_assets.judges.canary import CanaryReport
     from certify_assets.judges.family import JudgeFamily
-    from certify_assets.storage.snapshot import Snapshot
+    from certify_assets.storage.store import Snapshot
 
 # what the decisions and the lineage of a judge depend on
 _DECIDING: Final = (

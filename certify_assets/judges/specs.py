@@ -25,7 +25,7 @@ from certify_assets.judges.configured import Entry, validated
 from certify_assets.judges.lm.models import known_model, placed
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.reading import JudgeInput
-from certify_assets.storage.store import Store, default_root
+from certify_assets.storage.root import Root, default_root
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -327,7 +327,7 @@ def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
 def configured_judges(root: str | None = None) -> ConfiguredJudges:
     """Read judges.yaml of a data root, or what ``CERTIFY_JUDGES`` names; an error leaves others."""
     try:
-        where, text = Store(root or default_root()).read_settings(FILE, VARIABLE)
+        where, text = Root(root or default_root()).read_settings(FILE, VARIABLE)
         entries = _entries(where, text)
     except CertifyError as error:
         return ConfiguredJudges(problems=[str(error)])

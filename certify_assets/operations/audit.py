@@ -23,7 +23,7 @@ from certify_assets.operations.ledger import (
     results_of,
 )
 from certify_assets.operations.left_out_agents import stored_left_out_agents
-from certify_assets.storage.snapshot import remembered
+from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -32,7 +32,7 @@ from certify_assets.operations.decision_tables import (
 )
 from certify_assets.operations.labels import Label, read_labels, resolve_labels
 from certify_assets.operations.sampling import Draw
-from certify_assets.storage.snapshot import remembered
+from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import parse_json
 from certify_assets.storage.events import Event, Head, Payload, TypedEvent
-from certify_assets.storage.snapshot import remembered
+from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
     import pandas as pd

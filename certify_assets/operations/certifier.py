@@ -38,7 +38,7 @@ from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.operations.ledger import record_pool, register
 from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.spending import Claim, claim, read_spending
-from certify_assets.storage.snapshot import remembered
+from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,7 +21,7 @@ from certify_assets.operations.batch_record import (
     draw_of,
     received,
 )
-from certify_assets.storage.snapshot import remembered
+from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
     import pandas as pd

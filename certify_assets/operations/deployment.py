@@ -27,7 +27,8 @@ from certify_assets.operations.recertification_record import (
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.operations.spending import Spending, read_spending
 from certify_assets.storage.events import Head, Payload, TypedEvent
-from certify_assets.storage.snapshot import Snapshot, remembered
+from certify_assets.storage.moment import remembered
+from certify_assets.storage.store import Snapshot
 
 SCHEMA: Final = "certify_assets/deployment/1"
 

@@ -6,14 +6,16 @@ import json
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import parse_json
 from certify_assets.operations.decision_tables import PROVISIONAL, load_decisions, operation_key
+from certify_assets.storage.care import blank
 from certify_assets.storage.events import Event, Payload, storable_text
-from certify_assets.storage.snapshot import Snapshot, remembered
+from certify_assets.storage.moment import remembered
+from certify_assets.storage.store import Snapshot, Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -296,3 +298,31 @@ def write_label_table(corpus: Corpus) -> LabelTable:
     table = label_table(corpus)
     corpus.store.write_table(reviewed_key(corpus.name), table.frame)
     return table
+
+
+def blank_reviewer(store: Store, corpus: str, reviewer: str) -> int:
+    """Put a number for a reviewer's name and take the comments out; return the number of events.
+
+    Raises
+    ------
+    InputError
+        If the corpus has no labels.
+    """
+    said = [
+        entry.content for kind in (Labelled, GoldLabelled) for entry in store.events(corpus, kind)
+    ]
+    names = {label.reviewer for label in said}
+    if not names:
+        raise InputError(f"{corpus} has no labels; give the name of a corpus that has some.")
+    free = next(n for n in range(1, len(names) + 2) if f"reviewer {n}" not in names)
+
+    def without_name(kind: str, said: Any) -> Any | None:
+        del kind
+        if said.get("reviewer") != reviewer:
+            return None
+        return {**said, "reviewer": f"reviewer {free}", "comment": ""}
+
+    count = blank(store, corpus, without_name) if reviewer in names else 0
+    # a call that was killed may have left the name in it
+    write_label_table(Corpus(Store(store.root), corpus))
+    return count

@@ -34,8 +34,8 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import LedgerError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.storage.events import Head, Payload, TypedEvent, head_text
-from certify_assets.storage.snapshot import Snapshot, remembered
-from certify_assets.storage.store import Store
+from certify_assets.storage.moment import remembered
+from certify_assets.storage.store import Snapshot, Store
 
 READ_KINDS: Final = ("first", "reused", "replay", "changed", "unregistered")
 POOL_KIND: Final = "pool"

@@ -25,8 +25,8 @@ from certify_assets.operations.decision_tables import decisions_of
 from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.sampling import Draw
 from certify_assets.storage.database import insert, number_column, tables, text_column
-from certify_assets.storage.snapshot import Snapshot, remembered
-from certify_assets.storage.store import Store
+from certify_assets.storage.moment import remembered
+from certify_assets.storage.store import Snapshot, Store
 
 if TYPE_CHECKING:
     import pandas as pd

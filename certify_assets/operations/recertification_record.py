@@ -16,7 +16,7 @@ from certify_assets.operations.certifier import require_current, require_recompu
 from certify_assets.operations.decision_tables import operation_key
 from certify_assets.operations.monitor_record import LabelPrefix
 from certify_assets.operations.spending import read_spending
-from certify_assets.storage.snapshot import remembered
+from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate

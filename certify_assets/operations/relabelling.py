@@ -16,7 +16,7 @@ from certify_assets.corpora.deliveries import left_out, relabelled
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.split_history import certified_versions, corpora_of_the_same_runs
-from certify_assets.storage.snapshot import remembered
+from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
     import pandas as pd

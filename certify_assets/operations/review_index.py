@@ -35,8 +35,7 @@ from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.labels import GoldLabelled, Label, Labelled
 from certify_assets.storage.database import insert, number_column, parts, tables, text_column
 from certify_assets.storage.events import Event, Payload
-from certify_assets.storage.snapshot import Snapshot
-from certify_assets.storage.store import Store
+from certify_assets.storage.store import Snapshot, Store
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,7 +21,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import DELTA
 from certify_assets.storage.events import Head, Payload, TypedEvent
-from certify_assets.storage.snapshot import Snapshot
+from certify_assets.storage.store import Snapshot
 
 #: of the total, for those that come after the planned ones
 _UNPLANNED = 0.2

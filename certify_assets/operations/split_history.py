@@ -17,7 +17,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.deliveries import same_runs
 from certify_assets.errors import CertifyError
 from certify_assets.operations.ledger import Registration, registrations
-from certify_assets.storage.snapshot import remembered
+from certify_assets.storage.moment import remembered
 
 #: share of a corpus's runs from which another corpus is of the same runs
 SHARED: Final = 0.1

@@ -82,7 +82,7 @@ def render_page(
         date=date,
     )
     main, reasons = source.headline, explain(source)
-    shares = round(main.delta / main.level)
+    shares = main.delta / main.level
     enough = sample_gate(main.n_eff, alpha=main.alpha, delta=main.delta, grid=shares)
     return render(
         "certificate.html",

@@ -1,13 +1,13 @@
-"""The pages of a corpus: its figures and controls, and the Data Docs of Great Expectations."""
+"""The page of a corpus: its figures and leak controls."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora.config import corpus_file
-from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.reports.charts import outcome_heatmap
 from certify_assets.reports.wording import (
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from certify_assets.corpora.corpus import ImportSummary
     from certify_assets.corpora.leakage import LeakChecks
     from certify_assets.corpora.profile import CorpusProfile, FlipRates, TextLengths
-    from certify_assets.corpora.quality import QualityReport
     from certify_assets.corpora.report import CorpusReport
     from certify_assets.storage.store import Store
 
@@ -180,15 +179,13 @@ def length_facts(lengths: TextLengths | None) -> list[Fact]:
 
 
 def write_corpus_page(store: Store, report: CorpusReport) -> str:
-    """Store a corpus's page, linked to its Data Docs; return where it is."""
+    """Store a corpus's page; return where it is."""
     corpus = report.config.name
-    docs = "data_docs/index.html" if store.exists(data_docs_key(corpus)) else None
     key = page_key(corpus)
-    page = render_corpus(report, data_docs=docs, home=home_of(key, corpus))
-    return store_page(store, key, page)
+    return store_page(store, key, render_corpus(report, home=home_of(key, corpus)))
 
 
-def render_corpus(report: CorpusReport, *, data_docs: str | None = None, home: str = "") -> str:
+def render_corpus(report: CorpusReport, *, home: str = "") -> str:
     """Render the page."""
     profile, controls = report.profile, report.leak_checks
     state, heading, sentences = standing(report)
@@ -204,7 +201,6 @@ def render_corpus(report: CorpusReport, *, data_docs: str | None = None, home: s
         state=state,
         heading=heading,
         sentences=sentences,
-        data_docs=data_docs,
         facts=profile_facts(profile),
         profile=profile,
         splits=split_rows(profile),
@@ -332,36 +328,11 @@ def page_key(corpus: str) -> str:
     return corpus_file(corpus, "page.html")
 
 
-def data_docs_key(corpus: str) -> str:
-    """Return where a corpus's Data Docs are stored."""
-    return corpus_file(corpus, "data_docs", "index.html")
-
-
-def write_data_docs(corpus: Corpus, report: QualityReport) -> str:
-    """Store a corpus's Data Docs; return where they are."""
-    key = data_docs_key(corpus.name)
-    page = render_data_docs(corpus.name, report, home=home_of(key, corpus.name))
-    return store_page(corpus.store, key, page)
-
-
-def render_data_docs(corpus: str, report: QualityReport, *, home: str = "") -> str:
-    """Render the validation results of a corpus."""
-    from importlib.metadata import version
-
-    from certify_assets.corpora.quality import TABLES
-
-    failed = [result for result in report.results if not result.passed]
-    blocking = [result for result in failed if result.severity == "error"]
-    return render(
-        "data_docs.html",
-        home=home,
-        title=f"Data Docs of {corpus}",
-        corpus=corpus,
-        state="failed" if blocking else "warn" if failed else "certified",
-        heading=f"{len(failed)} of {len(report.results)} suites failed"
-        if failed
-        else f"All {len(report.results)} suites passed",
-        suites=report.results,
-        tables=[(TABLES[item.table], item) for item in report.validations],
-        library=f"Great Expectations {version('great-expectations')}",
-    )
+def profile_markdown(gates: Sequence[Mapping[str, Any]]) -> str:
+    """Return the gates of a corpus profile, which knows no judge, as a Markdown list."""
+    lines = []
+    for gate in gates:
+        passed = gate["possible"] and gate["enough_samples"]
+        look = "● passed" if passed else "○ not passed"
+        lines.append(f"- {look}: α = {gate['alpha']:g}. {gate['reason']}")
+    return "\n".join(lines)

@@ -21,7 +21,7 @@ from certify_assets.operations.history import history_key
 from certify_assets.operations.ledger import ledger_entries
 from certify_assets.operations.monitor_record import read_alarms
 from certify_assets.reports.certificate_text import AUDIT_WORDS
-from certify_assets.reports.corpus_page import data_docs_key, page_key
+from certify_assets.reports.corpus_page import page_key
 from certify_assets.reports.wording import percent, render, store_page
 from certify_assets.storage.store import Store
 from certify_assets.words import WORDS
@@ -152,7 +152,6 @@ def corpus_entry(corpus: Corpus) -> CorpusEntry:
             entry = replace(entry, sides=deciding_sides(list(deployment.certificates)))
     pages = (
         ("Corpus", page_key(name)),
-        ("Data Docs", data_docs_key(name)),
         ("Judges compared", comparison_key(name, "comparison.html")),
         ("History of operation", history_key(name, "history.html")),
     )

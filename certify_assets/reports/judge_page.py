@@ -23,6 +23,8 @@ from certify_assets.reports.wording import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from certify_assets.certificates import Certificate, Sides
     from certify_assets.judges.record import JudgeRecord
 
@@ -136,13 +138,20 @@ def verdict(sides: Sides) -> str:
     return inline_block([status, "", *markdown_table(heads, rows, tight=True)])
 
 
-def gates(judge: JudgedCorpus, certificate: Certificate) -> str:
-    """Return the three gates of a judge on a corpus's CAL as a Markdown list."""
+def gates(cal: pd.DataFrame, certificate: Certificate) -> str:
+    """Return the three gates of the scores of CAL as a Markdown list."""
+    from certify_assets.certificates import table_gates
     from certify_assets.judges.record import columns
-    from certify_assets.reports.gates import gates_markdown
 
-    cal, _, _ = judge.calibration
-    return gates_markdown(certificate, *columns(cal))
+    # the level tells among how many thresholds, chains and candidates δ is shared
+    found = table_gates(
+        *columns(cal),
+        alpha=certificate.alpha,
+        delta=certificate.delta,
+        grid=certificate.delta / certificate.level,
+        seed=certificate.seed,
+    )
+    return "\n".join(f"- {gate.sentence()}" for gate in found)
 
 
 def talked_to(judge: JudgedCorpus) -> str:

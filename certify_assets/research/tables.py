@@ -11,14 +11,15 @@ from certify_assets.certificates.gates import GateResult
 from certify_assets.certificates.procedures import DEFAULT
 from certify_assets.corpora.config import corpus_file, registered_corpora
 from certify_assets.corpora.profile import CorpusProfile
-from certify_assets.reports.comparison_page import ComparedTable
-from certify_assets.reports.wording import DASH, count, rate
+from certify_assets.reports.comparison_page import ComparedTable, table_csv
+from certify_assets.reports.wording import DASH, count, home_of, rate, render, store_page
 from certify_assets.research import paper
 from certify_assets.research.real_scores import JudgeScores, RealScores, ScoreCell, real_scores_key
 from certify_assets.research.simulation import PAPER_PROCEDURES, Simulation
 from certify_assets.research.simulation_study import SIMULATION_KEY
 from certify_assets.storage.store import Store
 
+STUDY_PAGE = "study/study.html"
 OURS, PAPER = "ours", "paper"
 NOT_RUN = "not run"
 _Document = TypeVar("_Document")
@@ -26,6 +27,17 @@ _Rows = Sequence[tuple[str, ...]]
 _BOTH = (DEFAULT, "taskboot")
 _JUDGES = ("lexical", "base", "sft", "grpo")
 _OWN_PROCEDURES = ("pseudo_task", "guarded_taskboot", "betting")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one asset; ``corpus`` is empty for one over all of them."""
+
+    corpus: str
+    asset: str
+    # done, kept, skipped or failed; the last two have a reason
+    status: str
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,27 @@ def study_tables(store: Store) -> list[StudyTable]:
     """Build every table from the stored documents."""
     corpora = tuple(registered_corpora(store))
     return [build(_Reader(store, corpora)) for build in _TABLES]
+
+
+def table_key(name: str) -> str:
+    """Return where a table is stored."""
+    return f"study/tables/{name}.csv"
+
+
+def write_study(store: Store) -> str:
+    """Write the page, and every table as CSV; return where the page is."""
+    tables = study_tables(store)
+    for item in tables:
+        store.write_bytes(table_key(item.table.name), table_csv(item.table).encode("utf-8"))
+    page = render(
+        "study.html",
+        title="The paper's tables, with ours next to them",
+        about="Rows called ours are of the corpora of this data root; rows called paper are the "
+        "paper's own corpora, as it prints them.",
+        home=home_of(STUDY_PAGE),
+        tables=tables,
+    )
+    return store_page(store, STUDY_PAGE, page)
 
 
 @dataclass

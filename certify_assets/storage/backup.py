@@ -20,8 +20,7 @@ from certify_assets.storage.care import verify
 from certify_assets.storage.database import FILE, ROOT_FILE, uses
 from certify_assets.storage.folder import Folder
 from certify_assets.storage.objects import Objects
-from certify_assets.storage.pages import publish_all
-from certify_assets.storage.store import Store
+from certify_assets.storage.store import Store, publish_all
 
 _DUMP: Final = "certify.dump"
 # names the backup that a data root is being made of

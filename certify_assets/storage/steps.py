@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -15,9 +15,7 @@ from certify_assets.errors import ChangedInputError
 from certify_assets.storage.database import FOLLOWERS, chains, events, insert, uses
 from certify_assets.storage.events import Discarded, Event, Stored, last_event
 from certify_assets.storage.objects import MissingObjectError
-
-if TYPE_CHECKING:
-    from certify_assets.storage.store import Store
+from certify_assets.storage.root import Root
 
 #: subjects of events, by their corpus and kind
 Changes = Mapping[tuple[str, str], Collection[str]]
@@ -99,11 +97,11 @@ def require_same(asked: Iterable[Question], changes: Changes) -> None:
             )
 
 
-def append(store: Store, connection: sa.Connection, drafts: Sequence[Event]) -> list[Event]:
+def append(root: Root, connection: sa.Connection, drafts: Sequence[Event]) -> list[Event]:
     """Append events in a transaction that writes, with the indexes that follow from them."""
     for name in {name: None for draft in drafts for name in draft.objects.values()}:
         # `certify gc` is alone while it removes, so that what is there now stays
-        if not store.objects.has(name):
+        if not root.objects.has(name):
             raise MissingObjectError(
                 f"the object {name[:12]} was removed before it was named; run this again."
             )
@@ -121,11 +119,11 @@ def append(store: Store, connection: sa.Connection, drafts: Sequence[Event]) -> 
         rows.append(event)
     # one statement for many: an import of labels is one transaction
     insert(connection, events, rows)
-    follow(store, connection, rows)
+    follow(root, connection, rows)
     return rows
 
 
-def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> None:
+def follow(root: Root, connection: sa.Connection, rows: Sequence[Event]) -> None:
     """Bring the indexes to the state after these events."""
     insert(connection, chains, [(row.corpus,) for row in rows if row.sequence == 1])
     named = ({(name, row.corpus, row.sequence) for name in row.objects.values()} for row in rows)
@@ -139,4 +137,4 @@ def follow(store: Store, connection: sa.Connection, rows: Sequence[Event]) -> No
                 connection.execute(uses.delete().where(*mine, uses.c.object == name))
     for module, kinds in FOLLOWERS.items():
         if mine_rows := [row for row in rows if row.kind in kinds]:
-            importlib.import_module(module).follow(store, connection, mine_rows)
+            importlib.import_module(module).follow(root, connection, mine_rows)

@@ -1,144 +1,46 @@
-"""The data root: documents and tables by keys, events, pages, and files that users place."""
-
-# What a data root holds:
-#
-#     certify.db       events of every corpus and their indexes; or PostgreSQL, see `database`
-#     root.json        name of the data root, which the database has too
-#     objects/         content of documents and tables, named by its SHA-256
-#     pages/           copies of what people open, as corpora/<corpus>/page.html
-#     judges.yaml      judges that users add
-#     inbox/<corpus>/  new runs to decide
-#     monitoring/<corpus>/<judge>/   labelled audit samples of users, in the order of names
-#     dagster/, mlflow/  their own databases
-#
-# A document or table has a key:
-#
-#     corpora/<corpus>/…, judges/<judge>/<corpus>/…, operations/<corpus>/…   of a corpus
-#     research/…, study/…   of the data root
-#
-# Storing one is an event `stored` with its key and the SHA-256 of its content; the newest event of
-# a key is what is stored there.
+"""What a data root holds by its keys, at one moment or now, and the two ways to change it."""
 
 from __future__ import annotations
 
-import os
-import re
-import time
-from collections.abc import Callable, Iterator
+import functools
+import shutil
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
-from importlib import import_module
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
-from certify_assets.errors import InputError
-from certify_assets.files import parse_json
-from certify_assets.storage.folder import Folder
-from certify_assets.storage.objects import Objects
+import sqlalchemy as sa
+
+from certify_assets.errors import InputError, LedgerError
+from certify_assets.files import lock_file, parse_json
+from certify_assets.storage.database import chains, events, parts
+from certify_assets.storage.events import Event, Head, P, Payload, Stored, TypedEvent
+from certify_assets.storage.moment import Moment
+from certify_assets.storage.root import CORPUS_PLACES, PAGES, Root, chain_of
+from certify_assets.storage.steps import OpenStep, Question, append, changes_of, known, require_same
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.storage.database import Database
-    from certify_assets.storage.events import P, Payload, TypedEvent
-    from certify_assets.storage.snapshot import Snapshot
-
-_PASSWORD = re.compile(r"[a-z0-9+.\-]+://[^/@]*:[^/@]*@", re.IGNORECASE)
-PAGES: Final = "pages"
-#: areas of corpora, and which part of their keys names the corpus
-CORPUS_PLACES: Final = {"corpora": 1, "operations": 1, "ledger": 1, "judges": 2}
-
-
-def default_root() -> str:
-    """Return ``CERTIFY_ROOT``, else ``.certify`` in the working directory."""
-    return os.environ.get("CERTIFY_ROOT") or str(Path.cwd() / ".certify")
-
-
-def chain_of(key: str) -> str:
-    """Return the corpus whose chain of events has a key; "" for those of the data root."""
-    parts = key.split("/")
-    place = CORPUS_PLACES.get(parts[0], len(parts))
-    return parts[place].partition(".")[0] if place < len(parts) else ""
+R = TypeVar("R")
+# pages, and tables and documents that commands take as files
+_COPIED: Final = (
+    *(".html", ".svg", ".csv"),
+    *("/certificates.json", "/scores.parquet", "/audits.json", "/history.json"),
+)
 
 
 @dataclass(frozen=True)
-class Store:
-    """A data root: a folder, or a URL such as ``s3://…``."""
-
-    root: str
-
-    def __post_init__(self) -> None:
-        if _PASSWORD.match(self.root):
-            # not repeated here: pages, metadata and messages name the root
-            raise InputError(
-                "the data root's URL holds a password, which would be shown wherever the root is "
-                "named; give it to fsspec by its configuration (such as FSSPEC_SFTP_PASSWORD) "
-                "and take it out of the URL."
-            )
-
-    @property
-    def folder(self) -> Folder:
-        """Files of the data root: those that users place, and pages."""
-        return Folder(self.root)
-
-    @property
-    def objects(self) -> Objects:
-        """Content of documents and tables."""
-        return Objects(self.folder)
-
-    @property
-    def database(self) -> Database:
-        """Events and indexes."""
-        # SQLAlchemy costs a quarter of a second, and many commands need no data root
-        from certify_assets.storage.database import Database
-
-        return Database.of(self.folder)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the root is a folder of this machine."""
-        return self.folder.is_local
+class Store(Root):
+    """A data root: documents and tables by keys, and events."""
 
     def now(self) -> Snapshot:
         """Return the data root as it is at this moment."""
-        # by its name: a snapshot is a store, so its module needs this one
-        module = import_module("certify_assets.storage.snapshot")
-        view: Snapshot = module.Snapshot(self.root)
-        return view
+        return Snapshot(self.root, Moment(Root(self.root)))
 
-    def locate(self, key: str) -> str:
-        """Return where the copy of a page lies: a path, or a URL on a remote root."""
-        return self.folder.locate(f"{PAGES}/{key}")
-
-    def local_path(self, key: str) -> Path:
-        """Return the path of a file of the data root; refuse a remote one, which has none."""
-        return self.folder.path(key)
-
-    def scratch(self, key: str) -> Path:
-        """Return a folder of this machine for what long work keeps to resume; nothing reads it."""
-        # outside of the data root, which may be remote, and which backups copy
-        from certify_assets.files import sha256_bytes
-
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        root = os.path.realpath(self.folder.root) if self.is_local else self.root
-        folder = sha256_bytes(root.encode("utf-8"))[:16]
-        path = cache.joinpath("certify_assets", folder, *key.split("/"))
-        path.mkdir(parents=True, exist_ok=True)
-        return path
-
-    def forget_work(self, older_days: float) -> None:
-        """Remove what killed processes left to resume, where nobody came back for so long."""
-        import shutil
-
-        for path in self.scratch("judges").parent.glob("*/*/*"):
-            if time.time() - path.stat().st_mtime > 86_400 * older_days:
-                shutil.rmtree(path, ignore_errors=True)
-
-    def keeps_work(self, key: str) -> bool:
-        """Whether a killed process left something to resume."""
-        return any(not path.name.startswith(".") for path in self.scratch(key).iterdir())
-
-    # What is stored under keys, and what happened; a snapshot has the first five of its own
+    # A snapshot has the first six of its own
 
     def current(self, key: str) -> str:
         """Return the SHA-256 of what is stored under a key; "" where nothing is."""
@@ -255,25 +157,6 @@ class Store:
         """Store a table as Parquet (zstd), without its index; return its SHA-256."""
         return self._named(key, self.objects.put_table(frame))
 
-    def read_settings(self, key: str, variable: str) -> tuple[str, str | None]:
-        """Return where users write settings and their text, None where there are none.
-
-        They are in the file that a variable of the environment names, else under the key.
-        """
-        named, folder = os.environ.get(variable), self.folder
-        where = named or folder.locate(key)
-        try:
-            if named:
-                return where, Path(named).read_text(encoding="utf-8")
-            return where, folder.read(key).decode("utf-8") if folder.exists(key) else None
-        except UnicodeDecodeError:
-            raise InputError(f"{where} is not UTF-8 text; save it so.") from None
-        except OSError as error:
-            raise InputError(
-                f"{where} cannot be read ({error.strerror or type(error).__name__}); correct "
-                f"{variable} or the file."
-            ) from None
-
     @contextmanager
     def as_folder(self, key: str) -> Iterator[Path]:
         """Give the files directly below a key as a folder of this machine, for reading alone."""
@@ -284,6 +167,385 @@ class Store:
                 path = files.enter_context(self.as_file(f"{key}/{name}"))
                 Path(folder, name).symlink_to(path.resolve())
             yield Path(folder)
+
+
+class Pins(NamedTuple):
+    """What the keys of some areas name in a view, whatever is stored under them now."""
+
+    files: Mapping[str, str]
+    areas: frozenset[str]  # keys, and folders with all that is below them
+
+    def cover(self, key: str) -> bool:
+        """Whether a key is of these areas."""
+        parts = key.split("/")
+        return any("/".join(parts[:end]) in self.areas for end in range(len(parts), 0, -1))
+
+
+@dataclass(frozen=True)
+class Snapshot(Store):
+    """A `Store` as it was when it was first asked, which remembers answers.
+
+    Every answer is of one moment. `refresh` moves the moment to now. What is written is an event at
+    once, or at the end of the step that is under way.
+    """
+
+    # views share it
+    _seen: Moment = field(compare=False, repr=False)
+    pins: Pins | None = field(default=None, hash=False)
+
+    @classmethod
+    def within(cls, store: Root, connection: sa.Connection) -> Snapshot:
+        """Return what a transaction sees, its own events included."""
+        return cls(store.root, Moment(Root(store.root), connection))
+
+    def pinned(self, files: Mapping[str, str], areas: Iterable[str]) -> Snapshot:
+        """Return a view in which the keys of some areas name what they are given, or nothing.
+
+        All else, and the step that is under way, are those of the snapshot itself.
+
+        Parameters
+        ----------
+        files : Mapping[str, str]
+            SHA-256 of objects by keys.
+        areas : Iterable[str]
+            Keys, and folders with all that is below them.
+        """
+        pins = Pins({}, frozenset(areas))
+        covered = {key: sha256 for key, sha256 in files.items() if pins.cover(key)}
+        return replace(self, pins=pins._replace(files=covered))
+
+    @property
+    def unpinned(self) -> Snapshot:
+        """The snapshot itself, where this is a pinned view of it."""
+        return replace(self, pins=None)
+
+    def now(self) -> Snapshot:
+        """Return this snapshot."""
+        return self
+
+    # Reading
+
+    def names(self, folder: str) -> list[str]:
+        """Return the sorted names directly below a folder."""
+        below = self._below(folder).items()
+        return sorted({key[len(folder) + 1 :].partition("/")[0] for key, now in below if now})
+
+    def corpora(self) -> list[str]:
+        """Return the sorted names of all corpora that have events."""
+        with self._seen.reading() as connection:
+            return sorted(filter(None, connection.scalars(sa.select(chains))))
+
+    def _below(self, folder: str) -> dict[str, str]:
+        """Return what the keys below a folder name, "" where nothing is stored any more."""
+        below, found = f"{folder}/", dict[str, str]()
+        if self.pins is None or not self.pins.cover(folder):
+            named, area = chain_of(below), below.partition("/")[0]
+            others = self.corpora() if area in CORPUS_PLACES and not named else []
+            for corpus in (named, *others):
+                rows = self._seen.answer(Question(corpus, Stored.kind, below))
+                found |= {row.subject: _content(row) for row in rows}
+        if self.pins is not None:
+            pinned, cover = self.pins.files, self.pins.cover
+            found = {key: sha256 for key, sha256 in found.items() if not cover(key)}
+            found |= {key: sha256 for key, sha256 in pinned.items() if key.startswith(below)}
+        return found
+
+    def current(self, key: str) -> str:
+        """Return the SHA-256 of what is stored under a key; "" where nothing is."""
+        if self.pins is not None and self.pins.cover(key):
+            return self.pins.files.get(key, "")
+
+        def find() -> str:
+            rows = self._seen.answer(Question(chain_of(key), Stored.kind, key), last=1)
+            return _content(rows[0]) if rows else ""
+
+        return self.unpinned.remember(("current", key), find)
+
+    def hashes(self, areas: Iterable[str]) -> dict[str, str]:
+        """Return the SHA-256 of what is stored under keys, and directly below those of folders."""
+        found: dict[str, str] = {}
+        for area in areas:
+            # what has content is no folder
+            own = self.current(area)
+            keys = [area] if own else [f"{area}/{name}" for name in self.names(area)]
+            found |= {key: sha256 for key in keys if (sha256 := self.current(key))}
+        return found
+
+    def made(self, corpus: str, kind: type[P], token: str) -> TypedEvent[P]:
+        """Return the event of a kind that a request has appended."""
+        found = self.among(corpus, "token", [token])
+        return next(kind.typed(row) for row in found if row.kind == kind.kind)
+
+    def subjects(self, corpus: str, kind: type[P]) -> list[str]:
+        """Return the sorted subjects of the events of a kind."""
+        return self._seen.subjects(Question(corpus, kind.kind, None))
+
+    def among(
+        self, corpus: str, column: Literal["sequence", "token"], values: Collection[Any]
+    ) -> list[Event]:
+        """Return the events with these numbers, or of requests with these tokens, as of now.
+
+        The oldest is the first.
+        """
+        query = sa.select(events).where(events.c.corpus == corpus)
+        found = [Event._make(row) for row in self.indexed(query, events.c[column], values)]
+        return sorted(found, key=lambda event: event.sequence)
+
+    def rows(
+        self,
+        corpus: str,
+        kind: str,
+        subject: str | None = None,
+        *,
+        last: int | None = None,
+        after: int = 0,
+        watched: bool = True,
+    ) -> list[Event]:
+        """Return events as they are stored, and those of the step that is under way.
+
+        Of the stored ones all, or so many of the last, or those after a number.
+        """
+        return self._seen.answer(Question(corpus, kind, subject, watched), last=last, after=after)
+
+    def ledger(self, corpus: str) -> Head:
+        """Return the head of a corpus as documents name it under ``ledger``.
+
+        Every document that leaves the house carries it, so that an older database is noticed. No
+        step fails when other events follow.
+        """
+        with self._seen.reading() as connection:
+            sequence, sha256 = self._seen.last(connection, corpus)
+        return {"corpus": corpus, "sequence": sequence, "sha256": sha256}
+
+    def holds(self, corpus: str, sequence: int, sha256: str) -> bool:
+        """Whether the chain of a corpus has an event with this number and hash."""
+        # no database has larger numbers
+        if not 0 < sequence < 2**63:
+            return not (sequence or sha256)
+        return [row.sha256 for row in self.among(corpus, "sequence", [sequence])] == [sha256]
+
+    def require_held(self, head: Head, who: str) -> None:
+        """Refuse a database that lost the event that a document names under ``ledger``."""
+
+        def require() -> None:
+            if not self.holds(**head):
+                raise LedgerError(
+                    f"the ledger of {head['corpus']} lost event {head['sequence']} that {who} "
+                    "names: an older database was put back; restore the newer one."
+                )
+
+        # many documents name the same event
+        self.unpinned.remember(("held", *head.values()), require)
+
+    @contextmanager
+    def workplace(self, key: str) -> Iterator[Path]:
+        """Give a folder for what long work keeps to resume, to one process at a time.
+
+        It is removed once the block has ended well, and the step that it is part of is committed.
+        """
+        # not in the folder, which whoever held the lock removes
+        above, _, name = key.rpartition("/")
+        with (self.scratch(above) / f".{name}.lock").open("a") as lock:
+            lock_file(lock.fileno())
+            folder = self.scratch(key)
+            yield folder
+            self.once_committed(functools.partial(shutil.rmtree, folder, ignore_errors=True))
+
+    def indexed(
+        self,
+        query: sa.Select[Any],
+        column: sa.Column[Any] | None = None,
+        values: Collection[Any] = (),
+    ) -> Iterator[sa.Row[Any]]:
+        """Give the rows of an index as of now: all, or those where a column has one of the values.
+
+        A step that asks notices others only by the events that it asks for as well.
+        """
+        found = parts(list(values)) if column is not None else ()
+        queries = (
+            [query.where(column.in_(part)) for part in found] if column is not None else [query]
+        )
+        with self._seen.reading() as connection:
+            for one in queries:
+                yield from connection.execute(one)
+
+    def once_committed(self, done: Callable[[], None]) -> None:
+        """Call something when the step that is under way is committed, at once without one."""
+        if self._seen.step is not None:
+            self._seen.step.after.append(done)
+        else:
+            done()
+
+    # Remembering
+
+    def remember(self, name: object, compute: Callable[[], R]) -> R:
+        """Return what `compute` returned before under this name, or call it."""
+        if self.pins is not None:
+            name = (name, tuple(sorted(self.pins.files.items())))
+        return self._seen.remember(name, compute)
+
+    def refresh(self) -> None:
+        """Move to now; refuse, in a step, where an answer of the step is another one now."""
+        self._seen.refresh()
+
+    # Writing
+
+    def point(self, key: str, sha256: str) -> None:
+        """Let a key name an object that is stored; "" lets it name none."""
+        if self.pins is not None and self.pins.cover(key):
+            raise ValueError(f"{key} is pinned, so that it names the same for ever")
+        self.append(chain_of(key), Stored(key=key, objects={"content": sha256} if sha256 else {}))
+
+    def append(
+        self, corpus: str, *payloads: Payload, token: str = "", tokens: Sequence[str] = ()
+    ) -> None:
+        """Append events to the chain of a corpus, unless those of the token are there.
+
+        With `tokens` each of them is a request of its own; one that is there must be left out.
+        """
+        with self.step(corpus, token=token) as step:
+            named = tokens or [step.token] * len(payloads)
+            new = [Event.draft(corpus, *of) for of in zip(payloads, named, strict=True)]
+            step.drafts += new
+            self._seen.forget(changes_of(draft.about for draft in new))
+
+    @contextmanager
+    def step(self, corpus: str, *, token: str = "", apart: bool = False) -> Iterator[OpenStep]:
+        """Read, compute and write in the block, and commit at its end, all or nothing.
+
+        A step within a step is a part of it, unless it is `apart`: then it is committed at its own
+        end, whatever becomes of the outer one, of which it sees nothing that is not committed.
+        Nothing is locked while the block works.
+
+        Parameters
+        ----------
+        corpus : str
+            Corpus that it is about; "" is the data root.
+        token : str, optional
+            Name of the request: where events with it are there, nothing is committed again.
+        apart : bool, optional
+            Whether it is committed before the step that it is in.
+
+        Raises
+        ------
+        ChangedInputError
+            If something that the block read was replaced meanwhile.
+        MissingObjectError
+            If an object that the block stored was removed meanwhile.
+        """
+        outer = self._seen.step
+        if outer is not None and not apart:
+            yield outer
+            return
+        if outer is None:
+            self.refresh()
+        else:
+            self._seen.forget(outer.changes)
+        step = self._seen.step = OpenStep(token or uuid.uuid4().hex, self._seen.asked_by_step())
+        rows: list[Event] = []
+        try:
+            yield step
+            if drafts := self._drafts(step):
+                rows = self._commit(step, drafts)
+        finally:
+            self._seen.step = outer
+            # what was remembered of it may never come to be
+            self._seen.forget(step.changes)
+            if outer is not None:
+                self._seen.forget(outer.changes)
+        if outer is not None:
+            # what it depends on, the outer step depends on as well
+            outer.asked |= step.asked
+        self._done(step, rows)
+
+    def _drafts(self, step: OpenStep) -> list[Event]:
+        """Return what a step commits: its events, and the keys that name something else now."""
+        keys = {draft.subject: draft for draft in step.drafts if draft.kind == Stored.kind}
+        drafts = []
+        for draft in keys.values():
+            question = Question(*draft.about)
+            if "".join(map(_content, self._seen.stored(question, last=1))) == _content(draft):
+                # what stays as it is must still be so, like what was read
+                self._seen.ask(question)
+            else:
+                drafts.append(draft)
+        return drafts + [draft for draft in step.drafts if draft.kind != Stored.kind]
+
+    def _commit(self, step: OpenStep, drafts: Sequence[Event]) -> list[Event]:
+        """Append the events of a step; none where those of its token are there."""
+        written = {draft.corpus for draft in drafts}
+        read = {question.corpus for question in step.asked}
+        with self.database.writing(written, read) as connection:
+            # before what was read: a call that is made again finds it changed by itself
+            if known(connection, min(written), step.token):
+                return []
+            require_same(step.asked, self._seen.changes(connection))
+            return append(self, connection, drafts)
+
+    def _done(self, step: OpenStep, rows: Sequence[Event]) -> None:
+        """Move to the events that were just committed, and to now where no step is under way."""
+        if self._seen.step is None:
+            self.refresh()
+        elif rows:
+            self._seen.pass_over(rows)
+        # unchanged ones too: a call that was killed after its commit left their copies behind
+        publish(
+            Store(self.root), [draft.subject for draft in step.drafts if draft.kind == Stored.kind]
+        )
+        for done in step.after:
+            done()
+
+    def short(self, corpus: str, work: Callable[[Snapshot], R], *, token: str = "") -> R | None:
+        """Read, compute and write while nobody else writes to the corpus; None where it was done.
+
+        For milliseconds of work: claims, numbers, labels. Within a step it is committed at once,
+        whatever becomes of the step. Within another short one it is a part of that.
+        """
+        if self._seen.connection is not None:
+            return work(self)
+        step = OpenStep(token or uuid.uuid4().hex)
+        with self.database.writing([corpus]) as connection:
+            if known(connection, corpus, step.token):
+                return None
+            # what the step has read so far must hold before something depends on it
+            require_same(self._seen.asked_by_step(), self._seen.changes(connection))
+            inner = Snapshot.within(self, connection)
+            inner._seen.step = step
+            result = work(inner)
+            rows = append(self, connection, inner._drafts(step))
+        self._done(step, rows)
+        return result
+
+
+def _content(event: Event) -> str:
+    return event.objects.get("content", "")
+
+
+def publish(store: Store, keys: Iterable[str]) -> int:
+    """Copy what is stored under keys to where people open it; return the number of copies."""
+    count = 0
+    for key in keys:
+        if not key.endswith(_COPIED):
+            continue
+        # a killed call may have left the copy behind
+        written = store.folder.sha256(f"{PAGES}/{key}")
+        # another process may copy an older one at the same time: what is stored decides
+        while (now := store.current(key)) != written:
+            if now:
+                store.folder.write(f"{PAGES}/{key}", store.objects.get(now))
+            else:
+                store.folder.delete(f"{PAGES}/{key}")
+            written = now
+        count += bool(written)
+    return count
+
+
+def publish_all(store: Store) -> int:
+    """Make all pages again; return how many there are."""
+    with store.database.reading() as connection:
+        query = sa.select(events.c.subject).where(events.c.kind == Stored.kind).distinct()
+        keys = list(connection.scalars(query))
+    return publish(store.now(), keys)
 
 
 def _remedy(key: str) -> str:

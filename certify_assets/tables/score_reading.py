@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Final
 
 from certify_assets.errors import InputError
 from certify_assets.tables.settings import TableSettings, parse_columns
@@ -15,11 +13,8 @@ from certify_assets.tables.settings import TableSettings, parse_columns
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
     from certify_assets.certificates.inputs import ScoreRange
-    from certify_assets.tables.score_table import ScoreTable
 
 PERCENT: Final = "percent"
-# 8.7 of a hundred and of ten look alike
-_DOUBTFUL = (PERCENT, "0 to 10")
 
 
 @dataclass(frozen=True)
@@ -55,22 +50,14 @@ class ScoreReading:
     @property
     def words(self) -> str:
         """Say what the scores are."""
-        return _scale_words(self.score_scale) or "probabilities or log-odds"
+        return scale_words(self.score_scale) or "probabilities or log-odds"
 
 
-def _scale_words(scale: str) -> str:
+def scale_words(scale: str) -> str:
+    """Say what the scores of a scale are; "" where it is none of grades or percentages."""
     if scale == PERCENT:
         return "percentages"
     return f"scores from {scale}" if scale else ""
-
-
-class Doubt(NamedTuple):
-    """Why scores may not be those of a judge; `sure` where they are refused."""
-
-    sentence: str
-    # what --score-scale would say if they are
-    option: str
-    sure: bool
 
 
 @dataclass(frozen=True)
@@ -95,34 +82,6 @@ class IssuedReading:
             )
         scores = given[0].inputs.get("scores") if given else None
         return cls(str(name), next(iter(readings), ScoreReading()), scores)
-
-    def doubt(self, table: ScoreTable) -> Doubt | None:
-        """Say how the scores of a table are unlike those of the certificate."""
-        from certify_assets.certificates.scale import scale_fault
-
-        own, scale = f"{self.name} {self.verb}", self.reading.score_scale
-        same = "Give scores of the same judge on the same scale"
-        # the range of scores tells of others
-        divided = table.reading.score_scale == PERCENT and scale not in ("", PERCENT)
-        if divided or (scale, table.written) == _DOUBTFUL:
-            found = _scale_words(table.written) or "scores up to 1"
-            option = {"": "probability or log-odds", PERCENT: "probability"}.get(scale, "log-odds")
-            return Doubt(
-                f"{table.path} has {found}, and {own} {self.reading.words}. {same}", option, True
-            )
-        tasks = len(set(table.tasks.tolist())) or table.scores.size
-        if self.scores is None or (fault := scale_fault(self.scores, table.scores, tasks)) is None:
-            return None
-        low, middle, high = np.nanquantile(table.scores, (0, 0.5, 1))
-        least, most = self.scores["low"], self.scores["high"]
-        percentages = low >= 0 and 1 < high <= 100 and least >= 0 and most <= 1
-        return Doubt(
-            f"{table.path} has scores from {low:.4g} to {high:.4g} (median {middle:.4g}), and "
-            f"{own} scores from {least:.4g} to {most:.4g} (median "
-            f"{self.scores['quantiles'][2]:.4g}): {fault.reason}. {same}",
-            "probability" if percentages or scale == PERCENT else "log-odds",
-            fault.sure,
-        )
 
 
 @dataclass(frozen=True)
@@ -158,11 +117,6 @@ class ReadingOptions:
     def as_issued(self, name: Path | str, certificates: Iterable[Certificate]) -> ReadingOptions:
         """Return options that read scores as those of certificates were; refuse others."""
         return self.under(IssuedReading.of(name, certificates))
-
-    def as_read(self, table: ScoreTable) -> ReadingOptions:
-        """Return options that read further scores of a judge as a table was; refuse others."""
-        issued = IssuedReading(str(table.path), table.reading, table.score_range, "has")
-        return replace(self, columns={}).under(issued)
 
     def under(self, issued: IssuedReading) -> ReadingOptions:
         """Return options that read tables as others were read; refuse options that contradict."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,13 @@ from certify_assets.errors import InputError
 from certify_assets.tables.cells import shown
 from certify_assets.tables.columns import PERCENT_SIGNS, ColumnReader
 from certify_assets.tables.reading import read_table
-from certify_assets.tables.score_reading import PERCENT, ReadingOptions, ScoreReading
+from certify_assets.tables.score_reading import (
+    PERCENT,
+    IssuedReading,
+    ReadingOptions,
+    ScoreReading,
+    scale_words,
+)
 from certify_assets.tables.settings import COLUMNS, parse_columns, written_columns
 from certify_assets.tables.table import (
     Rows,
@@ -33,6 +39,8 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates.inputs import ScoreRange
 
+# 8.7 of a hundred and of ten look alike
+_DOUBTFUL = (PERCENT, "0 to 10")
 # task, score and outcome
 _LEAST_COLUMNS = 3
 #: attributes of a score table by the fields of its columns
@@ -45,6 +53,15 @@ _ATTRIBUTES = {
     "split": "splits",
 }
 _ALL_FIELDS = tuple(COLUMNS)
+
+
+class Doubt(NamedTuple):
+    """Why scores may not be those of a judge; `sure` where they are refused."""
+
+    sentence: str
+    # what --score-scale would say if they are
+    option: str
+    sure: bool
 
 
 @dataclass(frozen=True)
@@ -82,6 +99,42 @@ class ScoreTable:
 
         scored = np.sort(self.scores[np.isfinite(self.scores)])
         return score_range(scored) if scored.size else None
+
+    def options_of_more(self, asked: ReadingOptions) -> ReadingOptions:
+        """Return options that read further scores of the judge as these were; refuse others."""
+        issued = IssuedReading(str(self.path), self.reading, self.score_range, "has")
+        return replace(asked, columns={}).under(issued)
+
+    def doubt(self, issued: IssuedReading) -> Doubt | None:
+        """Say how the scores are unlike those of a certificate."""
+        from certify_assets.certificates.scale import scale_fault
+
+        own, scale = f"{issued.name} {issued.verb}", issued.reading.score_scale
+        same = "Give scores of the same judge on the same scale"
+        # the range of scores tells of others
+        divided = self.reading.score_scale == PERCENT and scale not in ("", PERCENT)
+        if divided or (scale, self.written) == _DOUBTFUL:
+            found = scale_words(self.written) or "scores up to 1"
+            option = {"": "probability or log-odds", PERCENT: "probability"}.get(scale, "log-odds")
+            return Doubt(
+                f"{self.path} has {found}, and {own} {issued.reading.words}. {same}", option, True
+            )
+        if issued.scores is None:
+            return None
+        tasks = len(set(self.tasks.tolist())) or self.scores.size
+        fault = scale_fault(issued.scores, self.scores, tasks)
+        if fault is None:
+            return None
+        low, middle, high = np.nanquantile(self.scores, (0, 0.5, 1))
+        least, most = issued.scores["low"], issued.scores["high"]
+        percentages = low >= 0 and 1 < high <= 100 and least >= 0 and most <= 1
+        return Doubt(
+            f"{self.path} has scores from {low:.4g} to {high:.4g} (median {middle:.4g}), and "
+            f"{own} scores from {least:.4g} to {most:.4g} (median "
+            f"{issued.scores['quantiles'][2]:.4g}): {fault.reason}. {same}",
+            "probability" if percentages or scale == PERCENT else "log-odds",
+            fault.sure,
+        )
 
     def choose_split(self, wanted: str | None, *more: str, required: bool = False) -> ScoreTable:
         """Return the rows of one split or more; all rows where there is none, or none is wanted."""

@@ -178,14 +178,24 @@ def test_a_finding_says_what_the_pool_changed() -> None:
     raised = codes(up)["pool_size_ratio"]
     assert "raises the size ratio" in raised and "equally many attempts" in raised
     assert "hand_picked" in codes(up)
-    names = [f"pool {task}" for task in np.repeat(np.arange(400), 8)]
-    scores = np.random.default_rng(2).normal(size=len(names))
+    rng = np.random.default_rng(2)
+    sizes = np.minimum(1 + rng.poisson(7, 400), 10)
+    names = [f"pool {task}" for task in np.repeat(np.arange(400), sizes)]
+    scores = rng.normal(size=len(names))
     down = certify(*CAL, pool=(scores, names))
     assert "lowers the size ratio" in codes(down)["pool_size_ratio"]
     assert down.coverage >= certify(*CAL).coverage >= up.coverage
     scores[:3] = np.nan
     found = certify(*CAL, pool=(scores, names))
-    assert codes(found)["unscored_pool_rows"].startswith("3 of 3200 rows")
+    assert codes(found)["unscored_pool_rows"].startswith(f"3 of {len(names)} rows")
+
+
+def test_a_pool_with_other_sizes_never_lowers_the_size_ratio() -> None:
+    scores = np.random.default_rng(2).normal(size=3200)
+    pool = (scores, [f"pool {task}" for task in np.repeat(np.arange(400), 8)])
+    found, alone = certify(*CAL, pool=pool), certify(*CAL)
+    assert "never lowers it" in codes(found)["unlike_pool"]
+    assert found.coverage <= alone.coverage
 
 
 def test_pools_that_cannot_be_used() -> None:

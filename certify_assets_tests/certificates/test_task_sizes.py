@@ -138,14 +138,16 @@ def test_only_a_pool_of_a_hundred_tasks_charges(tasks: int, charged: bool) -> No
 
 
 def test_a_certificate_with_a_charge() -> None:
-    sizes = np.where(np.arange(150) % 10, 8, 24)
-    owner = [f"pool {task}" for task in np.repeat(np.arange(150), sizes)]
-    pool = (np.random.default_rng(5).normal(size=len(owner)), owner)
-    found = certify(*CAL, pool=pool)
+    rng = np.random.default_rng(5)
+    sizes = 1 + rng.poisson(7, 150)
+    even, uneven = (
+        (rng.normal(size=each.sum()), [f"pool {task}" for task in np.repeat(np.arange(150), each)])
+        for each in (sizes, sizes * np.where(np.arange(150) % 10, 1, 3))
+    )
+    pool, found = uneven, certify(*CAL, pool=uneven)
     assert "count as wrong" in str(found.findings) and "count as wrong" in str(found.assumptions)
     assert verify(found.to_json(), *CAL, pool=pool) is None
-    even = [f"pool {task}" for task in range(150)] * 8
-    assert certify(*CAL, pool=(pool[0][: len(even)], even)).coverage > found.coverage
+    assert certify(*CAL, pool=even).coverage > found.coverage
     curve = threshold_curve(*CAL, pool=pool)
     place = np.flatnonzero(curve.passed_bootstrap)[-1]
     assert curve.thresholds[place] == found.threshold and curve.tail[place] <= curve.level

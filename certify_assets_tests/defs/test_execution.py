@@ -46,18 +46,7 @@ def test_a_failed_blocking_check_keeps_everything_downstream_from_running(tmp_pa
     result = _materialize(tmp_path / "root", "leaky")
     assert not result.success
     evaluations = {item.check_name: item.passed for item in result.get_asset_check_evaluations()}
-    assert evaluations["no_leak_field"] is False and evaluations["unique_trajectory_id"] is True
-    docs = {
-        item.metadata["data_docs"].value
-        for item in result.get_asset_check_evaluations()
-        if "data_docs" in item.metadata
-    }
-    assert [Path(str(path)).relative_to(tmp_path / "root") for path in docs] == [
-        Path("pages/corpora/leaky/data_docs/index.html")
-    ]
-    assert "key reward: remove what speaks of the outcome" in Path(str(docs.pop())).read_text(
-        encoding="utf-8"
-    )
+    assert evaluations["no_leak_field"] is False and evaluations["separate_tasks"] is True
     ran = {event.step_key for event in result.all_events if event.is_step_success}
     assert "corpora__trajectories" in ran
     assert not ran & {

@@ -13,9 +13,9 @@ from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.definitions import defs
 from certify_assets.defs.research import assets, study
+from certify_assets.defs.research.study import PROFILES
 from certify_assets.errors import InputError
 from certify_assets.operations.ledger import ledger_entries, ledger_violations
-from certify_assets.research.study import PROFILES
 from certify_assets.storage.store import Store
 from certify_assets_tests.study_builders import registered, states, studied
 

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from certify_assets.defs.assets import AssetStep, Made, asset
-from certify_assets.storage import snapshot
+from certify_assets.storage import store as storage
 from certify_assets.storage.store import Store
 from certify_assets_tests.defs.running import materialize
 
@@ -50,7 +50,7 @@ def test_a_step_whose_commit_was_lost_is_repeated_and_stores_once(
 ) -> None:
     store = Store(str(tmp_path))
     store.write_json(INPUT, 0)
-    commits, real = [], snapshot.append
+    commits, real = [], storage.append
 
     def lost(*arguments: Any) -> Any:
         commits.append(real(*arguments))
@@ -58,7 +58,7 @@ def test_a_step_whose_commit_was_lost_is_repeated_and_stores_once(
             raise sa.exc.OperationalError("COMMIT", {}, Exception("server closed the connection"))
         return commits[-1]
 
-    monkeypatch.setattr(snapshot, "append", lost)
+    monkeypatch.setattr(storage, "append", lost)
     result, attempts = _trial(store, 0)
     assert result.success and attempts == [0, 0] and store.read_json(OUTPUT) == 0
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from certify_assets.cli.main import main
 from certify_assets.errors import CertifyError
-from certify_assets.storage import snapshot
+from certify_assets.storage import store as storage
 from certify_assets.storage.care import rebuild, verify
 from certify_assets.storage.cleaning import collect
 from certify_assets.storage.database import Database, events, tables
@@ -91,7 +91,7 @@ def _work(world: Path, words: str, doom: int) -> None:
     pointed(Objects, "put")
     pointed(Objects, "put_stream")
     pointed(Folder, "write")
-    pointed(snapshot, "append")
+    pointed(storage, "append")
     Database.writing = writing  # type: ignore[method-assign]
     place = environment(world / "root")
     os.environ.clear()

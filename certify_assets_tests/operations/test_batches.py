@@ -297,7 +297,7 @@ def test_an_empty_inbox_is_told_and_a_missing_path_is_refused(store: Store, tmp_
 
 
 def test_a_file_that_is_being_written_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("certify_assets.corpora.landing._PATIENCE", 0.2)
+    monkeypatch.setattr("certify_assets.corpora.inbox._PATIENCE", 0.2)
     deliver(inbox(store), tasks=2)
     part = inbox(store, "b.jsonl.part")
     part.write_text("x", encoding="utf-8")

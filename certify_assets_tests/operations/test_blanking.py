@@ -6,8 +6,7 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
-from certify_assets.operations.blanking import blank_reviewer
-from certify_assets.operations.labels import Label, append_labels, read_labels
+from certify_assets.operations.labels import Label, append_labels, blank_reviewer, read_labels
 from certify_assets.storage.care import verify
 from certify_assets.storage.store import Store
 

@@ -27,8 +27,7 @@ from certify_assets.operations.decisions import summarize
 from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
-from certify_assets.storage.snapshot import Snapshot
-from certify_assets.storage.store import Store
+from certify_assets.storage.store import Snapshot, Store
 from certify_assets_tests.batch_builders import decide_again, stored_object
 from certify_assets_tests.builders import judged
 from certify_assets_tests.operations_builders import (

@@ -1,4 +1,4 @@
-"""The corpus page, its check table and the Data Docs."""
+"""The corpus page and its check table."""
 
 import json
 import re
@@ -9,21 +9,11 @@ import pytest
 
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.quality import evaluate_suites
 from certify_assets.corpora.report import CorpusReport, gather_report
-from certify_assets.corpora.schema import to_frame
-from certify_assets.corpora.splits import make_manifest
-from certify_assets.reports.corpus_page import (
-    render_corpus,
-    render_data_docs,
-    standing,
-    write_corpus_page,
-    write_data_docs,
-)
+from certify_assets.reports.corpus_page import render_corpus, standing
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
-from certify_assets_tests.corpora.builders import corpus, trajectory
-from certify_assets_tests.pages import assert_stands_alone, outline
+from certify_assets_tests.pages import assert_stands_alone
 
 NASTY = "<script>alert(1)</script>"
 
@@ -93,20 +83,6 @@ def test_an_accepted_leak_and_other_thresholds_are_measured_anew(corpora: Store)
     assert "over, accepted" in html and "known &lt;script&gt;" in html and "<script" not in html
 
 
-def test_the_page_links_data_docs_where_there_are_some(corpora: Store) -> None:
-    made = Corpus(corpora, "one")
-    report = gather_report(made)
-    assert "data_docs" not in Path(write_corpus_page(corpora, report)).read_text("utf-8")
-    docs = Path(write_data_docs(made, made.quality_report(stored_splits=True)))
-    page = Path(write_corpus_page(corpora, report))
-    (link,) = [
-        address
-        for address in outline(page.read_text("utf-8")).addresses
-        if not address.startswith("#") and "index.html#" not in address
-    ]
-    assert (page.parent / link).resolve() == docs.resolve()
-
-
 def test_a_corpus_that_cannot_be_split_still_has_a_page(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "root"))
     register_runs(store, "tiny", write_runs(tmp_path / "runs.jsonl", tasks=2))
@@ -115,29 +91,3 @@ def test_a_corpus_that_cannot_be_split_still_has_a_page(tmp_path: Path) -> None:
     html = render_corpus(report)
     assert standing(report)[0] == "nothing" and report.unsplit
     assert "Not split:" in html and "TEST are left out" not in html
-
-
-@pytest.mark.slow
-def test_data_docs_hold_every_suite_and_every_expectation() -> None:
-    frame = corpus(tasks=30)
-    report = evaluate_suites(frame, make_manifest(frame["task_id"], "made"))
-    html = render_data_docs("made", report)
-    assert html == render_data_docs("made", report)
-    # the manifest is verified by the package, not by an expectation
-    expectations = 0
-    for result in report.results:
-        assert f"<code>{result.name}</code>" in html
-        expectations += 0 if result.name == "manifest" else result.expectations
-    assert html.count("</svg>met<") + html.count("</svg>not met<") == expectations
-    assert "values must be unique." in html and "values must never be null." in html
-    assert not re.search(r"<script|<link|<img|https?://|ge_load_time", html)
-
-
-def test_what_failed_is_shown_as_text() -> None:
-    frame = to_frame([trajectory(number) for number in range(4)]).assign(reward=1)
-    frame["trajectory_id"] = "<script>alert(1)</script>$x"
-    html = render_data_docs("<b>", evaluate_suites(frame))
-    assert "2 of 5 suites failed" in html
-    assert "Sampled Unexpected Values: &lt;script&gt;alert(1)&lt;/script&gt;$x" in html
-    assert "4 unexpected values found." in html
-    assert "<script" not in html and "<b>" not in html

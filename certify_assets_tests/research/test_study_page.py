@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from certify_assets.research import paper
-from certify_assets.research.study import STUDY_PAGE, table_key, write_study
-from certify_assets.research.tables import study_tables
+from certify_assets.research.tables import STUDY_PAGE, study_tables, table_key, write_study
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
 from certify_assets_tests.paths import benchmark

@@ -92,16 +92,13 @@ def _draw(store: Store) -> None:
         judge_page,
         monitor_page,
     )
-    from certify_assets.research.study import write_study
+    from certify_assets.research.tables import write_study
 
     judge_page.write_page(judged(store, CORPUS))
     index_page.write_index(store)
     monitor_page.write_monitor_page(judged(store, CORPUS))
     report = corpus_report.gather_report(Corpus(store, CORPUS))
     corpus_page.write_corpus_page(store, report)
-    corpus_page.write_data_docs(
-        Corpus(store, CORPUS), Corpus(store, CORPUS).quality_report(stored_splits=True)
-    )
     document = comparison.write_comparison(Corpus(store, CORPUS))
     comparison_page.write_comparison_page(store, [document], corpus=CORPUS)
     table = write_main_table(store)
@@ -148,7 +145,6 @@ def test_every_kind_of_page_is_there(root: Path) -> None:
         f"judges/lexical/{CORPUS}/page.html",
         f"judges/lexical/{CORPUS}/monitor.html",
         f"corpora/{CORPUS}/page.html",
-        f"corpora/{CORPUS}/data_docs/index.html",
         f"comparison/{CORPUS}/comparison.html",
         "study/study.html",
     }

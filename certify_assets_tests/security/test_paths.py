@@ -8,7 +8,7 @@ import pytest
 
 from certify_assets.corpora.config import CorpusConfig, load_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.landing import scan_incoming
+from certify_assets.corpora.inbox import scan_incoming
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.judges.specs import judges
 from certify_assets.operations.monitoring import read_audit_sample

@@ -20,7 +20,7 @@ import pytest
 import sqlalchemy as sa
 
 from certify_assets.errors import CertifyError, ChangedInputError, IntegrityError
-from certify_assets.storage import snapshot
+from certify_assets.storage import store as storage
 from certify_assets.storage.care import rebuild, verify
 from certify_assets.storage.cleaning import collect
 from certify_assets.storage.database import VARIABLE, Database
@@ -224,7 +224,7 @@ def _not_alone(database: Database, written: Any, read: Any = (), **about: Any) -
 _WRITING = Database.writing
 #: what others do in the middle of a step or a collection, and how the check against it is taken out
 _CHECKS: dict[str, tuple[Callable[[Store], None], Any, str, Any]] = {
-    "compares": (_input_is_replaced, snapshot, "require_same", lambda *_: None),
+    "compares": (_input_is_replaced, storage, "require_same", lambda *_: None),
     "looks": (_object_is_removed, Objects, "has", lambda *_: True),
     "alone": (_object_is_named_while_it_is_removed, Database, "writing", _not_alone),
 }

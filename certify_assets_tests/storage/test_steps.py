@@ -10,12 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from certify_assets.errors import CertifyError, ChangedInputError, InputError, IntegrityError
-from certify_assets.storage import snapshot
+from certify_assets.storage import store as storage
 from certify_assets.storage.database import FILE, ROOT_FILE, VARIABLE, Database, sqlite_url
 from certify_assets.storage.events import Payload, chain
 from certify_assets.storage.folder import Folder
-from certify_assets.storage.snapshot import Snapshot
-from certify_assets.storage.store import Store
+from certify_assets.storage.store import Snapshot, Store
 
 A, B, PAGE = "corpora/c/a.json", "judges/lexical/c/b.json", "corpora/c/page.html"
 
@@ -216,7 +215,7 @@ def test_the_same_call_mends_the_page_that_a_killed_one_left(
 ) -> None:
     store.write_bytes(PAGE, b"<p>1")
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr(snapshot, "publish", lambda *_: 1 / 0)
+        patch.setattr(storage, "publish", lambda *_: 1 / 0)
         store.write_bytes(PAGE, b"<p>2")
     store.write_bytes(PAGE, b"<p>2")
     assert Path(store.locate(PAGE)).read_bytes() == b"<p>2"

@@ -14,8 +14,7 @@ from certify_assets.defs.assets import AssetStep, Made, asset, column_lineage, t
 from certify_assets.defs.names import CORPORA_GROUP, code_version, corpora_partitions, source
 from certify_assets.defs.policies import KEPT_CURRENT
 from certify_assets.reports import corpus_page as pages
-from certify_assets.reports.corpus_page import data_docs_key, page_key
-from certify_assets.reports.gates import profile_markdown
+from certify_assets.reports.corpus_page import page_key, profile_markdown
 
 _SCHEMA = {"schema": str(ARROW_SCHEMA), "config": SCHEMA}
 _SPLITTING = {"profiles": {name: dict(shares) for name, shares in PROFILES.items()}}
@@ -64,7 +63,6 @@ def trajectories(step: AssetStep) -> Made:
         "dropped": dict(summary.dropped),
         "source_files": dict(sorted(summary.files.items())[:50]),
         "sha256": summary.sha256,
-        "data_docs": dg.MetadataValue.path(step.store.locate(data_docs_key(step.corpus.name))),
     }
     return step.made(
         metadata,
@@ -107,7 +105,6 @@ def _split_asset(split: str) -> dg.AssetsDefinition:
         counts = {"trajectories": len(frame), "tasks": int(frame["task_id"].nunique())}
         metadata = {
             **table_metadata(frame),
-            "data_docs": dg.MetadataValue.path(step.store.locate(data_docs_key(step.corpus.name))),
             **column_lineage({name: [(trajectories.key, name)] for name in frame.columns}),
         }
         return step.made(metadata, metrics=counts)
@@ -177,7 +174,6 @@ def corpus_page(step: AssetStep) -> Made:
     }
     metadata = {
         "corpus": dg.MetadataValue.md(pages.corpus_markdown(report)),
-        "data_docs": dg.MetadataValue.path(step.store.locate(data_docs_key(step.corpus.name))),
     }
     pages.write_corpus_page(step.store, report)
     return step.made(metadata, metrics=flips, page=page_key(step.corpus.name))

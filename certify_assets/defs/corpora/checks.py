@@ -1,97 +1,53 @@
-"""Data quality: Great Expectations checkpoints behind blocking checks."""
+"""Checks of a corpus: leaks, separate tasks and splits block; Great Expectations warns."""
 
-from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from functools import partial
 
 import dagster as dg
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.splits import SPLITS
-from certify_assets.defs.checks import as_sentence, check
+from certify_assets.defs.checks import check
 from certify_assets.defs.names import corpora_partitions, key
 from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import IntegrityError
 from certify_assets.operations.checks import Verdict
-from certify_assets.reports.corpus_page import check_table, write_data_docs
-
-if TYPE_CHECKING:
-    from certify_assets.corpora.quality import QualityResult
-
-_TABLE_SUITES = {
-    "schema": "Every column of a trajectory is there and no identity is missing.",
-    "unique_trajectory_id": "No trajectory_id occurs twice.",
-    "binary_outcome": "Every outcome that is there is 0 or 1.",
-    "no_leak_field": "No key of a harness that holds the outcome, and no column beyond the schema.",
-    "duplicates": "No two trajectories read the same.",
-}
-_WARNINGS = {"duplicates"}
+from certify_assets.reports.corpus_page import check_table
 
 
-@dg.multi_asset_check(
-    name="trajectory_quality",
-    specs=[
-        dg.AssetCheckSpec(
-            name,
-            asset=key("corpora/trajectories"),
-            description=text,
-            blocking=name not in _WARNINGS,
-            partitions_def=corpora_partitions,
-        )
-        for name, text in _TABLE_SUITES.items()
-    ],
-)
-def trajectory_quality(
-    context: dg.AssetCheckExecutionContext, data_root: DataRoot
-) -> Iterator[dg.AssetCheckResult]:
-    """Run the suites of the trajectory table."""
-    results, docs = _evaluated(data_root, context.partition_key, stored_splits=False)
-    for name in _TABLE_SUITES:
-        yield _check_result(results[name], key("corpora/trajectories"), docs)
+@check("corpora/trajectories", blocking=True)
+def no_leak_field(corpus: Corpus) -> Verdict:
+    """No text quotes a key by which a harness records the outcome."""
+    found = corpus.harness_keys()
+    return Verdict.of(
+        not found,
+        f"texts of runs quote {', '.join(found)}, which tells the outcome: remove it from the runs"
+        if found
+        else "no text quotes a key of a harness",
+    )
 
 
-@dg.multi_asset_check(
-    name="split_quality",
-    specs=[
-        *(
-            dg.AssetCheckSpec(
-                "disjoint_tasks",
-                asset=key(f"corpora/{split}_split"),
-                description="No task is in two splits, and the stored splits are those of the "
-                "manifest, with no id twice.",
-                blocking=True,
-                additional_deps=[
-                    key(f"corpora/{other}_split") for other in SPLITS if other != split
-                ],
-                partitions_def=corpora_partitions,
-            )
-            for split in SPLITS
-        ),
-        dg.AssetCheckSpec(
-            "n_min_tasks",
-            asset=key("corpora/cal_split"),
-            description="As many tasks certify as a certificate needs by arithmetic.",
-            additional_deps=[key(f"corpora/{other}_split") for other in SPLITS if other != "cal"],
-            partitions_def=corpora_partitions,
-        ),
-    ],
-)
-def split_quality(
-    context: dg.AssetCheckExecutionContext, data_root: DataRoot
-) -> Iterator[dg.AssetCheckResult]:
-    """Run the suites of the stored splits: one evaluation, one result a split."""
-    results, docs = _evaluated(data_root, context.partition_key, stored_splits=True)
-    together = [results[name] for name in ("disjoint_tasks", "split_rows", "manifest")]
-    for split in SPLITS:
-        yield dg.AssetCheckResult(
-            check_name="disjoint_tasks",
-            asset_key=key(f"corpora/{split}_split"),
-            passed=all(result.passed for result in together),
-            severity=dg.AssetCheckSeverity.ERROR,
-            description=" ".join(as_sentence(result.detail) for result in together),
-            metadata={"data_docs": dg.MetadataValue.path(docs)},
-        )
-    yield _check_result(results["n_min_tasks"], key("corpora/cal_split"), docs)
+@check("corpora/trajectories", blocking=True)
+def separate_tasks(corpus: Corpus) -> Verdict:
+    """No task is there under several ids, by its instruction or by copies of its runs.
+
+    It holds too where the owner says why they are separate tasks.
+    """
+    about = asdict(corpus.task_overlap())
+    try:
+        said = corpus.require_separate_tasks() or "every task has its own instruction and runs"
+    except IntegrityError as error:
+        return Verdict("ERROR", str(error), about)
+    return Verdict("PASS", said, about)
+
+
+def disjoint_tasks(corpus: Corpus, split: str) -> Verdict:
+    """No task is in two splits: the manifest holds, and the split has the runs that it gives."""
+    try:
+        tasks = corpus.split(split)["task_id"].nunique()
+    except IntegrityError as error:
+        return Verdict("ERROR", str(error))
+    return Verdict("PASS", f"{tasks} tasks, all of them in this split alone")
 
 
 @check("corpora/leak_controls", blocking=True)
@@ -120,44 +76,42 @@ def no_structural_leak(corpus: Corpus) -> Verdict:
     )
 
 
-@check("corpora/trajectories", blocking=True)
-def separate_tasks(corpus: Corpus) -> Verdict:
-    """No task is there under several ids, by its instruction or by copies of its runs.
+@dg.asset_check(
+    asset=key("corpora/trajectories"),
+    additional_deps=[key(f"corpora/{split}_split") for split in SPLITS],
+    partitions_def=corpora_partitions,
+    # the last step of a run: importing Great Expectations takes seconds, and nothing waits for it
+    op_tags={"dagster/priority": "-1"},
+)
+def data_quality(
+    context: dg.AssetCheckExecutionContext, data_root: DataRoot
+) -> dg.AssetCheckResult:
+    """Validate the runs of the stored splits by a suite of Great Expectations."""
+    from certify_assets.corpora.quality import stored_runs, validate_runs
 
-    It holds too where the owner says why they are separate tasks.
-    """
-    about = asdict(corpus.task_overlap())
-    try:
-        said = corpus.require_separate_tasks() or "every task has its own instruction and runs"
-    except IntegrityError as error:
-        return Verdict("ERROR", str(error), about)
-    return Verdict("PASS", said, about)
+    corpus = Corpus(data_root.view(), context.partition_key)
+    config = corpus.config
+    found = validate_runs(
+        stored_runs(corpus), certifying=config.certifying, alpha=max(config.alphas)
+    )
+    missed = [f"{item.column}: {item.expected}" for item in found if not item.met]
+    records = [dg.TableRecord(asdict(item)) for item in found]
+    return dg.AssetCheckResult(
+        passed=not missed,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"Not met: {' '.join(missed)}"
+        if missed
+        else f"All {len(found)} expectations are met.",
+        metadata={"expectations": dg.MetadataValue.table(records)},
+    )
 
 
 def corpus_checks() -> list[dg.AssetChecksDefinition]:
     """Return every check of this domain."""
-    return [trajectory_quality, split_quality, separate_tasks, no_structural_leak]
-
-
-def _evaluated(
-    data_root: DataRoot, corpus: str, *, stored_splits: bool
-) -> tuple[dict[str, "QualityResult"], str]:
-    """Run the suites and write their Data Docs: an asset that a failed check blocks would not."""
-    opened = Corpus(data_root.view(), corpus)
-    report = opened.quality_report(stored_splits=stored_splits)
-    docs = write_data_docs(opened, report)
-    return {result.name: result for result in report.results}, docs
-
-
-def _check_result(result: "QualityResult", asset: dg.AssetKey, docs: str) -> dg.AssetCheckResult:
-    severity = (
-        dg.AssetCheckSeverity.ERROR if result.severity == "error" else dg.AssetCheckSeverity.WARN
-    )
-    return dg.AssetCheckResult(
-        check_name=result.name,
-        asset_key=asset,
-        passed=result.passed,
-        severity=severity,
-        description=as_sentence(result.detail),
-        metadata={"data_docs": dg.MetadataValue.path(docs)},
-    )
+    of_splits = [
+        check(f"corpora/{split}_split", blocking=True, named_by=disjoint_tasks)(
+            partial(disjoint_tasks, split=split)
+        )
+        for split in SPLITS
+    ]
+    return [no_leak_field, separate_tasks, *of_splits, no_structural_leak, data_quality]

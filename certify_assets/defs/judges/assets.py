@@ -108,7 +108,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
         headline = sides.lead
         metadata = {
             "verdict": dg.MetadataValue.md(judge_page.verdict(sides)),
-            "gates": dg.MetadataValue.md(judge_page.gates(judge, headline)),
+            "gates": dg.MetadataValue.md(judge_page.gates(judge.calibration[0], headline)),
             **figures,
             "cal_tasks": headline.tasks,
             "cal_trajectories": headline.trajectories,

@@ -22,7 +22,7 @@ from certify_assets.judges.specs import JudgeSpec
 from certify_assets.judges.transfer import PoolRecord
 from certify_assets.operations.checks import Verdict
 from certify_assets.operations.judge_figures import training_figures
-from certify_assets.storage.snapshot import Snapshot
+from certify_assets.storage.store import Snapshot
 
 _SHOWN = ("success_weight", "candidates", "sft_trajectories", "sft_tasks", "seed")
 

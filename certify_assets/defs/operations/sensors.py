@@ -7,12 +7,13 @@ from typing import Any
 
 import dagster as dg
 
-from certify_assets.corpora.arrivals import adopt, declare, record_version
 from certify_assets.corpora.config import CorpusConfig
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.landing import (
+from certify_assets.corpora.inbox import (
     Arrival,
-    place_of,
+    adopt,
+    declare,
+    record_version,
     scan_declared,
     scan_inbox,
     scan_incoming,
@@ -32,7 +33,7 @@ from certify_assets.defs.resources import DataRoot
 from certify_assets.errors import CertifyError
 from certify_assets.operations.certifier import own_key
 from certify_assets.operations.labels import labels_head
-from certify_assets.storage.snapshot import Snapshot
+from certify_assets.storage.store import Snapshot
 
 # gives the key of the run that is requested for what arrived, and what was observed
 _Accept = Callable[[Arrival], tuple[str, dg.AssetObservation]]
@@ -87,7 +88,7 @@ def new_runs_sensor(context: dg.SensorEvaluationContext, data_root: DataRoot) ->
     Files that are complete and new add the partition and start the whole pipeline.
     """
     store = data_root.view()
-    folder = place_of(store, "incoming")
+    folder = store.folder.locate("incoming")
     accept = _registers(store, lambda corpus: adopt(store, folder, corpus))
     return _request_runs(context, *scan_incoming(store, folder), accept)
 

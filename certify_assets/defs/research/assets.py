@@ -16,7 +16,7 @@ from certify_assets.files import canonical_json
 from certify_assets.judges.specs import JUDGES
 from certify_assets.operations import agent_folds, comparison
 from certify_assets.reports import comparison_page
-from certify_assets.research import certifiability, real_scores, study
+from certify_assets.research import certifiability, real_scores, tables
 from certify_assets.research import simulation_study as simulations
 
 _compared = partial(asset, "corpora", RESULTS_GROUP)
@@ -217,5 +217,5 @@ def study_report(step: AssetStep) -> Made:
 
     What was not run says so.
     """
-    study.write_study(step.store)
-    return step.made({}, page=study.STUDY_PAGE)
+    tables.write_study(step.store)
+    return step.made({}, page=tables.STUDY_PAGE)

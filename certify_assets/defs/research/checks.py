@@ -9,7 +9,7 @@ from certify_assets.operations import comparison
 from certify_assets.operations.checks import Verdict
 from certify_assets.research import certifiability
 from certify_assets.research import simulation_study as study
-from certify_assets.storage.snapshot import Snapshot
+from certify_assets.storage.store import Snapshot
 
 
 def comparison_checks() -> list[dg.AssetChecksDefinition]:

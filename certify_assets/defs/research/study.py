@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
@@ -21,8 +22,9 @@ from certify_assets.defs.names import VERSION, document_of, judge_of, key, name_
 from certify_assets.errors import InputError
 from certify_assets.judges.specs import JUDGES
 from certify_assets.research.simulation_study import SIMULATION_KEY
-from certify_assets.research.study import PROFILES, Outcome, Profile
-from certify_assets.storage.store import Store, default_root
+from certify_assets.research.tables import Outcome
+from certify_assets.storage.root import default_root
+from certify_assets.storage.store import Store
 
 STUDY, TABLES = "research_study", "research_tables"
 _SIMULATION = "research/simulation"
@@ -30,6 +32,20 @@ _SIMULATION = "research/simulation"
 _LAST = {"corpora/agent_disjoint", "corpora/comparison", "research/real_scores"}
 _WAITED = "a step that it needs did not end."
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How much is run."""
+
+    # calibration sets a design of the simulation
+    trials: int
+    # whether the language-model judges are trained: minutes each
+    language: bool
+
+
+#: what a larger one made is kept by a smaller one
+PROFILES = {"quick": Profile(20, language=False), "full": Profile(300, language=True)}
 
 
 def run_study(

@@ -1,0 +1,143 @@
+"""The place of a data root: its files, its objects and its database, without their keys."""
+
+# What a data root holds:
+#
+#     certify.db       events of every corpus and their indexes; or PostgreSQL, see `database`
+#     root.json        name of the data root, which the database has too
+#     objects/         content of documents and tables, named by its SHA-256
+#     pages/           copies of what people open, as corpora/<corpus>/page.html
+#     judges.yaml      judges that users add
+#     inbox/<corpus>/  new runs to decide
+#     monitoring/<corpus>/<judge>/   labelled audit samples of users, in the order of names
+#     dagster/, mlflow/  their own databases
+#
+# A document or table has a key:
+#
+#     corpora/<corpus>/…, judges/<judge>/<corpus>/…, operations/<corpus>/…   of a corpus
+#     research/…, study/…   of the data root
+#
+# Storing one is an event `stored` with its key and the SHA-256 of its content; the newest event of
+# a key is what is stored there.
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from certify_assets.errors import InputError
+from certify_assets.storage.folder import Folder
+from certify_assets.storage.objects import Objects
+
+if TYPE_CHECKING:
+    from certify_assets.storage.database import Database
+
+_PASSWORD = re.compile(r"[a-z0-9+.\-]+://[^/@]*:[^/@]*@", re.IGNORECASE)
+PAGES: Final = "pages"
+#: areas of corpora, and which part of their keys names the corpus
+CORPUS_PLACES: Final = {"corpora": 1, "operations": 1, "ledger": 1, "judges": 2}
+
+
+def default_root() -> str:
+    """Return ``CERTIFY_ROOT``, else ``.certify`` in the working directory."""
+    return os.environ.get("CERTIFY_ROOT") or str(Path.cwd() / ".certify")
+
+
+def chain_of(key: str) -> str:
+    """Return the corpus whose chain of events has a key; "" for those of the data root."""
+    parts = key.split("/")
+    place = CORPUS_PLACES.get(parts[0], len(parts))
+    return parts[place].partition(".")[0] if place < len(parts) else ""
+
+
+@dataclass(frozen=True)
+class Root:
+    """The place of a data root: a folder, or a URL such as ``s3://…``."""
+
+    root: str
+
+    def __post_init__(self) -> None:
+        if _PASSWORD.match(self.root):
+            # not repeated here: pages, metadata and messages name the root
+            raise InputError(
+                "the data root's URL holds a password, which would be shown wherever the root is "
+                "named; give it to fsspec by its configuration (such as FSSPEC_SFTP_PASSWORD) "
+                "and take it out of the URL."
+            )
+
+    @property
+    def folder(self) -> Folder:
+        """Files of the data root: those that users place, and pages."""
+        return Folder(self.root)
+
+    @property
+    def objects(self) -> Objects:
+        """Content of documents and tables."""
+        return Objects(self.folder)
+
+    @property
+    def database(self) -> Database:
+        """Events and indexes."""
+        # SQLAlchemy costs a quarter of a second, and many commands need no data root
+        from certify_assets.storage.database import Database
+
+        return Database.of(self.folder)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the root is a folder of this machine."""
+        return self.folder.is_local
+
+    def locate(self, key: str) -> str:
+        """Return where the copy of a page lies: a path, or a URL on a remote root."""
+        return self.folder.locate(f"{PAGES}/{key}")
+
+    def local_path(self, key: str) -> Path:
+        """Return the path of a file of the data root; refuse a remote one, which has none."""
+        return self.folder.path(key)
+
+    def scratch(self, key: str) -> Path:
+        """Return a folder of this machine for what long work keeps to resume; nothing reads it."""
+        # outside of the data root, which may be remote, and which backups copy
+        from certify_assets.files import sha256_bytes
+
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        root = os.path.realpath(self.folder.root) if self.is_local else self.root
+        folder = sha256_bytes(root.encode("utf-8"))[:16]
+        path = cache.joinpath("certify_assets", folder, *key.split("/"))
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def forget_work(self, older_days: float) -> None:
+        """Remove what killed processes left to resume, where nobody came back for so long."""
+        import shutil
+
+        for path in self.scratch("judges").parent.glob("*/*/*"):
+            if time.time() - path.stat().st_mtime > 86_400 * older_days:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def keeps_work(self, key: str) -> bool:
+        """Whether a killed process left something to resume."""
+        return any(not path.name.startswith(".") for path in self.scratch(key).iterdir())
+
+    def read_settings(self, key: str, variable: str) -> tuple[str, str | None]:
+        """Return where users write settings and their text, None where there are none.
+
+        They are in the file that a variable of the environment names, else under the key.
+        """
+        named, folder = os.environ.get(variable), self.folder
+        where = named or folder.locate(key)
+        try:
+            if named:
+                return where, Path(named).read_text(encoding="utf-8")
+            return where, folder.read(key).decode("utf-8") if folder.exists(key) else None
+        except UnicodeDecodeError:
+            raise InputError(f"{where} is not UTF-8 text; save it so.") from None
+        except OSError as error:
+            raise InputError(
+                f"{where} cannot be read ({error.strerror or type(error).__name__}); correct "
+                f"{variable} or the file."
+            ) from None
