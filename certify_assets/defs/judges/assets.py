@@ -104,6 +104,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
         certificates = certifier.certify_judge(judge, run_id=step.run_id)
         figures = certified_figures(certifier.deciding(certificates))
         sides = certifier.deciding_sides(certificates)
+        step.context.log.info(f"{judge}: {sides.sentence}")
         pool = load_pool(judge, certificates)
         headline = sides.lead
         metadata = {
