@@ -145,9 +145,9 @@ def label_draw(store: Store, batch: str) -> None:
 def agreeing(audit: BatchAudit) -> dict[str, int]:
     """Return the outcomes of drawn runs that certify whatever the seed: those the judge expects."""
     return {
-        name: 0 if draw.plan.side == "reject" else 1
-        for draw, names in zip(audit.draw.sides, audit.draw.orders, strict=True)
-        for name in names
+        name: 0 if side.plan.side == "reject" else 1
+        for side in audit.draw.sides
+        for name in side.names
     }
 
 

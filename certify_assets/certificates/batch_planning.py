@@ -1,49 +1,42 @@
-"""The plan of a batch certificate: which thresholds to try, and how to draw, by what this saves.
+"""The plan of a batch certificate: which chain of sets to label, by what this is expected to save.
 
-Batches like the one at hand are simulated from labelled runs of the past, whose tasks are
-resampled and whose odds of an error vary as between agents, and audited as they would be. Labels in
-a set that is not certified cost nothing, since its runs would be read anyway; so the share of the
-batch that is decided without a label is what a plan is chosen by. A plan moves this share, never
-the validity of the certificate.
+Labelled runs of the past predict the errors of a set. Each past agent is one prediction, and so is
+the error of all of them together, with its log odds moved as agents differ. A chain begins with one
+of the candidate sets and widens by a fixed ratio. Its value is the expected number of runs decided
+less labels (`batch_stopping`). A plan moves this value, never the validity of the certificate.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates.batch import (
-    STRENGTH,
-    Batch,
-    BatchPlan,
-    RiskCurve,
-    Trace,
-    error_limit,
-    log_e_at,
-    weighted_test,
-)
+from certify_assets.certificates.batch import Batch, BatchPlan, SidePlan, chain_stopping
+from certify_assets.certificates.batch_stopping import Before, Stopping, stopping
+from certify_assets.certificates.batch_tables import SetTable, set_table
+from certify_assets.certificates.counts import SIDES
 from certify_assets.errors import InputError
 
-_SIMULATIONS: Final = 100
 _CANDIDATES: Final = 16
 _FEWEST: Final = 5
-_EVERY_LABEL: Final = 2000
-_MOST_WEIGHTED: Final = 1000
-_NESTED: Final = (2, 3, 5)
-_BEYOND: Final = (0, 2, 4)
-# of the prior's mean, in budgets
-_LARGEST_PRIOR: Final = 0.5
-# of the logarithm of the odds of an error between agents
-_USUAL_SPREAD: Final = 0.5
-_LARGEST_SPREAD: Final = 1.5
+#: by which a chain widens
+_RATIOS: Final = (1.15, 1.3, 1.7)
+# runs of an agent whose own error is a prediction, and those that count as much as all agents
+_OWN_RUNS, _OWN_WEIGHT = 30, 100
+# of the log odds of an error between agents, with the number of agents that this counts as
+_USUAL_SPREAD, _USUAL_AGENTS, _LARGEST_SPREAD = 1.0, 4, 1.5
+_NODES: Final = 7
+# errors in budgets, where there is no history
+_UNKNOWN: Final = (0.1, 0.3, 0.6, 1.0, 2.0, 4.0)
+_SURE: Final = 1e-4
 
 _Floats = NDArray[np.float64]
+_Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +48,6 @@ class History:
     scores : float64 array, shape (n,)
         Finite.
     outcomes : int array of 0 and 1, shape (n,)
-    tasks : sequence of str
     sha256 : str
         Hash of the file.
     agents : sequence of str
@@ -63,176 +55,291 @@ class History:
     """
 
     scores: _Floats
-    outcomes: NDArray[np.int64]
-    tasks: Sequence[str]
+    outcomes: _Integers
     sha256: str = ""
     agents: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class RiskCurve:
+    """Predicted error by score: the steps of an isotonic regression.
+
+    Attributes
+    ----------
+    scores, errors : float array
+        Largest score of every step, ascending, and the error predicted up to it.
+    """
+
+    scores: _Floats
+    errors: _Floats
+
+    @classmethod
+    def fit(cls, side: str, scores: _Floats, errors: _Integers) -> RiskCurve:
+        """Fit the error of a side, which grows with the score on the reject side and falls on the
+        release side; half an error and half a right run are added to every step.
+        """
+        from scipy.optimize import isotonic_regression
+
+        values, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
+        found = np.bincount(places, weights=errors)
+        fit = isotonic_regression(found / counts, weights=counts, increasing=side == "reject")
+        starts = fit.blocks[:-1]
+        wrong, runs = (np.add.reduceat(each, starts) for each in (found, counts))
+        return cls(values[fit.blocks[1:] - 1], (wrong + 0.5) / (runs + 1.0))
+
+    def at(self, scores: _Floats) -> _Floats:
+        """Return the predicted error at scores; that of 0 where there is none."""
+        places = np.searchsorted(self.scores, np.nan_to_num(scores), side="left")
+        return np.asarray(self.errors[np.minimum(places, self.errors.size - 1)])
 
 
 def plan_batch(
     batch: Batch,
     *,
-    side: str,
-    alpha: float,
+    alphas: Mapping[str, float],
     delta: float,
-    threshold: float | None = None,
-    predicted_error: float | None = None,
     history: History | None = None,
+    thresholds: Mapping[str, float] | None = None,
     certificate_sha256: str = "",
-    seed: int = 42,
-) -> BatchPlan:
-    """Choose thresholds, prior and weights of a draw by the share of the batch that they save.
+) -> BatchPlan | None:
+    """Choose the sets of each side by what they are expected to save.
 
     Parameters
     ----------
     batch : Batch
-    side, alpha, delta
-    threshold : float, optional
-        The one threshold to certify; by default candidates are chosen from the history.
-    predicted_error : float, optional
-        Mean of the prior without a history; .3 α unless given.
+    alphas : mapping of str to float
+        Error budget of each side to plan.
+    delta : float
+        Risk limit of all sides together; each that is planned has an equal part.
     history : History, optional
-        Its tasks are resampled to simulate batches like this one.
+    thresholds : mapping of str to float, optional
+        The one threshold of each side. By default sets are chosen by the history, and a side on
+        which labels are expected to save nothing is left out.
     certificate_sha256 : str
-        Certificate that the threshold is of.
-    seed : int
-        Of the simulation.
+        Certificate that the thresholds are of.
+
+    Returns
+    -------
+    BatchPlan or None
+        None where no labels are worth it.
 
     Raises
     ------
     InputError
-        If there is neither a threshold nor a history, or no set of the batch can be certified.
+        If there is neither a history nor thresholds, or none decides a run.
     """
-    if threshold is None and history is None:
+    if history is None and thresholds is None:
         raise InputError(
-            "Nothing says which threshold to try: the certificate certifies none; give --history "
+            "Nothing says which threshold to try: the certificate certifies none. Give --history "
             "with labelled past runs, or --threshold."
         )
-    rng = np.random.default_rng(seed)
-    if history is None:
-        assert threshold is not None
-        guess = 0.3 * alpha if predicted_error is None else predicted_error
-        mean = min(max(guess, 0.005), 0.8 * alpha)
-        sets = [_Candidate(threshold, batch.decided(side, threshold), mean)]
-        risks = rng.beta(STRENGTH * mean, STRENGTH * (1 - mean), (_SIMULATIONS, 1))
-        wrong = rng.random((_SIMULATIONS, len(batch))) < risks
-        curve = None
-    else:
-        curve, wrong = _simulated(batch, side, history, alpha, rng)
-        risk = curve.at(batch.scores)
-        wanted = _candidates(batch, side) if threshold is None else [threshold]
-        # a prior near the budget would take labels to believe what few errors show
-        fewest = min(_FEWEST, int(np.isfinite(batch.scores).sum())) if threshold is None else 1
-        sets = [
-            _Candidate(value, inside, min(float(risk[inside].mean()), _LARGEST_PRIOR * alpha))
-            for value in wanted
-            if (inside := batch.decided(side, value)).sum() >= max(fewest, 1)
-        ]
-    sets = [each for each in sets if each.inside.any()]
-    if not sets:
-        raise InputError(
-            "No threshold decides a run of this batch; nothing can be saved by certifying it."
+    limits, cut = thresholds or {}, None
+    if len(alphas) > 1:
+        limits, cut = _parted(limits) if limits else ({}, _even_score(history))
+    sides = []
+    for side in SIDES:
+        if side in alphas:
+            part = batch.side(side, cut)
+            asked = _Asked(side, alphas[side], delta / len(alphas), history)
+            found = asked.one(part, limits[side]) if limits else asked.best(part)
+            sides += [found] if found else []
+    if 0 < len(sides) < len(alphas):
+        kept: dict[str, float] = {plan.side: plan.alpha for plan in sides}
+        return plan_batch(
+            batch,
+            alphas=kept,
+            delta=delta,
+            history=history,
+            certificate_sha256=certificate_sha256,
         )
-    simulated = _Simulated(wrong, rng.random(wrong.shape), alpha, delta)
-    best = _best(sets, simulated)
-    draw = None
-    # betting on weights goes through all runs at every label: too long for a large set
-    small = int(best.sets[0].inside.sum()) <= _MOST_WEIGHTED
-    if curve is not None and len(best.sets) == 1 and small:
-        weighted = _weighted(batch, curve, best.sets, simulated)
-        if weighted.net > best.net:
-            best, draw = weighted, curve
+    if not sides:
+        return None
     return BatchPlan(
-        side=side,
-        alpha=alpha,
-        delta=delta,
-        thresholds=tuple(each.threshold for each in best.sets),
-        predicted_errors=tuple(each.mean for each in best.sets),
-        risk=draw,
+        sides=tuple(sides),
+        cut=cut,
         certificate_sha256=certificate_sha256,
         history_sha256="" if history is None else history.sha256,
-        expected_labels=round(best.labels, 3),
-        expected_net_share=round(best.net, 6),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Simulated:
-    """Simulated batches: which runs are decided wrongly, when each is drawn, and the budget."""
+def _parted(limits: Mapping[str, float]) -> tuple[dict[str, float], float]:
+    """Return thresholds of both sides and the score that parts them, between them if they meet."""
+    low, high = limits["release"], limits["reject"]
+    if low > high:
+        return dict(limits), high
+    cut = (low + high) / 2
+    return {"reject": cut, "release": float(np.nextafter(cut, np.inf))}, cut
 
-    wrong: NDArray[np.bool_]
-    keys: _Floats
+
+def _even_score(history: History | None) -> float:
+    """Return the largest score up to which a success is no likelier than a failure."""
+    assert history is not None
+    curve = RiskCurve.fit("reject", history.scores, (history.outcomes == 1).astype(np.int64))
+    below = curve.scores[curve.errors <= 0.5]
+    return float(below.max() if below.size else history.scores.min())
+
+
+class _Predicted(NamedTuple):
+    """Agents that the history predicts: the weight of each, and its error at scores."""
+
+    weights: _Floats
+    errors: _Floats
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What a side is planned for."""
+
+    side: str
     alpha: float
     delta: float
+    history: History | None
 
-    @cached_property
-    def order(self) -> NDArray[np.int32]:
-        """Runs of every batch in the order of drawing."""
-        return np.argsort(self.keys, axis=1).astype(np.int32)
+    def one(self, batch: Batch, threshold: float) -> SidePlan:
+        """Plan the set of one threshold."""
+        inside = batch.decided(self.side, threshold)
+        if not inside.any():
+            raise InputError(
+                f"No run of this batch is decided at the threshold {threshold:g}. Give another one."
+            )
+        weights, means = self._predicted(batch.scores[inside])
+        return self._plan(batch, [threshold], [int(inside.sum())], weights, means[:, -1:])
 
-    @cached_property
-    def drawn_wrong(self) -> NDArray[np.bool_]:
-        """Whether each run is wrong, in the order of drawing."""
-        return np.take_along_axis(self.wrong, self.order, 1)
+    def best(self, batch: Batch) -> SidePlan | None:
+        """Plan the chain of sets of the largest value; None where none is worth a label."""
+        scored = np.sort(batch.scores[np.isfinite(batch.scores)])
+        if not scored.size:
+            return None
+        scored = scored if self.side == "reject" else scored[::-1]
+        method: Any = "lower" if self.side == "reject" else "higher"
+        shares = np.linspace(1 / _CANDIDATES, 1, _CANDIDATES)
+        limits = np.quantile(scored, shares if self.side == "reject" else 1 - shares, method=method)
+        limits = np.array(list(dict.fromkeys(limits.tolist())))
+        sizes = np.array([int(batch.decided(self.side, value).sum()) for value in limits.tolist()])
+        kept = sizes >= min(_FEWEST, scored.size)
+        limits, sizes = limits[kept], sizes[kept]
+        weights, means = self._predicted(scored)
+        means = means[:, sizes - 1]
+        chain = self._chain(sizes, weights, means)
+        if not chain:
+            return None
+        chosen = sizes[chain].tolist()
+        plan = self._plan(batch, limits[chain].tolist(), chosen, weights, means[:, chain])
+        return plan if plan.expected_net_share > 0 else None
+
+    def _plan(
+        self,
+        batch: Batch,
+        thresholds: Sequence[float],
+        sizes: Sequence[int],
+        weights: _Floats,
+        means: _Floats,
+    ) -> SidePlan:
+        first = chain_stopping([self._table(size) for size in sizes], weights, means)[0]
+        return SidePlan.model_validate(
+            {
+                "side": self.side,
+                "alpha": self.alpha,
+                "delta": self.delta,
+                "thresholds": tuple(map(float, thresholds)),
+                "weights": tuple(weights.round(6).tolist()),
+                "means": tuple(map(tuple, means.round(6).tolist())),
+                "expected_labels": round(first.labels, 3),
+                "expected_net_share": round(first.value / len(batch), 6),
+            }
+        )
+
+    def _table(self, runs: int) -> SetTable:
+        return set_table(runs, self.alpha, self.delta)
+
+    def _chain(self, sizes: _Integers, weights: _Floats, means: _Floats) -> list[int]:
+        """Return the places of the sets of the best chain, empty where none is worth a label."""
+        following = {
+            (ratio, place): next(
+                (later for later in range(place + 1, sizes.size) if sizes[later] >= wide), None
+            )
+            for ratio in _RATIOS
+            for place in range(sizes.size)
+            for wide in [ratio * sizes[place]]
+        }
+        tables = [self._table(size) for size in sizes.tolist()]
+        # what a set and all after it are worth, by ratio, set before it and set
+        worth: dict[tuple[float, int | None, int | None], Stopping] = {}
+        for place in reversed(range(sizes.size)):
+            keys, places = [], []
+            for ratio in _RATIOS:
+                earlier = [one for one in range(place) if following[ratio, one] == place]
+                after = worth.get((ratio, place, following[ratio, place]))
+                for strict in (None, *earlier):
+                    keys.append((ratio, strict, place))
+                    places.append(
+                        Before(
+                            None if strict is None else tables[strict],
+                            after.value if after else 0.0,
+                            after.labels if after else 0.0,
+                        )
+                    )
+            found = stopping(tables[place], weights, means[:, place], places)
+            worth |= dict(zip(keys, found, strict=True))
+        starts = [(ratio, place) for ratio in _RATIOS for place in range(sizes.size)]
+        ratio, start = max(starts, key=lambda key: worth[key[0], None, key[1]].value)
+        chain: list[int] = []
+        before: int | None = None
+        place_now: int | None = start
+        while place_now is not None and worth[ratio, before, place_now].value > 0:
+            chain.append(place_now)
+            before, place_now = place_now, following[ratio, place_now]
+        return chain
+
+    def _predicted(self, scores: _Floats) -> tuple[_Floats, _Floats]:
+        """Return the weights of predicted agents, and their mean error over the first scores.
+
+        Shapes (components,) and (components, runs).
+        """
+        if self.history is None:
+            weights = np.full(len(_UNKNOWN), 1 / len(_UNKNOWN))
+            errors = np.tile(self.alpha * np.array([_UNKNOWN]).T, scores.size)
+        else:
+            weights, errors = _components(self.history, self.side, self.alpha, scores)
+        means = np.cumsum(errors, axis=1) / np.arange(1, scores.size + 1)
+        return weights, np.clip(means, _SURE, 1 - _SURE)
 
 
-class _Choice(NamedTuple):
-    """Nested sets with their mean labels and net share over simulated batches."""
-
-    sets: tuple[_Candidate, ...]
-    labels: float
-    net: float
-
-
-@dataclass(frozen=True, eq=False)
-class _Candidate:
-    threshold: float
-    inside: NDArray[np.bool_]
-    mean: float
-
-
-def _candidates(batch: Batch, side: str) -> list[float]:
-    scored = np.sort(batch.scores[np.isfinite(batch.scores)])
-    if not scored.size:
-        return []
-    method: Any = "lower" if side == "reject" else "higher"
-    shares = np.linspace(1 / _CANDIDATES, 1, _CANDIDATES)
-    values = np.quantile(scored, shares if side == "reject" else 1 - shares, method=method)
-    return list(dict.fromkeys(values.tolist()))
+def _components(history: History, side: str, alpha: float, scores: _Floats) -> _Predicted:
+    """Return the past agents, and their common error as it differs between agents."""
+    wrong = (history.outcomes == (1 if side == "reject" else 0)).astype(np.int64)
+    pooled = RiskCurve.fit(side, history.scores, wrong)
+    common = _log_odds(pooled.at(scores))
+    agents = np.asarray(history.agents, dtype=str)
+    names, counts = np.unique(agents, return_counts=True)
+    own = []
+    for name, runs in zip(names[counts >= _OWN_RUNS], counts[counts >= _OWN_RUNS], strict=True):
+        mine = agents == name
+        curve = RiskCurve.fit(side, history.scores[mine], wrong[mine])
+        share = runs / (runs + _OWN_WEIGHT)
+        own.append(share * _log_odds(curve.at(scores)) + (1 - share) * common)
+    nodes, chances = np.polynomial.hermite_e.hermegauss(_NODES)
+    spread = _spread(agents, pooled.at(history.scores), wrong, alpha)
+    moved = common + spread * nodes[:, None]
+    share = len(own) / (len(own) + _USUAL_AGENTS)
+    weights = np.concatenate(
+        [np.full(len(own), share / max(len(own), 1)), (1 - share) * chances / chances.sum()]
+    )
+    return _Predicted(weights, 1 / (1 + np.exp(-np.vstack([*own, moved]))))
 
 
-def _simulated(
-    batch: Batch, side: str, history: History, alpha: float, rng: np.random.Generator
-) -> tuple[RiskCurve, NDArray[np.bool_]]:
-    """Fit the risk of the history, and draw errors of batches from refits on resampled tasks.
-
-    The odds of an error of a new agent differ from the history's by a factor, as those of its
-    agents differ from each other.
-    """
-    errors = history.outcomes == (1 if side == "reject" else 0)
-    wrong = errors.astype(np.int64)
-    curve = RiskCurve.fit(side, history.scores, wrong)
-    spread = _spread(history, curve.at(history.scores), wrong, alpha)
-    tasks, codes = np.unique(np.asarray(history.tasks, dtype=str), return_inverse=True)
-    rows = [np.flatnonzero(codes == task) for task in range(tasks.size)]
-    found = np.empty((_SIMULATIONS, len(batch)), dtype=bool)
-    for number in range(_SIMULATIONS):
-        drawn = np.concatenate([rows[task] for task in rng.integers(tasks.size, size=tasks.size)])
-        again = RiskCurve.fit(side, history.scores[drawn], wrong[drawn])
-        risk = again.at(batch.scores)
-        odds = risk / (1 - risk) * math.exp(spread * rng.standard_normal())
-        found[number] = rng.random(len(batch)) < odds / (1 + odds)
-    return curve, found
+def _log_odds(risk: _Floats) -> _Floats:
+    return np.asarray(np.log(risk / (1 - risk)))
 
 
-def _spread(history: History, risk: _Floats, wrong: NDArray[np.int64], alpha: float) -> float:
-    """Return the standard deviation, over agents, of the logarithm of errors against predicted."""
-    if not len(history.agents):
+def _spread(agents: NDArray[np.str_], risk: _Floats, wrong: _Integers, alpha: float) -> float:
+    """Return the standard deviation, over agents, of the log odds of an error."""
+    if not agents.size:
         return _USUAL_SPREAD
     # the runs that a threshold may decide; where the judge calls none safe, all of them
     near = risk <= 2 * alpha
     near = near if near.any() else np.ones(risk.size, dtype=bool)
-    codes = np.unique(np.asarray(history.agents, dtype=str)[near], return_inverse=True)[1]
+    codes = np.unique(agents[near], return_inverse=True)[1]
     predicted = np.bincount(codes, weights=risk[near])
     found = np.bincount(codes, weights=wrong[near])
     kept = predicted >= 1
@@ -240,95 +347,7 @@ def _spread(history: History, risk: _Floats, wrong: NDArray[np.int64], alpha: fl
         return _USUAL_SPREAD
     ratios = np.log((found[kept] + 0.5) / (predicted[kept] + 0.5))
     between = float(np.mean(ratios**2) - np.mean(1 / (predicted[kept] + 0.5)))
-    # few agents say little of their spread: half of it is the usual one
-    weight = kept.sum() / (kept.sum() + 4)
+    # few agents say little of their spread
+    weight = kept.sum() / (kept.sum() + _USUAL_AGENTS)
     variance = weight * max(between, 0.0) + (1 - weight) * _USUAL_SPREAD**2
     return min(math.sqrt(variance), _LARGEST_SPREAD)
-
-
-def _looks(decided: int) -> NDArray[np.int64]:
-    """Return after which labels a simulation looks: each of the first, then every half per cent."""
-    places = np.arange(min(decided, _EVERY_LABEL))
-    if decided > _EVERY_LABEL:
-        steps = math.ceil(200 * math.log(decided / _EVERY_LABEL)) + 1
-        later = np.geomspace(_EVERY_LABEL, decided, steps).astype(np.int64) - 1
-        places = np.union1d(places, np.append(later, decided - 1))
-    return places
-
-
-def _trace(sets: Sequence[_Candidate], simulated: _Simulated) -> tuple[Trace, NDArray[np.int64]]:
-    """Audit every simulated batch by a uniform draw of the widest set; return the labels looked
-    after, less one.
-    """
-    batches, sizes = simulated.wrong.shape[0], np.array([int(each.inside.sum()) for each in sets])
-    widest = sets[-1].inside[simulated.order]
-    wrong = simulated.drawn_wrong[widest].reshape(batches, -1)
-    limits = np.array([error_limit(simulated.alpha, int(size)) for size in sizes])
-    looks = _looks(int(sizes[-1]))
-    shape = (batches, len(sets), looks.size)
-    own, found, log_e = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape)
-    for place, each in enumerate(sets):
-        hit = each.inside[simulated.order][widest].reshape(batches, -1)
-        own[:, place] = np.cumsum(hit, axis=1, dtype=np.int32)[:, looks]
-        found[:, place] = np.cumsum(hit & wrong, axis=1, dtype=np.int32)[:, looks]
-        log_e[:, place] = log_e_at(
-            found[:, place],
-            own[:, place],
-            int(sizes[place]),
-            alpha=simulated.alpha,
-            mean=each.mean,
-            strength=STRENGTH,
-        )
-    # before the first label of a set its e-process is 1
-    log_e[own == 0] = 0.0
-    means = np.array([each.mean for each in sets])
-    return Trace(sizes, limits, means, own, found, log_e, simulated.delta), looks
-
-
-def _best(sets: Sequence[_Candidate], simulated: _Simulated) -> _Choice:
-    """Return the set, or the nested ones, that save most."""
-    runs = simulated.wrong.shape[1]
-
-    def audited(places: Sequence[int]) -> tuple[_Choice, NDArray[np.int64]]:
-        chosen = tuple(sets[place] for place in places)
-        trace, looks = _trace(chosen, simulated)
-        ends = trace.stops - 1
-        saved = trace.saved[np.arange(ends.size), ends]
-        labels = float((looks[ends] + 1).mean())
-        return _Choice(chosen, labels, float(saved.mean()) / runs), saved
-
-    singles = [audited([place]) for place in range(len(sets))]
-    found = [single for single, _ in singles]
-    order = sorted(range(len(sets)), key=lambda place: -found[place].net)
-    # the sets that turn out best for one simulated agent or another
-    saved = np.stack([each for _, each in singles])
-    turned_out = np.sort(np.argmax(saved, axis=0)[saved.max(axis=0) > 0])
-    families: dict[tuple[int, ...], None] = {}
-    for number in _NESTED if turned_out.size else ():
-        middles = (np.arange(number) + 0.5) / number * turned_out.size
-        families[tuple(dict.fromkeys(turned_out[middles.astype(int)].tolist()))] = None
-    # the best set with stricter ones to fall back on and wider ones to gain
-    for beyond in _BEYOND:
-        widest = min(order[0] + beyond, len(sets) - 1)
-        for number in _NESTED:
-            levels = np.linspace((widest + 1) / number, widest + 1, number).round().astype(int)
-            families[tuple(sorted({max(int(level), 1) - 1 for level in levels}))] = None
-    found.extend(audited(places)[0] for places in families if len(places) > 1)
-    return max(found, key=lambda item: item.net)
-
-
-def _weighted(
-    batch: Batch, curve: RiskCurve, sets: tuple[_Candidate, ...], simulated: _Simulated
-) -> _Choice:
-    """Audit the one set by a weighted draw instead."""
-    inside = sets[0].inside
-    weights, risks = (values[inside] for values in curve.weights(batch.scores))
-    labels, saved = [], []
-    for errors, keys in zip(simulated.wrong[:, inside], simulated.keys[:, inside], strict=True):
-        order = np.argsort(-np.log(keys) / weights, kind="stable")
-        test = weighted_test(
-            errors[order], order, weights, risks, alpha=simulated.alpha, delta=simulated.delta
-        )
-        labels.append(test.labels)
-        saved.append(int(inside.sum()) - test.labels if test.certified else 0)
-    return _Choice(sets, float(np.mean(labels)), float(np.mean(saved)) / len(batch))

@@ -1,13 +1,12 @@
 """Loops that numba compiles; tests hold each equal to its twin in numpy, to the byte."""
 
 # They are not on the way of a certificate in its default form (kernels.py): they draw the
-# resamples of the engine montecarlo, and certify batches by weighted draws. Every caller passes
-# C-contiguous arrays of one dtype, so that each has exactly one signature: a small first call
-# compiles (or loads from numba's cache) what a large later call runs.
+# resamples of the engine montecarlo. Every caller passes C-contiguous arrays of one dtype, so that
+# each has exactly one signature: a small first call compiles (or loads from numba's cache) what a
+# large later call runs.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 _Integers = NDArray[np.int64]
-_Floats = NDArray[np.float64]
 
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,64 +48,6 @@ def drawn_sums(values: _Integers, draws: int, key: np.uint64) -> _Integers:
     return sums
 
 
-@_compiled
-def weighted_wealth(  # noqa: PLR0917
-    errors: _Integers,
-    drawn: _Integers,
-    weights: _Floats,
-    risks: _Floats,
-    limit: int,
-    strength: float,
-) -> _Floats:
-    """Log wealth of every label; see `wealth.weighted_wealth`."""
-    alive = np.ones(weights.size, np.bool_)
-    wealth = np.zeros(errors.size)
-    left, log_wealth, found, expected = weights.size, 0.0, 0, 0.0
-    for step in range(errors.size):
-        rest = limit - found
-        if rest <= 0:
-            wealth[step:] = -np.inf
-            break
-        if left < rest:
-            wealth[step:] = np.inf
-            break
-        total, smallest = 0.0, np.inf
-        for run in range(weights.size):
-            if alive[run]:
-                total += weights[run]
-                smallest = min(smallest, weights[run])
-        scale = (strength + found) / (strength + expected)
-        largest = total / smallest
-        high = 0.999999 / (largest - rest) if largest > rest else 1e6
-        low = 0.0
-        for _ in range(30):
-            bet = (low + high) / 2
-            slope = 0.0
-            for run in range(weights.size):
-                if alive[run]:
-                    chance = weights[run] / total
-                    risk = min(0.95, scale * risks[run])
-                    loss = rest - 1.0 / chance
-                    slope += chance * (
-                        risk * loss / (1.0 + bet * loss) + (1.0 - risk) * rest / (1.0 + bet * rest)
-                    )
-            if slope > 0.0:
-                low = bet
-            else:
-                high = bet
-        run = drawn[step]
-        payoff = rest - errors[step] * total / weights[run]
-        log_wealth += math.log(1.0 + low * payoff)
-        found += errors[step]
-        expected += risks[run]
-        alive[run] = False
-        left -= 1
-        wealth[step] = np.inf if left < limit - found else log_wealth
-    return wealth
-
-
 def compile_all() -> None:
     """Compile the loops, or load them, so that numba's cache holds what later processes need."""
-    one, half = np.ones(1, np.int64), np.full(1, 0.5)
-    drawn_sums(one[:, None], 1, np.uint64(0))
-    weighted_wealth(one, 0 * one, half, half, 1, 1.0)
+    drawn_sums(np.ones((1, 1), np.int64), 1, np.uint64(0))

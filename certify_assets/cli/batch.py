@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import numpy as np
 
-from certify_assets.certificates import BatchCertificate, BatchPlan
-from certify_assets.cli.batch_tables import (
-    BOTH,
-    COLUMNS,
-    BatchOptions,
-    draw_of,
-    labels_of,
-    plan_of,
-    read_draw,
-    require_first_draw,
+from certify_assets.certificates import (
+    EVERY_PROCEDURE,
+    Batch,
+    BatchCertificate,
+    BatchPlan,
+    Certificate,
+    History,
+    plan_batch,
 )
+from certify_assets.certificates.batch import BatchDraw, SideDraw, certificate_sentence
+from certify_assets.cli.batch_files import (
+    draw_rows,
+    labels_of,
+    read_draw,
+    require_drawn,
+    require_first_draw,
+    write_draw,
+)
+from certify_assets.cli.documents import Choice, load_certificates
 from certify_assets.cli.options import (
     COUNT,
     NATURAL,
@@ -29,7 +37,6 @@ from certify_assets.cli.options import (
     SIDE,
     Finite,
     certificate_argument,
-    gathered,
     scores_argument,
     split_option,
 )
@@ -41,13 +48,15 @@ from certify_assets.cli.output import (
     answers_at_length,
     figures,
     refuse_overwrite,
-    write_tables,
 )
-from certify_assets.cli.reading import column_options
+from certify_assets.cli.reading import column_options, labelled, read_scores
+from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
-from certify_assets.files import write_json_atomic
+from certify_assets.files import read_json, sha256_file, write_json_atomic
+from certify_assets.tables.score_reading import IssuedReading, ReadingOptions, ScoreReading
 
-_CLOSED = (
+_BOTH: Final = "both"
+_CLOSED: Final = (
     "certified",
     "side",
     "alpha",
@@ -56,49 +65,27 @@ _CLOSED = (
     "decided",
     "labels_used",
     "errors_found",
+    "state",
     "threshold",
-    "net_share",
-    "worth_more",
 )
+# figures of a list that people are shown
+_SHOWN: Final = 3
 
 
-_batch_options = gathered(
-    "asked",
-    BatchOptions,
-    click.option("--delta", type=OPEN_SHARE, help="Risk limit. [default: the certificate's]"),
-    click.option("--alpha", type=OPEN_SHARE, help="Error budget. [default: the certificate's]"),
-    click.option(
-        "--side",
-        type=click.Choice([*SIDE.choices, BOTH]),
-        help="Which certificate of a document of both sides; both certifies them together, "
-        "from one draw at half the risk limit a side, with --history or the certified "
-        "thresholds. [default: each that the document has]",
-    ),
-    click.option(
-        "--threshold",
-        type=Finite(),
-        metavar="SCORE",
-        help="The one threshold to certify. [default: planned]",
-    ),
-    click.option(
-        "--history",
-        type=PATH,
-        help="Score table of labelled past runs: candidate thresholds, prior and weights.",
-    ),
-    split_option,
-    column_options,
-    answers_at_length,
-    answers,
-)
+def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what all three take: how tables are read, and how much is shown."""
+    for option in (answers, answers_at_length, column_options, split_option):
+        command = option(command)
+    return command
 
 
 @click.group()
 def batch() -> None:
     """Certify one finite batch by labels drawn from it, whatever its agents.
 
-    `plan` fixes thresholds before any draw, `draw` writes the runs to label, in order, and `close`
-    says whether the labels so far certify the batch: at most α of the runs that are decided are
-    wrong, with confidence 1 − δ over the draw alone.
+    `plan` fixes sets of runs before any draw, `draw` writes the runs to label, in order, and
+    `close` says whether the labels so far certify the batch: at most α of the runs that are decided
+    are wrong, with confidence 1 − δ over the draw alone.
     """
 
 
@@ -106,60 +93,141 @@ def batch() -> None:
 @certificate_argument
 @scores_argument
 @click.option("--out", type=PATH, help="Write the plan here; draw and close take it.")
-@_batch_options
+@click.option(
+    "--history",
+    type=PATH,
+    help="Score table of labelled past runs, by which sets are chosen. [default: the certified "
+    "thresholds]",
+)
+@click.option("--threshold", type=Finite(), metavar="SCORE", help="The one threshold to certify.")
+@click.option(
+    "--side",
+    type=click.Choice([*SIDE.choices, _BOTH]),
+    help="Side to plan; both are drawn together, at half the risk limit a side. [default: each of "
+    "CERTIFICATE]",
+)
+@click.option("--alpha", type=OPEN_SHARE, help="Error budget. [default: the certificate's]")
+@click.option("--delta", type=OPEN_SHARE, help="Risk limit. [default: the certificate's]")
+@_shared
 def plan(
     certificate: Path,
     scores: Path,
     out: Path | None,
-    asked: BatchOptions,
+    history: Path | None,
+    threshold: float | None,
+    side: str | None,
+    alpha: float | None,
+    delta: float | None,
+    split: str | None,
+    reading: ReadingOptions,
 ) -> None:
-    """Choose thresholds, prior and weights by the share of the batch that they save.
+    """Choose the sets to certify by what labels of them are expected to save.
 
-    CERTIFICATE may certify nothing where --history has labelled past runs. A certified one without
-    --history means its threshold and a uniform draw, a document of both sides both of theirs.
-    SCORES is the batch, with trajectory_id.
+    CERTIFICATE may certify nothing where --history or --threshold is given. SCORES is the batch,
+    with trajectory_id.
     """
-    inputs = {"CERTIFICATE": certificate, "SCORES": scores, "--history": asked.history}
-    refuse_overwrite({"--out": out}, inputs)
-    made, _ = plan_of(certificate, scores, asked)
+    refuse_overwrite(
+        {"--out": out}, {"CERTIFICATE": certificate, "SCORES": scores, "--history": history}
+    )
+    issued = load_certificates(certificate, Choice(None if side == _BOTH else side))
+    reading = reading.as_issued(certificate, issued)
+    frozen, items = _batch(scores, reading, split), _one_a_side(certificate, issued, alpha)
+    first = next(iter(items.values()))
+    sides = SIDE.choices if side == _BOTH else tuple(items)
+    if threshold is not None and len(sides) > 1:
+        raise InputError("--threshold is of one side. Leave it out, or name the side.")
+    thresholds = None if threshold is None else {sides[0]: threshold}
+    if thresholds is None and history is None:
+        thresholds = _certified(items)
+        if side == _BOTH and len(thresholds or ()) < len(sides):
+            raise InputError(
+                f"{certificate} does not certify both sides. Give --history with labelled past "
+                "runs, or name the side."
+            )
+        sides = tuple(thresholds or sides)
+    made = plan_batch(
+        frozen,
+        alphas={name: alpha or items.get(name, first).alpha for name in sides},
+        delta=delta or min(item.delta for item in items.values()),
+        history=None if history is None else _history(history, reading),
+        thresholds=thresholds,
+        certificate_sha256=first.sha256,
+    )
+    if made is None:
+        raise InputError(
+            f"No labels of {scores} are worth it: they are expected to cost more than they decide. "
+            "Review its runs, or name a --threshold."
+        )
+    made = made.replace(
+        scores=ScoreReading.of_provenance(first.provenance).provenance(),
+        score_range=first.inputs.get("scores"),
+    )
     if out is not None:
         write_json_atomic(out, made.to_dict())
-    plans = made.sides.plans
-    documents = [_shown(item) for item in plans]
-    both = {
-        "plans": documents,
-        "cut": made.sides.cut,
-        "expected_labels": math.fsum(item.expected_labels or 0 for item in plans),
-        "expected_net_share": math.fsum(item.expected_net_share or 0 for item in plans),
-    }
-    names = ("side", "alpha", "delta", "draw", "expected_labels", "expected_net_share")
     blocks: list[Any] = []
-    for item, document in zip(plans, documents, strict=True):
-        blocks += figures("Batch plan", document, most=names)
-        rows = [
-            [f"{value:g}", f"{mean:.3f}"]
-            for value, mean in zip(item.thresholds, item.predicted_errors, strict=True)
+    documents = []
+    for part in BatchDraw(made, frozen, 0).sides:
+        documents.append({**part.plan.model_dump(mode="json"), "sets": _sets(part)})
+        blocks += [
+            f"{part.plan.side.capitalize()} side. {_start(part)}",
+            _table_of_sets(documents[-1]["sets"]),
         ]
-        blocks.append(
-            TextTable("Sets, the strictest first", ["threshold", "predicted error"], rows)
-        )
-    if made.sides.cut is not None:
-        blocks.append(f"Runs up to the score {made.sides.cut:g} may fail, the others pass.")
-    elif made.both:
-        blocks.append(
-            f"Labels are expected to save nothing on the side that is not {plans[0].side}."
-        )
-    answer(both if made.both else documents[0], *blocks)
+    if made.cut is not None:
+        blocks.append(f"Runs up to the score {made.cut:g} may fail, the others pass.")
+    document = made.to_dict() | {"sides": documents}
+    for name in ("expected_labels", "expected_net_share"):
+        document[name] = math.fsum(item[name] for item in documents)
+    answer(document | (documents[0] if len(documents) == 1 else {}), *blocks)
 
 
-def _shown(plan: BatchPlan) -> dict[str, Any]:
-    """Return a plan as the command prints it."""
-    prior = [{"mean": mean, "strength": plan.strength} for mean in plan.predicted_errors]
-    return {
-        **plan.to_dict(),
-        "prior": prior,
-        "draw": "uniform" if plan.risk is None else "weighted",
-    }
+def _certified(items: Mapping[str, Certificate]) -> dict[str, float] | None:
+    found = {name: item.threshold for name, item in items.items() if item.certified}
+    return {name: value for name, value in found.items() if value is not None} or None
+
+
+def _sets(part: SideDraw) -> list[JsonObject]:
+    """Return the sets of a side with the labels that certify them."""
+    errors = np.array(part.plan.weights) @ np.array(part.plan.means)
+    predicted = dict(zip(part.plan.thresholds, errors.tolist(), strict=True))
+    return [
+        {
+            "threshold": threshold,
+            "runs": table.runs,
+            "predicted_error": round(predicted[threshold], 6),
+            "critical_value": table.critical_value,
+            "labels": table.needed.tolist(),
+        }
+        for (threshold, _), table in zip(part.sets, part.tables, strict=True)
+    ]
+
+
+def _table_of_sets(sets: list[JsonObject]) -> TextTable:
+    columns = ["threshold", "runs", "predicted error", "labels needed with 0, 1, 2 … errors"]
+    rows = [
+        [
+            f"{item['threshold']:g}",
+            f"{item['runs']:,}",
+            f"{item['predicted_error']:.3f}",
+            ", ".join(map(str, item["labels"][:_SHOWN])),
+        ]
+        for item in sets
+    ]
+    return TextTable("Sets, the surest first", columns, rows)
+
+
+def _start(part: SideDraw) -> str:
+    """Say which labels certify what."""
+    tables = part.tables
+    needed = tables[0].needed.tolist()
+    said = (
+        f"Start with the surest {tables[0].runs} runs. They are certified if the first {needed[0]} "
+        "labels show no error"
+    )
+    if len(needed) > 1:
+        said += f", or the first {needed[1]} at most one"
+    if len(tables) > 1:
+        said += f"; then widen to {', '.join(str(table.runs) for table in tables[1:])}"
+    return f"{said}. About {part.plan.expected_labels:.0f} labels are expected."
 
 
 @batch.command()
@@ -172,46 +240,36 @@ def _shown(plan: BatchPlan) -> dict[str, Any]:
     help="Seed of the draw, taken by chance after the batch is complete.",
 )
 @click.option("--out", type=PATH, required=True, help="Write the runs to label here, as CSV.")
-@click.option("--labels", type=COUNT, help="Runs to draw. [default: all of the widest set]")
-@_batch_options
+@click.option("--count", type=COUNT, help="Runs to draw. [default: all of the widest set]")
+@_shared
 def draw(
     certificate: Path,
     scores: Path,
     seed: int,
     out: Path,
-    labels: int | None,
-    asked: BatchOptions,
+    count: int | None,
+    split: str | None,
+    reading: ReadingOptions,
 ) -> None:
     """Draw the runs to label, in their order.
 
-    CERTIFICATE is one or a plan. The order follows from the seed and the hash of plan and batch;
-    `close` computes it again. SCORES.draw.json keeps seed and plan: another one for the same batch
-    is refused, because draws that are repeated until one suits prove nothing.
+    CERTIFICATE is a plan, or a certificate whose thresholds are drawn for. The order follows from
+    the seed and the hash of plan and batch; `close` computes it again. SCORES.draw.json keeps seed
+    and hash: another draw of the same batch is refused, because draws that are repeated until one
+    suits prove nothing.
     """
-    inputs = {"CERTIFICATE": certificate, "SCORES": scores, "--history": asked.history}
-    refuse_overwrite({"--out": out}, inputs)
-    found = draw_of(certificate, scores, seed, asked)
-    require_first_draw(scores, found, seed)
-    rows = found.rows[:labels]
-    frame = {
-        name: np.array([row[place] for row in rows], dtype=object)
-        for place, name in enumerate(COLUMNS)
-    }
-    write_tables((out, frame))
-    counts = {
-        "runs": len(found.sides.batch),
-        "widest_set": len(found.sides.order),
+    refuse_overwrite({"--out": out}, {"CERTIFICATE": certificate, "SCORES": scores})
+    found, _ = _drawn(certificate, scores, seed, reading, split)
+    rows = draw_rows(found)[:count]
+    require_first_draw(scores, found)
+    write_draw(out, rows)
+    document = {
+        "runs": len(found.batch),
+        "widest_set": len(found.order),
         "drawn": len(rows),
         "seed": seed,
+        "batch_sha256": found.batch_sha256,
     }
-    each = {
-        item.plan.side: {
-            "batch_sha256": item.batch_sha256,
-            "thresholds": list(item.plan.thresholds),
-        }
-        for item in found.sides.sides
-    }
-    document = {**counts, **(each if found.both else next(iter(each.values())))}
     answer(
         document,
         *figures("Draw", document),
@@ -224,62 +282,100 @@ def draw(
 @scores_argument
 @click.argument("drawn", metavar="DRAW", type=PATH)
 @click.argument("labels", type=PATH)
-@_batch_options
+@_shared
 def close(
     certificate: Path,
     scores: Path,
     drawn: Path,
     labels: Path,
-    asked: BatchOptions,
+    split: str | None,
+    reading: ReadingOptions,
 ) -> None:
     """Certify the batch by the labels of its draw; exit 3 until the risk limit is met.
 
     DRAW is the file as `draw` wrote it. LABELS has trajectory_id and outcome (0 or 1), and may hold
-    the first part of the draw.
+    any part of the draw: of each set its first runs count, up to one without a label.
     """
-    found, allowed = read_draw(certificate, scores, drawn, asked)
-    outcomes = labels_of(labels, drawn, allowed, found.reading)
-    try:
-        results = [
-            item.close({name: outcomes[name] for name in names if name in outcomes})
-            for item, names in zip(found.sides.sides, found.sides.orders, strict=True)
-        ]
-    except InputError as error:
-        raise InputError(f"{labels}: {error}") from None
-    certified = any(result.certified for result in results)
+    seed, rows = read_draw(drawn)
+    found, reading = _drawn(certificate, scores, seed, reading, split)
+    require_drawn(drawn, rows, found, scores)
+    outcomes = labels_of(labels, drawn, {row[1] for row in rows}, reading)
+    results = found.close(outcomes)
     blocks: list[Any] = []
-    for result in results:
-        blocks += [*figures("Batch certificate", result.to_dict(), most=_CLOSED), _sentence(result)]
-        if result.certified and result.worth_more:
-            blocks.append("More labels are expected to certify a wider set that saves more.")
-    document = _together(results) if found.both else results[0].to_dict()
-    answer(document, *blocks, code=0 if certified else NOTHING)
+    for side, result in zip(found.sides, results, strict=True):
+        blocks += figures("Batch certificate", result.to_dict(), most=_CLOSED)
+        blocks.append(certificate_sentence(result, side.progress(outcomes)))
+        if runs := result.label_next:
+            more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
+            blocks.append(f"Label next: {', '.join(runs[:_SHOWN])}{more}.")
+    certified = any(result.certified for result in results)
+    answer(BatchCertificate.together(results), *blocks, code=0 if certified else NOTHING)
 
 
-def _together(results: Sequence[BatchCertificate]) -> dict[str, Any]:
-    """Return the document of both sides; certified where one of them is."""
-    return {
-        "certified": any(item.certified for item in results),
-        "delta": math.fsum(item.delta for item in results),
-        "runs": results[0].runs,
-        **{
-            name: sum(getattr(item, name) for item in results)
-            for name in ("decided", "labels_used", "errors_found")
-        },
-        "certificates": [item.to_dict() for item in results],
-    }
+def _drawn(
+    path: Path, scores: Path, seed: int, reading: ReadingOptions, split: str | None
+) -> tuple[BatchDraw, ReadingOptions]:
+    """Return the draw of a seed, and how its tables are read."""
+    try:
+        document = read_json(path) if path.is_file() else None
+    except InputError:
+        # which names a table as one
+        load_certificates(path)
+        raise
+    if isinstance(document, dict) and document.get("schema") == BatchPlan.SCHEMA:
+        made = BatchPlan.from_dict(document)
+        known = ScoreReading.of_provenance(made.scores)
+        reading = reading.under(IssuedReading(str(path), known, made.score_range))
+        return BatchDraw(made, _batch(scores, reading, split), seed), reading
+    issued = load_certificates(path)
+    reading = reading.as_issued(path, issued)
+    items = _one_a_side(path, issued, None)
+    thresholds, frozen = _certified(items), _batch(scores, reading, split)
+    made_of = plan_batch(
+        frozen,
+        alphas={name: items[name].alpha for name in thresholds or items},
+        delta=min(item.delta for item in items.values()),
+        thresholds=thresholds,
+        certificate_sha256=next(iter(items.values())).sha256,
+    )
+    assert made_of is not None
+    return BatchDraw(made_of, frozen, seed), reading
 
 
-def _sentence(result: BatchCertificate) -> str:
-    if result.status == "certified":
-        share, sure = (f"{100 * number:.10g} %" for number in (result.alpha, 1 - result.delta))
-        return (
-            f"At most {share} of the {result.decided} decided runs are wrong, with confidence "
-            f"{sure} over the draw. Correct the errors that the labels found."
+def _one_a_side(
+    path: Path, issued: list[Certificate], alpha: float | None
+) -> dict[str, Certificate]:
+    """Return the certificate of each side: at the budget, where one is, of the first procedure."""
+    found: dict[str, Certificate] = {}
+    for item in sorted(
+        issued, key=lambda item: (item.alpha != alpha, EVERY_PROCEDURE.index(item.procedure))
+    ):
+        first = found.setdefault(item.side, item)
+        same = first.procedure == item.procedure and alpha != first.alpha
+        if same and first.alpha != item.alpha:
+            raise InputError(
+                f"{path} holds {item.side} at {first.alpha:g} and {item.alpha:g}. Choose one by "
+                "--alpha of `certify batch plan`."
+            )
+    return {side: found[side] for side in SIDE.choices if side in found}
+
+
+def _batch(scores: Path, reading: ReadingOptions, split: str | None) -> Batch:
+    table = read_scores(scores, reading).choose_split(split, required=True)
+    if table.trajectories is None:
+        raise InputError(
+            f"{scores} has no column trajectory_id, by which a draw names the runs. Name the one "
+            "that it has with --columns id=NAME."
         )
-    if result.status == "to_reviewers":
-        return "More errors were found than the budget allows: every run goes to review."
-    wrong = f"The judge is wrong on {result.errors_found} of the {result.labels_used} labels"
-    if result.worth_more:
-        return f"{wrong}, which certify nothing yet; label more runs of the draw."
-    return f"{wrong}, which certify nothing. More labels are not expected to save any review."
+    names, tasks = (list(map(str, values)) for values in (table.trajectories, table.tasks))
+    return Batch.of(names, tasks, table.scores)
+
+
+def _history(path: Path, reading: ReadingOptions) -> History:
+    table = labelled(read_scores(path, reading))
+    keep = np.isfinite(table.scores)
+    if not keep.any():
+        raise InputError(f"{path} has no scored row. Give labelled runs with scores.")
+    agents = () if table.agents is None else tuple(map(str, table.agents[keep]))
+    labels = table.labels[keep].astype(np.int64)
+    return History(table.scores[keep], labels, sha256_file(path), agents)

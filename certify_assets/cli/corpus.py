@@ -17,14 +17,12 @@ from certify_assets.cli.output import (
     TextTable,
     answer,
     answers,
-    emit_json,
     figures,
+    present,
     say,
     table,
-    wants_json,
     write_text,
 )
-from certify_assets.cli.output import show as show_blocks
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 
@@ -283,10 +281,7 @@ def _preview(corpus: Corpus, config: CorpusConfig) -> NoReturn:
         refuse_selected(corpus, back)
     except CertifyError:
         # what comes back is shown before it is refused
-        if wants_json():
-            emit_json(document)
-        else:
-            show_blocks(*said)
+        present(document, *said)
         raise
     answer(document, *said, "Nothing is stored: give the command without --dry-run.")
 

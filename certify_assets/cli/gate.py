@@ -63,7 +63,7 @@ def report(
     lines += [f"**Failed**: {markdown(reason)}" for reason in failed[:_MOST_LISTED]]
     lines += [f"- {markdown(warning)}" for warning in warnings[:_MOST_LISTED]]
     if (rest := len(warnings) - _MOST_LISTED) > 0:
-        lines += [f"{rest} more findings are not listed."]
+        lines += [f"{_more_findings(rest)} not listed."]
     # several steps and commands write to one file
     with Path(path).open("a", encoding="utf-8") as summary:
         summary.write("\n\n".join([*lines, ""]))
@@ -74,7 +74,11 @@ def report(
     for warning in warnings[:_MOST_ANNOTATED]:
         annotate("warning", command, warning)
     if (rest := len(warnings) - _MOST_ANNOTATED) > 0:
-        annotate("warning", command, f"{rest} more findings are in the job summary.")
+        annotate("warning", command, f"{_more_findings(rest)} in the job summary.")
+
+
+def _more_findings(number: int) -> str:
+    return "1 more finding is" if number == 1 else f"{number} more findings are"
 
 
 def _command() -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from certify_assets.cli.options import PATH, store_option
-from certify_assets.cli.output import NOTHING, answer, answers, say, table
+from certify_assets.cli.output import NOTHING, answer, answers, say, show_line, table
 from certify_assets.storage.store import Store
 
 _READS = ("first", "reused", "replay", "changed", "unregistered", "pool", "results", "last")
@@ -126,7 +126,7 @@ def ledger_export(corpus: str, out: Path | None, store: Store) -> None:
             stream.write(f"{line}\n".encode())
             written += 1
     # a corpus that is known has an event
-    click.echo(f"{out}: {written:,} events, head {head_text(json.loads(line))}")
+    show_line(f"{out}: {written:,} events, head {head_text(json.loads(line))}")
 
 
 @ledger.command("blank")

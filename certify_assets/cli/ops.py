@@ -121,10 +121,10 @@ def deploy(
 ) -> None:
     """Let a certified judge decide the new runs of a corpus.
 
-    The deployment is refused (exit 3, with the reason) unless the certificates recompute and depend
-    on what is stored now, something is certified, the audit on TEST did not fail, and no alarm was
-    raised. MLflow gets a version of the model certify-CORPUS with the alias deployed and the
-    certificates attached. Where MLflow does not answer, the deployment holds and says so.
+    The deployment is refused with exit code 3 and the reason where certificates do not recompute or
+    are stale, where nothing is certified, where the audit on TEST failed, or after an alarm. MLflow
+    gets a version of the model certify-CORPUS, with the alias deployed and the certificates. Where
+    MLflow does not answer, the deployment holds and says so.
     """
     from certify_assets.operations.deployment import plan_before
     from certify_assets.operations.rollout import CHOSEN, RELABELLING_ACCEPTED, RESPLIT_ACCEPTED
@@ -154,9 +154,8 @@ def deploy(
 def rollback(corpus: Corpus, number: int | None) -> None:
     """Deploy again what deployment NUMBER was. [default: the one before the current]
 
-    Without NUMBER a second call changes nothing: what decides is that of an earlier one already.
-    Judge, budgets, rates and seed of the draw are those of that deployment; the checks are those of
-    `certify ops deploy`.
+    Judge, budgets, rates and seed of the draw are those of that deployment. The checks are those of
+    `certify ops deploy`. Without NUMBER a second call changes nothing.
     """
     from certify_assets.operations.deployment import read_deployments
     from certify_assets.operations.rollout import redeploy
@@ -199,9 +198,9 @@ def _deployed(made: DeploymentRecord) -> list[Any]:
 def status(corpus: Corpus) -> None:
     """Show which judge is deployed, and whether it still decides (exit 3 where it does not).
 
-    Batches with runs that the corpus certificate does not cover are listed with their state:
-    provisional while labels of their draw are wanted, certified, or to_reviewers. Those that the
-    labels so far settle are closed first. An audit that was edited is named (exit 3).
+    It also lists batches with runs that the corpus certificate does not cover. A batch is
+    provisional while labels of its draw are wanted, then certified or to_reviewers. Batches that
+    the labels settle are closed first. An audit that was edited is named, with exit code 3.
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.automatic import last_automatic
@@ -246,7 +245,7 @@ def status(corpus: Corpus) -> None:
     rows = [[str(item.number), item.time[:16], item.judge, item.budgets] for item in earlier]
     title = f"Deployments, for `certify ops rollback {corpus} NUMBER`"
     alone = found is not None and found.batch_only
-    what = "Certificates of their batches decide new runs." if alone else "It decides new runs."
+    what = "Batch certificates decide new runs." if alone else "It decides new runs."
     answer(
         document,
         *([] if found is None else _deployed(found)),
@@ -297,7 +296,7 @@ def _summary(deployed: DeploymentRecord) -> dict[str, object]:
 @corpus_option
 @answers
 def history(corpus: Corpus, page: Path | None) -> None:
-    """Show every set of certificates: what it certified, its realised error, alarms, δ spent."""
+    """Show every set of certificates: coverage, realised error, alarms and δ spent."""
     from certify_assets.operations.history import operation_history
     from certify_assets.reports.history_page import COLUMNS, history_rows, render_history
 
@@ -319,9 +318,9 @@ def lineage(name: str, corpus: str | None, store: Store) -> None:
     """Follow a decision, a certificate or a batch to the files that it comes from.
 
     ID is the trajectory_id of a decided run, the beginning of a certificate's SHA-256 (8 digits or
-    more), or a batch. Each link is named by a hash, which is compared with what is stored now: it
-    holds, differs or is missing, and exit 3 says that one does not hold. A source file that is no
-    longer where it was read is reported and breaks nothing: the data root does not own it.
+    more), or a batch. Each link has a hash, which is compared with what is stored now. It holds,
+    differs or is missing; exit 3 where one does not hold. A source file that was moved is reported
+    and breaks nothing.
     """
     from certify_assets.operations.lineage import find, walk
 
@@ -337,8 +336,8 @@ def lineage(name: str, corpus: str | None, store: Store) -> None:
         said = f"{len(broken)} links do not hold."
     elif count["missing"]:
         said = (
-            f"{count['holds']} links hold. Sources that are not kept here: {count['missing']}, "
-            "which breaks nothing."
+            f"{count['holds']} links hold. Moved source files: {count['missing']}; they break "
+            "nothing."
         )
     document = {
         "id": name,

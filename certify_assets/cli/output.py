@@ -120,11 +120,16 @@ def answer(document: Any, *blocks: Any, code: int = 0) -> NoReturn:
         What people read instead, None for nothing; by default the figures of the document.
     code : int
     """
+    present(document, *blocks)
+    raise click.exceptions.Exit(code)
+
+
+def present(document: Any, *blocks: Any) -> None:
+    """Print a document as `answer` does, where the command goes on."""
     if wants_json():
         emit_json(document)
     else:
         show(*(blocks or figures("", document)))
-    raise click.exceptions.Exit(code)
 
 
 def show(*blocks: Any) -> None:

@@ -18,11 +18,9 @@ from certify_assets.cli.output import (
     TextTable,
     answer,
     answers,
-    emit_json,
+    present,
     refuse_overwrite,
     say,
-    show,
-    wants_json,
 )
 from certify_assets.cli.reading import remedies, say_read_as, set_option
 from certify_assets.corpora.corpus import Corpus
@@ -380,23 +378,18 @@ def _require_proxy(root_path: str, public_host: str) -> None:
 
 def _introduce(server: ReviewServer, corpus: str, waiting: int) -> None:
     """Print the links."""
-    if wants_json():
-        emit_json(
-            {
-                "corpus": corpus,
-                "url": server.url,
-                "links": {name: url for name, url in server.links.items() if name},
-                "port": server.server_port,
-                "waiting": waiting,
-            }
-        )
-    else:
-        whose = "Give each reviewer their link" if "" not in server.links else "Open this link"
-        shown = [f"  {name}: {url}" if name else f"  {url}" for name, url in server.links.items()]
-        show(
-            f"{waiting} runs wait. {whose}, which lets anyone who has it label:\n"
-            + "\n".join(shown)
-        )
+    whose = "Give each reviewer their link" if "" not in server.links else "Open this link"
+    present(
+        {
+            "corpus": corpus,
+            "url": server.url,
+            "links": {name: url for name, url in server.links.items() if name},
+            "port": server.server_port,
+            "waiting": waiting,
+        },
+        f"{waiting} runs wait. {whose}, which lets anyone who has it label:",
+        *(f"  {name}: {url}" if name else f"  {url}" for name, url in server.links.items()),
+    )
     sys.stdout.flush()
 
 

@@ -18,20 +18,14 @@ from certify_assets.corpora.config import (
     plan_splits,
     save_config,
 )
-from certify_assets.corpora.deliveries import (
-    Delivered,
-    Deliveries,
-    RunChanges,
-    reading_contents,
-    run_table,
-    run_table_of,
-)
+from certify_assets.corpora.deliveries import Delivered, Deliveries, RunChanges, run_table
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.corpora.rendering import outlines
 from certify_assets.corpora.schema import (
     SMALL_COLUMNS,
     parquet_bytes,
     read_columns,
+    read_runs,
     read_trajectories,
 )
 from certify_assets.corpora.splits import SPLITS, SplitManifest, verify_manifest
@@ -190,23 +184,27 @@ class Corpus:
 
     @property
     def version(self) -> Delivered:
-        """Version that the stored trajectories are."""
-        return self.deliveries.of(self.trajectories_sha256)
+        """Version that the stored trajectories are; number 0 where no delivery brought them."""
+        sha256, versions = self.trajectories_sha256, self.deliveries.read()
+        if versions and versions[-1].trajectories_sha256 == sha256:
+            return versions[-1]
+        return Delivered(number=0, trajectories_sha256=sha256)
 
     @property
     def runs(self) -> pd.DataFrame:
-        """Id, task, agent, outcome and content hash of every run, as `run_table`."""
-        known = self.deliveries.known_runs(self.trajectories_sha256)
-        if known is not None:
-            return known
+        """Id, task, agent, outcome and hashes of the texts of every run, as `run_table`."""
+        sha256 = self.trajectories_sha256
+        for version in self.deliveries.read():
+            if version.trajectories_sha256 == sha256:
+                return self.deliveries.runs(version)
         with self.store.as_file(self.key("trajectories.parquet")) as path:
-            return run_table(path)
+            return run_table(read_runs(path))
 
     def run_contents(self, split: str) -> list[str]:
         """Return the hashes by which the runs of a split are known again, whatever their names."""
-        tasks = set(self.manifest.tasks[split])
-        with self.store.as_file(self.key("trajectories.parquet")) as path:
-            return reading_contents(path, tasks)
+        runs = self.runs
+        runs = runs[runs["task_id"].isin(self.manifest.tasks[split])]
+        return sorted({*runs["content"], *runs["letters"]} - {""})
 
     @property
     def import_summary(self) -> ImportSummary:
@@ -297,7 +295,7 @@ class Corpus:
             else:
                 with self._gathered(config) as (runs, facts):
                     if check is not None:
-                        table = run_table_of(runs.trajectories())
+                        table = run_table(runs.trajectories())
                         check(table, self._planned(table, config))
                     size = len(runs.rows), runs.tasks(), runs.agents()
                     written = self.store.write_stream(key, runs.write)
@@ -343,7 +341,7 @@ class Corpus:
     ) -> RunChanges:
         """Read a source as an import would; return what it would change, and store nothing."""
         with self._gathered(config) as (runs, _):
-            table = run_table_of(runs.trajectories())
+            table = run_table(runs.trajectories())
         manifest = self._planned(table, config)
         if check is not None:
             check(table, manifest)

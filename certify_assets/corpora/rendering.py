@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from certify_assets.corpora.schema import Step, clean_text, read_groups
+from certify_assets.corpora.schema import Step, clean_text, read_runs
 from certify_assets.errors import require_whole
 from certify_assets.files import canonical_json, sha256_bytes
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 RENDERER_VERSION = "certify_assets/renderer/1"
 
 _INDENT = "  "
-_AT_ONCE = 256
 #: characters of a run, and of an action or observation, that a renderer keeps at least
 LEAST_CHARS, LEAST_STEP_CHARS = 400, 40
 #: longer than any run: nothing is cut
@@ -181,15 +180,4 @@ def _note(cut: int) -> str:
 def outlines(path: Path, renderer: Renderer | None = None) -> list[Outline]:
     """Render every run of a corpus, in the order of the file, and keep the outlines."""
     renderer = renderer or Renderer()
-    return [renderer.render(instruction, steps).outline() for instruction, steps in _texts(path)]
-
-
-def _texts(path: Path) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    for table in read_groups(path, ("instruction", "steps")):
-        for start in range(0, table.num_rows, _AT_ONCE):
-            part = table.slice(start, _AT_ONCE)
-            yield from zip(
-                part.column("instruction").to_pylist(),
-                part.column("steps").to_pylist(),
-                strict=True,
-            )
+    return [renderer.render(run.instruction, run.steps).outline() for run in read_runs(path)]

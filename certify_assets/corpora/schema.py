@@ -46,6 +46,7 @@ _MAX_ATTEMPT = 2**31 - 1
 # a row group of the file: so many rows, or fewer where their texts are long, however it was read
 _GROUP_ROWS = 4096
 _GROUP_CHARS = 32 << 20
+_AT_ONCE = 256
 SMALL_COLUMNS: tuple[str, ...] = tuple(name for name in COLUMNS if name != "steps")
 
 
@@ -122,27 +123,10 @@ class Trajectory:
 
 def to_frame(trajectories: Iterable[Trajectory]) -> pd.DataFrame:
     """Turn trajectories into a table, sorted by task_id and trajectory_id."""
-    items = sorted(
+    order = sorted(
         trajectories, key=lambda item: (clean_text(item.task_id), clean_text(item.trajectory_id))
     )
-    columns = _plain_columns(items)
-    # the texts of the steps stay the objects that they are: they are most of a corpus, and there is
-    # one of each
-    steps = [
-        tuple(
-            {"action": clean_text(step.action), "observation": clean_text(step.observation)}
-            for step in item.steps
-        )
-        for item in items
-    ]
-    return _to_frame(pa.table(columns, schema=_schema(SMALL_COLUMNS)), steps)
-
-
-def _plain_columns(items: Sequence[Trajectory]) -> dict[str, pa.Array]:
-    return {
-        name: _text_array([getattr(item, name) for item in items], ARROW_SCHEMA.field(name).type)
-        for name in SMALL_COLUMNS
-    }
+    return _frame(_table(order))
 
 
 def parquet_bytes(frame: pd.DataFrame) -> bytes:
@@ -150,7 +134,11 @@ def parquet_bytes(frame: pd.DataFrame) -> bytes:
     sink = io.BytesIO()
     ordered = frame.sort_values(["task_id", "trajectory_id"])
     groups = list(row_groups(run_chars(ordered))) or [(0, 0)]
-    _write_tables(sink, (_frame_to_arrow(ordered.iloc[start:end]) for start, end in groups))
+    tables = (
+        pa.Table.from_pandas(ordered.iloc[start:end], schema=ARROW_SCHEMA, preserve_index=False)
+        for start, end in groups
+    )
+    _write_tables(sink, (table.replace_schema_metadata() for table in tables))
     return sink.getvalue()
 
 
@@ -166,8 +154,12 @@ def row_groups(chars: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield first, end
 
 
+def write_groups(sink: IO[bytes], groups: Iterable[Sequence[Trajectory]]) -> None:
+    """Write row groups of sorted trajectories, with one group in memory at a time."""
+    _write_tables(sink, map(_table, groups))
+
+
 def _write_tables(sink: IO[bytes], tables: Iterable[pa.Table]) -> None:
-    """Write tables that have the schema and are row groups, one after the other."""
     import pyarrow.parquet as pq
 
     with pq.ParquetWriter(sink, ARROW_SCHEMA, compression="zstd", compression_level=9) as writer:
@@ -177,22 +169,30 @@ def _write_tables(sink: IO[bytes], tables: Iterable[pa.Table]) -> None:
 
 def read_trajectories(path: Path, *, tasks: Container[str] | None = None) -> pd.DataFrame:
     """Read a table of trajectories, or the runs of some tasks alone."""
-    parts: list[pa.Table] = []
-    steps: list[tuple[dict[str, str], ...]] = []
+    import pandas as pd
+
+    parts = [_frame(ARROW_SCHEMA.empty_table())]
     for table in read_groups(path):
         if tasks is not None:
             names = table.column("task_id").to_pylist()
             table = table.filter(pa.array([name in tasks for name in names], pa.bool_()))
-        parts.append(table.select(SMALL_COLUMNS))
-        steps += [tuple(row or ()) for row in table.column("steps").to_pylist()]
-    return _to_frame(pa.concat_tables([_schema(SMALL_COLUMNS).empty_table(), *parts]), steps)
+        parts.append(_frame(table))
+    return pd.concat(parts, ignore_index=True)
+
+
+def read_runs(path: Path) -> Iterator[Trajectory]:
+    """Read one trajectory after the other, in the order of the file."""
+    for table in read_groups(path):
+        for start in range(0, table.num_rows, _AT_ONCE):
+            for row in table.slice(start, _AT_ONCE).to_pylist():
+                steps = tuple(Step(**step) for step in row.pop("steps"))
+                yield Trajectory(**row, steps=steps)
 
 
 def read_columns(path: Path, columns: Sequence[str] = SMALL_COLUMNS) -> pd.DataFrame:
     """Read some columns of a corpus, without the texts of the steps."""
-    return _plain_frame(
-        pa.concat_tables([_schema(columns).empty_table(), *read_groups(path, columns)])
-    )
+    empty = _schema(columns).empty_table()
+    return _frame(pa.concat_tables([empty, *read_groups(path, columns)]))
 
 
 def read_groups(path: Path, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Table]:
@@ -216,50 +216,28 @@ def run_chars(frame: pd.DataFrame) -> list[int]:
     ]
 
 
-def _text_array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Make a column of which every text is in UTF-8's reach."""
-    try:
-        return pa.array(values, type=kind)
-    except UnicodeEncodeError:
-        return pa.array([clean_text(value) for value in values], type=kind)
-
-
-def _to_frame(plain: pa.Table, steps: list[tuple[dict[str, str], ...]]) -> pd.DataFrame:
+def _frame(table: pa.Table) -> pd.DataFrame:
     import pandas as pd
 
-    frame = _plain_frame(plain)
-    frame["steps"] = pd.Series(steps, index=frame.index, dtype=object)
-    return frame[list(COLUMNS)]
-
-
-def _plain_frame(table: pa.Table) -> pd.DataFrame:
-    import pandas as pd
-
-    frame = table.to_pandas()
-    if "outcome" in table.column_names:
+    small = [name for name in table.column_names if name != "steps"]
+    frame = table.select(small).to_pandas()
+    if "outcome" in small:
         frame["outcome"] = pd.array(table.column("outcome").to_pylist(), dtype="Int8")
-    return frame
-
-
-def _frame_to_arrow(frame: pd.DataFrame) -> pa.Table:
-    columns = [
-        pa.array(frame[field.name].tolist(), type=field.type, from_pandas=True)
-        for field in ARROW_SCHEMA
-    ]
-    return pa.Table.from_arrays(columns, schema=ARROW_SCHEMA)
-
-
-def write_groups(sink: IO[bytes], groups: Iterable[Sequence[Trajectory]]) -> None:
-    """Write row groups of sorted trajectories, with one group in memory at a time."""
-    _write_tables(sink, map(_table, groups))
+    if "steps" in table.column_names:
+        steps = map(tuple, table.column("steps").to_pylist())
+        frame["steps"] = pd.Series(steps, index=frame.index, dtype=object)
+    return frame[table.column_names]
 
 
 def _table(items: Sequence[Trajectory]) -> pa.Table:
-    columns = _plain_columns(items)
+    columns = {
+        name: _array([getattr(item, name) for item in items], ARROW_SCHEMA.field(name).type)
+        for name in SMALL_COLUMNS
+    }
     steps = [step for item in items for step in item.steps]
     kind = ARROW_SCHEMA.field("steps").type
     texts = [
-        _text_array([getattr(step, name) for step in steps], pa.string())
+        _array([getattr(step, name) for step in steps], pa.string())
         for name in ("action", "observation")
     ]
     ends = pa.array(accumulate((len(item.steps) for item in items), initial=0), pa.int32())
@@ -267,3 +245,10 @@ def _table(items: Sequence[Trajectory]) -> pa.Table:
         ends, pa.StructArray.from_arrays(texts, fields=list(kind.value_type)), kind
     )
     return pa.Table.from_arrays([columns[name] for name in COLUMNS], schema=ARROW_SCHEMA)
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(values, type=kind)
+    except UnicodeEncodeError:
+        return pa.array([clean_text(value) for value in values], type=kind)

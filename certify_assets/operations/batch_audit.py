@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from certify_assets.certificates.batch import Batch, BatchCertificate
-from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan, sides_sha256
+from certify_assets.certificates.batch import Batch, BatchCertificate, BatchDraw, BatchPlan
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.documents import Document
 from certify_assets.errors import CertifyError, IntegrityError
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.batch_record import (
@@ -46,15 +45,32 @@ STATES: Final = ("provisional", "certified", "to_reviewers")
 _MOST_DRAWS = 16
 
 
-def promise_of(plan: SidesPlan, batches: int) -> str:
+class FrozenDraw(Document):
+    """Everything of a draw but its seed, which comes later, and its runs.
+
+    Parameters
+    ----------
+    plan : BatchPlan
+    order : tuple of str
+        Ids of the drawn runs, in the order in which they are labelled if none is wrong.
+    """
+
+    SCHEMA = "certify_assets/frozen_draw/3"
+    TITLE = "draw of a batch"
+
+    plan: BatchPlan
+    order: tuple[str, ...]
+
+
+def promise_of(plan: BatchPlan, batches: int) -> str:
     """Return which of the two promises a draw makes, and of what."""
-    budgets = " and ".join(f"{100 * item.alpha:g} % ({item.side})" for item in plan.plans)
+    budgets = " and ".join(f"{100 * item.alpha:g} % ({item.side})" for item in plan.sides)
     where = f"these {batches} batches together" if batches > 1 else "this batch"
-    sure = 1 - math.fsum(item.delta for item in plan.plans)
     return (
         f"batch certificate: the judge is wrong on at most {budgets} of the runs of {where} inside "
         "a certified threshold. This holds whatever their agents and tasks, with confidence "
-        f"{100 * sure:.4g} % over the draw alone; runs that were labelled and corrected count."
+        f"{100 * (1 - plan.delta):.4g} % over the draw alone; runs that were labelled and "
+        "corrected count."
     )
 
 
@@ -64,7 +80,7 @@ class BatchAudit:
 
     corpus: Corpus
     record: DrawnBatch
-    draw: SidesDraw
+    draw: BatchDraw
     closing: ClosedBatch | None
     closed: str  # time of the closing; empty while it is open
 
@@ -88,13 +104,13 @@ class BatchAudit:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Ids of the drawn runs, those of one side after those of the other."""
-        return tuple(name for names in self.draw.orders for name in names)
+        """Ids of the drawn runs, in the order in which they are labelled if none is wrong."""
+        return self.draw.order
 
     @property
     def delta(self) -> float:
         """Risk limit of all sides together."""
-        return math.fsum(plan.delta for plan in self.draw.plan.plans)
+        return self.draw.plan.delta
 
     @property
     def promise(self) -> str:
@@ -117,11 +133,10 @@ class BatchAudit:
 
     def said(self, labels: Sequence[Label]) -> dict[str, int]:
         """Return the outcomes of drawn runs that labels amount to."""
-        drawn = set(self.order)
         return {
             name: found.outcome
             for name, found in resolve_labels(labels).items()
-            if found.outcome is not None and name in drawn
+            if found.outcome is not None and name in self.draw.places
         }
 
     @cached_property
@@ -142,7 +157,7 @@ class BatchAudit:
 
     @property
     def labels_used(self) -> int:
-        """Labels that count so far: those of the first runs of each side's draw."""
+        """Labels that count so far."""
         return sum(item.labels_used for item in self.certificates)
 
     @property
@@ -156,9 +171,9 @@ class BatchAudit:
         last = None if self.closing is None else self.closing.labels_sequence
         replaced = overruled(read_labels(self.corpus, last))
         return sum(
-            replaced.get(name) == int(draw.plan.side == "release")
-            for draw, names in zip(self.draw.sides, self.draw.orders, strict=True)
-            for name in names
+            replaced.get(name) == int(side.plan.side == "release")
+            for side in self.draw.sides
+            for name in side.names
         )
 
     def sentence(self) -> str:
@@ -243,12 +258,12 @@ def frozen_batch(rows: pd.DataFrame) -> Batch:
     )
 
 
-def opened_draw(corpus: Corpus, batch: str) -> SidesDraw:
+def opened_draw(corpus: Corpus, batch: str) -> BatchDraw:
     """Return the last draw that has the name of a batch."""
     return _opened_draw(corpus, batch)[1]
 
 
-def _opened_draw(corpus: Corpus, batch: str) -> tuple[DrawnBatch, SidesDraw]:
+def _opened_draw(corpus: Corpus, batch: str) -> tuple[DrawnBatch, BatchDraw]:
     drawn = corpus.store.last(corpus.name, DrawnBatch, batch)
     assert drawn is not None
     about = drawn.content
@@ -258,27 +273,27 @@ def _opened_draw(corpus: Corpus, batch: str) -> tuple[DrawnBatch, SidesDraw]:
         # one that is gone or was altered is noticed also where the draw is known
         with store.objects.as_file(name):
             pass
-    draw = _verified(store, about.objects["audit"], decisions, about.batch_sha256, about.seed)
+    draw = _verified(
+        store, batch, about.objects["audit"], decisions, about.batch_sha256, about.seed
+    )
     return about, draw
 
 
 @lru_cache(maxsize=_MOST_DRAWS)
-def _verified(
-    store: Store, audit: str, decisions: tuple[str, ...], frozen: str, seed: int
-) -> SidesDraw:
+def _verified(  # noqa: PLR0917
+    store: Store, batch: str, audit: str, decisions: tuple[str, ...], frozen: str, seed: int
+) -> BatchDraw:
     """Return a draw by the hashes of what it is of, which never change."""
     import pandas as pd
 
-    document = store.objects.get_json(audit)
-    plan, order = SidesPlan.from_dict(document["plan"]), document["order"]
+    frozen_draw = FrozenDraw.from_dict(store.objects.get_json(audit))
     rows = pd.concat(map(store.objects.get_table, decisions), ignore_index=True)
-    drawn = (rows["decision"] == PROVISIONAL) & rows["trajectory_id"].isin(order)
-    draw = SidesDraw(plan, frozen_batch(rows[drawn]), seed)
-    again = [name for names in draw.orders for name in names]
-    if (again, sides_sha256(plan, draw.batch)) != (order, frozen):
+    drawn = (rows["decision"] == PROVISIONAL) & rows["trajectory_id"].isin(frozen_draw.order)
+    draw = BatchDraw(frozen_draw.plan, frozen_batch(rows[drawn]), seed)
+    if (draw.order, draw.batch_sha256) != (frozen_draw.order, frozen):
         raise IntegrityError(
-            f"the draw of batch {document['batch']} is not of the runs that were decided; restore "
-            "the data root from a backup."
+            f"The draw of batch {batch} is not of the runs that were decided. Restore the data "
+            "root from a backup."
         )
     return draw
 
@@ -324,10 +339,7 @@ def settled_rows(audit: BatchAudit) -> pd.DataFrame:
     reasons = np.full(len(rows), "batch_not_certified", dtype=object)
     for draw, certificate in zip(audit.draw.sides, audit.certificates, strict=True):
         if certificate.threshold is not None:
-            decided = draw.batch.decided(certificate.side, certificate.threshold).tolist()
-            names = {
-                name for name, hit in zip(draw.batch.trajectories, decided, strict=True) if hit
-            }
+            names = dict(draw.sets)[certificate.threshold]
             inside = rows["trajectory_id"].isin(names).to_numpy(bool)
             decisions[inside], reasons[inside] = certificate.side, "batch_certificate"
     labelled = rows["trajectory_id"].isin(list(audit.outcomes)).to_numpy(bool)

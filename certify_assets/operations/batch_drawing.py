@@ -19,19 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from certify_assets.certificates.batch import Batch
-from certify_assets.certificates.batch_planning import History
-from certify_assets.certificates.batch_sides import (
-    SidesDraw,
-    SidesPlan,
-    plan_sides,
-    side_of,
-    sides_sha256,
-)
+from certify_assets.certificates.batch import Batch, BatchDraw, BatchPlan
+from certify_assets.certificates.batch_planning import History, plan_batch
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.judges.specs import DELTA, SIDES
-from certify_assets.operations.batch_audit import frozen_batch, promise_of
+from certify_assets.operations.batch_audit import FrozenDraw, frozen_batch, promise_of
 from certify_assets.operations.batch_record import (
     DrawnBatch,
     ProvisionalBatch,
@@ -52,11 +45,11 @@ if TYPE_CHECKING:
 
 
 class _Frozen(NamedTuple):
-    """Runs of batches that a plan may certify, and the number of their draw among draws of them."""
+    """Runs that a plan may certify, and the number of their draw among draws of them."""
 
     batches: tuple[str, ...]
     batch: Batch
-    plan: SidesPlan
+    plan: BatchPlan
     draws: int
 
 
@@ -79,10 +72,10 @@ def begin_audit(
         return frame, "", pool.sentence()
     rows = [provisional_rows(corpus, [name]) for name in pool.batches[:-1]]
     frozen = _frozen(judge, deployed, pool.batches, pd.concat([*rows, mine]))
-    waits = frame["trajectory_id"].isin(set(frozen.batch.trajectories))
+    waits = frame["trajectory_id"].isin(frozen.batch.trajectories if frozen else ())
     left = (frame["decision"] == PROVISIONAL) & ~waits
     frame = frame.assign(decision=frame["decision"].mask(left, "human"))
-    if len(frozen.batch):
+    if frozen is not None:
         return frame, _drawn(corpus, frozen), ""
     if earlier_batches := pool.batches[:-1]:
         # the rows of the batch that is being decided say it themselves
@@ -106,7 +99,7 @@ def draw_waiting(corpus: Corpus, *, every: bool = False) -> None:
         except CertifyError as error:
             # the judge that scored them is gone, or may not have them certified any more
             why = str(error)
-        if frozen is not None and len(frozen.batch):
+        if frozen is not None:
             _drawn(corpus, frozen)
         else:
             corpus.store.append(corpus.name, UndrawnBatches(batches=item.batches, why=why))
@@ -114,12 +107,14 @@ def draw_waiting(corpus: Corpus, *, every: bool = False) -> None:
 
 def _frozen(
     judge: JudgedCorpus, deployed: DeploymentRecord, batches: Sequence[str], rows: pd.DataFrame
-) -> _Frozen:
-    """Plan the draw of runs."""
+) -> _Frozen | None:
+    """Plan the draw of runs; None where no labels are worth it."""
     every = frozen_batch(rows)
     draws = 1 + _overlapping(judge.corpus, set(every.trajectories))
     delta = DELTA if draws == 1 else Schedule("inverse_square", DELTA).share(draws)
-    plan = plan_sides(every, alphas=_budgets(judge, deployed), delta=delta, history=_history(judge))
+    plan = plan_batch(every, alphas=_budgets(judge, deployed), delta=delta, history=_history(judge))
+    if plan is None:
+        return None
     return _Frozen(tuple(batches), _drawn_from(every, plan), plan, draws)
 
 
@@ -159,42 +154,37 @@ def _history(judge: JudgedCorpus) -> History:
     return History(
         rows["score"].to_numpy(np.float64),
         rows["outcome"].to_numpy(np.int64),
-        [str(task) for task in rows["task_id"]],
         hashes["scores_sha256"],
         [str(agent) for agent in rows["agent"]],
     )
 
 
-def _drawn_from(every: Batch, plan: SidesPlan) -> Batch:
+def _drawn_from(every: Batch, plan: BatchPlan) -> Batch:
     """Return the runs that some threshold of a plan decides."""
     inside = np.zeros(len(every), dtype=bool)
-    for item in plan.plans:
-        part = side_of(every, item.side, plan.cut)
+    for item in plan.sides:
+        part = every.side(item.side, plan.cut)
         inside |= part.decided(item.side, item.thresholds[-1])
     places = np.flatnonzero(inside).tolist()
-    return Batch(
-        tuple(every.trajectories[place] for place in places),
-        tuple(every.tasks[place] for place in places),
-        every.scores[inside],
+    names, tasks = (
+        tuple(values[place] for place in places) for values in (every.trajectories, every.tasks)
     )
+    return Batch(names, tasks, every.scores[inside])
 
 
 def _drawn(corpus: Corpus, frozen: _Frozen) -> str:
     """Draw frozen runs and store their audit; return what it promises."""
-    seed, plan, put = secrets.randbits(62), frozen.plan, corpus.store.objects.put_json
-    draw = SidesDraw(plan, frozen.batch, seed)
-    order = [name for names in draw.orders for name in names]
+    draw = BatchDraw(frozen.plan, frozen.batch, secrets.randbits(62))
+    audit = FrozenDraw(plan=frozen.plan, order=draw.order)
     drawn = DrawnBatch(
         batches=frozen.batches,
-        batch_sha256=sides_sha256(plan, frozen.batch),
+        batch_sha256=draw.batch_sha256,
         draws=frozen.draws,
-        seed=seed,
-        objects={
-            "audit": put({"batch": frozen.batches[-1], "plan": plan.to_dict(), "order": order})
-        },
+        seed=draw.seed,
+        objects={"audit": corpus.store.objects.put_json(audit.to_dict())},
     )
     corpus.store.append(corpus.name, drawn)
-    return promise_of(plan, len(frozen.batches))
+    return promise_of(frozen.plan, len(frozen.batches))
 
 
 @dataclass(frozen=True)

@@ -212,8 +212,8 @@ def no_batch_certified(corpus: Corpus) -> str:
     if config.new_agents == "batch_certificate":
         return ""
     return (
-        f"no batch of {corpus} is certified, since its new_agents is {config.new_agents}; "
-        "import it with --set new_agents=batch_certificate, or deploy a certified judge."
+        f"no batch of {corpus} is certified, because its new_agents is {config.new_agents}. "
+        "Import it with --set new_agents=batch_certificate, or deploy a certified judge."
     )
 
 
@@ -228,8 +228,8 @@ def corrected_labels(judge: JudgedCorpus) -> str:
         return ""
     splits = " and ".join(split.upper() for split in judge.calibration_splits)
     return (
-        f"{len(other)} runs of {splits}, for example {other[0]!r}, have other labels now than when "
-        f"{judge} was certified on {corpus}; certify and audit it, then deploy it with "
+        f"{len(other)} runs of {splits}, such as {other[0]!r}, have other labels than when {judge} "
+        f"was certified on {corpus}. Certify and audit it again, then deploy it with "
         "--accept-relabelled."
     )
 
@@ -240,8 +240,8 @@ def behind(corpus: Corpus, record: Deployed) -> str:
         said = list(_later(corpus, record))
     except CertifyError as error:
         # it decides by what it was made of, whatever is stored now
-        return f"what is stored now cannot be read: {error}"
-    return f"{'; '.join(said)}; deploy again to replace it." if said else ""
+        return f"What is stored now cannot be read: {error}"
+    return " ".join([*said, "Deploy again to use it."]) if said else ""
 
 
 def _later(corpus: Corpus, record: Deployed) -> Iterator[str]:
@@ -249,10 +249,10 @@ def _later(corpus: Corpus, record: Deployed) -> Iterator[str]:
     then = numbers.get(record.fingerprint["trajectories_sha256"], 0)
     now, judge = max(numbers.values(), default=0), JudgedCorpus(corpus, record.judge)
     if then < now:
-        yield f"version {now} of the corpus is stored, and it decides by version {then}"
+        yield f"The deployment decides by version {then} of the corpus; version {now} is stored."
     adapter = record.fingerprint["adapter_sha256"]
     if judge.is_trained and judge.stored_artifact.adapter_sha256 != adapter:
-        yield f"{judge} was trained again since"
+        yield f"{judge} was trained again."
 
 
 def certified_judge(judge: JudgedCorpus) -> JudgedCorpus:
@@ -358,7 +358,7 @@ def deployment_fault(
     return Refusal(
         "alarm",
         f"the monitor raised an alarm for the {alarm.side} side at {alarm.alpha:g} after "
-        f"{alarm.at} tasks ({raised.time}): the error is above the budget; recertify, or deploy "
+        f"{alarm.at} tasks ({raised.time}). The error is above the budget. Recertify, or deploy "
         "another judge.",
     )
 

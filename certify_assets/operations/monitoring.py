@@ -255,8 +255,8 @@ def label_alarm(
             return Refusal(
                 "alarm",
                 f"the labels that are there raise an alarm for its {item.side} side at "
-                f"{item.alpha:g} after {raised.first_alarm_at} tasks: the error is above the "
-                "budget; recertify, or deploy another judge.",
+                f"{item.alpha:g} after {raised.first_alarm_at} tasks. The error is above the "
+                "budget. Recertify, or deploy another judge.",
             )
     return None
 

@@ -86,9 +86,8 @@ queue = sa.Table(
     number_column("wanted"),
     number_column("votes"),
     number_column("successes"),
-    # place in the draw and side of a run that it wants now
+    # place in the draw of a run that it wants now
     sa.Column("rank", sa.Float),
-    number_column("side"),
     # what follows: why it is needed, labels that it lacks, and a text that sorts as the queue
     number_column("need"),
     number_column("lacking"),
@@ -344,17 +343,18 @@ class _Indexes:
             if 2 * successes != count
         }
         try:
-            wanted = opened_draw(self.corpus, draw).asked(known)
+            opened = opened_draw(self.corpus, draw)
         except IntegrityError:
             # the label is stored; who asks for the draw gets the sentence
             return
+        wanted = {name: opened.places[name] for name in opened.wanted(known)}
         ranked = sa.select(queue.c.run).where(*mine, queue.c.rank.is_not(None))
         names = {*wanted, *self.connection.scalars(ranked)}
         rows = {row["run"]: row for row in self._rows(queue.c.run, names - found.keys())}
         for name, row in (rows | found).items():
-            rank, side = wanted.get(name, (None, 0))
-            if row["draw"] == draw and (row["rank"], row["side"]) != (rank, side):
-                found[name] = row | {"rank": rank, "side": side}
+            rank = wanted.get(name)
+            if row["draw"] == draw and row["rank"] != rank:
+                found[name] = row | {"rank": rank}
 
     def _rows(self, column: sa.Column[Any] | None = None, values: Iterable[Any] = ()) -> list[Row]:
         """Return all rows, or those where a column has one of the values."""
@@ -403,7 +403,7 @@ def _asked_rows(corpus: Corpus, batch: str, share: float) -> dict[str, Row]:
     for values in zip(*(column.tolist() for column in columns.values()), strict=True):
         row: Row = dict(zip(columns, values, strict=True))
         row.update(corpus=corpus.name, batch=batch, draw=draw if row["run"] in drawn else "")
-        row.update(wanted=_wanted(row["run"], share), rank=None, side=0)
+        row.update(wanted=_wanted(row["run"], share), rank=None)
         found[row["run"]] = row
     return found
 
@@ -429,7 +429,7 @@ def _position(row: Row, audit: Sequence[Row]) -> str:
     need, tied, task = row["need"], is_tied(row), row["task"]
     among: tuple[Any, ...] = ("", task)
     if row["rank"] is not None:
-        among = (row["draw"], row["rank"], row["side"])
+        among = (row["draw"], row["rank"])
     elif need == _AUDIT:
         # a task counts only when every attempt is labelled
         tied = any(map(is_tied, audit))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from certify_assets.certificates.batch_sides import settled
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import IntegrityError
 from certify_assets.judges.specs import SIDES
@@ -77,26 +76,23 @@ class KindBudget:
 
 @dataclass(frozen=True)
 class DrawBudget:
-    """Labels that the draw of a provisional batch still wants, and what they save."""
+    """Labels that the draw of a provisional batch wants now, and what they save."""
 
     batch: str
-    least: int  # until a certificate, were all of them right
-    most: int  # until every drawn run is labelled
+    wanted: int  # labels that certify the next set of each side if none is an error
     runs: int  # of the batch, that wait
-    saved: int  # of these, decided without a label after the least number; 0 where none can be
+    saved: int  # of these, decided without a label then
 
     def sentence(self) -> str:
         """Describe the draw."""
-        if not self.least and self.saved:
+        if not self.wanted:
             return (
-                f"Batch {self.batch}: {self.saved} of {self.runs} runs can be decided without a "
-                f"label; up to {self.most} labels more may save more of them."
+                f"Batch {self.batch}: its labels decide {self.saved} of {self.runs} runs without "
+                "one."
             )
-        wanted = f"{self.least} to {self.most}" if self.least < self.most else f"{self.most}"
         return (
-            f"Batch {self.batch}: its draw wants {wanted} labels more; where the first "
-            f"{self.least} agree with the judge, {self.saved} of {self.runs} runs are decided "
-            "without one."
+            f"Batch {self.batch}: {self.wanted} more labels without an error decide {self.saved} "
+            f"of {self.runs} runs without a label."
         )
 
 
@@ -222,25 +218,16 @@ def queue_agreement(corpus: Corpus) -> Agreement:
 
 
 def _draw_budget(audit: BatchAudit) -> DrawBudget:
-    """Count the labels that the draw of an open audit wants at least and at most."""
-    least = most = saved = 0
-    draw, known = audit.draw, audit.outcomes
-    sides = zip(draw.sides, draw.orders, draw.labelled(known), strict=True)
-    for side, names, labelled in sides:
-        now = side.close(labelled)
-        if settled(side.plan, now, len(names)):
-            saved += round(now.net_share * now.runs)
-            continue
-        right = 0 if side.plan.side == "reject" else 1
-        trace = side.trace([known.get(name, right) for name in names])
-        missing = np.cumsum([name not in known for name in names])
-        start = max(len(labelled) - 1, 0)
-        ends = start + np.flatnonzero(np.any(trace.certified, axis=-2)[start:])
-        if ends.size:
-            least += 0 if now.certified else int(missing[ends[0]])
-            saved += int(trace.saved[ends[0]])
-        most += int(missing[-1])
-    return DrawBudget(audit.record.batch, least, most, len(audit.runs), saved)
+    """Count the labels that an open audit wants, and what they save if none is an error."""
+    known = dict(audit.outcomes)
+    for side in audit.draw.sides:
+        now = side.progress(audit.outcomes)
+        known |= dict.fromkeys(now.wanted if now else (), int(side.plan.side == "release"))
+    saved = 0
+    for side, found in zip(audit.draw.sides, audit.draw.close(known), strict=True):
+        decided = () if found.threshold is None else dict(side.sets)[found.threshold]
+        saved += sum(name not in known for name in decided)
+    return DrawBudget(audit.record.batch, len(audit.wanted), len(audit.runs), saved)
 
 
 def _budget(frame: pd.DataFrame, decisions: pd.DataFrame, draws: tuple[DrawBudget, ...]) -> Budget:

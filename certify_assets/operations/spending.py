@@ -173,16 +173,17 @@ class Spending:
         now, ever = (max(0.0, 1 - DELTA - part) for part in (self.spent, self.promised))
         later = self.later - len(self.claims)
         counts = [(later, "later certificate"), (len(self.claims), "recertification")]
-        made = " and ".join(
+        *others, last = (
             f"{number} {name}{'' if number == 1 else 's'}"
             for number, name in counts
             if number or name == "recertification"
         )
+        made = f"{', '.join(['the first certificate', *others])} and {last}"
         both = [f"{100 * max(0.0, 2 * level - 1):.4g} %" for level in (now, ever)]
         return (
-            f"For one side and one budget, the first certificate and {made} since hold at once "
-            f"with confidence {100 * now:.4g} %. With whatever follows under the declared schedule "
-            f"it is {100 * ever:.4g} %; for both sides at once, {both[0]} and {both[1]}."
+            f"On one side and budget, {made} all hold with confidence {100 * now:.4g} %. "
+            f"Including all that the schedule allows later, it is {100 * ever:.4g} %. On both "
+            f"sides together, it is {both[0]} and {both[1]}."
         )
 
     def total(self) -> str:
@@ -190,8 +191,8 @@ class Spending:
         promised = self.promised if self.schedule is not None else self.spent + Schedule().total
         later = f", {self.spent:.4g} by {self.later} later" if self.later else ""
         return (
-            f"{DELTA + self.spent:.4g} of at most {DELTA + promised:.4g} for one side and one "
-            f"budget: {DELTA:g} by the first certificate{later}"
+            f"{DELTA + self.spent:.4g} of at most {DELTA + promised:.4g} a side and budget "
+            f"({DELTA:g} by the first certificate{later})"
         )
 
 

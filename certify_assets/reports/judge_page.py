@@ -54,7 +54,7 @@ def write_page(judge: JudgedCorpus) -> str:
         },
         profile=judge.corpus.profile,
         controls={name: value for name, value in controls.items() if name.endswith("_auroc")},
-        talked_to=talked_to(judge) if judge.canaries else "",
+        canaries=canary_sentence(judge) if judge.canaries else "",
         certificate_file="certificates.json",
         scores_file="scores.parquet",
         # of other families the record has no name of a candidate
@@ -154,7 +154,7 @@ def gates(cal: pd.DataFrame, certificate: Certificate) -> str:
     return "\n".join(f"- {gate.sentence()}" for gate in found)
 
 
-def talked_to(judge: JudgedCorpus) -> str:
+def canary_sentence(judge: JudgedCorpus) -> str:
     """Return how far texts that claim success lift failed runs, and whether that is too far."""
     found, most = judge.canaries, judge.corpus.config.canary_lift
     if found is None:

@@ -63,9 +63,8 @@ class Root:
         if _PASSWORD.match(self.root):
             # not repeated here: pages, metadata and messages name the root
             raise InputError(
-                "the data root's URL holds a password, which would be shown wherever the root is "
-                "named; give it to fsspec by its configuration (such as FSSPEC_SFTP_PASSWORD) "
-                "and take it out of the URL."
+                "the data root's URL holds a password, which pages and messages would show. Take it "
+                "out, and give it to fsspec by its configuration (such as FSSPEC_SFTP_PASSWORD)."
             )
 
     @property

@@ -157,6 +157,8 @@ class Tracker:
     uri: str
     # where documents go when this tracker creates the experiment
     artifact_root: str
+    # held while experiment, summary and data sets are looked for: two first steps make one each
+    lock: Path
     # the database is that of the data root, whose artifacts it names by their path
     own: bool = False
 
@@ -164,17 +166,21 @@ class Tracker:
     def for_store(cls, store: Store) -> Tracker:
         """Return the tracker that belongs to a data root."""
         place = store.folder.locate("mlflow/artifacts").replace("%", "%25")
-        return cls(tracking_uri(store), place, own=not os.environ.get("MLFLOW_TRACKING_URI"))
+        own = not os.environ.get("MLFLOW_TRACKING_URI")
+        return cls(tracking_uri(store), place, store.scratch("mlflow") / ".lock", own)
 
     def write(self, record: Record) -> str:
         """Write one finished MLflow run; return the address of its page in the MLflow UI."""
         from mlflow.entities import Metric, Param
 
         client, now = self._client(), int(1000 * time.time())
-        experiment = self._experiment_id(client)
         tags = {**_source(), **record.tags}
-        if record.summary is not None:
-            tags[_PARENT] = _summed_up(client, experiment, record.summary, now)
+        with self.lock.open("a") as lock:
+            lock_file(lock.fileno())
+            experiment = self._experiment_id(client)
+            if record.summary is not None:
+                tags[_PARENT] = _summary_run(client, experiment, record.summary)
+                _sum_up(client, tags[_PARENT], record.summary, now)
         run = client.create_run(experiment, run_name=record.name, tags=tags).info.run_id
         try:
             points = [(name, value, 0) for name, value in record.metrics.items()]
@@ -235,18 +241,31 @@ def _source() -> Mapping[str, str]:
     return {**own, "certify.version": __version__}
 
 
-def _summed_up(client: Any, experiment: str, summary: Summary, now: int) -> str:
-    """Add what a step found to the run of its summary, made where there is none; return its id."""
+def _summary_run(client: Any, experiment: str, summary: Summary) -> str:
+    """Return the id of the run of a summary, made where there is none."""
+    name = sha256_bytes(canonical_json(dict(summary.tags)))
+
+    def oldest() -> str:
+        order = ["attributes.start_time ASC"]
+        mine = f"tags.`{_SUMMARY}` = '{name}'"
+        found = client.search_runs([experiment], mine, max_results=1, order_by=order)
+        return str(found[0].info.run_id) if found else ""
+
+    if found := oldest():
+        return found
+    tags = {**_source(), **summary.tags, _SUMMARY: name}
+    run = str(client.create_run(experiment, run_name=summary.name, tags=tags).info.run_id)
+    client.set_terminated(run)
+    # another machine may have made one meanwhile
+    if (found := oldest()) != run:
+        client.delete_run(run)
+    return found
+
+
+def _sum_up(client: Any, run: str, summary: Summary, now: int) -> None:
+    """Add what a step found to the run of its summary."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric
 
-    name = sha256_bytes(canonical_json(dict(summary.tags)))
-    found = client.search_runs([experiment], f"tags.`{_SUMMARY}` = '{name}'", max_results=1)
-    if found:
-        run = str(found[0].info.run_id)
-    else:
-        tags = {**_source(), **summary.tags, _SUMMARY: name}
-        run = str(client.create_run(experiment, run_name=summary.name, tags=tags).info.run_id)
-        client.set_terminated(run)
     # the latest value of a metric counts
     figures = [
         Metric(metric, float("nan") if value is None else float(value), now, 0)
@@ -260,7 +279,6 @@ def _summed_up(client: Any, experiment: str, summary: Summary, now: int) -> str:
         inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", read.context)]))
     if inputs:
         client.log_inputs(run, inputs)
-    return run
 
 
 class Recorded(NamedTuple):

@@ -28,13 +28,9 @@ for side in ("reject", "release"):
 COMPILED = f"""{TABLE}
 from numba.core import event
 from certify_assets.certificates import certify, resample_audit
-from certify_assets.certificates.batch import weighted_test
 with event.install_recorder("numba:compile") as seen:
     certify(scores, outcomes, tasks, procedure="guarded_taskboot", engine="montecarlo")
     resample_audit(scores, outcomes, tasks, threshold=0.0, draws=500)
-    weighted_test(
-        outcomes[:20], np.arange(20), np.ones(1500), np.full(1500, 0.5), alpha=0.1, delta=0.05
-    )
 print(len(seen.buffer))
 """
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certify_assets.certificates import compiled, kernels, wealth
+from certify_assets.certificates import compiled, kernels
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=60))
@@ -32,18 +32,6 @@ def test_lattice_histogram(size: int, tasks: int, numerator: int, denominator: i
             expected = np.unique(denominator * k - each[place] * n, return_counts=True)
             found = slice(offsets[place], offsets[place + 1])
             assert np.array_equal((values[found], counts[found]), expected)
-
-
-@given(st.integers(0, 10_000), st.integers(1, 60))
-@settings(max_examples=60, deadline=None)
-def test_wealth_of_batches_has_the_bytes_of_its_twin(seed: int, runs: int) -> None:
-    rng = np.random.default_rng(seed)
-    drawn = rng.permutation(runs)[: rng.integers(1, runs + 1)].astype(np.int64)
-    errors = (rng.random(drawn.size) < rng.random()).astype(np.int64)
-    weights, risks = rng.random(runs) + 1e-3, rng.random(runs)
-    asked = (errors, drawn, weights, risks, int(rng.integers(1, 8)), 0.1 + 10 * rng.random())
-    compiled_bytes = compiled.weighted_wealth(*asked).tobytes()
-    assert compiled_bytes == wealth.wealth_in_numpy(*asked).tobytes()
 
 
 def test_without_any_cache_folder_kernels_compile_in_the_process(

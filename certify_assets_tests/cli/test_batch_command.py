@@ -35,24 +35,30 @@ def label(number: int) -> None:
 def test_a_batch_is_planned_drawn_and_closed(call: Call, tables: Path) -> None:
     asked = "batch plan cert.json batch.csv --history history.csv --out plan.json --json"
     plan = call(asked).json
-    assert plan["expected_net_share"] > 0 and plan["prior"][0]["strength"] == 20
+    assert plan["expected_net_share"] > 0 and len(plan["sets"]) == len(plan["thresholds"]) > 1
+    first, second = plan["sets"][0]["labels"][:2]
+    said = call(asked.removesuffix(" --json")).out
+    assert f"the first {first} labels show no error, or the first {second} at most one" in said
     draw = call("batch draw plan.json batch.csv --seed 11 --out draw.csv --json")
-    assert draw.code == 0 and draw.json["thresholds"] == plan["thresholds"]
+    assert draw.code == 0 and draw.json["widest_set"] == plan["sets"][-1]["runs"]
     closing = "batch close plan.json batch.csv draw.csv labels.csv"
     label(5)
     early = call(f"{closing} --json")
-    assert early.code == 3 and early.json["status"] == "open" and early.json["threshold"] is None
+    assert early.code == 3 and early.json["state"] == "continue" and early.json["threshold"] is None
+    assert len(early.json["label_next"]) == first - 5
+    assert f"{first - 5} more without an error certify them" in call(closing).out
     label(10_000)
     late = call(f"{closing} --json")
     found = late.json
     assert late.code == 0 and found["certified"]
     assert {"side", "delta", "runs", "labels_used", "errors_found"} <= set(found)
+    assert found["e_value"] >= found["critical_value"] and found["state"] == "certified"
     batch = pd.read_csv("batch.csv")
     inside = batch[batch["score"] <= found["threshold"]]
     assert found["decided"] == len(inside)
     assert inside["outcome"].sum() <= found["alpha"] * len(inside)
     said = call(closing).out
-    assert "At most 10 % of the" in said and "with confidence 95 % over the draw" in said
+    assert "at most 10 % of them are wrong, with confidence 95 % over the draw" in said
 
 
 def test_another_seed_for_the_same_batch_is_refused(call: Call, tables: Path) -> None:
@@ -65,26 +71,25 @@ def test_another_seed_for_the_same_batch_is_refused(call: Call, tables: Path) ->
     assert call(f"{drawing} other.csv --seed 11").code == 0
     assert (tables / "other.csv").read_bytes() == before
     # the same seed draws in another order under another plan
-    planned = call(f"{drawing} draw.csv --seed 11 --alpha .15")
-    assert planned.code == 2 and "was drawn under another plan (reject) at" in planned.err
+    call("batch plan cert.json batch.csv --alpha .15 --out plan.json")
+    planned = call("batch draw plan.json batch.csv --out draw.csv --seed 11")
+    assert planned.code == 2 and "was drawn under another plan at" in planned.err
     assert planned.err.count("\n") == 1 and draw.read_bytes() == before
     # another table is another batch
     score_rows(tasks=80, seed=3).to_csv("batch.csv", index=False)
     assert call(f"{drawing} draw.csv --seed 12").code == 0
 
 
-def test_a_certificate_alone_means_its_threshold_and_a_uniform_draw(
-    call: Call, tables: Path
-) -> None:
+def test_a_certificate_alone_means_its_threshold(call: Call, tables: Path) -> None:
     threshold = json.loads((tables / "cert.json").read_text("utf-8"))["threshold"]
     plan = call("batch plan cert.json batch.csv --json").json
-    assert plan["thresholds"] == [threshold] and plan["draw"] == "uniform"
+    assert plan["thresholds"] == [threshold]
     call("certificate cal.csv --procedure all --side reject --out all.json")
     several = call("batch plan all.json batch.csv --json").json
     assert several["thresholds"] == [threshold], "of several procedures the deciding one counts"
     texts = set()
     for name in ("draw.csv", "again.csv"):
-        drawing = f"batch draw cert.json batch.csv --seed 3 --out {name} --labels 30"
+        drawing = f"batch draw cert.json batch.csv --seed 3 --out {name} --count 30"
         assert call(drawing).code == 0
         texts.add((tables / name).read_text("utf-8"))
     (text,) = texts
@@ -104,7 +109,7 @@ def test_a_certificate_alone_means_its_threshold_and_a_uniform_draw(
 def test_a_draw_that_was_edited_is_refused(
     call: Call, tables: Path, edit: Callable[[str], str], sentence: str
 ) -> None:
-    call("batch draw cert.json batch.csv --seed 3 --out draw.csv --labels 20")
+    call("batch draw cert.json batch.csv --seed 3 --out draw.csv --count 20")
     label(20)
     path = tables / "draw.csv"
     path.write_text(edit(path.read_text("utf-8")), encoding="utf-8")
@@ -117,9 +122,9 @@ def test_bad_input_is_one_sentence(call: Call, tables: Path) -> None:
     Path("bare.csv").write_text("task_id,score\na,0.1\n", encoding="utf-8")
     call("certificate cal.csv --alpha .001 --out none.json")
     for given, words in (
-        ("plan.json batch.csv --alpha .2", "fixes --alpha already"),
+        ("plan.json batch.csv --alpha .2", "does not hold a certificate"),
         ("cert.json bare.csv", "no column trajectory_id"),
-        ("none.json batch.csv", "give --history"),
+        ("none.json batch.csv", "Give --history"),
     ):
         answer = call(f"batch plan {given}")
         assert answer.code == 2 and words in answer.err
@@ -127,36 +132,38 @@ def test_bad_input_is_one_sentence(call: Call, tables: Path) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("strength", -5), ("strength", None), ("thresholds", [float("nan")]), ("risk", [[1, 1e308]])],
+    [("cut", 0.5), ("sides", None), ("sides", [])],
 )
 def test_a_plan_that_is_none_is_refused(call: Call, tables: Path, key: str, value: object) -> None:
-    plan = call("batch plan cert.json batch.csv --json").json
+    call("batch plan cert.json batch.csv --out plan.json")
+    plan = json.loads((tables / "plan.json").read_text("utf-8"))
     (tables / "plan.json").write_text(json.dumps(plan | {key: value}), encoding="utf-8")
     answer = call("batch draw plan.json batch.csv --seed 3 --out draw.csv")
-    assert answer.code == 2 and "batch plan" in answer.err and answer.err.count("\n") == 1
+    assert answer.code == 2 and key in answer.err and answer.err.count("\n") == 1
 
 
 def test_runs_named_by_numbers_are_found_and_need_every_label(call: Call, tables: Path) -> None:
     runs = pd.DataFrame({"task_id": [*"abcde"], "trajectory_id": range(5), "score": 0.1})
     runs.astype({"trajectory_id": float}).to_json("runs.jsonl", orient="records", lines=True)
-    asked = "--threshold .1 --alpha .125"
-    call(f"batch draw cert.json runs.jsonl --seed 3 --out draw.csv {asked}")
+    call("batch plan cert.json runs.jsonl --threshold .1 --alpha .125 --out plan.json")
+    call("batch draw plan.json runs.jsonl --seed 3 --out draw.csv")
     drawn = pd.read_csv("draw.csv")["trajectory_id"]
     for known, code in ((4, 3), (5, 0)):
         labels = pd.DataFrame(
             {"trajectory_id": drawn, "outcome": [0] * known + [None] * (5 - known)}
         )
         labels.to_json("labels.jsonl", orient="records", lines=True)
-        answer = call(f"batch close cert.json runs.jsonl draw.csv labels.jsonl {asked}")
+        answer = call("batch close plan.json runs.jsonl draw.csv labels.jsonl")
         assert answer.code == code
-    assert "At most 12.5 % of the 5" in answer.out
+    assert "5 runs are certified: at most 12.5 % of them" in answer.out
 
 
-def test_a_batch_smaller_than_a_candidate_is_planned_whole(call: Call, tables: Path) -> None:
+def test_a_batch_too_small_to_pay_for_labels_is_not_planned(call: Call, tables: Path) -> None:
     few = "task_id,trajectory_id,score\na,x,-9\nb,y,-9\n"
     Path("few.csv").write_text(few, encoding="utf-8")
-    planned = call("batch plan cert.json few.csv --history history.csv --json")
-    assert planned.code == 0 and planned.json["thresholds"] == [-9]
+    planned = call("batch plan cert.json few.csv --history history.csv")
+    assert planned.code == 2 and "No labels of few.csv are worth it" in planned.err
+    assert call("batch plan cert.json few.csv --threshold 0").code == 0
 
 
 @pytest.mark.parametrize("begin", ["=", "n12;="])

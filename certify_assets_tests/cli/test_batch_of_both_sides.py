@@ -10,8 +10,7 @@ from shutil import copytree
 import pandas as pd
 import pytest
 
-from certify_assets.certificates.batch import Batch
-from certify_assets.certificates.batch_sides import SidesDraw, SidesPlan
+from certify_assets.certificates.batch import Batch, BatchDraw, BatchPlan
 from certify_assets.cli import main
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call
@@ -55,7 +54,7 @@ def label(number: int) -> list[str]:
 
 
 def sides(document: dict[str, object]) -> list[tuple[object, ...]]:
-    return [(item["side"], item["delta"]) for item in document["plans"]]  # type: ignore[attr-defined]
+    return [(item["side"], item["delta"]) for item in document["sides"]]  # type: ignore[attr-defined]
 
 
 def test_one_draw_certifies_both_sides_at_half_the_risk_limit(call: Call, tables: Path) -> None:
@@ -63,9 +62,9 @@ def test_one_draw_certifies_both_sides_at_half_the_risk_limit(call: Call, tables
     assert sides(document) == [("reject", 0.025), ("release", 0.025)]
     frame = pd.read_csv("batch.csv")
     frozen = Batch.of(frame["trajectory_id"], frame["task_id"], frame["score"])
-    draw = SidesDraw(SidesPlan.from_dict(document), frozen, 11)
+    draw = BatchDraw(BatchPlan.from_dict(document), frozen, 11)
     drawn = pd.read_csv("draw.csv")["trajectory_id"].tolist()
-    assert drawn == list(draw.order) and set(drawn) == {*draw.orders[0], *draw.orders[1]}
+    assert drawn == list(draw.order) == [*dict.fromkeys(drawn)]
     label(6)
     early = call(f"{CLOSING} --json")
     assert early.code == 3 and not early.json["certified"]
@@ -81,7 +80,7 @@ def test_one_draw_certifies_both_sides_at_half_the_risk_limit(call: Call, tables
         wrong = frame["outcome"] == (1 if reject else 0)
         assert (inside(item["threshold"]) & wrong).sum() <= item["alpha"] * item["decided"]
     assert late.json["decided"] == sum(item["decided"] for item in late.json["certificates"])
-    assert call(CLOSING).out.count("At most 10 % of the") == 2
+    assert call(CLOSING).out.count("runs are certified: at most 10 % of them") == 2
 
 
 @pytest.mark.parametrize(
@@ -111,11 +110,15 @@ def test_labels_that_do_not_fit_the_draw_are_refused(call: Call, tables: Path) -
     for labels, words in (
         ([*lines, f"{other},1"], repr(other)),
         ([*lines, contrary], "another outcome than an earlier row"),
-        ([lines[0], *lines[2:]], "has no label and later ones have"),
     ):
         (tables / "labels.csv").write_text("\n".join(labels), "utf-8")
         answer = call(CLOSING)
         assert answer.code == 2 and words in answer.err, answer.err
+    # of a side nothing counts after a run without a label
+    (tables / "labels.csv").write_text("\n".join([lines[0], *lines[2:]]), "utf-8")
+    first, second = call(f"{CLOSING} --json").json["certificates"]
+    assert (first["labels_used"], second["labels_used"]) == (0, 10)
+    assert first["label_next"][0] == draw["trajectory_id"][0]
 
 
 def test_what_both_sides_need_is_asked_for(call: Call, tables: Path) -> None:
@@ -124,9 +127,8 @@ def test_what_both_sides_need_is_asked_for(call: Call, tables: Path) -> None:
     twice.loc[1, "trajectory_id"] = twice.loc[0, "trajectory_id"]
     twice.to_csv("twice.csv", index=False)
     for given, words in (
-        ("nothing.json batch.csv --side both", "give --history"),
+        ("nothing.json batch.csv --side both", "Give --history"),
         ("cert.json batch.csv --history history.csv --threshold .1", "--threshold is of one side"),
-        ("plan.json batch.csv --side both", "fixes --side already"),
         ("cert.json twice.csv --history history.csv", "twice.csv"),
     ):
         answer = call(f"batch plan {given}")
@@ -149,8 +151,7 @@ def test_a_side_on_which_nothing_is_saved_gives_its_risk_to_the_other(
     "edit",
     [
         lambda plan: plan | {"cut": None},
-        lambda plan: plan | {"plans": []},
-        lambda plan: plan | {"plans": [plan["plans"][0]] * 2},
+        lambda plan: plan | {"sides": [plan["sides"][0]] * 2},
         lambda plan: {"schema": plan["schema"]},
     ],
 )
@@ -173,7 +174,7 @@ def test_certified_thresholds_of_both_sides_are_drawn_for_without_a_history(
     planning = "batch plan both.json batch.csv --json"
     found = call(planning).json
     assert sides(found) == [("reject", 0.025), ("release", 0.025)]
-    high, low = (item["thresholds"][0] for item in found["plans"])
+    high, low = (item["thresholds"][0] for item in found["sides"])
     # where the regions meet they are parted, so that no run is in the sets of both
     apart = reject < release
     assert apart == (alpha == ".05") and high < low and ((high, low) == (reject, release)) == apart
@@ -182,7 +183,7 @@ def test_certified_thresholds_of_both_sides_are_drawn_for_without_a_history(
     assert (one["thresholds"], one["delta"]) == ([release], 0.05)
     drawing = "batch draw both.json batch.csv --seed 11 --out draw.csv"
     # drawn for a plan with a history already
-    assert "under another plan (reject)" in call(drawing).err
+    assert "under another plan" in call(drawing).err
     (tables / "batch.csv.draw.json").unlink()
     assert call(drawing).code == 0
     label(10**6)

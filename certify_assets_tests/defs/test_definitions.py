@@ -112,7 +112,7 @@ def test_the_checks_are_these_and_those_that_must_block_do() -> None:
             for name in (
                 "report:agent_shift",
                 "certificate:certified",
-                "certificate:talked_to",
+                "certificate:canary_lift",
                 "monitor:no_alarm",
             )
         }

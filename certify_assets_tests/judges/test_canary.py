@@ -7,7 +7,7 @@ import pytest
 
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.rendering import render_frame
-from certify_assets.defs.judges.checks import talked_to
+from certify_assets.defs.judges.checks import canary_lift
 from certify_assets.judges.canary import (
     KNOWN_WORDS,
     RUNS,
@@ -73,20 +73,20 @@ def test_a_report_of_other_scores_is_none(corpora: Store, report: CanaryReport) 
     judge = judged(corpora, "one")
     corpora.write_json(judge.key("canary.json"), {**report.to_dict(), "scores_sha256": "0"})
     assert judged(corpora, "one").canaries is None
-    assert talked_to(judged(corpora, "one")).passed
+    assert canary_lift(judged(corpora, "one")).passed
 
 
 @pytest.mark.slow
 def test_check_page_and_comparison_show_the_lift(corpora: Store, report: CanaryReport) -> None:
     judge = judged(corpora, "one")
     certify_judge(judge)
-    found = talked_to(judge)
+    found = canary_lift(judge)
     assert not found.passed and "known words" in found.sentence
     above = " The largest is above 0.25, the canary_lift of the corpus."
-    assert judge_page.talked_to(judge) == report.sentence() + above
+    assert judge_page.canary_sentence(judge) == report.sentence() + above
     save_config(corpora, replace(load_config(corpora, "one"), canary_lift=1.0))
-    assert talked_to(judged(corpora, "one")).passed
-    assert judge_page.talked_to(judged(corpora, "one")) == report.sentence()
+    assert canary_lift(judged(corpora, "one")).passed
+    assert judge_page.canary_sentence(judged(corpora, "one")) == report.sentence()
     document = compare(judged(corpora, "one").corpus)
     lifts = {row["judge"]: row["lift"] for row in document["rows"]}
     assert report.worst is not None and lifts["lexical"] == pytest.approx(report.worst[1])

@@ -208,12 +208,13 @@ def test_labels_of_runs_that_were_not_drawn_change_nothing(deployed: Store, tmp_
     others = sorted(set(rows["trajectory_id"]) - set(audit.runs))
     assert others
     # nor do those of later runs of the draw, as long as an earlier one has none
-    later = [name for names in audit.draw.orders for name in names[1:]]
+    starts = {side.names[0] for side in audit.draw.sides}
+    later = [name for name in audit.order if name not in starts]
     label(deployed, {name: known.get(name, 0) for name in [*others, *later]})
     close_batches(Corpus(deployed, "c"))
     audit = opened(deployed, record)
     assert audit.state == "provisional" and audit.labels_used == 0
-    assert set(audit.wanted) == {names[0] for names in audit.draw.orders}
+    assert set(audit.wanted) == starts
 
 
 @pytest.mark.slow

@@ -91,32 +91,27 @@ def test_the_budget_says_what_a_draw_still_wants_and_what_it_saves(batch: Provis
     (before,) = queue_of(batch).budget.draws
     audit = audit_of(batch)
     assert before.batch == batch.name and before.runs == len(audit.runs)
-    assert 0 < before.least < before.most == len(audit.order)
-    assert 0 < before.saved <= before.runs - before.least
+    assert 0 < before.wanted == len(audit.wanted) < len(audit.order)
+    assert 0 < before.saved <= before.runs - before.wanted
     assert before.sentence().startswith(
-        f"Batch {batch.name}: its draw wants {before.least} to {before.most} labels more; "
+        f"Batch {batch.name}: {before.wanted} more labels without an error decide {before.saved} "
     )
-    # it is true: so many labels that agree with the judge, and no fewer, certify
+    # it is true: so many labels that agree with the judge, and no fewer, certify each side
     agree = agreeing(audit)
-    counts = []
-    for draw, names in zip(audit.draw.sides, audit.draw.orders, strict=True):
-        counts.append(
-            next(
-                number
-                for number in range(1, len(names) + 1)
-                if draw.close({name: agree[name] for name in names[:number]}).certified
-            )
-        )
-    assert sum(counts) == before.least
+    for side in audit.draw.sides:
+        now = side.progress({})
+        assert now is not None
+        known = {name: agree[name] for name in now.wanted}
+        assert side.close(known).certified
+        assert not side.close({name: known[name] for name in now.wanted[:-1]}).certified
     first = audit.wanted[0]
     say(batch, first, agree[first])
     (after,) = queue_of(batch).budget.draws
-    assert (after.least, after.most) == (before.least - 1, before.most - 1)
-    assert after.saved == before.saved
+    assert (after.wanted, after.saved) == (before.wanted - 1, before.saved)
     budget = queue_of(batch).budget
     assert after.sentence() in budget_markdown(budget)
     assert after.sentence() in render_queue(queue_of(batch), "c")
-    assert budget.to_dict()["draws"][0]["least"] == after.least
+    assert budget.to_dict()["draws"][0]["wanted"] == after.wanted
 
 
 def label_draw(session: ReviewSession, outcomes: dict[str, int], who: str = "ann") -> int:

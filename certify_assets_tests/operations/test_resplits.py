@@ -10,7 +10,7 @@ import pytest
 
 from certify_assets.corpora.config import remove_corpus, save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.corpora.deliveries import run_table_of, same_runs
+from certify_assets.corpora.deliveries import run_table, same_runs
 from certify_assets.corpora.schema import Trajectory
 from certify_assets.errors import GateClosedError
 from certify_assets.judges.judged import JudgedCorpus
@@ -123,7 +123,7 @@ def test_a_split_of_runs_under_other_names_is_refused(
 def test_texts_that_tasks_share_and_runs_without_texts_are_no_same_runs(tmp_path: Path) -> None:
     def table(corpus: str, texts: list[tuple[str, str]]) -> pd.DataFrame:
         names = (f"{corpus}{number}" for number in range(len(texts)))
-        return run_table_of(
+        return run_table(
             Trajectory(
                 task_id=f"{corpus}-{task}",
                 trajectory_id=name,

@@ -88,6 +88,8 @@ def test_later_certificates_and_recertifications_of_a_judge_share_one_schedule(
     assert (other.number, other.delta) == (2, schedule.share(1))
     mine = read_spending(corpus).of("lexical")
     assert mine.spent == pytest.approx(sum(map(schedule.share, (1, 2, 3)))) and mine.later == 3
-    assert "2 later certificates and 1 recertification since" in mine.joint()
+    assert (
+        "the first certificate, 2 later certificates and 1 recertification all hold" in mine.joint()
+    )
     declare(corpus, Schedule("planned", 0.01, count=1), reason="the last one.")
     assert claim(corpus, "lexical", "certificate", "v4").delta == 0.008

@@ -3,11 +3,15 @@
 import json
 import math
 import shutil
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mlflow.tracking import MlflowClient
 
 from certify_assets._version import __version__
 from certify_assets.errors import InputError
@@ -95,6 +99,37 @@ def test_runs_of_a_judge_and_version_are_children_of_one_summary(
     assert (dataset.dataset.name, dataset.dataset.digest) == ("c cal", "ab" * 16)
     assert json.loads(dataset.dataset.source)["sha256"] == "ab" * 32
     assert {tag.key: tag.value for tag in dataset.tags} == {"mlflow.data.context": "calibration"}
+
+
+@pytest.mark.parametrize("machines", [1, 2])
+def test_two_first_steps_at_once_make_one_summary(
+    store: Store, monkeypatch: pytest.MonkeyPatch, machines: int
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    tracker, together = Tracker.for_store(store), threading.Barrier(2)
+    if machines == 2:
+        # they share no lock, and both have made a summary before either looks again
+        tracker._experiment_id(tracker._client())
+        make = MlflowClient.create_run
+
+        def create_run(*given: Any, **options: Any) -> Any:
+            run = make(*given, **options)
+            if "certify.summary" in options["tags"]:
+                together.wait(30)
+            return run
+
+        monkeypatch.setattr(tracking, "lock_file", lambda _: True)
+        monkeypatch.setattr(MlflowClient, "create_run", create_run)
+    summaries = {name: _summary(**{name: 0.5}) for name in ("scores", "audit")}
+    if machines == 2:
+        # MLflow itself refuses two that add the same data set at once
+        summaries = {name: replace(of, datasets=()) for name, of in summaries.items()}
+    records = [_record(name, summary=of) for name, of in summaries.items()]
+    with ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(tracker.write, records))
+    runs = _runs(store)
+    (summed,) = (run for run in runs if "certify.summary" in run.data.tags)
+    assert set(summed.data.metrics) == {"scores", "audit"} and len(runs) == 3
 
 
 @pytest.mark.slow

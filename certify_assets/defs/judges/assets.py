@@ -165,7 +165,7 @@ def _audit(spec: JudgeSpec) -> dg.AssetsDefinition:
             **{name: value for name, value in figures.items() if value is not None},
             "verdicts": dg.MetadataValue.md(judge_page.audit_table(result.audits)),
             # runs like those of TEST tell nothing of runs that were written for the judge
-            "talked_to": judge_page.talked_to(judge),
+            "canary_lift": judge_page.canary_sentence(judge),
         }
         return step.made(
             metadata,

@@ -23,7 +23,7 @@ def judge_checks() -> list[dg.AssetChecksDefinition]:
         ("certificate", True, reproducible),
         ("certificate", False, certified),
         ("report", False, agent_shift),
-        ("certificate", False, talked_to),
+        ("certificate", False, canary_lift),
         ("audit", True, audit_verdict),
         ("audit", True, test_ledger),
     ]
@@ -87,14 +87,14 @@ def agent_shift(judge: JudgedCorpus) -> Verdict:
     return Verdict.of(not found, " ".join(found) or said, otherwise="WARN")
 
 
-def talked_to(judge: JudgedCorpus) -> Verdict:
+def canary_lift(judge: JudgedCorpus) -> Verdict:
     """No text that claims success lifts more failed runs over the median success than allowed.
 
     The setting canary_lift of the corpus says what is allowed.
     """
     found, most = judge.canaries, judge.corpus.config.canary_lift
     if found is None or found.worst is None:
-        return Verdict("PASS", judge_page.talked_to(judge))
+        return Verdict("PASS", judge_page.canary_sentence(judge))
     lift = found.worst[1]
     return Verdict.of(
         lift <= most,

@@ -1,0 +1,217 @@
+"""The test of one set of a batch: its table of errors and labels, exact at δ, and when to give up.
+
+A set has N runs. K₀ = ⌊αN⌋ + 1 errors exceed its budget. Labels are drawn uniformly without
+replacement. The test statistic is the prior-posterior ratio
+
+    e(n, k) = [B(a+k, b+n−k) / B(a, b)] / [(K₀)_k (N−K₀)_{n−k} / (N)_n],  a = 20·.3α, b = 20 − a,
+
+of k errors in n labels; it counts as 0 where k/n ≥ K₀/N. For a critical value c, k errors certify
+from n_k labels: the first number of labels at which e(n, j) ≥ c for all j ≤ k. The set is certified
+once some n_k labels have at most k errors. Let q_k be the probability that this happens first at
+n_k. Errors only grow, so it happens with exactly k errors there, and with K₀ errors in the set
+
+    q_k = P(k errors in n_k) − Σ_{i<k} q_i P(k − i errors in the next n_k − n_i | i in n_i).
+
+The risk is Σ q_k. It falls as the number of errors in the set grows, so it is at most δ for every
+set above its budget. The critical value is the smallest with a risk of at most δ.
+
+References
+----------
+Waudby-Smith and Ramdas (2020), Confidence sequences for sampling without replacement.
+Waudby-Smith, Stark and Ramdas (2021), RiLACS: risk limiting audits via confidence sequences.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+# labels after which a table ends, and the same in budgets: valid, and no larger for a larger batch
+_MOST_LABELS, _MOST_BUDGETS = 1600, 40
+# prior of the test: its weight in labels, and its mean in budgets
+_STRENGTH: Final = 20.0
+_PRIOR_MEAN: Final = 0.3
+#: weight, in labels, of the error that is predicted of a set
+PREDICTED: Final = 30.0
+_CLOSE: Final = 1e-4
+# the recursion has errors of rounding
+_ROUNDING: Final = 1e-9
+
+_Floats = NDArray[np.float64]
+_Integers = NDArray[np.int64]
+
+
+def error_limit(alpha: float, decided: int) -> int:
+    """Return K₀, the smallest number of errors that exceeds the budget; exact in α's decimals."""
+    budget = Fraction(str(alpha))
+    return budget.numerator * decided // budget.denominator + 1
+
+
+def last_label(alpha: float, runs: int) -> int:
+    """Return the number of labels after which the table of a set ends."""
+    return min(runs, max(_MOST_LABELS, math.ceil(_MOST_BUDGETS / alpha)))
+
+
+@dataclass(frozen=True, eq=False)
+class SetTable:
+    """How many errors certify a set after how many labels.
+
+    Attributes
+    ----------
+    runs : int
+        N, runs of the set.
+    limit : int
+        K₀, the smallest number of errors above the budget.
+    alpha : float
+    critical_value : float
+        Smallest ratio that certifies.
+    needed : int array, shape (errors,)
+        n_k: labels from which k errors certify, ascending.
+    first : float array, shape (errors,)
+        q_k: probability that K₀ errors in the set are certified first at n_k.
+    """
+
+    runs: int
+    limit: int
+    alpha: float
+    critical_value: float
+    needed: _Integers
+    first: _Floats
+
+    @property
+    def risk(self) -> float:
+        """Probability to certify the set with K₀ errors in it, however many labels are taken."""
+        return float(self.first.sum())
+
+    def crossing(self, errors: _Integers) -> int | None:
+        """Return the number of labels that certify the set, None where these do not.
+
+        Parameters
+        ----------
+        errors : int array, shape (labels,)
+            0 or 1 for each label, in the order of drawing.
+        """
+        found = np.append(0, np.cumsum(errors))
+        reached = self.needed[self.needed < found.size]
+        passed = np.flatnonzero(found[reached] <= np.arange(reached.size))
+        return int(reached[passed[0]]) if passed.size else None
+
+    def e_value(self, labels: int, errors: int) -> float:
+        """Return e(n, k), at most 10¹⁵."""
+        if not labels:
+            return 1.0
+        log_e = _log_ratio(
+            np.array([labels]), np.array([errors]), self.runs, self.limit, _prior(self.alpha)
+        )
+        return math.exp(min(float(log_e[0]), math.log(1e15)))
+
+    def chances(self, means: _Floats) -> _Floats:
+        """Return the probability to certify the set, for predicted means of its error.
+
+        The paths to n_k are those of K₀ errors, so each q_k is weighted by a likelihood ratio.
+        """
+        paths = [
+            _log_ratio(self.needed, np.arange(self.needed.size), self.runs, self.limit, beta)
+            for beta in zip(PREDICTED * means, PREDICTED * (1 - means), strict=True)
+        ]
+        # what K₀ errors exclude has no path of theirs to be weighted
+        ratios = np.exp(np.where(self.first > 0, paths, -np.inf))
+        return np.minimum(ratios @ self.first, 1.0)
+
+
+def _prior(alpha: float) -> tuple[float, float]:
+    mean = _PRIOR_MEAN * alpha
+    return _STRENGTH * mean, _STRENGTH * (1 - mean)
+
+
+def _log_ratio(
+    labels: _Integers, errors: _Integers, runs: int, limit: int, beta: tuple[float, float]
+) -> _Floats:
+    """Logarithm of the likelihood of labels under Beta(a, b), over that under K₀ errors."""
+    from scipy.special import betaln, gammaln
+
+    a, b = beta
+    right = labels - errors
+    possible = (right <= runs - limit) & (errors < limit) & (right >= 0)
+    k, r = np.where(possible, errors, 0), np.where(possible, right, 0)
+    sampling = (
+        gammaln(limit + 1)
+        - gammaln(limit - k + 1)
+        + gammaln(runs - limit + 1)
+        - gammaln(runs - limit - r + 1)
+        - gammaln(runs + 1)
+        + gammaln(runs - k - r + 1)
+    )
+    return np.where(possible, betaln(a + k, b + r) - betaln(a, b) - sampling, np.inf)
+
+
+@lru_cache(maxsize=256)
+def set_table(runs: int, alpha: float, delta: float) -> SetTable:
+    """Return the table of a set of so many runs, whose exact risk is at most δ.
+
+    Parameters
+    ----------
+    runs : int
+        At least one.
+    alpha, delta : float
+        Error budget and risk limit.
+    """
+    limit, last = error_limit(alpha, runs), last_label(alpha, runs)
+    labels, errors = np.arange(1, last + 1)[:, None], np.arange(min(limit, last + 1))
+    log_e = _log_ratio(labels, errors, runs, limit, _prior(alpha))
+    # more errors than K₀ are likelier than K₀ where the share found is above K₀/N
+    log_e[(errors * runs >= limit * labels) | (errors > labels)] = -np.inf
+    low, high = -1.0, math.log(1 / delta) + 0.5
+    needed = _needed(log_e, high)
+    while high - low > _CLOSE:
+        middle = (low + high) / 2
+        tried = _needed(log_e, middle)
+        if _first_crossings(tried, runs, limit).sum() <= delta - _ROUNDING:
+            high, needed = middle, tried
+        else:
+            low = middle
+    first = _first_crossings(needed, runs, limit)
+    return SetTable(runs, limit, alpha, math.exp(high), needed, first)
+
+
+def _needed(log_e: _Floats, critical: float) -> _Integers:
+    reached = log_e >= critical
+    first = np.where(reached.any(axis=0), reached.argmax(axis=0) + 1, len(log_e) + 1)
+    first = np.maximum.accumulate(first)
+    return np.asarray(first[first <= len(log_e)])
+
+
+def _first_crossings(needed: _Integers, runs: int, limit: int) -> _Floats:
+    """Return q_k by the recursion in the docstring of the module."""
+    from scipy.special import gammaln
+
+    log_factorial = gammaln(np.arange(runs + 2) + 1.0)
+
+    def ways(of: _Integers, chosen: _Integers) -> _Floats:
+        return np.asarray(log_factorial[of] - log_factorial[chosen] - log_factorial[of - chosen])
+
+    errors = np.arange(needed.size)
+    # the start is a crossing that no test makes: no label, no error
+    drawn, wrong = np.append(0, needed), np.append(0, errors)
+    found = np.zeros(needed.size + 1)
+    for place, (labels, most) in enumerate(zip(needed.tolist(), errors.tolist(), strict=True), 1):
+        n, k = drawn[:place], wrong[:place]
+        left, more = runs - n, labels - n
+        possible = (more - (most - k) >= 0) & (left - (limit - k) >= more - (most - k))
+        n, k, left, more = n[possible], k[possible], left[possible], more[possible]
+        chance = np.exp(
+            ways(limit - k, most - k)
+            + ways(left - (limit - k), more - (most - k))
+            - ways(left, more)
+        )
+        sign = np.where(n > 0, -1.0, 1.0)
+        found[place] = max(
+            float((sign * np.where(n > 0, found[:place][possible], 1.0)) @ chance), 0
+        )
+    return found[1:]

@@ -1,0 +1,144 @@
+"""The files of ``certify batch``: the drawn runs, the first draw of a batch, the labels."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from certify_assets.certificates.batch import BatchDraw
+from certify_assets.cli.output import write_tables
+from certify_assets.cli.reading import remedies, say_read_as
+from certify_assets.documents import CLOSED, Count, Document, Sha256
+from certify_assets.errors import InputError
+from certify_assets.files import canonical_json, read_json, sha256_bytes, write_json_atomic
+from certify_assets.names import shared_names
+from certify_assets.tables.reading import read_table
+from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.tables.score_table import read_labels
+
+_COLUMNS: Final = ("order", "trajectory_id", "task_id", "seed", "batch_sha256", "level")
+
+
+class FirstDraw(BaseModel):
+    """The draw that was made of a batch."""
+
+    model_config = ConfigDict(**CLOSED, frozen=True)
+
+    seed: Count
+    batch_sha256: Sha256
+    time: str
+
+
+class Draws(Document):
+    """The first draws of the batches of a table, by the hash of their runs."""
+
+    SCHEMA = "certify_assets/draws/2"
+    TITLE = "list of draws"
+
+    draws: dict[str, FirstDraw]
+
+
+def draw_rows(draw: BatchDraw) -> list[tuple[int | str, ...]]:
+    """Return the rows of a draw file, in the order in which runs are labelled if none is wrong."""
+    tasks = dict(zip(draw.batch.trajectories, draw.batch.tasks, strict=True))
+    levels: dict[str, int] = {}
+    for side in draw.sides:
+        for level, (_, names) in enumerate(side.sets):
+            levels |= {name: level for name in names if name not in levels}
+    return [
+        (number, name, tasks[name], draw.seed, draw.batch_sha256, levels[name])
+        for number, name in enumerate(draw.order, 1)
+    ]
+
+
+def write_draw(path: Path, rows: list[tuple[int | str, ...]]) -> None:
+    """Write the runs to label."""
+    columns = zip(_COLUMNS, zip(*rows, strict=True), strict=True)
+    write_tables((path, {name: np.array(values, dtype=object) for name, values in columns}))
+
+
+def read_draw(path: Path) -> tuple[int, list[tuple[str, ...]]]:
+    """Read the seed and the rows of a draw file."""
+    table = read_table(path, set(_COLUMNS))
+    if set(_COLUMNS) - table.columns.keys():
+        raise InputError(
+            f"{path} has the columns {table.listed}. Give the file as `certify batch draw` wrote "
+            f"it, with {', '.join(_COLUMNS)}."
+        )
+    rows = list(zip(*(map(str, table.values(name)) for name in _COLUMNS), strict=True))
+    seeds = {row[3] for row in rows}
+    # longer than any seed that `draw` takes: a number of thousands of digits is no number
+    if len(seeds) != 1 or not re.fullmatch("[0-9]{1,1000}", seed := seeds.pop()):
+        raise InputError(f"{path} does not name one seed. Give the file as it was written.")
+    return int(seed), rows
+
+
+def require_drawn(path: Path, rows: list[tuple[str, ...]], draw: BatchDraw, scores: Path) -> None:
+    """Refuse a draw file that is not the beginning of a draw."""
+    if {row[4] for row in rows} != {draw.batch_sha256}:
+        raise InputError(
+            f"{path} is of another batch or plan than {scores}. Give the files that were drawn "
+            "from, with the same options."
+        )
+    expected = [tuple(map(str, row)) for row in draw_rows(draw)]
+    if rows != expected[: len(rows)]:
+        raise InputError(
+            f"{path} is not what the seed draws: the file was edited. Give it as it was written."
+        )
+
+
+def require_first_draw(scores: Path, draw: BatchDraw) -> None:
+    """Keep seed and hash of a draw next to the table; refuse another draw of the same runs."""
+    own = scores.with_name(f"{scores.name}.draw.json")
+    # to six digits: a table that a spreadsheet saved again is no other batch
+    digits = [f"{score:.6g}" for score in draw.batch.scores.tolist()]
+    runs = sha256_bytes(canonical_json([draw.batch.trajectories, draw.batch.tasks, digits]))
+    now = (draw.seed, draw.batch_sha256)
+    kept = {path: Draws.from_dict(read_json(path)) for path in scores.parent.glob("*.draw.json")}
+    for path, found in sorted(kept.items()):
+        before = found.draws.get(runs)
+        # the hash has the scores to the last digit, so a copy with six of them has another one
+        if before is not None and (before.seed, before.batch_sha256) != now:
+            other = "under another plan" if before.seed == now[0] else f"with seed {before.seed}"
+            raise InputError(
+                f"{scores} was drawn {other} at {before.time}. Give that one: a draw that is "
+                "repeated until it suits proves nothing. A second draw needs a share of δ of its "
+                f"own: plan it with a smaller --delta, and move {path} away."
+            )
+    time = datetime.now(UTC).isoformat(timespec="seconds")
+    made = FirstDraw(seed=draw.seed, batch_sha256=draw.batch_sha256, time=time)
+    draws = kept[own].draws if own in kept else {}
+    if runs not in draws:
+        write_json_atomic(own, Draws(draws={**draws, runs: made}).to_dict())
+
+
+def labels_of(
+    path: Path, drawn: Path, allowed: set[str], reading: ReadingOptions
+) -> dict[str, int]:
+    """Read the outcomes of drawn runs by trajectory_id; an empty one is no label yet."""
+    with remedies():
+        ids, outcomes, table = read_labels(path, reading)
+    say_read_as(path, table.read_as)
+    found: dict[str, int] = {}
+    for place, (name, outcome) in enumerate(zip(ids.tolist(), outcomes.tolist(), strict=True)):
+        if outcome >= 0 and found.setdefault(name, outcome) != outcome:
+            raise InputError(
+                f"{path}, {table.rows.name(place)} gives {name!r} another outcome than an earlier "
+                "row. Settle which one holds."
+            )
+    if strange := sorted(set(found) - allowed):
+        if spelled := shared_names(strange, sorted(allowed)):
+            raise InputError(
+                f"{path} labels {spelled[0][0]!r}, which is {spelled[0][1]!r} in {drawn}. Write it "
+                "as in the draw."
+            )
+        raise InputError(
+            f"{path} labels {strange[0]!r}, which {drawn} does not have ({len(strange)} such "
+            "labels). Label the runs of the draw, in its order."
+        )
+    return found
