@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from array import array
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import chain, count, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 _SCHEMA = "certify_assets/lexical_judge/1"
 _DOCUMENT = "judge.json"
 _WEIGHTS = "weights.safetensors"
-_TOKEN = r"(?u)\b\w\w+\b"
+_WORD = re.compile(r"\w\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +60,13 @@ class Counted:
     @classmethod
     def of(cls, texts: Sequence[str], settings: LexicalSettings) -> Counted:
         """Count the features of texts."""
-        vectorizer = _vectorizer(settings)
-        try:
-            counts = vectorizer.fit_transform(texts)
-        except ValueError:
-            raise InputError(
-                f"{len(texts)} training texts have no word; check the rendering."
-            ) from None
-        return cls(vectorizer.vocabulary_, counts)
+        places: defaultdict[str, int] = defaultdict(count().__next__)
+        counts = _counted(texts, settings, places)
+        if not places:
+            raise InputError(f"{len(texts)} training texts have no word; check the rendering.")
+        names = sorted(places)
+        columns = [places[name] for name in names]
+        return cls(dict(zip(names, range(len(names)), strict=True)), counts[:, columns])
 
     def __getitem__(self, rows: NDArray[Any]) -> Counted:
         """Return some of the texts."""
@@ -188,7 +191,7 @@ class LexicalJudge(FileJudge):
         """Judge rendered trajectories."""
         if not len(texts):
             return scores_from_log_odds(np.zeros(0))
-        return self._scores(_counts(texts, self.vocabulary, self.settings))
+        return self._scores(self._counts(texts))
 
     def _scores(self, counts: Any) -> Scores:
         features = _weigh(counts, self.idf)
@@ -196,9 +199,13 @@ class LexicalJudge(FileJudge):
             np.asarray(features @ self.coefficients, dtype=np.float64) + self.intercept
         )
 
+    def _counts(self, texts: Sequence[str]) -> Any:
+        places = {name: place for place, name in enumerate(self.vocabulary)}
+        return _sorted_rows(_counted(texts, self.settings, places))
+
     def reasons(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
         """Return what each word and word pair of a text adds to its score."""
-        features = _weigh(_counts(texts, self.vocabulary, self.settings), self.idf)
+        features = _weigh(self._counts(texts), self.idf)
         return [
             [
                 (self.vocabulary[place], float(value * self.coefficients[place]))
@@ -266,18 +273,35 @@ def _fitted(features: Any, labels: NDArray[np.int64], settings: LexicalSettings)
     return model.fit(features, labels, sample_weight=weights)
 
 
-def _vectorizer(settings: LexicalSettings, vocabulary: Sequence[str] | None = None) -> Any:
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    places = None if vocabulary is None else {word: place for place, word in enumerate(vocabulary)}
-    return CountVectorizer(
-        ngram_range=(1, settings.longest_ngram), token_pattern=_TOKEN, vocabulary=places
+def _features(text: str, settings: LexicalSettings) -> Iterator[str]:
+    """Return the words of a text, then its sequences of words."""
+    words = _WORD.findall(text.lower())
+    longer = (
+        map(" ".join, zip(*(words[start:] for start in range(length)), strict=False))
+        for length in range(2, settings.longest_ngram + 1)
     )
+    return chain(words, *longer)
 
 
-def _counts(texts: Sequence[str], vocabulary: Sequence[str], settings: LexicalSettings) -> Any:
-    """Count features; a sparse matrix of shape (texts, features)."""
-    return _sorted_rows(_vectorizer(settings, vocabulary).transform(texts))
+def _counted(texts: Sequence[str], settings: LexicalSettings, places: dict[str, int]) -> Any:
+    """Count the features that have a place: a sparse matrix of shape (texts, places)."""
+    from scipy.sparse import csr_matrix
+
+    # a dictionary that gives places gives every feature one
+    given = isinstance(places, defaultdict)
+    found, ends = array("q"), [0]
+    for text in texts:
+        features = _features(text, settings)
+        found.extend(
+            map(places.__getitem__, features) if given else map(places.get, features, repeat(-1))
+        )
+        ends.append(len(found))
+    columns, rows = np.asarray(found), np.repeat(np.arange(len(texts)), np.diff(ends))
+    has_place = columns >= 0
+    columns, rows = columns[has_place], rows[has_place]
+    # a feature that occurs several times in a text is summed
+    ones = np.ones(columns.size, np.int64)
+    return csr_matrix((ones, (rows, columns)), shape=(len(texts), len(places)))
 
 
 def _sorted_rows(counts: Any) -> Any:
