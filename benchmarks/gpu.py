@@ -37,9 +37,9 @@ from gpu_bench.sections import about, finite, measured, release, show
 
 from certify_assets.files import canonical_json, write_atomic
 from certify_assets.judges.lm.adapters import attach_lora, quiet
-from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
-from certify_assets.judges.lm.judge import engine_parity
-from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
+from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel
+from certify_assets.judges.lm.parity import engine_parity
+from certify_assets.judges.lm.score import ScoringConfig, score_prompts
 
 #: share of the measured peak, and times as fast
 BARS = {"scoring": 0.60, "scoring_aim": 0.70, "sft": 0.40, "grpo": 8.0}
@@ -62,13 +62,22 @@ def matmul(bench: Bench) -> dict[str, Any]:
 def scoring(bench: Bench) -> dict[str, Any]:
     """Prompts of full length, all alike, so that nothing is padded: the bar."""
     rows = bench.shape.rows // (3 if bench.quick else 1)
-    return bench.score(bench.prompts([bench.shape.tokens] * rows), padding="right")
+    return bench.score(bench.prompts([bench.shape.tokens] * rows))
 
 
 def scoring_compiled(bench: Bench) -> dict[str, Any]:
     """The same with layers compiled by torch."""
     rows = bench.shape.rows // (3 if bench.quick else 1)
-    return bench.score(bench.prompts([bench.shape.tokens] * rows), padding="right", compiled=True)
+    layers = bench.judge.model.get_decoder().layers
+    # on a CPU layers are traced alone, which shows that they can be
+    backend = {} if bench.hardware.accelerated else {"backend": "eager"}
+    for layer in layers:
+        layer.compile(dynamic=True, **backend)
+    try:
+        return bench.score(bench.prompts([bench.shape.tokens] * rows))
+    finally:
+        for layer in layers:
+            layer._compiled_call_impl = None
 
 
 def mixed(bench: Bench) -> dict[str, Any]:
@@ -80,7 +89,7 @@ def mixed(bench: Bench) -> dict[str, Any]:
     lengths = [int(length) for length in np.clip(drawn, bench.shape.shortest, bench.shape.tokens)]
     prompts = bench.prompts(lengths)
     found = {
-        "sorted_padded": bench.score(prompts, padding="right"),
+        "sorted_padded": bench.score(prompts),
     }
     plain(bench, prompts[:8])
     taken = bench.seconds(lambda: plain(bench, prompts))
@@ -130,7 +139,7 @@ def ties(bench: Bench) -> dict[str, Any]:
         if bench.hardware.half
         else replace(bench.judge, model=copy.deepcopy(bench.judge.model).bfloat16())
     )
-    full = score_prompts(judge, prompts, config=ScoringConfig(padding="right")).scores.score
+    full = score_prompts(judge, prompts, config=ScoringConfig()).scores.score
     short = []
     for place in range(0, count, 16):
         ids = bench.hardware.tensor([list(prompt.ids) for prompt in prompts[place : place + 16]])
@@ -163,22 +172,19 @@ def sft(bench: Bench) -> dict[str, Any]:
 
 
 def sft_steps(bench: Bench, *, recomputed: bool) -> dict[str, Any]:
-    from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
+    from certify_assets.judges.lm.sft import SftConfig, train_sft
 
     steps, tokens, a_step = (2 if bench.quick else 4), bench.shape.tokens, 8
     config = SftConfig(rank=16, gradient_checkpointing=recomputed)
-    rows = [
-        SftRow(prompt, place % 2)
-        for place, prompt in enumerate(bench.prompts([tokens - 1] * (a_step * (steps + 1))))
-    ]
+    prompts = bench.prompts([tokens - 1] * (a_step * (steps + 1)))
     marks: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         train_sft(
             bench.judge,
-            rows,
+            prompts,
+            [place % 2 for place in range(len(prompts))],
             Path(folder),
             config=config,
-            verdicts_alone=True,
             progress=lambda *_: marks.append(time.perf_counter()),
         )
     taken = statistics.median(np.diff(marks).tolist())
@@ -218,7 +224,7 @@ def parity(bench: Bench) -> dict[str, Any]:
     lengths = np.linspace(bench.shape.shortest, bench.shape.tokens, 16).astype(int).tolist()
     prompts, config = (
         bench.prompts(lengths),
-        ScoringConfig(token_budget=bench.shape.budget, padding="right"),
+        ScoringConfig(token_budget=bench.shape.budget),
     )
     with with_lora(bench) as judge:
         found = engine_parity(judge, prompts, config=config).to_dict()
@@ -227,7 +233,7 @@ def parity(bench: Bench) -> dict[str, Any]:
 
 
 def grpo_settings(bench: Bench, **settings: Any) -> tuple[tuple[list[Encoded], list[int]], Any]:
-    from certify_assets.judges.lm.grpo_config import GrpoConfig
+    from certify_assets.judges.lm.grpo import GrpoConfig
 
     prompts = bench.prompts([bench.shape.tokens - 48] * 6)
     config = GrpoConfig(save_every=0, micro_tokens=2 * bench.shape.tokens, **settings)
@@ -236,18 +242,19 @@ def grpo_settings(bench: Bench, **settings: Any) -> tuple[tuple[list[Encoded], l
 
 def grpo_exact(bench: Bench) -> dict[str, Any]:
     """Seconds a prompt of exact GRPO."""
-    from certify_assets.judges.lm.exact_grpo import train_exact
-    from certify_assets.judges.lm.grpo_config import ARMS
+    from certify_assets.judges.lm.grpo import train_grpo
+    from certify_assets.judges.lm.reward import ARMS
 
     rows, config = grpo_settings(bench, steps=3 if bench.quick else 5)
     marks: list[float] = []
-    with with_lora(bench) as judge:
-        train_exact(
+    with with_lora(bench) as judge, tempfile.TemporaryDirectory() as folder:
+        train_grpo(
             judge,
             *rows,
+            Path(folder),
             arm=ARMS["reject_3"],
             config=config,
-            progress=lambda _: marks.append(time.perf_counter()),
+            progress=lambda *_: marks.append(time.perf_counter()),
         )
     return {
         "seconds_a_prompt": statistics.median(np.diff(marks).tolist()) / config.prompts_per_step
@@ -272,8 +279,8 @@ def grpo_sampled(bench: Bench) -> dict[str, Any]:
 def sampled_seconds(bench: Bench, most: int) -> float:
     from transformers import TrainerCallback
 
-    from certify_assets.judges.lm.grpo_config import ARMS
-    from certify_assets.judges.lm.trl_grpo import make_trainer
+    from certify_assets.judges.lm.grpo import sampled_trainer
+    from certify_assets.judges.lm.reward import ARMS
 
     rows, config = grpo_settings(
         bench, steps=2, prompts_per_step=1 if bench.quick else 2, max_completion_tokens=most
@@ -291,9 +298,7 @@ def sampled_seconds(bench: Bench, most: int) -> float:
         quiet(),
         redirect_stdout(sys.stderr),
     ):
-        trainer = make_trainer(
-            judge, *rows, arm=ARMS["reject_3"], config=config, folder=Path(folder)
-        )
+        trainer = sampled_trainer(judge, *rows, Path(folder), arm=ARMS["reject_3"], config=config)
         trainer.add_callback(Clock())
         trainer.train()
     return (marks[-1] - marks[0]) / (len(marks) - 1) / config.prompts_per_step

@@ -19,7 +19,6 @@ import argparse
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,12 +30,12 @@ from certify_assets.certificates import certify
 from certify_assets.certificates.auroc import auroc
 from certify_assets.errors import CertifyError
 from certify_assets.files import write_json_atomic
-from certify_assets.judges.lm.contract import Hardware
-from certify_assets.judges.lm.exact_grpo import train_exact
-from certify_assets.judges.lm.grpo_config import ARMS, GrpoConfig
+from certify_assets.judges.lm.grpo import GrpoConfig, train_grpo
 from certify_assets.judges.lm.judge import CausalJudge, load_base
+from certify_assets.judges.lm.language_model import Hardware
 from certify_assets.judges.lm.models import SMOLLM2
-from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
+from certify_assets.judges.lm.reward import ARMS
+from certify_assets.judges.lm.sft import SftConfig, train_sft
 
 CORPORA = ("taubench_retail", "terminal_bench_core", "swebench_lite_acr")
 SPLITS = ("sft", "rl", "cal", "test")
@@ -86,36 +85,35 @@ class Ladder:
         tuned = self.tuned(folder / "sft")
         yield "sft", tuned, time.perf_counter() - start
         start = time.perf_counter()
-        with self.reinforced(tuned) as judge:
-            yield "grpo", judge, time.perf_counter() - start
+        judge = self.reinforced(tuned, folder / "grpo")
+        yield "grpo", judge, time.perf_counter() - start
 
     def tuned(self, folder: Path) -> CausalJudge:
         """Fine-tune on the verdicts of SFT."""
         rows = self.splits["sft"]
-        prompts = self.base.encoder.encode_texts(rows["text"].tolist())
-        trained = train_sft(
+        train_sft(
             self.base.language,
-            [SftRow(prompt, int(y)) for prompt, y in zip(prompts, rows["outcome"], strict=True)],
+            self.base.encoder.encode_texts(rows["text"].tolist()),
+            [int(outcome) for outcome in rows["outcome"]],
             folder,
             config=SftConfig(epochs=2.0, learning_rate=2e-4),
-            verdicts_alone=True,
         )
-        return self.base.with_adapter(trained.folder)
+        return self.base.with_adapter(folder)
 
-    @contextmanager
-    def reinforced(self, tuned: CausalJudge) -> Iterator[CausalJudge]:
+    def reinforced(self, tuned: CausalJudge, folder: Path) -> CausalJudge:
         """Train the adapter on by exact GRPO on RL, in place."""
         rows = self.splits["rl"]
         for name, weight in tuned.language.model.named_parameters():
             weight.requires_grad_("lora_" in name)
-        train_exact(
+        train_grpo(
             tuned.language,
             tuned.encoder.encode_texts(rows["text"].tolist()),
             [int(outcome) for outcome in rows["outcome"]],
+            folder,
             arm=ARMS["reject_3"],
             config=GrpoConfig(learning_rate=2e-5, steps=5 if self.tenth else 150, save_every=0),
         )
-        yield tuned
+        return tuned
 
 
 def measure(judge: CausalJudge, splits: dict[str, pd.DataFrame]) -> dict[str, Any]:

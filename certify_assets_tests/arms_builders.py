@@ -43,14 +43,13 @@ def start_judge(store: Store, *, seed: int = 0, epochs: float = 0.0) -> None:
     from certify_assets.judges.lm.adapters import attach_lora, save_adapter
     from certify_assets.judges.lm.judge import CausalJudge, load_base
     from certify_assets.judges.lm.models import known_model
-    from certify_assets.judges.lm.sft import fine_tuned
 
     start = CausalJudge("sft", *load_base("compact"))
     with tempfile.TemporaryDirectory() as folder:
         if epochs:
             rows = Corpus(store, CORPUS).split("sft")
             place, recipe = Path(folder), replace(known_model("compact").recipe, epochs=epochs)
-            judge, _ = fine_tuned(start, rows, place, model="compact", seed=42, recipe=recipe)
+            judge, _ = start.fine_tuned(rows, place, recipe=recipe, seed=42)
         else:
             base, _ = load_base("compact")
             adapter = attach_lora(base.model, rank=2, alpha=4, dropout=0.0, seed=seed)

@@ -44,7 +44,7 @@ def test_the_example_of_the_documentation_loads() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (_YAML.replace("mine", "9 bad"), "'9 bad' is not a corpus name. Use at most 64"),
+        (_YAML.replace("mine", "9 bad"), "name of corpus.json is '9 bad'"),
         (_YAML.replace("mine", "miniwob_mixed"), "comes with the package"),
         (_YAML + "      format: nope\n", "there is no format 'nope'"),
         (

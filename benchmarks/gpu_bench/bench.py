@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel, VerdictTokens
-from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
+from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel, VerdictTokens
+from certify_assets.judges.lm.score import ScoringConfig, score_prompts
 
 __all__ = ["FAIL", "QWEN3_4B", "SUCCESS", "TINY", "Bench", "Shape"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from certify_assets.judges.lm.contract import Hardware
+from certify_assets.judges.lm.language_model import Hardware
 from gpu_bench.bench import QWEN3_4B, Bench
 
 __all__ = ["about", "finite", "measured", "release", "show"]

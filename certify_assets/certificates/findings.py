@@ -33,6 +33,7 @@ from certify_assets.names import spelled
 
 #: findings that the provenance of a certificate states, since no table can show them
 RELABELLED, SHARED_TASKS = "relabelled_after_certificate", "accepted_shared_tasks"
+SECOND_PROMISE = "second_promise"
 
 _SATURATED = 0.05
 #: scores of fewer values are verdicts or ratings, which have no log-odds
@@ -187,7 +188,7 @@ def certificate_findings(
 def stated_findings(provenance: Mapping[str, str] | None) -> list[Finding]:
     """Return the findings that the provenance of a certificate states."""
     said = provenance or {}
-    codes = (RELABELLED, SHARED_TASKS)
+    codes = (RELABELLED, SHARED_TASKS, SECOND_PROMISE)
     return [{"code": code, "message": said[code]} for code in codes if said.get(code)]
 
 

@@ -386,44 +386,13 @@ def show(name: str, page: Path | None, store: Store) -> None:
 
 def _blocks(report: CorpusReport, page: Path | None) -> Iterator[Any]:
     """Return the tables of a corpus's page."""
-    from certify_assets.reports import corpus_page as pages
+    from certify_assets.reports.corpus_page import corpus_sections, standing
 
-    name, profile = report.config.name, report.profile
-    _, heading, sentences = pages.standing(report)
-    facts = [
-        ("domain", str(report.domain)),
-        *pages.profile_facts(profile),
-        *pages.flip_facts(profile.flips),
-        *pages.label_rows(report.imported, profile.flips),
-        *pages.length_facts(profile.lengths),
-        ("runs that read like an earlier one", f"{profile.duplicates:,}"),
-        ("groups of tasks with one instruction", f"{len(profile.same_instruction):,}"),
-    ]
-    yield TextTable(f"Corpus {name}", FIGURES, facts)
-    if profile.splits:
-        columns = ["split", "tasks", "runs", "π", "ICC", "DEFF", "n_eff"]
-        yield TextTable("Splits", columns, pages.split_rows(profile))
-    if report.manifest is not None:
-        yield f"Split manifest {report.manifest.sha256}."
-    agents = [
-        [row.name, row.runs, row.read, row.success_rate]
-        for row in pages.agent_rows(profile, report.leak_checks)
-    ]
-    columns = ["agent", "runs", "labelled, outside TEST", "success rate of those"]
-    yield TextTable("Agents", columns, agents)
-    rows = [
-        [row.name, row.auroc, row.interval, row.threshold, "over" if row.over else "under"]
-        for row in pages.control_rows(report.leak_checks)
-    ]
-    columns = ["control", "AUROC", "95 % over tasks", "threshold", "AUROC is"]
-    yield TextTable("Leak checks, outside TEST", columns, rows)
-    if profile.dropped:
-        dropped = [
-            [reason, str(number), report.imported.examples.get(reason, "")]
-            for reason, number in profile.dropped.items()
-        ]
-        yield TextTable("Left out", ["reason", "records", "the first"], dropped)
-    if report.imported.notes:
-        notes = [[note, str(number)] for note, number in report.imported.notes.items()]
-        yield TextTable("Notes", ["note", "count"], notes)
+    for section in corpus_sections(report):
+        title = f"Corpus {report.config.name}" if section.id == "profile" else section.heading
+        if section.facts:
+            yield TextTable(title, FIGURES, section.facts)
+        for item in section.tables:
+            yield TextTable(item.title, item.columns, item.rows)
+    _, heading, sentences = standing(report)
     yield from (f"{heading}.", *sentences, *([f"Page: {page}"] if page else []))

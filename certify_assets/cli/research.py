@@ -105,7 +105,7 @@ _FIGURES = ("harvest", "wrong", "half B", "TEST own", "TEST deployed", "TEST err
     "--gate",
     "gates",
     multiple=True,
-    help="Procedure that certifies half A.  [default: pseudo_task, taskboot, betting]",
+    help="Procedure that certifies half A.  [default: pseudo_task, taskboot]",
 )
 @click.option("--side", "sides", type=SIDE, multiple=True, help="[default: both]")
 @click.option(
@@ -130,13 +130,13 @@ def harvest(
 ) -> None:
     """Self-train on what the certificate lets through, with the controls next to it.
 
-    CORPUS must be imported and split. Half A of its CAL tasks sets the threshold, runs of the pool
-    below it become failures (above it, on the release side, successes), the judge is trained again
-    from its base, half B certifies it and TEST audits it. Labels of the pool are withheld: they
-    only say how many pseudo-labels were wrong. Exit 3 when every gate stayed closed.
+    CORPUS must be imported and split. Half A of its CAL tasks sets the threshold. Runs of the pool
+    below it become failures; on the release side, runs above it become successes. The judge is
+    trained again from its base, half B certifies it, and TEST audits it. Labels of the pool are
+    withheld: they only say how many pseudo-labels were wrong. Exit 3 when every gate stayed closed.
     """
-    from certify_assets.reports.harvest_table import control_rows, loop_rows
-    from certify_assets.research.harvest_study import HarvestPlan, learner_maker, run_harvests
+    from certify_assets.research.harvest_learners import learner_maker
+    from certify_assets.research.harvest_study import HarvestPlan, harvest_rows, run_harvests
     from certify_assets.work import ProgressLines
 
     plan = HarvestPlan(
@@ -152,32 +152,28 @@ def harvest(
         corpus.writing(),
         learner_maker(corpus, learner, report=ProgressLines(say)) as make,
     ):
-        document = run_harvests(corpus, plan, learner=make, say=say)
+        document = run_harvests(corpus, plan, make, say=say)
     said = (
         f"{document['harvests']} harvests: {document['within_budget']} within budget, "
         f"{document['beyond_chance']} above it beyond chance; "
         f"{document['gates_closed']} gates closed. The promise is on the population below the "
         "threshold, not on the finite pool."
     )
-    tables = _harvests(corpus.name, loop_rows(document), control_rows(document))
+    tables = _harvests(corpus.name, harvest_rows(document))
     answer(document, *tables, said, code=0 if document["harvests"] else NOTHING)
 
 
-def _harvests(
-    corpus: str, rounds: list[dict[str, str]], controls: list[dict[str, str]]
-) -> Iterator[TextTable]:
-    """Return one table a profile, side and budget: rounds, then the controls."""
-    named = [(row, f"{row['gate'].removesuffix('_taskboot')} {row['round']}") for row in rounds]
-    named += [(row, row["control"]) for row in controls]
-    for place in dict.fromkeys(tuple(row[name] for name in _PLACE) for row in rounds):
-        rows = [
-            [name, *(row[figure] for figure in _FIGURES)]
-            for row, name in named
-            if tuple(row[part] for part in _PLACE) == place
+def _harvests(corpus: str, rows: list[dict[str, str]]) -> Iterator[TextTable]:
+    """Return one table a profile, side and budget: rounds and controls."""
+    for place in dict.fromkeys(tuple(row[name] for name in _PLACE) for row in rows):
+        shown = [
+            [row[name] for name in ("name", *_FIGURES)]
+            for row in rows
+            if tuple(row[name] for name in _PLACE) == place
         ]
         profile, side, alpha = place
         title = f"{corpus}, {profile} split, {side} at {alpha}"
-        yield TextTable(title, ["gate and round", *_FIGURES], rows)
+        yield TextTable(title, ["gate and round", *_FIGURES], shown)
 
 
 @research.command("generate-miniwob")

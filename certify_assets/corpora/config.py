@@ -181,27 +181,18 @@ class CorpusConfig:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> CorpusConfig:
         """Read a configuration; an InputError names what is wrong and the remedy."""
-        if not isinstance(document, Mapping):
-            raise InputError("corpus.json is no object; map its keys to values.")
         return cls(**{name: value for name, value in document.items() if name != "schema"})
 
 
 def _sentence(found: Any) -> str:
-    names, (key, *_) = [*CorpusConfig.__dataclass_fields__], found["loc"]
-    if found["type"] == "unexpected_keyword_argument":
-        return f"corpus.json has the unknown key {key!r}; known keys are {', '.join(names)}."
+    about = {name: each["description"] for name, each in corpus_schema()["properties"].items()}
+    names, (key, *_) = [*about], found["loc"]
     # a value that was given without its key has a number
     key = names[key] if isinstance(key, int) else key
-    if found["type"] == "missing":
-        return f"corpus.json has no key {key!r}; add the corpus's name."
-    if key == "name" and found["type"] == "string_pattern_mismatch":
-        return (
-            f"{found['input']!r} is not a corpus name. Use at most 64 letters, digits, _ or -, "
-            "beginning with a letter."
-        )
-    # what a value is says what to give
-    about = corpus_schema()["properties"][key]["description"]
-    return f"{key} of corpus.json is {found['input']!r}: {found['msg']}. Expected: {about}"
+    if key not in about:
+        return f"corpus.json has the unknown key {key!r}; known keys are {', '.join(names)}."
+    given = "missing" if found["type"] == "missing" else repr(found["input"])
+    return f"{key} of corpus.json is {given}: {found['msg']}. Expected: {about[key]}"
 
 
 def corpus_schema() -> dict[str, Any]:

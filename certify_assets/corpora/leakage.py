@@ -177,22 +177,25 @@ def check_leaks(
     labelled = frame["outcome"].notna().to_numpy()
     rows = frame[labelled]
     outcomes = rows["outcome"].to_numpy(dtype=np.int64)
-    lengths = np.array([item.length for item in texts], dtype=np.float64)[labelled]
-    steps = rows["steps"].map(len).to_numpy(dtype=np.float64)
     phrases = {name: places for name in _PHRASES if any(places := _occurrences(name, rows))}
+    # what is known of every run without reading it; the better of several readings counts
+    controls = {
+        "length": [np.array([item.length for item in texts], dtype=np.float64)[labelled]],
+        "steps": [rows["steps"].map(len).to_numpy(dtype=np.float64)],
+        **{f"phrase {name}": _marks(places) for name, places in phrases.items()},
+    }
     tasks = _codes(rows["task_id"].tolist())
     resamples = _resamples(tasks)
-
-    def measured(values: _Floats) -> _Direction:
-        return _either_way(values, outcomes, resamples[:, tasks])
-
-    found = {"length": measured(lengths), "steps": measured(steps)}
-    for name, places in phrases.items():
-        both = [measured(marks) for marks in _marks(places)]
-        found[f"phrase {name}"] = max(both, key=lambda one: one.auroc)
+    found = {
+        name: max(
+            (_either_way(values, outcomes, resamples[:, tasks]) for values in readings),
+            key=lambda one: one.auroc,
+        )
+        for name, readings in controls.items()
+    }
     agent, *areas = _agent_areas(rows, outcomes, resamples)
-    aurocs = {**{name: one.auroc for name, one in found.items()}, "agent": agent}
-    values = {name: None if math.isnan(area) else area for name, area in aurocs.items()}
+    found["agent"] = _Direction(agent, True, _interval(np.array(areas)))
+    values = {name: None if math.isnan(one.auroc) else one.auroc for name, one in found.items()}
     return LeakChecks(
         length_auroc=values["length"],
         longer_succeeds=found["length"].upwards,
@@ -201,12 +204,11 @@ def check_leaks(
         agent_auroc=values["agent"],
         phrases={name: values[f"phrase {name}"] for name in phrases},
         phrase_trajectories={
-            name: sum(place is not None for place in places) for name, places in phrases.items()
+            name: len(places) - places.count(None) for name, places in phrases.items()
         },
-        intervals={name: one.interval for name, one in found.items()}
-        | {"agent": _interval(np.array(areas))},
+        intervals={name: one.interval for name, one in found.items()},
         thresholds=limits,
-        over=tuple(name for name, area in aurocs.items() if area >= limits[_limit(name)]),
+        over=tuple(name for name, one in found.items() if one.auroc >= limits[_limit(name)]),
         accepted=accept_structural_leak,
         evidence=LeakEvidence(
             agents=_agent_rates(rows, outcomes),
@@ -341,35 +343,30 @@ def _occurrences(phrase: str, rows: pd.DataFrame) -> list[_Occurrence | None]:
 def _last(pattern: re.Pattern[str], texts: Sequence[str]) -> _Occurrence | None:
     for step, text in reversed([*enumerate(texts)]):
         if matches := list(pattern.finditer(text)):
-            words = matches[-1][0]
+            words, (start, end) = matches[-1][0], matches[-1].span()
             number = _NUMBER.search(words)
-            start, end = matches[-1].span()
-            start, end = max(0, start - _AROUND), min(len(text), end + _AROUND)
-            before, after = "…" if start else "", "…" if end < len(text) else ""
-            return _Occurrence(
-                step,
-                f"{before}{text[start:end]}{after}",
-                float(number[0]) if number else float(_NO.search(words) is None),
-            )
+            before = f"…{text[start - _AROUND : start]}" if start > _AROUND else text[:start]
+            after = text[end : end + _AROUND] + "…" * (end + _AROUND < len(text))
+            says = float(number[0]) if number else float(_NO.search(words) is None)
+            return _Occurrence(step, f"{before}{words}{after}", says)
     return None
 
 
-def _marks(places: Sequence[_Occurrence | None]) -> tuple[_Floats, _Floats]:
+def _marks(places: Sequence[_Occurrence | None]) -> list[_Floats]:
     """Mark which runs have a phrase, and what it says last."""
     said = np.array([math.nan if place is None else place.says for place in places])
     present = ~np.isnan(said)
     # a run without the phrase is placed between those that it speaks well and badly of
     middle = (said[present].min() + said[present].max()) / 2
-    return present.astype(np.float64), np.where(present, said, middle)
+    return [present.astype(np.float64), np.where(present, said, middle)]
 
 
 def _agent_rates(rows: pd.DataFrame, outcomes: _Ints) -> tuple[AgentRate, ...]:
-    grouped = rows.assign(outcome=outcomes).groupby("agent")
     return tuple(
         AgentRate(
             str(agent), len(part), int(part["task_id"].nunique()), float(part["outcome"].mean())
         )
-        for agent, part in sorted(grouped)
+        for agent, part in rows.assign(outcome=outcomes).groupby("agent")
     )
 
 
@@ -378,13 +375,12 @@ def _phrase_evidence(
 ) -> PhraseEvidence:
     marks = np.array([place is not None for place in places], dtype=np.bool_)
     rates = [float(outcomes[side].mean()) if side.any() else None for side in (marks, ~marks)]
-    # one of each outcome says more than two alike
-    firsts = [np.flatnonzero(marks & (outcomes == side))[:1].tolist() for side in (1, 0)]
-    order = list(dict.fromkeys([*chain(*firsts), *np.flatnonzero(marks).tolist()]))
-    identities = rows["trajectory_id"].tolist()
+    having = rows.assign(outcome=outcomes, place=places)[marks]
+    # a success, a failure and so on: one of each outcome says more than two alike
+    turn = having.groupby("outcome").cumcount()
+    shown = having.assign(turn=turn, failure=1 - having["outcome"]).sort_values(["turn", "failure"])
     examples = tuple(
-        (str(identities[index]), place.step, place.around)
-        for index in order[:_EXAMPLES]
-        if (place := places[index]) is not None
+        (str(run), place.step, place.around)
+        for run, place in zip(shown["trajectory_id"], shown["place"], strict=True)
     )
-    return PhraseEvidence(name, int(marks.sum()), rates[0], rates[1], examples)
+    return PhraseEvidence(name, int(marks.sum()), rates[0], rates[1], examples[:_EXAMPLES])

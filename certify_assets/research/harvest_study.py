@@ -1,61 +1,36 @@
-"""Harvests of a corpus: rounds, controls without a certificate, the study over all settings."""
+"""Harvests of a corpus: rounds of CertHarvest, controls without a certificate, and their table."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates import Settings
+from certify_assets.certificates import Settings, evaluate, measure_threshold, observe
 from certify_assets.corpora.config import plan_splits
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.splits import select
-from certify_assets.errors import InputError
-from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.harvest.gate import (
-    HALF_A,
+from certify_assets.files import canonical_json, sha256_bytes, significant
+from certify_assets.judges.base import judge_auroc
+from certify_assets.judges.certharvest import (
     HALVES_SEED,
-    LABEL_SOURCE,
-    Splits,
+    certharvest,
     contamination,
-    share_wrong,
+    halves,
     skew,
     training_set,
+    withhold,
 )
-from certify_assets.judges.harvest.loop import (
-    Learner,
-    Loop,
-    Parts,
-    gate_of,
-    language_learner,
-    measured,
-    quick_learner,
-)
-from certify_assets.judges.harvest.rows import (
-    ControlRow,
-    HarvestDocument,
-    HarvestedRound,
-    HarvestRow,
-    LoopRow,
-    PlanRow,
-    RankedRound,
-    RankingRow,
-    RoundRow,
-    SpentLabels,
-    UntrainedCut,
-)
-from certify_assets.judges.lm import smollm2
+from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES
-from certify_assets.judges.transfer import gather_pool
 from certify_assets.operations.ledger import LedgerEntry, announce_study, record_result
-from certify_assets.work import Report, silent
+from certify_assets.research.harvest_learners import Learner, Splits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,173 +38,10 @@ if TYPE_CHECKING:
     from certify_assets.corpora.splits import SplitManifest
     from certify_assets.judges.base import Judge
 
+# a row of the stored document, as JSON values
+Row = dict[str, Any]
+
 _SHARES = (0.25, 0.5)
-
-
-def controls_of(loop: Loop, parts: Parts, start: Judge, size: int) -> list[ControlRow]:
-    """Run the controls of a loop."""
-    found: list[ControlRow] = [_labels_spent(loop, parts)]
-    table = loop.learner.score(start, parts.pool.frame)
-    for name, taken in uncertified_cuts(table["score"].to_numpy(np.float64), loop, size).items():
-        about: UntrainedCut = {
-            "control": name,
-            "size": int(taken.sum()),
-            "pool": len(table),
-            "contamination": share_wrong(taken, parts.pool.withheld, loop.label),
-        }
-        if loop.learner.costly or not taken.any():
-            found.append(about)
-            continue
-        training = training_set(
-            loop.learner.source,
-            parts.pool.frame[taken],
-            label=loop.label,
-            manifest=loop.splits.manifest,
-        )
-        found.append({**about, **measured(loop, parts, loop.learner.train(training, name))})
-    return found
-
-
-def uncertified_cuts(
-    scores: NDArray[np.float64], loop: Loop, size: int
-) -> dict[str, NDArray[np.bool_]]:
-    """Choose rows of a pool without a certificate."""
-    sign = 1.0 if loop.settings.side == "reject" else -1.0
-    keys = np.where(np.isnan(scores), np.inf, sign * scores)
-    order = np.argsort(keys, kind="stable")
-    end = "lowest" if sign > 0 else "highest"
-    counts = {f"{end}_{share:.0%}": int(share * len(scores)) for share in _SHARES}
-    counts = {f"{end}_as_many": size, **counts} if size else counts
-    cuts = {
-        "verdict": keys < 0,
-        "confidence": keys <= math.log(loop.settings.alpha / (1 - loop.settings.alpha)),
-    }
-    for name, count in counts.items():
-        taken = np.zeros(len(scores), dtype=bool)
-        taken[order[:count]] = True
-        cuts[name] = taken & np.isfinite(keys)
-    return cuts
-
-
-def ranking_of(rows: Sequence[RoundRow]) -> dict[str, RankingRow] | None:
-    """Say whether half B orders the rounds as TEST does; None for fewer than two rounds."""
-    made = [row for row in rows if "certificates" in row]
-    if len(made) < 2:
-        return None
-    found: dict[str, RankingRow] = {}
-    for name in made[0]["certificates"]:
-        rounds: list[RankedRound] = [
-            {
-                "round": row["round"],
-                "half_b": row["certificates"][name]["half_b_coverage"] or 0.0,
-                "test": row["certificates"][name]["test_own_coverage"] or 0.0,
-            }
-            for row in made
-        ]
-        half_b = [one["round"] for one in sorted(rounds, key=lambda one: -one["half_b"])]
-        test = [one["round"] for one in sorted(rounds, key=lambda one: -one["test"])]
-        found[name] = {
-            "rounds": rounds,
-            "order_half_b": half_b,
-            "order_test": test,
-            "agree": half_b == test,
-        }
-    return found
-
-
-def _labels_spent(loop: Loop, parts: Parts) -> SpentLabels:
-    """Train on the labels of half A instead of setting a threshold with them."""
-    import pandas as pd
-
-    labelled = [
-        loop.learner.source.assign(**{LABEL_SOURCE: "human"}),
-        parts.half_a.assign(**{LABEL_SOURCE: HALF_A}),
-    ]
-    training = pd.concat(labelled, ignore_index=True)
-    training["outcome"] = training["outcome"].astype("int8")
-    name = "labels_of_half_a"
-    return {
-        "control": name,
-        "trained_on": len(training),
-        "labels": len(parts.half_a),
-        **measured(loop, parts, loop.learner.train(training, name)),
-    }
-
-
-def harvest_rounds(loop: Loop) -> LoopRow:
-    """Run the rounds and their controls."""
-    parts = Parts.of(loop)
-    start = judge = loop.learner.train(loop.learner.source, "round_0")
-    rows: list[RoundRow] = [
-        {
-            "round": 0,
-            "trained_on": len(loop.learner.source),
-            "pseudo_labels": 0,
-            **measured(loop, parts, judge),
-        }
-    ]
-    for number in range(1, loop.rounds + 1):
-        row, judge = _round(loop, parts, judge, number)
-        rows.append(row)
-        if "skipped" in row:
-            break
-    size = next((row["harvest"]["size"] for row in rows if "harvest" in row), 0)
-    return {
-        "learner": loop.learner.name,
-        "start": "transfer" if loop.learner.transfer else "in-domain",
-        "side": loop.settings.side,
-        "alpha": loop.settings.alpha,
-        "gate": loop.settings.procedure,
-        "halves": {
-            "seed": HALVES_SEED,
-            "tasks_a": _tasks(parts.half_a),
-            "tasks_b": _tasks(parts.half_b),
-        },
-        "rounds": rows,
-        "controls": controls_of(loop, parts, start, size),
-        "ranking": ranking_of(rows),
-        "profile": loop.splits.manifest.profile,
-    }
-
-
-def _round(loop: Loop, parts: Parts, judge: Judge, number: int) -> tuple[RoundRow, Judge]:
-    """Harvest with one judge and train the next; nothing harvested keeps the judge."""
-    gate, table = gate_of(loop, parts, judge)
-    taken = gate.taken(table["score"].to_numpy(np.float64))
-    harvested: HarvestRow = {
-        **contamination(gate, table, parts.pool),
-        "gate": gate.to_dict(),
-        "skew": skew(parts.pool.frame, taken, parts.lengths),
-    }
-    loop.say(f"round {number}: {gate.reason} {harvested['size']} of {harvested['pool']} harvested.")
-    if not taken.any():
-        reason = gate.reason if not gate.open else "the certified region holds no run of the pool."
-        return {"round": number, "skipped": reason, "harvest": harvested}, judge
-    training = training_set(
-        loop.learner.source,
-        parts.pool.frame[taken],
-        label=loop.label,
-        manifest=loop.splits.manifest,
-    )
-    trained = loop.learner.train(training, f"round_{number}")
-    row: HarvestedRound = {
-        "round": number,
-        "trained_on": len(training),
-        "pseudo_labels": int(taken.sum()),
-        "harvest": harvested,
-        **measured(loop, parts, trained),
-    }
-    return row, trained
-
-
-def _tasks(frame: pd.DataFrame) -> int:
-    return int(frame["task_id"].nunique())
-
-
-LearnerMaker = Callable[["Splits"], Learner]
-
-# learners whose training takes minutes, and the model that each of them fine-tunes
-_LANGUAGE_LEARNERS = {"sft": "compact", smollm2.NAME: smollm2.NAME}
 
 
 @dataclass(frozen=True)
@@ -238,23 +50,160 @@ class HarvestPlan:
 
     learner: str = "lexical"
     alphas: tuple[float, ...] = ALPHAS
-    gates: tuple[str, ...] = (PROCEDURES[0], "taskboot", "betting")
+    gates: tuple[str, ...] = (PROCEDURES[0], "taskboot")
     sides: tuple[str, ...] = ("reject", "release")
     # an empty one is the corpus's own
     profiles: tuple[str, ...] = ("certify", "paper")
     # fixed beforehand: no rule decides when to stop
     rounds: int = 2
 
-    def to_dict(self) -> PlanRow:
+    def to_dict(self) -> Row:
         """Return the plan as JSON values."""
         return {
-            "learner": self.learner,
-            "alphas": list(self.alphas),
-            "gates": list(self.gates),
-            "sides": list(self.sides),
-            "profiles": list(self.profiles),
-            "rounds": self.rounds,
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
         }
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """Rounds of one learner with one gate: everything that stays the same in them."""
+
+    splits: Splits
+    learner: Learner
+    # of the gate, and of the certificates of half B
+    settings: Settings
+    half_a: pd.DataFrame
+    half_b: pd.DataFrame
+    pool: pd.DataFrame
+    # outcomes of the pool: nothing that trains or decides reads them
+    withheld: NDArray[np.int8]
+
+    @classmethod
+    def of(cls, splits: Splits, learner: Learner, settings: Settings) -> Loop:
+        """Cut CAL in halves, and take the pool: RL, with SFT where the source is elsewhere."""
+        import pandas as pd
+
+        parts = [splits.sft, splits.rl] if learner.transfer else [splits.rl]
+        whole = pd.concat([part for part in parts if len(part)] or [splits.rl], ignore_index=True)
+        return cls(splits, learner, settings, *halves(splits.cal), *withhold(whole))
+
+    def measured(self, judge: Judge) -> Row:
+        """Certify a judge on half B, and audit the certificate on TEST."""
+        half_b = self.learner.score(judge, self.half_b)
+        test = self.learner.score(judge, self.splits.test)
+        half, audited = observe(*columns(half_b)), observe(*columns(test))
+        # no certificate: its findings, which nothing reads here, cost most of one
+        found = evaluate(half, self.settings)
+        audit = measure_threshold(audited, self.settings, found.threshold)
+        own = evaluate(audited, self.settings).chosen_coverage if audited.scored else None
+        return {
+            "adapter_sha256": judge.provenance().adapter_sha256,
+            "auroc_half_b": judge_auroc(half_b),
+            "auroc_test": judge_auroc(test),
+            "half_b_coverage": significant(found.chosen_coverage),
+            "threshold": found.threshold,
+            "test_coverage": audit.coverage,
+            "test_error": audit.realized_error,
+            "test_own_coverage": own,
+            "verdict": None if found.threshold is None else audit.verdict,
+        }
+
+    def run(self, rounds: int, say: Callable[[str], None]) -> Row:
+        """Run the rounds and their controls."""
+        learner = self.learner
+        start = judge = learner.train(learner.source)
+        known = {"round": 0, "trained_on": len(learner.source), "pseudo_labels": 0}
+        rows = [{**known, **self.measured(judge)}]
+        for number in range(1, rounds + 1):
+            row, trained = self._round(judge, number)
+            taken = row["harvest"]
+            say(
+                f"round {number}: {taken['gate']['reason']} {taken['size']} of {taken['pool']} "
+                "harvested."
+            )
+            rows.append(row)
+            if trained is None:
+                break
+            judge = trained
+        tasks = [int(half["task_id"].nunique()) for half in (self.half_a, self.half_b)]
+        return {
+            "learner": learner.name,
+            "start": "transfer" if learner.transfer else "in-domain",
+            "side": self.settings.side,
+            "alpha": self.settings.alpha,
+            "gate": self.settings.procedure,
+            "halves": {"seed": HALVES_SEED, "tasks_a": tasks[0], "tasks_b": tasks[1]},
+            "rounds": rows,
+            "controls": self._controls(start, rows[1]["harvest"]["size"]),
+            "profile": self.splits.manifest.profile,
+        }
+
+    def _round(self, judge: Judge, number: int) -> tuple[Row, Judge | None]:
+        learner = self.learner
+        pool = learner.score(judge, self.pool)
+        harvest = certharvest(
+            learner.score(judge, self.half_a),
+            pool,
+            learner.source,
+            learner.train,
+            settings=self.settings,
+            manifest=self.splits.manifest,
+        )
+        found = {
+            **contamination(harvest, pool, self.withheld),
+            "gate": harvest.gate.to_dict(),
+            "skew": skew(self.pool, harvest.taken),
+        }
+        row: Row = {"round": number, "harvest": found}
+        if harvest.judge is None:
+            return {**row, "skipped": harvest.reason}, None
+        counts = {"trained_on": len(harvest.training), "pseudo_labels": found["size"]}
+        return {**row, **counts, **self.measured(harvest.judge)}, harvest.judge
+
+    def _controls(self, start: Judge, size: int) -> list[Row]:
+        """Learn from the labels of half A, and from parts of the pool without a certificate."""
+        import pandas as pd
+
+        learner, half_a = self.learner, self.half_a
+        spent = pd.concat([learner.source, half_a], ignore_index=True).astype({"outcome": "int8"})
+        judge = learner.train(spent, spent=set(half_a["task_id"]))
+        about = {"trained_on": len(spent), "labels": len(half_a)}
+        rows: list[Row] = [{"control": "labels_of_half_a", **about, **self.measured(judge)}]
+        scores = learner.score(start, self.pool)["score"].to_numpy(np.float64)
+        label = 0 if self.settings.side == "reject" else 1
+        for name, taken in uncertified_cuts(scores, self.settings, size).items():
+            wrong = float(np.mean(self.withheld[taken] != label)) if taken.any() else None
+            row = {"control": name, "size": int(taken.sum()), "pool": len(scores)}
+            row["contamination"] = wrong
+            if taken.any() and not learner.costly:
+                training = training_set(
+                    learner.source, self.pool[taken], label=label, manifest=self.splits.manifest
+                )
+                row |= self.measured(learner.train(training))
+            rows.append(row)
+        return rows
+
+
+def uncertified_cuts(
+    scores: NDArray[np.float64], settings: Settings, size: int
+) -> dict[str, NDArray[np.bool_]]:
+    """Choose rows of a pool without a certificate."""
+    sign = 1.0 if settings.side == "reject" else -1.0
+    keys = np.where(np.isnan(scores), np.inf, sign * scores)
+    order = np.argsort(keys, kind="stable")
+    end = "lowest" if sign > 0 else "highest"
+    counts = {f"{end}_{share:.0%}": int(share * len(scores)) for share in _SHARES}
+    counts = {f"{end}_as_many": size, **counts} if size else counts
+    cuts = {
+        "verdict": keys < 0,
+        "confidence": keys <= math.log(settings.alpha / (1 - settings.alpha)),
+    }
+    for name, count in counts.items():
+        taken = np.zeros(len(scores), dtype=bool)
+        taken[order[:count]] = True
+        cuts[name] = taken & np.isfinite(keys)
+    return cuts
 
 
 def harvests_key(corpus: str, learner: str) -> str:
@@ -264,28 +213,26 @@ def harvests_key(corpus: str, learner: str) -> str:
 
 def run_harvests(
     corpus: Corpus,
-    plan: HarvestPlan | None = None,
+    plan: HarvestPlan,
+    make: Callable[[Splits], Learner],
     *,
-    learner: LearnerMaker | None = None,
     say: Callable[[str], None] = lambda _: None,
-) -> HarvestDocument:
+) -> Row:
     """Run every loop of a plan on a corpus, store and return the document."""
-    plan = plan or HarvestPlan()
-    make = learner or (lambda splits: quick_learner(splits.sft, splits.manifest))
     frame, config = corpus.trajectories, corpus.config
     corpus.require_leak_checks()
-    loops: list[LoopRow] = []
+    loops: list[Row] = []
     for profile in plan.profiles:
-        shares = (
-            f"{profile}_miniwob"
-            if profile == "paper" and corpus.name in EMBEDDED
-            else profile or config.profile
-        )
+        embedded = profile == "paper" and corpus.name in EMBEDDED
+        shares = "paper_miniwob" if embedded else profile or config.profile
         split = replace(config, profile=cast(Any, shares), rl=True)
         manifest = plan_splits(split, frame["task_id"].unique())
         splits = _splits(frame, manifest)
         read = _announced(corpus, plan, manifest)
-        made = [harvest_rounds(loop) for loop in _loops(splits, make, plan, say)]
+        learner = make(splits)
+        made = [
+            Loop.of(splits, learner, settings).run(plan.rounds, say) for settings in _settings(plan)
+        ]
         record_result(corpus.store, read, sha256_bytes(canonical_json(made)))
         loops += made
     document = harvest_document(corpus.name, plan, loops)
@@ -293,12 +240,12 @@ def run_harvests(
     return document
 
 
-def harvest_document(corpus: str, plan: HarvestPlan, loops: list[LoopRow]) -> HarvestDocument:
+def harvest_document(corpus: str, plan: HarvestPlan, loops: list[Row]) -> Row:
     """Return the study: plan, every loop, and how often a harvest kept its budget."""
+    rounds = [(loop["alpha"], row) for loop in loops for row in loop["rounds"]]
     taken = [
-        (loop["alpha"], row["harvest"])
-        for loop in loops
-        for row in loop["rounds"]
+        (alpha, row["harvest"])
+        for alpha, row in rounds
         if "harvest" in row and row["harvest"]["size"]
     ]
     return {
@@ -309,8 +256,37 @@ def harvest_document(corpus: str, plan: HarvestPlan, loops: list[LoopRow]) -> Ha
         "harvests": len(taken),
         "within_budget": sum((one["contamination"] or 0.0) <= alpha for alpha, one in taken),
         "beyond_chance": sum(one["verdict"] == "ERROR" for _, one in taken),
-        "gates_closed": sum("skipped" in row for loop in loops for row in loop["rounds"]),
+        "gates_closed": sum("skipped" in row for _, row in rounds),
     }
+
+
+def harvest_rows(document: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the table of a study: a row a round, and once a profile, side and budget a control."""
+    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    for loop in document["loops"]:
+        place = {name: str(loop[name]) for name in ("profile", "side")}
+        place["alpha"] = f"{loop['alpha']:g}"
+        for row in loop["rounds"]:
+            name = f"{loop['gate'].removesuffix('_taskboot')} {row['round']}"
+            rows[(*place.values(), name)] = {**place, "name": name, **_figures(row)}
+        for control in loop["controls"]:
+            key = (*place.values(), control["control"], str(control.get("size", "")))
+            rows.setdefault(key, {**place, "name": control["control"], **_figures(control)})
+    return list(rows.values())
+
+
+def _figures(row: Row) -> dict[str, str]:
+    taken = row.get("harvest", row)
+    size = f"{taken['size']}/{taken['pool']}" if "size" in taken else ""
+    shown = {
+        "wrong": taken.get("contamination"),
+        "half B": row.get("half_b_coverage"),
+        "TEST own": row.get("test_own_coverage"),
+        "TEST deployed": row.get("test_coverage"),
+        "TEST error": row.get("test_error"),
+    }
+    numbers = {name: "" if value is None else f"{value:.3f}" for name, value in shown.items()}
+    return {"harvest": f"{row['labels']} labels" if "labels" in row else size, **numbers}
 
 
 def _splits(frame: pd.DataFrame, manifest: SplitManifest) -> Splits:
@@ -322,13 +298,11 @@ def _splits(frame: pd.DataFrame, manifest: SplitManifest) -> Splits:
     return Splits(sft, rl, cal, test, manifest)
 
 
-def _loops(
-    splits: Splits, make: LearnerMaker, plan: HarvestPlan, say: Callable[[str], None]
-) -> Iterator[Loop]:
-    learner = make(splits)
+def _settings(plan: HarvestPlan) -> Iterable[Settings]:
     for alpha, side, gate in product(plan.alphas, plan.sides, plan.gates):
-        settings = Settings(alpha=alpha, delta=DELTA, side=side, procedure=gate, seed=HALVES_SEED)
-        yield Loop(splits, learner, settings, plan.rounds, say=say)
+        yield Settings(
+            alpha=alpha, delta=DELTA, side=cast(Any, side), procedure=gate, seed=HALVES_SEED
+        )
 
 
 def _announced(corpus: Corpus, plan: HarvestPlan, manifest: SplitManifest) -> LedgerEntry:
@@ -342,37 +316,3 @@ def _announced(corpus: Corpus, plan: HarvestPlan, manifest: SplitManifest) -> Le
     return announce_study(
         corpus, reader=f"harvests of {plan.learner}", plan={"harvests": fixed}, run_id="cli"
     )
-
-
-@contextmanager
-def learner_maker(
-    corpus: Corpus, learner: str, *, report: Report = silent
-) -> Iterator[LearnerMaker]:
-    """Give the maker of a learner, with a place for its checkpoints where a training is costly."""
-    start, _, transfer = learner.partition("_")
-    elsewhere = None
-    if transfer:
-        pool = gather_pool(corpus)
-        if pool.missing:
-            raise InputError(pool.missing)
-        elsewhere = pool.frame
-
-    def source(splits: Splits) -> pd.DataFrame:
-        return splits.sft if elsewhere is None else elsewhere
-
-    if start not in _LANGUAGE_LEARNERS:
-        yield lambda splits: quick_learner(
-            source(splits), splits.manifest, start, transfer=bool(transfer)
-        )
-        return
-    with corpus.store.workplace(f"harvests/{corpus}/{learner}") as place:
-        # checkpoints are of one split: another manifest is another folder
-        yield lambda splits: language_learner(
-            source(splits),
-            splits.manifest,
-            place / splits.manifest.sha256[:12],
-            name=start,
-            model=_LANGUAGE_LEARNERS[start],
-            transfer=bool(transfer),
-            report=report,
-        )

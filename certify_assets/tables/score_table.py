@@ -414,9 +414,8 @@ def require_audit_sample(path: Path) -> bool:
                 name,
                 other[:1],
                 f": {shown(values[other[0]])} is no audit sample ({len(other)} of {len(values)} "
-                "rows are none); labels from the review queue are of what the judge could not "
-                "decide, so give only tasks drawn at random before scoring, with all their "
-                "attempts.",
+                "rows are none). Labels from the review queue are of what the judge could not "
+                "decide. Give only tasks drawn at random before scoring, with all their attempts.",
             )
     read.settle()
     return bool(read.table.columns)

@@ -21,7 +21,7 @@ def test_a_harvest_is_shown_with_its_controls(call: Call, root: str) -> None:
     assert "certify split, reject at 0.2" in answer.out
     assert "taskboot 1" in answer.out
     assert "verdict" in answer.out
-    assert "round 1: half A certifies" in answer.err and "not on the finite pool" in answer.err
+    assert "round 1: half A certifies" in answer.err and "not on the finite pool" in answer.out
 
 
 def test_the_combined_judge_learns_as_well(call: Call, root: str) -> None:

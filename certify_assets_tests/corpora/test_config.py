@@ -10,7 +10,7 @@ from certify_assets.errors import InputError
     ("document", "sentence"),
     [
         ({"name": "c", "budget": 3}, "unknown key 'budget'; known keys are name, format, paths"),
-        ({}, "no key 'name'; add"),
+        ({}, "name of corpus.json is missing"),
         ({"name": "c", "seed": "7"}, "seed of corpus.json is '7'"),
         ({"name": "c", "paths": "runs"}, "paths of corpus.json is 'runs'"),
         (

@@ -65,8 +65,8 @@ class Local:
         return Action({"model": "compact", "choices": [choice], "usage": usage})
 
     def read(self, ids: tuple[int, ...]) -> dict[str, float]:
-        from certify_assets.judges.lm.contract import Encoded
-        from certify_assets.judges.lm.scoring import score_prompts
+        from certify_assets.judges.lm.language_model import Encoded
+        from certify_assets.judges.lm.score import score_prompts
 
         if ids not in self.known:
             scores = score_prompts(self.language, [Encoded(ids)]).scores

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.judges.families.grpo import GrpoSpec
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lm.grpo_config import ARMS, arm_of
-from certify_assets.judges.reinforced import GrpoSpec, grpo_config
+from certify_assets.judges.lm.reward import ARMS, arm_of
 from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec, judges
 from certify_assets.storage.store import Store
 from certify_assets_tests.arms_builders import CORPUS
@@ -35,7 +35,9 @@ def _read(root: Path, **settings: Any) -> GrpoSpec:
 def test_a_judge_takes_model_and_reading_from_its_start(tmp_path: Path) -> None:
     found = _read(tmp_path)
     assert (found.model, found.reading.tokens, found.upstream) == ("compact", 512, "tuned")
-    assert found.arms == tuple(ARMS) and found.candidates == JUDGES["grpo"].candidates == 9
+    assert (
+        found.rewards == tuple(ARMS.values()) and found.candidates == JUDGES["grpo"].candidates == 9
+    )
     own = judge_spec("own", _write(tmp_path, {"name": "own", "family": "grpo"}))
     # the platform's, under another name
     assert own.registration() == JUDGES["grpo"].registration()
@@ -53,9 +55,10 @@ def test_rewards_steps_and_samples_are_configuration(tmp_path: Path) -> None:
     }
     found = _read(tmp_path, **changes)
     assert found.rewards == (ARMS["reject_3"], arm_of(2, 2.5))
-    assert found.arms == ("reject_3", "lambda_2_mu_2.5") and found.candidates == 5
-    config = grpo_config(found)
-    assert (config.evaluate_at, config.samples, config.global_batch) == ((20, 40), 4, 12)
+    assert found.rewards[1].name == "lambda_2_mu_2.5" and found.candidates == 5
+    config = found.config
+    assert (config.evaluate_at, config.samples, config.sampled) == ((20, 40), 4, True)
+    assert found.settings["config"]["global_batch"] == 12
     assert config.learning_rate == 1e-5
     others = [_read(tmp_path, **{name: value}).registration() for name, value in changes.items()]
     assert len({str(each) for each in [found.registration(), *others]}) == 7
@@ -65,9 +68,9 @@ def test_rewards_steps_and_samples_are_configuration(tmp_path: Path) -> None:
     ("settings", "sentence"),
     [
         ({"start": "lexical"}, "name one of sft, tuned, or write it above"),
-        ({"optimiser": "ppo"}, "is 'ppo'; give one of exact, trl"),
+        ({"optimiser": "ppo"}, "input should be 'exact' or 'trl'"),
         ({"steps": [3, 2]}, "give whole numbers from 1, each once and in order"),
-        ({"samples": 1}, "samples of GRPO is 1; give a whole number of at least 2"),
+        ({"samples": 1}, "samples: input should be greater than or equal to 2"),
         ({"rewards": [{"mu": 3}, {"mu": 3}]}, "each pair of lambda and mu once"),
         ({"rewards": [{"cost": 3}]}, "no setting 'rewards.cost'"),
         ({"model": "compact"}, "no setting 'model'"),

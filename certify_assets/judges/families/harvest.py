@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Literal
 
 from certify_assets.certificates import Settings
 from certify_assets.corpora import HALF_B
 from certify_assets.errors import GateClosedError, LeakError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.family import JudgeFamily, judge_family
-from certify_assets.judges.harvest.gate import (
+from certify_assets.judges.certharvest import (
     HALVES_SEED,
+    certharvest,
     contamination,
     halves,
-    open_gate,
     refuse_held_out,
-    rendered_lengths,
     skew,
-    training_set,
     withhold,
 )
-from certify_assets.judges.harvest.rows import ContaminationRow, GateDocument
+from certify_assets.judges.family import JudgeFamily, judge_family
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.reading import COMPACT, LEXICAL
 from certify_assets.judges.record import JudgeRecord
@@ -54,7 +49,7 @@ class HarvestSpec(DerivedSpec):
 
     def calibration_rows(self, labelled: pd.DataFrame) -> pd.DataFrame:
         """Return half B of CAL: half A chose what it learned from."""
-        return halves(labelled, HALVES_SEED)[1]
+        return halves(labelled)[1]
 
     def registration(self) -> object:
         """Return the model, the start and the gate."""
@@ -94,37 +89,67 @@ class HarvestFamily(JudgeFamily):
     def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
         """Harvest, train and store the adapter; a closed gate is an error, its reason is stored."""
         spec, store = judge.spec, judge.store
-        harvested, document, wrong = _harvested(judge)
+        assert isinstance(spec, HarvestSpec)
         sft, manifest = judge.corpus.split("sft"), judge.corpus.manifest
+        scores, hashes, _ = judge.sibling(spec.start).scores
+        cal = scores[(scores["split"] == "cal") & scores["outcome"].notna()]
+        rl, withheld = withhold(judge.corpus.split("rl"))
+        pool = rl.merge(scores[["trajectory_id", "score"]], "left", "trajectory_id")
+        settings = Settings(alpha=spec.alpha, delta=DELTA, procedure=spec.gate)
+        harvest = certharvest(
+            halves(cal)[0],
+            pool,
+            sft[sft["outcome"].notna()],
+            lambda rows: judge.maker.made(judge, rows, run="adapter", report=report),
+            settings=settings,
+            manifest=manifest,
+        )
+        started = {
+            "start": spec.start,
+            "start_adapter_sha256": hashes["adapter_sha256"],
+            "start_scores_sha256": hashes["scores_sha256"],
+        }
+        size = int(harvest.taken.sum())
+        document = {
+            **harvest.gate.to_dict(),
+            "open": harvest.judge is not None,
+            "reason": harvest.reason,
+            "settings": {
+                "alpha": spec.alpha,
+                "delta": DELTA,
+                "grid": settings.applied_grid,
+                "procedure": spec.gate,
+                "side": settings.side,
+                "halves_seed": HALVES_SEED,
+            },
+            "certificate": harvest.gate.certificate.to_dict(),
+            "pseudo_label": harvest.label,
+            "size": size,
+            "pool": len(pool),
+            "skew": skew(pool, harvest.taken),
+            "manifest_sha256": manifest.sha256,
+            **started,
+        }
         store.write_json(judge.key("harvest.json"), document)
+        wrong = contamination(harvest, pool, withheld)
         store.write_json(judge.key("contamination.json"), wrong)
-        if not len(harvested):
+        if harvest.judge is None:
             # a judge of an earlier opening depends on a gate that is closed now
             store.delete(judge.key("adapter.json"))
-            raise GateClosedError(
-                f"{judge} harvests nothing from {judge.corpus}: {document['reason']}"
-            )
-        label = document["pseudo_label"]
-        taken = harvested[["trajectory_id", "task_id", "agent", "corpus"]].assign(
-            pseudo_label=label
-        )
-        harvest_sha256 = store.write_table(judge.key("harvest.parquet"), taken)
-        labelled = sft[sft["outcome"].notna()].reset_index(drop=True)
-        training = training_set(labelled, harvested, label=label, manifest=manifest)
-        model, made = judge.maker.made(judge, training, run="adapter", report=report)
-        details: dict[str, Any] = {"training": made} if made else {}
-        details["harvest"] = {
-            "sha256": harvest_sha256,
-            "size": len(taken),
+            raise GateClosedError(f"{judge} harvests nothing from {judge.corpus}: {harvest.reason}")
+        names = ["trajectory_id", "task_id", "agent", "corpus"]
+        taken = pool.loc[harvest.taken, names].assign(pseudo_label=harvest.label)
+        kept = {
+            "sha256": store.write_table(judge.key("harvest.parquet"), taken.reset_index(drop=True)),
+            "size": size,
             "gate_sha256": sha256_bytes(canonical_json(document)),
-            "start": document["start"],
-            "start_adapter_sha256": document["start_adapter_sha256"],
-            "start_scores_sha256": document["start_scores_sha256"],
+            **started,
         }
+        model, made = harvest.judge
         return replace(
             judge.record(model.provenance().adapter_sha256, sft),
             success_weight=None if spec.model else 1.0,
-            details=details,
+            details={**({"training": made} if made else {}), "harvest": kept},
         )
 
     def describe(self, record: JudgeRecord) -> str:
@@ -184,48 +209,3 @@ def harvest_violations(judge: JudgedCorpus) -> list[str]:
             f"on; materialize judges/{judge}/model again."
         )
     return found
-
-
-def _harvested(judge: JudgedCorpus) -> tuple[pd.DataFrame, GateDocument, ContaminationRow]:
-    """Take what the certificate of half A lets through; return it, the gate and its errors."""
-    spec = judge.spec
-    assert isinstance(spec, HarvestSpec)
-    table, hashes, _ = judge.sibling(spec.start).scores
-    pool = withhold(judge.corpus.split("rl"))
-    cal = table[(table["split"] == "cal") & table["outcome"].notna()].reset_index(drop=True)
-    half_a, _ = halves(cal, HALVES_SEED)
-    settings = Settings(alpha=spec.alpha, delta=DELTA, procedure=spec.gate)
-    gate = open_gate(half_a, settings)
-    scored = pool.frame[["trajectory_id", "task_id"]].merge(
-        table[["trajectory_id", "score"]], on="trajectory_id", how="left", validate="one_to_one"
-    )
-    taken = gate.taken(scored["score"].to_numpy(np.float64))
-    reason = (
-        gate.reason
-        if taken.any() or not gate.open
-        else "the certified region holds no run of the pool."
-    )
-    document: GateDocument = {
-        **gate.to_dict(),
-        "open": bool(taken.any()),
-        "reason": reason,
-        "settings": {
-            "alpha": spec.alpha,
-            "delta": DELTA,
-            "grid": settings.applied_grid,
-            "procedure": spec.gate,
-            "side": "reject",
-            "halves_seed": HALVES_SEED,
-        },
-        "certificate": gate.certificate.to_dict(),
-        "pseudo_label": 0,
-        "size": int(taken.sum()),
-        "pool": len(pool.frame),
-        "skew": skew(pool.frame, taken, rendered_lengths(pool.frame)),
-        "start": spec.start,
-        "start_adapter_sha256": hashes["adapter_sha256"],
-        "start_scores_sha256": hashes["scores_sha256"],
-        "manifest_sha256": judge.corpus.manifest.sha256,
-    }
-    rows = pool.frame[taken].reset_index(drop=True)
-    return rows, document, contamination(gate, scored, pool)

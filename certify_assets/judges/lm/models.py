@@ -11,7 +11,7 @@ from pathlib import Path
 from certify_assets.errors import InputError
 from certify_assets.judges.lm import smollm2
 from certify_assets.judges.lm.compact import CONTEXT, compact_model_path
-from certify_assets.judges.lm.contract import (
+from certify_assets.judges.lm.language_model import (
     Hardware,
     LanguageModel,
     is_folder,
@@ -117,8 +117,7 @@ def load_model(
     language = load_language_model(
         known.path(name),
         revision=revision,
-        device=on.device,
-        dtype=on.dtype,
+        on=on,
         marker=prompt.marker,
         words=prompt.words,
     )

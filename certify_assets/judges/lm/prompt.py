@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from certify_assets.corpora.rendering import Renderer, defuse, render_frame
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.lm.contract import Encoded, VerdictTokens, verdict_tokens
+from certify_assets.judges.lm.language_model import Encoded, VerdictTokens, verdict_tokens
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
+from certify_assets.judges.lm.language_model import Encoded, LanguageModel, VerdictTokens
 
 SUCCESS, FAIL = 3, 4
 

@@ -8,8 +8,8 @@ import pytest
 
 from certify_assets.errors import InputError, IntegrityError, StaleCertificateError
 from certify_assets.judges.lm.adapters import attach_lora, load_adapter, read_adapter, save_adapter
-from certify_assets.judges.lm.contract import LanguageModel
-from certify_assets.judges.lm.scoring import score_prompts
+from certify_assets.judges.lm.language_model import LanguageModel
+from certify_assets.judges.lm.score import score_prompts
 from certify_assets_tests.judges.lm import models
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -25,7 +25,8 @@ def _trained(folder: Path, seed: int, revision: str = "f" * 64) -> str:
         for name, value in model.named_parameters():
             if "lora_B" in name:
                 value.normal_(0, 0.05)
-    return save_adapter(model, folder, {"base": "tiny", "base_revision": revision}, source="tiny")
+    document = {"base": "tiny", "base_revision": revision}
+    return str(save_adapter(model, folder, document, source="tiny")["adapter_sha256"])
 
 
 @pytest.mark.slow

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from certify_assets.judges.lm.contract import Encoded, Hardware, LanguageModel
-from certify_assets.judges.lm.exact_grpo import train_exact
-from certify_assets.judges.lm.grpo_config import ARMS, GrpoConfig
-from certify_assets.judges.lm.judge import engine_parity, parity
+from certify_assets.judges.lm.grpo import GrpoConfig, train_grpo
+from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.models import load_model
-from certify_assets.judges.lm.scoring import ScoringConfig, score_prompts
-from certify_assets.judges.lm.sft import SftConfig, SftRow, train_sft
+from certify_assets.judges.lm.parity import engine_parity, parity
+from certify_assets.judges.lm.reward import ARMS
+from certify_assets.judges.lm.score import ScoringConfig, score_prompts
+from certify_assets.judges.lm.sft import SftConfig, train_sft
 from certify_assets_tests.judges.lm import models
 from certify_assets_tests.judges.lm.tiny import with_adapter
 
@@ -70,42 +70,43 @@ def test_bfloat16_rows_agree_with_float32_on_a_cpu(compact: LanguageModel) -> No
 def test_padded_rows_agree_with_rows_alone_and_with_themselves(compact: LanguageModel) -> None:
     judge, prompts = _on_cuda(compact), _prompts(64)
     config = ScoringConfig.suited(judge)
-    assert config.padding == "right" and engine_parity(judge, prompts, config=config).passed
+    assert config.rows == 0 and engine_parity(judge, prompts, config=config).passed
     padded = score_prompts(judge, prompts, config=config).scores.score
     assert np.array_equal(score_prompts(judge, prompts, config=config).scores.score, padded)
 
 
 def test_two_steps_of_fine_tuning(compact: LanguageModel, tmp_path: Path) -> None:
-    rows = [SftRow(prompt, place % 2) for place, prompt in enumerate(_prompts(16))]
+    prompts, outcomes = _prompts(16), [place % 2 for place in range(16)]
     config = SftConfig(learning_rate=2e-3)
     curves = []
     for base in (compact, _on_cuda(compact)):
         before = {name: value.clone() for name, value in base.model.state_dict().items()}
         folder = tmp_path / Hardware.of(base.model).dtype
-        trained = train_sft(base, rows, folder, config=config, verdicts_alone=base is not compact)
-        assert trained is not None and trained.steps == 2
+        trained = train_sft(base, prompts, outcomes, folder, config=config)
+        assert trained["steps"] == 2
         assert all(
             bool((value == before[name]).all()) for name, value in base.model.state_dict().items()
         )
-        curves.append([step["loss"] for step in trained.loss_curve])
+        curves.append([step["loss"] for step in trained["loss_curve"]])
     np.testing.assert_allclose(curves[1], curves[0], rtol=0.05)
 
 
-def test_two_steps_of_exact_grpo(compact: LanguageModel) -> None:
+def test_two_steps_of_exact_grpo(compact: LanguageModel, tmp_path: Path) -> None:
     prompts = _prompts(12)
     outcomes = [place % 2 for place in range(12)]
     config = GrpoConfig(steps=2, learning_rate=1e-3, micro_tokens=1000)
     runs = [
-        train_exact(
+        train_grpo(
             with_adapter(replace(judge, model=copy.deepcopy(judge.model))),
             prompts,
             outcomes,
+            tmp_path / Hardware.of(judge.model).dtype,
             arm=ARMS["reject_3"],
             config=config,
         )
         for judge in (compact, _on_cuda(compact))
     ]
-    losses = np.array([[step.loss for step in run.history] for run in runs])
+    losses = np.array([[step["loss"] for step in run] for run in runs])
     np.testing.assert_allclose(losses[1], losses[0], atol=0.05)
 
 
@@ -122,6 +123,6 @@ def test_no_full_logits_and_no_mask_in_memory() -> None:
     score_prompts(
         judge,
         models.prompts(1000, longest=64),
-        config=ScoringConfig(token_budget=32_768, padding="right"),
+        config=ScoringConfig(token_budget=32_768),
     )
     assert torch.cuda.max_memory_allocated() - before < 2**29

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from certify_assets.errors import StaleCertificateError
-from certify_assets.judges.lm import judge as module
-from certify_assets.judges.lm.judge import CausalJudge, engine_limits, load_base
-from certify_assets.judges.lm.scoring import ScoringConfig
+from certify_assets.judges.lm import parity as module
+from certify_assets.judges.lm.judge import CausalJudge, load_base
+from certify_assets.judges.lm.parity import engine_limits
+from certify_assets.judges.lm.score import ScoringConfig
 
 TEXTS = [f"USER: task {place}\n" + "TOOL: step\n" * place for place in range(12)]
 
@@ -23,7 +24,7 @@ def test_a_fast_engine_is_compared_before_it_scores(
 ) -> None:
     plain, provenance = compact.score(TEXTS).score, compact.provenance()
     assert "parity" not in provenance.settings and "cpu" in provenance.engine
-    padded = ScoringConfig(padding="right")
+    padded = ScoringConfig()
     monkeypatch.setattr(ScoringConfig, "suited", classmethod(lambda *_: padded))
     np.testing.assert_allclose(compact.score(TEXTS).score, plain, atol=1e-4)
     fast = compact.provenance()

@@ -7,7 +7,7 @@ import pytest
 
 from certify_assets.errors import StaleCertificateError
 from certify_assets.judges.base import scores_from_log_odds
-from certify_assets.judges.lm.judge import parity
+from certify_assets.judges.lm.parity import parity
 
 LOG_ODDS = np.linspace(-3, 3, 40) + 0.01
 

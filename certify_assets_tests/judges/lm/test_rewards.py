@@ -1,22 +1,13 @@
-import math
-
 import numpy as np
 import pytest
 
-from certify_assets.errors import InputError
-from certify_assets.judges.lm.grpo_config import ARMS, Arm, arm_named, completion_reward
+from certify_assets.judges.lm.reward import ARMS, Arm, completion_reward
 
 
 def test_the_arms_are_those_of_the_paper() -> None:
     assert {name: (arm.lam, arm.mu) for name, arm in ARMS.items()} == {
         "accuracy": (1, 1), "reject_3": (1, 3), "reject_5": (1, 5), "release_5": (5, 1),
     }  # fmt: skip
-    with pytest.raises(
-        InputError,
-        match="there is no arm 'best'; name one of accuracy, reject_3, reject_5, release_5",
-    ):
-        arm_named("best")
-    assert arm_named("reject_5") is ARMS["reject_5"]
 
 
 def test_rewards_of_every_verdict_and_outcome() -> None:
@@ -44,9 +35,3 @@ def test_a_completion_counts_by_its_first_token(
     completion: tuple[int, ...], outcome: int, reward: float
 ) -> None:
     assert completion_reward(ARMS["reject_3"], completion, outcome, success=7, fail=8) == reward
-
-
-@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
-def test_a_penalty_that_is_none_is_refused(value: float) -> None:
-    with pytest.raises(InputError, match="give a finite number"):
-        Arm("x", 1.0, value)

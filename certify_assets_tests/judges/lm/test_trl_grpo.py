@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.contract import Encoded, LanguageModel
-from certify_assets.judges.lm.grpo_config import ARMS, Arm, GrpoConfig
-from certify_assets.judges.lm.trl_grpo import make_trainer, train_trl
+from certify_assets.judges.lm.grpo import GrpoConfig, sampled_trainer, train_grpo
+from certify_assets.judges.lm.language_model import Encoded, LanguageModel
+from certify_assets.judges.lm.reward import ARMS, Arm
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
 
 pytestmark = [
@@ -32,7 +32,7 @@ def _watched(
     import torch
     from transformers import TrainerCallback
 
-    trainer = make_trainer(judge, *rows, arm=arm, config=config, folder=folder)
+    trainer = sampled_trainer(judge, *rows, folder, arm=arm, config=config)
     trainer.seen = []
 
     class Watch(TrainerCallback):  # type: ignore[misc]
@@ -65,7 +65,12 @@ def test_the_first_gradient_of_trl_is_that_of_the_sampled_formula(tmp_path: Path
 
     judge = with_adapter(tiny_judge(taught=12))
     config = GrpoConfig(
-        steps=1, prompts_per_step=6, max_grad_norm=0.0, save_every=0, max_completion_tokens=1
+        sampled=True,
+        steps=1,
+        prompts_per_step=6,
+        max_grad_norm=0.0,
+        save_every=0,
+        max_completion_tokens=1,
     )
     rows = random_rows(6)
     # the adapter as it is before the step; the rate of 2e-6 moves it by less than the tolerance
@@ -101,6 +106,7 @@ def test_the_first_gradient_of_trl_is_that_of_the_sampled_formula(tmp_path: Path
 def test_a_run_stops_at_verdicts_and_resumes_with_the_same_bits(tmp_path: Path) -> None:
     rows = random_rows(7)
     config = GrpoConfig(
+        sampled=True,
         # seven runs, three a step: it is resumed in the second pass, and ends in the middle of one
         steps=6,
         prompts_per_step=3,
@@ -112,11 +118,10 @@ def test_a_run_stops_at_verdicts_and_resumes_with_the_same_bits(tmp_path: Path) 
     # a name that no hub has: a checkpoint must ask none for it
     whole.model.peft_config["default"].base_model_name_or_path = "compact"
     ends = whole.model.generation_config.eos_token_id
-    run = train_trl(whole, *rows, arm=ARM, config=config, folder=tmp_path / "whole")
+    run = train_grpo(whole, *rows, tmp_path / "whole", arm=ARM, config=config)
     assert whole.model.generation_config.eos_token_id == ends
     assert not whole.model.training
-    assert config.to_dict()["global_batch"] == 24
-    steps = [line for line in run.history if "completions/mean_length" in line]
+    steps = [line for line in run if "completions/mean_length" in line]
     assert len(steps) == 6
     # unparsable ones continue, verdicts are one token
     assert steps[0]["completions/min_length"] == 1
@@ -132,8 +137,13 @@ def test_a_run_stops_at_verdicts_and_resumes_with_the_same_bits(tmp_path: Path) 
     # first from the middle, with a checkpoint that was cut short; then from the end
     for taken in ([5, 6], []):
         again, seen = with_adapter(tiny_judge(taught=12)), list[int]()
-        resumed = train_trl(
-            again, *rows, arm=ARM, config=config, folder=folder, progress=seen.append
+        resumed = train_grpo(
+            again,
+            *rows,
+            folder,
+            arm=ARM,
+            config=config,
+            progress=lambda step, *_, seen=seen: seen.append(step),
         )
         assert seen == taken and resumed == run
         for (name, one), (_, other) in zip(
@@ -141,10 +151,10 @@ def test_a_run_stops_at_verdicts_and_resumes_with_the_same_bits(tmp_path: Path) 
         ):
             assert bool((one == other).all()), name
     with pytest.raises(InputError, match="another model, other settings or rows"):
-        train_trl(
+        train_grpo(
             with_adapter(tiny_judge(taught=12)),
             *rows,
+            folder,
             arm=ARMS["accuracy"],
             config=config,
-            folder=folder,
         )

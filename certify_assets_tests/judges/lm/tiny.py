@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from certify_assets.judges.lm.contract import Encoded, LanguageModel, VerdictTokens
-from certify_assets.judges.lm.exact_grpo import verdict_log_probs
-from certify_assets.judges.lm.grpo_config import GrpoConfig
+from certify_assets.judges.lm.grpo import GrpoConfig, verdict_log_probs
+from certify_assets.judges.lm.language_model import Encoded, LanguageModel, VerdictTokens
 from certify_assets_tests.judges.lm.models import tiny_qwen3, with_lora
 
 WORDS = 40
@@ -47,10 +46,16 @@ def _teach(
 
     weights = list(judge.model.parameters())
     optimizer = torch.optim.AdamW(weights, lr=1e-2, weight_decay=0.0)
-    config = GrpoConfig(steps=steps, prompts_per_step=16)
+    order = GrpoConfig(steps=steps, prompts_per_step=16).order(len(prompts))
     for step in range(steps):
-        rows = config.batch(len(prompts), step)
-        log_probs = verdict_log_probs(judge, [prompts[row] for row in rows])
+        rows = order[16 * step : 16 * step + 16]
+        width = max(len(prompts[row].ids) for row in rows)
+        ids = [[*prompts[row].ids] + [0] * (width - len(prompts[row].ids)) for row in rows]
+        inputs = {
+            "input_ids": torch.tensor(ids),
+            "ends": torch.tensor([len(prompts[row].ids) - 1 for row in rows]),
+        }
+        log_probs = verdict_log_probs(judge.model, inputs, (2, 3))
         places = torch.tensor([[1 - outcomes[row]] for row in rows])
         (-log_probs.gather(1, places).mean()).backward()
         torch.nn.utils.clip_grad_norm_(weights, 1.0)

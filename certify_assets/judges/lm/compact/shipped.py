@@ -55,7 +55,7 @@ class Shipped:
 def shipped(folder: Path | None = None) -> Shipped:
     """Read the compact model's folder: hashes and a count, no weights are loaded."""
     from certify_assets.judges.lm.compact import compact_model_path
-    from certify_assets.judges.lm.contract import weights_sha256
+    from certify_assets.judges.lm.language_model import weights_sha256
 
     place = folder or compact_model_path()
     if not (place / _WEIGHTS).is_file():

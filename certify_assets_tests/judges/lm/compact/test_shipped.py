@@ -9,7 +9,7 @@ from functools import lru_cache
 from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS, load_embedded
 from certify_assets.corpora.splits import make_manifest
 from certify_assets.judges.lm.compact import compact_model_path
-from certify_assets.judges.lm.contract import LanguageModel
+from certify_assets.judges.lm.language_model import LanguageModel
 from certify_assets.judges.lm.models import load_model
 from certify_assets.judges.lm.prompt import PromptEncoder
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,38 +52,11 @@ class Hardware:
         """Whether products of a training run in bfloat16, as the weights are."""
         return self.dtype == "bfloat16"
 
-    @property
-    def distributed(self) -> bool:
-        """Whether other processes train with this one."""
-        import torch
-
-        return bool(
-            torch.distributed.is_available()
-            and torch.distributed.is_initialized()
-            and torch.distributed.get_world_size() > 1
-        )
-
-    def autocast(self) -> AbstractContextManager[Any]:
-        """Return a context in which float32 adapters multiply in the type of the weights."""
-        import torch
-
-        return torch.autocast(self.device, dtype=torch.bfloat16) if self.half else nullcontext()
-
-    @property
-    def fused(self) -> bool | None:
-        """Whether torch's optimizers are fused; None leaves it to them."""
-        return True if self.accelerated else None
-
-    def compiler(self) -> dict[str, bool | str]:
-        """Return the keywords of torch.compile: code for CUDA."""
-        # on a CPU layers are traced alone, which shows that they can be
-        return {"dynamic": True} if self.accelerated else {"dynamic": True, "backend": "eager"}
-
-    def tensor(self, values: Sequence[Any], dtype: Any = None) -> Any:
+    def tensor(self, values: Sequence[Any]) -> Any:
         """Put numbers on the device, without waiting for the copy."""
         import torch
 
-        found = torch.tensor(values, dtype=dtype)
+        found = torch.tensor(values)
         return found.pin_memory().to(self.device, non_blocking=True) if self.accelerated else found
 
     def free_memory(self) -> None:
@@ -176,12 +149,11 @@ def load_language_model(
     source: str | Path,
     *,
     revision: str | None = None,
-    device: str = "cpu",
-    dtype: str = "float32",
+    on: Hardware | None = None,
     marker: str = "VERDICT:",
     words: Sequence[str] = (" SUCCESS", " FAIL"),
 ) -> LanguageModel:
-    """Load a causal language model from a hub by name, or from a folder.
+    """Load a causal language model from a hub by name, or from a folder; by default on a CPU.
 
     Raises
     ------
@@ -190,53 +162,28 @@ def load_language_model(
         be told apart by its tokenizer.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    folder, local = Path(source), is_folder(str(source))
+    on, folder, local = on or Hardware(), Path(source), is_folder(str(source))
     if local:
         _require_weights(folder)
-    elif folder.is_absolute():
-        raise InputError(
-            f"{quoted(str(source))} is no folder; give the folder of a model with config.json, "
-            "tokenizer.json and .safetensors, or a hub name with its commit."
+    tokenizer = load_tokenizer_files(str(source), revision)
+    # read in a moment, as weights are not: refuse words that it cannot tell apart
+    verdicts = verdict_tokens(tokenizer, marker, words)
+    with _loading(source):
+        config = AutoConfig.from_pretrained(str(source), **_keywords(source, revision))
+        # the type was asked for its speed, and rounding is a price that these never paid
+        exact = on.device == "cpu" and config.dtype != torch.bfloat16
+        # the library declares a model alone, and returns what was loaded with it
+        found: Any = AutoModelForCausalLM.from_pretrained(
+            str(source),
+            dtype=torch.float32 if exact else getattr(torch, on.dtype),
+            use_safetensors=True,
+            output_loading_info=True,
+            **_keywords(source, revision),
         )
-    elif revision is None:
-        raise InputError(
-            f"{source} is no folder and has no revision; give the commit of the hub repository, "
-            "so that the model can be loaded again."
-        )
-    else:
-        require_hub(str(source), revision)
-    keywords: dict[str, str | None] = {} if local else {"revision": revision}
-    try:
-        with _quiet():
-            tokenizer = AutoTokenizer.from_pretrained(
-                str(source), trust_remote_code=False, **keywords
-            )
-            # read in a moment, as weights are not: refuse words that it cannot tell apart
-            verdicts = verdict_tokens(tokenizer, marker, words)
-            config = AutoConfig.from_pretrained(str(source), trust_remote_code=False, **keywords)
-            if device == "cpu" and config.dtype != torch.bfloat16:
-                # the type was asked for its speed, and rounding is a price that these never paid
-                dtype = "float32"
-            # the library declares a model alone, and returns what was loaded with it
-            found: Any = AutoModelForCausalLM.from_pretrained(
-                str(source),
-                dtype=getattr(torch, dtype),
-                use_safetensors=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-                **keywords,
-            )
         model, loaded = found
-        _require_loaded(source, model.to(device).eval(), loaded)
-    except (CertifyError, MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:
-        if "allocate memory" in str(error):
-            raise
-        # somebody's files decide what fails in the libraries that read them
-        raise _unloadable(source, error) from None
+        _require_loaded(source, model.to(on.device).eval(), loaded)
     return LanguageModel(
         model=model,
         tokenizer=tokenizer,
@@ -244,6 +191,47 @@ def load_language_model(
         source=folder.name if local else str(source),
         revision=weights_sha256(folder) if local else str(revision),
     )
+
+
+def load_tokenizer_files(source: str, revision: str | None) -> Any:
+    """Load a tokenizer from a folder, or from a hub by its commit."""
+    from transformers import AutoTokenizer
+
+    if not is_folder(source):
+        if Path(source).is_absolute():
+            raise InputError(
+                f"{quoted(source)} is no folder; give the folder of a model with config.json, "
+                "tokenizer.json and .safetensors, or a hub name with its commit."
+            )
+        if revision is None:
+            raise InputError(
+                f"{source} is no folder and has no revision; give the commit of the hub "
+                "repository, so that the model can be loaded again."
+            )
+        require_hub(source, revision)
+    with _loading(source):
+        return AutoTokenizer.from_pretrained(source, **_keywords(source, revision))
+
+
+def _keywords(source: str | Path, revision: str | None) -> dict[str, Any]:
+    safe = {"trust_remote_code": False}
+    return safe if is_folder(str(source)) else {**safe, "revision": revision}
+
+
+@contextmanager
+def _loading(source: str | Path) -> Iterator[None]:
+    """Turn what fails in the libraries that read somebody's files into a sentence."""
+    import torch
+
+    try:
+        with _quiet():
+            yield
+    except (CertifyError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        if "allocate memory" in str(error):
+            raise
+        raise _unloadable(source, error) from None
 
 
 @contextmanager

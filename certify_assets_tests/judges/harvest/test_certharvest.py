@@ -7,18 +7,17 @@ import pytest
 from certify_assets.certificates import Settings
 from certify_assets.corpora.splits import SplitManifest, make_manifest
 from certify_assets.errors import InputError, LeakError
-from certify_assets.judges.harvest.gate import (
-    HALF_A,
-    LABEL_SOURCE,
+from certify_assets.judges.certharvest import (
     SMALLEST,
+    certharvest,
     contamination,
     fewest_tasks,
     halves,
     open_gate,
+    refuse_held_out,
     training_set,
     withhold,
 )
-from certify_assets.judges.harvest.loop import quick_learner
 from certify_assets_tests.builders import score_rows
 
 TASKS = [f"t{number:03d}" for number in range(60)]
@@ -43,8 +42,8 @@ def rows(manifest: SplitManifest, split: str, outcome: int | None = 1) -> pd.Dat
 
 
 def test_a_pool_carries_no_outcome_and_an_empty_one_is_refused(manifest: SplitManifest) -> None:
-    pool = withhold(rows(manifest, "rl"))
-    assert pool.frame["outcome"].isna().all() and pool.withheld.tolist() == [1] * len(pool.frame)
+    pool, withheld = withhold(rows(manifest, "rl"))
+    assert pool["outcome"].isna().all() and withheld.tolist() == [1] * len(pool)
     with pytest.raises(InputError, match="no RL split"):
         withhold(rows(manifest, "rl").iloc[:0])
 
@@ -68,27 +67,20 @@ def test_no_pseudo_label_can_be_of_a_task_that_certifies_or_audits(
         training_set(rows(manifest, "sft"), rows(manifest, split), label=0, manifest=manifest)
 
 
-def test_training_refuses_such_rows_too_even_where_they_call_themselves_human(
-    manifest: SplitManifest,
-) -> None:
-    learner = quick_learner(rows(manifest, "sft"), manifest)
-    test = rows(manifest, "test", 0).assign(**{LABEL_SOURCE: "human"})
-    for split, source, words in (
-        ("sft", "human", "training rows are of tasks that certify or audit"),
-        ("cal", HALF_A, "TEST"),
-    ):
-        own = rows(manifest, split).assign(**{LABEL_SOURCE: source})
-        with pytest.raises(LeakError, match=words):
-            learner.train(pd.concat([own, test]), "x")
+def test_labels_of_half_a_may_be_spent_and_those_of_test_may_not(manifest: SplitManifest) -> None:
+    cal, test = rows(manifest, "cal"), rows(manifest, "test", 0)
+    refuse_held_out(cal, manifest, what="training", spent=set(cal["task_id"]))
+    with pytest.raises(LeakError, match="training rows are of tasks that certify or audit"):
+        refuse_held_out(pd.concat([cal, test]), manifest, what="training", spent=cal["task_id"])
 
 
 def test_the_same_task_name_in_another_corpus_is_another_task(manifest: SplitManifest) -> None:
     elsewhere = rows(manifest, "test").assign(corpus="other")
     made = training_set(rows(manifest, "sft"), elsewhere, label=0, manifest=manifest)
     # a pseudo-label replaces the outcome that a row had
-    assert made.groupby(LABEL_SOURCE)["outcome"].agg(["sum", "size"]).to_dict("index") == {
-        "human": {"sum": len(manifest.tasks["sft"]), "size": len(manifest.tasks["sft"])},
-        "harvest": {"sum": 0, "size": len(elsewhere)},
+    assert made.groupby("corpus")["outcome"].agg(["sum", "size"]).to_dict("index") == {
+        "c": {"sum": len(manifest.tasks["sft"]), "size": len(manifest.tasks["sft"])},
+        "other": {"sum": 0, "size": len(elsewhere)},
     }
 
 
@@ -98,7 +90,7 @@ def test_the_gate_closes_on_too_few_tasks_with_the_numbers() -> None:
     )
     assert not gate.open and gate.reason == "too few CAL tasks: 19 of 20 needed in half A."
     assert gate.certificate.certified, "the bootstrap itself would have gone on"
-    assert not gate.taken(np.array([-99.0])).any()
+    assert not gate.region(np.array([-99.0])).any()
     assert fewest_tasks(Settings(procedure="betting")) == 29
     assert fewest_tasks(Settings(procedure="betting", alpha=0.2)) == 14
 
@@ -114,19 +106,34 @@ def test_an_open_gate_takes_its_region_and_never_an_unscored_row() -> None:
     gate = open_gate(score_rows(tasks=80, attempts=6, signal=4), Settings())
     threshold = gate.certificate.threshold
     assert gate.open and threshold is not None
-    assert gate.taken(np.array([threshold, threshold + 1e-9, threshold - 5, np.nan])).tolist() == [
-        True,
-        False,
-        True,
-        False,
-    ]
+    scores = np.array([threshold, threshold + 1e-9, threshold - 5, np.nan])
+    assert gate.region(scores).tolist() == [True, False, True, False]
 
 
-def test_contamination_is_counted_by_hand(manifest: SplitManifest) -> None:
-    gate = open_gate(score_rows(tasks=80, attempts=6, signal=4), Settings())
-    pool = withhold(rows(manifest, "rl").assign(outcome=[1, 0, 0, 1, 0, 0]))
-    table = pool.frame.assign(score=[-9.0, -9.0, -9.0, 9.0, np.nan, -9.0])
-    found = contamination(gate, table, pool)
-    assert (found["size"], found["pool"], found["unscored"]) == (4, 6, 1)
-    assert found["contamination"] == 0.25
-    assert found["verdict"] == "WARN", "above the budget, on too few tasks to be beyond chance"
+def test_algorithm_2_by_hand(manifest: SplitManifest) -> None:
+    half_a, source = score_rows(tasks=80, attempts=6, signal=4), rows(manifest, "sft")
+    pool, withheld = withhold(rows(manifest, "rl").assign(outcome=[1, 0, 0, 1, 0, 0]))
+    pool = pool.assign(score=[-9.0, -9.0, -9.0, 9.0, np.nan, -9.0])
+    found = certharvest(half_a, pool, source, len, settings=Settings(), manifest=manifest)
+    assert found.taken.tolist() == [True, True, True, False, False, True]
+    assert found.judge == len(source) + 4, "trained on the source and the harvest"
+    harvested = found.training[found.training["task_id"].isin(manifest.tasks["rl"])]
+    assert harvested["outcome"].tolist() == [0] * 4
+    counted = contamination(found, pool, withheld)
+    assert (counted["size"], counted["pool"], counted["unscored"]) == (4, 6, 1)
+    assert counted["contamination"] == 0.25
+    assert counted["verdict"] == "WARN", "above the budget, on too few tasks to be beyond chance"
+    released = certharvest(
+        half_a, pool, source, len, settings=Settings(side="release"), manifest=manifest
+    )
+    assert released.training["outcome"].iloc[-1] == 1 and released.taken.tolist()[3]
+
+
+def test_a_closed_gate_and_an_empty_region_train_nothing(manifest: SplitManifest) -> None:
+    pool, withheld = withhold(rows(manifest, "rl"))
+    pool, source = pool.assign(score=9.0), rows(manifest, "sft")
+    for signal, reason in ((0.0, "half A certifies nothing"), (4.0, "holds no run of the pool")):
+        half_a = score_rows(tasks=80, attempts=6, signal=signal, success_rate=0.5)
+        found = certharvest(half_a, pool, source, len, settings=Settings(), manifest=manifest)
+        assert found.judge is None and reason in found.reason
+        assert contamination(found, pool, withheld)["contamination"] is None

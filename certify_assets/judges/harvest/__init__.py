@@ -1,1 +1,0 @@
-"""CertHarvest (Algorithm 2 of the paper): self-training filtered by a certificate."""
