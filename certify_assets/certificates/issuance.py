@@ -102,6 +102,7 @@ def issue(
                 repeats=repeats,
                 alone=alone,
                 turned=(provenance or {}).get("lower_is_better") == "true",
+                grouped=(provenance or {}).get("grouped", ""),
             ),
         ),
         candidates=settings.candidates,

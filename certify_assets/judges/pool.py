@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from certify_assets.certificates import Certificate
-    from certify_assets.judges.judged import JudgedCorpus
+    from certify_assets.judges.stored import StoredJudge
 
 #: entry of a certificate's provenance that names the document of its pool
 PROVENANCE: Final = "pool_document_sha256"
@@ -147,7 +147,7 @@ def pool_part(name: str, tasks: Sequence[str], scores: NDArray[np.float64], by: 
     return PoolPart(name, by, {task: tuple(of) for task, of in found.items()})
 
 
-def stored_pool(judge: JudgedCorpus) -> StoredPool:
+def stored_pool(judge: StoredJudge) -> StoredPool:
     """Return the pool that was stored with the scores of a judge; refuse that of another."""
     pool = StoredPool.from_dict(judge.read("pool.json"))
     if pool.adapter_sha256 != judge.artifact.adapter_sha256:
@@ -181,7 +181,7 @@ def pool_in(
     return found
 
 
-def load_pool(judge: JudgedCorpus, certificates: Sequence[Certificate]) -> StoredPool | None:
+def load_pool(judge: StoredJudge, certificates: Sequence[Certificate]) -> StoredPool | None:
     """Return the pool that a judge's certificates name; None where they name none."""
     # another pool is another test, for which no δ was claimed: whoever loads them finds out
     document = judge.store.read_json(judge.key("certificates.json"))

@@ -24,7 +24,7 @@ from certify_assets.errors import (
     StaleCertificateError,
 )
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.judged import JudgedCorpus, judge_file
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.pool import (
     StoredPool,
     document_of,
@@ -35,6 +35,7 @@ from certify_assets.judges.pool import (
 )
 from certify_assets.judges.record import JudgeRecord, columns, runs_are_tasks
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
+from certify_assets.judges.stored import judge_file
 from certify_assets.operations.ledger import record_pool, register
 from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.spending import Claim, claim, read_spending

@@ -5,8 +5,7 @@ import pytest
 
 from certify_assets.errors import IntegrityError
 from certify_assets.judges.base import JUDGED_COLUMNS, judge_auroc
-from certify_assets.judges.families.lexical import LexicalFamily
-from certify_assets.judges.lexical import LexicalJudge
+from certify_assets.judges.families.lexical import LexicalFamily, LexicalJudge
 from certify_assets.judges.record import texts
 from certify_assets.judges.task_folds import (
     score_unseen,

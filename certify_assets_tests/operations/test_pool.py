@@ -14,9 +14,8 @@ from certify_assets.certificates import Certificate, certify
 from certify_assets.cli.main import main
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import ForgedCertificateError, IntegrityError, StaleCertificateError
-from certify_assets.judges.families.lexical import LexicalFamily
+from certify_assets.judges.families.lexical import LexicalFamily, LexicalJudge
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.judges.pool import StoredPool, load_pool, stored_pool
 from certify_assets.judges.pooling import write_pool
 from certify_assets.judges.record import columns, texts

@@ -11,7 +11,7 @@ from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, attempted, pool_
 from certify_assets.defs.setup import judges
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.pool import load_pool
-from certify_assets.judges.specs import JudgeSpec
+from certify_assets.judges.spec import JudgeSpec
 from certify_assets.operations import certifier, monitoring
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.judge_figures import (
