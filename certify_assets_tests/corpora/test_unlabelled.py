@@ -33,7 +33,7 @@ class Labels:
 LABELS = {
     "agent_reward_bench": Labels(4, ("summary_info",), ("annotations.csv", "judgments/**/*.json")),
     "browsergym": Labels(4, ("cum_reward", "cum_raw_reward", "reward", "raw_reward")),
-    "harbor": Labels(7, ("verifier_result",), ("verifier/*",)),
+    "harbor": Labels(6, ("verifier_result",), ("verifier/*",)),
     "inspect": Labels(12, ("scores", "results")),
     "langfuse": Labels(7, ("scores",), ("scores.jsonl",)),
     "langsmith": Labels(6, files=("feedback.jsonl",)),

@@ -196,7 +196,7 @@ class CorpusFormat:
     suffixes : tuple of str
         Suffixes of its files.
     fits : callable
-        Whether a file, by its content, is of this format; never raises on broken content.
+        Whether a file, by its content, is of this format.
     read : callable
         Turns files into drafts; counts in the reading what it leaves out.
     domain : str
@@ -221,6 +221,13 @@ class CorpusFormat:
     explain: Callable[[SourceFile], str | None] = lambda file: None
     label_source: str = "the source's own outcome"
     marks: Mapping[str, float] | None = None
+
+    def recognises(self, file: SourceFile) -> bool:
+        """Whether a file is of this format, as far as it can be read."""
+        try:
+            return self.fits(file)
+        except BrokenFileError:
+            return False
 
 
 def corpus_format(**about: Any) -> Callable[[Reader], CorpusFormat]:

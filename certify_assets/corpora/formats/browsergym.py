@@ -49,19 +49,6 @@ def _fits(file: SourceFile) -> bool:
     return name == _SUMMARY and b'"n_steps"' in head and b'"cum_reward"' in head
 
 
-def _explain(file: SourceFile) -> str | None:
-    if file.suffix == ".pkl":
-        return _refusal(file)
-    head = file.head(HEAD)
-    if b'"webarena_verified_version"' in head and b'"evaluators_results"' in head:
-        return (
-            f"{file.name} is a verdict of WebArena Verified; its runs are network logs without the "
-            "instruction, the actions and the pages. Run the tasks in AgentLab and import its "
-            "steps as JSON (format browsergym), or write a table with task_id, outcome and text."
-        )
-    return None
-
-
 # Loading a pickle runs code of its author, so those that the harness stores are counted and never
 # opened. Its own option save_json overwrites steps_info.json at every step: only the last is left.
 def _refusal(file: SourceFile) -> str:
@@ -80,7 +67,7 @@ def _path(file: SourceFile) -> PurePosixPath:
     suffixes=(".json", ".pkl"),
     domain="web",
     fits=_fits,
-    explain=_explain,
+    explain=lambda file: _refusal(file) if file.suffix == ".pkl" else None,
     label_source="reward of the harness (cum_reward)",
     marks={},
     options={
