@@ -113,7 +113,16 @@ class JudgedCorpus(StoredJudge):
         return self.maker.load(self, expected_sha256=expected, resume=resume, replay=replay)
 
     def score(self, *, report: Report = silent) -> pd.DataFrame:
-        """Score RL, CAL and TEST and store the table; TEST rows carry no outcome."""
+        """Score RL, CAL and TEST and store the table and the pool; TEST rows carry no outcome."""
+        from certify_assets.judges.pooling import write_pool
+
+        # certificates take both: neither is stored without the other
+        with self.store.step(self.corpus.name):
+            table = self._scored(report)
+            write_pool(self)
+        return table
+
+    def _scored(self, report: Report) -> pd.DataFrame:
         # shares of scores that an earlier run left cost nothing now
         with self._timed("score") as counted:
             with self.store.workplace(self.key("shards")):

@@ -30,6 +30,7 @@ _DECIDING: Final = (
     "adapter.json",
     "scores.json",
     "scores.parquet",
+    "pool.json",
     "certificates.json",
     "audits.json",
     "test_scores.parquet",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.prompt import AuditorPrompt
+from certify_assets.judges.pool import load_pool
 from certify_assets.operations.audit import CertificateAudit, load_audits
 from certify_assets.operations.certifier import deciding_certificates, load_certificates
 from certify_assets.operations.left_out_agents import left_out_agents
-from certify_assets.operations.pool import load_pool
 from certify_assets.operations.spending import read_spending
 from certify_assets.reports.wording import (
     home_of,
