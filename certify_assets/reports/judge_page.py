@@ -71,8 +71,8 @@ def write_page(judge: JudgedCorpus) -> str:
 
 def reading_facts(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
     """Return what a judge reads of a run, how many of the scored runs are cut, and its prompt."""
-    scores = judge.read("scores.json")
-    cut = percent(scores["cut"] / max(1, scores["rows"]))
+    scored = judge.scored
+    cut = percent(scored.cut / max(1, scored.rows) if scored else None)
     prompt = (record.registered or {}).get("auditor", {})
     if judge.spec.uses_language_model:
         prompt = record.reading.prompt.to_dict()
