@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from certify_assets.judges.lm.grpo import GrpoConfig, train_grpo
+from certify_assets.judges.lm.judge import load_base
 from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel
-from certify_assets.judges.lm.models import load_model
 from certify_assets.judges.lm.parity import engine_parity, parity
 from certify_assets.judges.lm.reward import ARMS
 from certify_assets.judges.lm.score import ScoringConfig, score_prompts
@@ -39,7 +39,7 @@ def _device() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def compact() -> LanguageModel:
-    return load_model("compact")
+    return load_base("compact")[0]
 
 
 def _on_cuda(judge: LanguageModel, dtype: str = "bfloat16") -> LanguageModel:
