@@ -139,7 +139,7 @@ def ties(bench: Bench) -> dict[str, Any]:
         if bench.hardware.half
         else replace(bench.judge, model=copy.deepcopy(bench.judge.model).bfloat16())
     )
-    full = score_prompts(judge, prompts, config=ScoringConfig()).scores.score
+    full = score_prompts(judge, prompts, config=ScoringConfig()).score
     short = []
     for place in range(0, count, 16):
         ids = bench.hardware.tensor([list(prompt.ids) for prompt in prompts[place : place + 16]])
@@ -228,7 +228,7 @@ def parity(bench: Bench) -> dict[str, Any]:
     )
     with with_lora(bench) as judge:
         found = engine_parity(judge, prompts, config=config).to_dict()
-        first, again = (score_prompts(judge, prompts, config=config).scores.score for _ in range(2))
+        first, again = (score_prompts(judge, prompts, config=config).score for _ in range(2))
     return {**found, "same_bits_twice": bool(np.array_equal(first, again))}
 
 

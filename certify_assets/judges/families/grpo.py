@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 #: name of the judge that every arm starts from, which is a candidate itself
 START = "start"
 _LARGEST_COST, _MOST_STEPS, _MOST_PER_STEP = 1e6, 10**6, 10**4
-_CHOSEN = ("rewards", "samples", "prompts_per_step", "learning_rate")
+# what defines such a judge, besides what it reads and its seed
+_REGISTERED = {
+    *("family", "model", "revision", "start", "optimiser"),
+    *("steps", "rewards", "samples", "prompts_per_step", "learning_rate"),
+}
 # how a certificate words the choice
 _RULE = (
     "the largest certified coverage on CAL among {count} candidates ({names}), each certified at "
@@ -139,17 +143,7 @@ class GrpoSpec(CausalSpec):
 
     def registration(self) -> object:
         """Return the model, the start and how it is optimised."""
-        names = ("family", "model", "revision", "start", "optimiser")
-        chosen = {
-            name: value
-            for name, value in self.model_dump(mode="json", include=set(_CHOSEN)).items()
-            if getattr(self, name) != type(self).model_fields[name].default
-        }
-        return {
-            **{name: getattr(self, name) for name in names},
-            "steps": list(self.steps),
-            **chosen,
-        }
+        return self.model_dump(mode="json", include=_REGISTERED)
 
     def resolved(self, known: Mapping[str, JudgeSpec]) -> GrpoSpec:
         """Take the model and what it reads from the judge that it starts from."""

@@ -79,7 +79,7 @@ class CausalJudge:
             adapter_sha256=self.lora_sha256,
             shards=self.shards,
             progress=self.progress,
-        ).scores
+        )
 
     def save(self, folder: Path) -> None:
         """Write the adapter, where there is one, and what it belongs to; not the base model."""
