@@ -28,7 +28,6 @@ _SMALLEST_BODY = 16
 # tokens of a verdict: it is a word or two
 _LONGEST_VERDICT = 16
 SYSTEM = "system"
-_ROLES = (SYSTEM, "user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +50,13 @@ class AuditorPrompt:
     system_role: str = SYSTEM
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if not isinstance(value, str) or (
-                name in ("marker", "success", "fail") and not value.strip()
-            ):
-                raise InputError(f"the auditor prompt's {name} is {value!r}; give a text.")
+        for name in ("marker", "success", "fail"):
+            if not getattr(self, name).strip():
+                raise InputError(f"the auditor prompt's {name} is empty; give a text.")
         if not (self.system + self.opening + self.closing).strip():
             raise InputError(
                 "the auditor prompt is empty; give a system text or a closing that asks the "
                 "question."
-            )
-        if self.system_role not in _ROLES:
-            raise InputError(
-                f"the system_role of the auditor prompt is {self.system_role!r}; choose "
-                f"{' or '.join(_ROLES)}."
             )
         if self.success == self.fail:
             raise InputError(
