@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from certify_assets.judges.lm.grpo import GrpoConfig, train_grpo
+from certify_assets.judges.lm.grpo import GrpoConfig, GrpoRun
 from certify_assets.judges.lm.judge import load_base
 from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel
 from certify_assets.judges.lm.parity import engine_parity, parity
@@ -95,14 +95,13 @@ def test_two_steps_of_exact_grpo(compact: LanguageModel, tmp_path: Path) -> None
     outcomes = [place % 2 for place in range(12)]
     config = GrpoConfig(steps=2, learning_rate=1e-3, micro_tokens=1000)
     runs = [
-        train_grpo(
+        GrpoRun(
             with_adapter(replace(judge, model=copy.deepcopy(judge.model))),
             prompts,
             outcomes,
-            tmp_path / Hardware.of(judge.model).dtype,
-            arm=ARMS["reject_3"],
-            config=config,
-        )
+            ARMS["reject_3"],
+            config,
+        ).train(tmp_path / Hardware.of(judge.model).dtype)
         for judge in (compact, _on_cuda(compact))
     ]
     losses = np.array([[step["loss"] for step in run] for run in runs])
