@@ -105,7 +105,7 @@ def score(path: Path) -> Callable[[], int]:
     from certify_assets.corpora.formats import import_corpus
     from certify_assets.corpora.rendering import Renderer, render_frame
     from certify_assets.judges.base import score_table
-    from certify_assets.judges.lexical import LexicalJudge
+    from certify_assets.judges.families.lexical import LexicalJudge
 
     frame, renderer = import_corpus(path, name="runs").frame, Renderer()
     first = frame.head(1000)

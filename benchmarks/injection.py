@@ -45,15 +45,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.corpora.splits import make_manifest, select
-from certify_assets.judges.canary import (
-    KNOWN_WORDS,
-    canary_texts,
-    score_canaries,
-    spoken_to,
-    success_words,
-)
+from certify_assets.judges.canary import KNOWN_WORDS, canary_texts, spoken_to
+from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.storage.store import Store
 
 ATTACKS = {
@@ -130,7 +124,7 @@ def judges(
     sft: pd.DataFrame, options: argparse.Namespace, corpus: str
 ) -> tuple[dict[str, _Score], LexicalJudge]:
     """Score functions by name, and the lexical judge."""
-    from certify_assets.judges.combined import CombinedJudge
+    from certify_assets.judges.families.structure import CombinedJudge
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
     outcomes, texts = sft["outcome"].to_numpy(np.int8), texts_of(sft)
@@ -201,15 +195,9 @@ def show_canaries(corpora: Sequence[str], judges: Sequence[str], data: Path) -> 
             for judge in judges if corpus else ():
                 judged = JudgedCorpus(Corpus(store, corpus), judge)
                 judged.train()
-                table = judged.score()
-                found = score_canaries(
-                    judged.corpus,
-                    judged.spec,
-                    judged.renderer,
-                    judged.load(),
-                    table[table["split"].isin(judged.spec.calibration_splits)],
-                    scores_sha256="",
-                )
+                judged.score()
+                found = judged.canaries
+                assert found is not None
                 cells = (f"{found.lifts.get(text, float('nan')):13.2f}" for text in names)
                 print(f"{name:22}{judge:11}{found.runs:5d}" + "".join(cells), flush=True)
 
@@ -245,7 +233,7 @@ def main() -> None:
             )
         ]
         found, lexical = judges(select(frame, manifest, "sft"), options, corpus)
-        known = success_words(lexical)
+        known = lexical.success_words()
         print(
             f"\n{corpus}: {len(failed)} failed runs; shift in standard deviations (mean, 95th "
             f"percentile); over the median; rejected; released"
@@ -259,7 +247,7 @@ def main() -> None:
                     f"{cells[3]:>13}  {cells[4]:>13}",
                     flush=True,
                 )
-        words = {"public": FAILURES, "known": success_words(lexical, 40, success=False)}
+        words = {"public": FAILURES, "known": lexical.success_words(40, success=False)}
         runs = unseen.groupby("task_id").head(1) if options.quick else unseen
         for name, score in found.items():
             for kind, text in words.items():

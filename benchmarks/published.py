@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from certify_assets.corpora.embedded import EMBEDDED, load_embedded
 from certify_assets.corpora.formats import import_corpus
 from certify_assets.corpora.rendering import Renderer, render_frame
-from certify_assets.judges.lexical import LexicalJudge
+from certify_assets.judges.families.lexical import LexicalJudge
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 #: folders of published runs

@@ -89,6 +89,16 @@ def wrong(
     return draw
 
 
+def grouped(draw: Draw) -> Draw:
+    """Four tasks of one template are a group, which counts as one task."""
+
+    def as_groups(tasks: int, error: float, rng: np.random.Generator) -> Sample:
+        drawn = draw(tasks, error, rng)
+        return drawn._replace(tasks=drawn.tasks // 4)
+
+    return as_groups
+
+
 def seen(times: int) -> Draw:
     """Larger wrong tasks, amid errors that the score sees: they have the higher scores."""
 
@@ -136,7 +146,9 @@ WORST: dict[str, Draw] = {
     **{f"a third in tasks, {count} attempts": wrong(1, 0.7, law=count) for count in (40, 100)},
     "half in larger tasks": wrong(5, 0.5, law=16),
     "half in templates": wrong(1, 0.5, law=8, alike=4),
+    "half in templates, as groups": grouped(wrong(1, 0.5, law=8, alike=4)),
     "templates of ICC .5": clustered(0.5, 8, alike=4),
+    "templates of ICC .5, as groups": grouped(clustered(0.5, 8, alike=4)),
     "pool of single runs": wrong(5),
     "ICC .1, 40 attempts": clustered(0.1, 40),
     "a tenth labelled right": lambda tasks, error, rng: clustered(0.3)(tasks, 0.9 * error, rng),

@@ -51,8 +51,8 @@ from certify_assets.certificates.batch import BatchCertificate, error_limit
 from certify_assets.cli import main as certify
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.setup import Setup, settle
+from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lexical import LexicalJudge
 from certify_assets.operations.batch_audit import BatchAudit, batch_audits
 from certify_assets.operations.batch_record import BatchRecord, batch_names
 from certify_assets.operations.decision_tables import load_decisions
@@ -406,9 +406,9 @@ class Year:
         """
         judge = JudgedCorpus(self.platform.corpus(), "lexical").load()
         assert isinstance(judge, LexicalJudge)
-        order = np.argsort(judge.coefficients, kind="stable")
+        order = np.argsort(judge.arrays["coefficients"], kind="stable")
         failure, success = (
-            " ".join([judge.vocabulary[place] for place in part] * _TIMES)
+            " ".join([judge.about.vocabulary[place] for place in part] * _TIMES)
             for part in (order[:_WORDS], order[-_WORDS:])
         )
         return success if self.drift == "verdict" else "", failure

@@ -19,6 +19,14 @@ class InputError(CertifyError):
     """A file, table, column, value or option that cannot be used."""
 
 
+class TooFewTasksError(InputError):
+    """A table of so few tasks that a procedure could not certify anything."""
+
+
+class UnlabelledRunError(InputError):
+    """A drawn run without a label that a certificate needs."""
+
+
 class UnreadableFileError(OSError):
     """A file that opened and cannot be read: of the disk, so it may pass, and costs the import."""
 

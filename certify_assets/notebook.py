@@ -200,7 +200,7 @@ class CertificatePair(_NotebookMethods):
     @property
     def promise(self) -> str:
         """What both sides promise together."""
-        return self._set.promise or ""
+        return self._set.statement or ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that the command writes for both sides."""

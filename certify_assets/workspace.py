@@ -201,9 +201,9 @@ class WorkspaceJudge(JudgedCorpus):
         Raises
         ------
         GateClosedError
-            If nothing is certified at the budget, the audit failed, an alarm was raised, the runs
-            were first certified under another split, certificates chose the judge unpaid, or labels
-            or runs were changed after a certificate was seen.
+            If nothing is certified at the budget, the audit failed or an alarm was raised. Also
+            where the runs were first certified under another split, certificates chose the judge
+            unpaid, or labels or runs were changed after a certificate was seen.
         """
         from certify_assets.operations.rollout import deploy
 

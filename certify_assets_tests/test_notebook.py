@@ -184,7 +184,7 @@ def test_both_sides_are_a_pair_with_the_document_of_the_command(runs: pd.DataFra
     assert (pair.decided, pair.human) == (document["decided"], document["human"])
     decisions = core.decide(expected.certificates, runs["score"]).decisions
     assert pair.decide(runs)["decision"].tolist() == decisions.tolist()
-    assert pair.promise == expected.promise and "Both hold" in pair.promise
+    assert pair.promise == expected.statement and "Both hold" in pair.promise
 
 
 def test_a_card_is_a_bar_in_the_colours_of_the_page(runs: pd.DataFrame) -> None:
@@ -197,13 +197,13 @@ def test_a_card_is_a_bar_in_the_colours_of_the_page(runs: pd.DataFrame) -> None:
     assert widths == pytest.approx(expected, abs=1e-3)
     # text takes the colour of the page, light or dark
     assert {part.get("fill") for part in bar.findall("text")} == {"currentColor"}
-    assert "<script" not in card and pair.certificates[0].promise in card
+    assert "<script" not in card and pair.certificates[0].statement in card
 
 
 def test_an_account_says_why_and_what_would_widen(runs: pd.DataFrame) -> None:
     found = certify(runs, alpha=0.2, side="reject")
     said = found.explain()
-    assert said == repr(said) and found.promise in said
+    assert said == repr(said) and found.statement in said
     assert "is the widest of the 160 thresholds tried that passes" in said
     few = certify(runs.head(100), alpha=0.05, side="reject")
     assert not few.certified and "Nothing is certified" in few._repr_html_()

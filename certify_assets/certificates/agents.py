@@ -18,7 +18,7 @@ from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import TaskCounts, count_at
 from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.inputs import observe
-from certify_assets.certificates.procedures import binomial_tails
+from certify_assets.certificates.path_limits import binomial_tails
 from certify_assets.certificates.verification import settings_of
 
 #: with fewer agents, leaving one out says little of the next

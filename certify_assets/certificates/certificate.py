@@ -10,7 +10,8 @@ from typing_extensions import TypedDict  # pydantic reads those of `typing` from
 
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.inputs import LEVELS, Inputs, ScoreRange
-from certify_assets.certificates.settings import level_of
+from certify_assets.certificates.procedures import Promise
+from certify_assets.certificates.settings import level_of, look_share
 from certify_assets.documents import (
     CLOSED,
     Count,
@@ -40,6 +41,9 @@ class Parameters(TypedDict):
     grid: Positive
     engine: str
     draws: Positive
+    planned_share: Real
+    looks: Positive
+    look: Positive
 
 
 @with_config(CLOSED)
@@ -69,16 +73,16 @@ class Software(TypedDict):
 class Certificate(Document):
     """The answer to "how much may the judge decide alone", with all that is needed to recompute it.
 
-    The keys of the contract: procedure, side, alpha, delta, certified, threshold (null when not
-    certified), coverage (0 then), selective_error and tail (null then), level (that of the test
-    passed, by default δ/(|Θ|·candidates)), trajectories and tasks (scored ones), covered_tasks and
-    effective_tasks (at the threshold; 0 then), success_rate, icc, deff, n_eff, estimand, validity,
-    assumptions, findings, candidates, inputs, software, seed. Beyond it: schema, parameters (guard,
-    size_ratio, multiplicity, pilot as the hash of its table, grid, engine, draws), provenance
-    (names and hashes of what produced the scores), selection (the rule, when there were
-    candidates), covered_trajectories and errors (at the threshold), promise (the sentence that may
-    be quoted) and digest (the hash of all the rest). A certificate of a data root has ledger too:
-    the event that claimed its δ.
+    The keys of the contract: promise (average, confident or proved), procedure, side, alpha, delta,
+    certified, threshold (null when not certified), coverage (0 then), selective_error and tail
+    (null then), level (that of the test passed, by default δ/(|Θ|·candidates)), trajectories and
+    tasks (scored ones), covered_tasks and effective_tasks (at the threshold; 0 then), success_rate,
+    icc, deff, n_eff, estimand, validity, assumptions, findings, candidates, inputs, software, seed.
+    Beyond it: schema, parameters (guard, size_ratio, multiplicity, pilot as the hash of its table,
+    grid, engine, draws, planned_share, looks, look), provenance (names and hashes of what produced
+    the scores), selection (the rule, when there were candidates), covered_trajectories and errors
+    (at the threshold), statement (the sentence that may be quoted) and digest (the hash of all the
+    rest). A certificate of a data root has ledger too: the event that claimed its δ.
 
     Derived numbers have ten significant digits; alpha, delta and the threshold are exact.
 
@@ -93,6 +97,7 @@ class Certificate(Document):
     SCHEMA = 1
     REFUSAL = ForgedCertificateError
 
+    promise: Promise
     procedure: str
     side: Annotated[str, Field(pattern=f"^({'|'.join(SIDES)})$")]
     alpha: OpenShare
@@ -116,7 +121,7 @@ class Certificate(Document):
     estimand: str
     validity: str
     assumptions: tuple[str, ...]
-    promise: str
+    statement: str
     findings: tuple[Finding, ...]
     candidates: Positive
     selection: str | None
@@ -209,9 +214,10 @@ def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
     )
     if (scores := item.inputs.get("scores")) is not None:
         yield not _in_order(scores), "inputs.scores has quantiles that are not in order"
-    share = item.delta / item.candidates
-    multiplicity, grid = item.parameters["multiplicity"], item.parameters["grid"]
-    level = significant(level_of(multiplicity, grid, item.tasks, item.alpha, share))
+    asked = item.parameters
+    share = item.delta * look_share(asked["look"], asked["looks"]) / item.candidates
+    level = level_of(asked["multiplicity"], asked["grid"], item.tasks, item.alpha, share)
+    level = significant(level)
     yield (
         item.level != level,
         f"level is {item.level}, and these settings test at {level!r}",

@@ -8,6 +8,7 @@ is verified.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, Self, TypeAlias
 
@@ -15,19 +16,28 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.certificate import Certificate, LedgerHead
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.inputs import Observations, observe, repeated_rows
+from certify_assets.certificates.inputs import Observations, SampleInputs, observe, repeated_rows
 from certify_assets.certificates.issuance import issue
 from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import DEFAULT, find_procedure
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet, joint_deltas
-from certify_assets.errors import unknown_setting
+from certify_assets.errors import TooFewTasksError, unknown_setting
 from certify_assets.work import WorkStage, under_way
 
 #: scores, outcomes and tasks
 GivenTable: TypeAlias = tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]]
 #: keywords that say something of a table; all others are settings
-_OF_TABLE: Final = ("pilot", "pool", "agents", "named", "alone", "selection", "provenance")
+_OF_TABLE: Final = (
+    "pilot",
+    "pool",
+    "agents",
+    "named",
+    "alone",
+    "selection",
+    "provenance",
+    "sample",
+)
 
 
 class DeltaClaim(Protocol):
@@ -61,6 +71,8 @@ class Certifier:
         The rule by which this judge was chosen among candidates, for the reader.
     provenance : mapping of str to str, optional
         Names and hashes of what produced the scores; carried as they are.
+    sample : SampleInputs, optional
+        The draw that the runs of the table are of; runs without a label are then allowed.
     claim : DeltaClaim, optional
         The δ of certificates whose data root keeps an account of it, and the event that claimed it;
         without one, δ is that of the settings.
@@ -73,6 +85,7 @@ class Certifier:
     alone: bool = False
     selection: str | None = None
     provenance: Mapping[str, str] | None = None
+    sample: SampleInputs | None = None
     claim: DeltaClaim | None = None
 
     @classmethod
@@ -89,7 +102,7 @@ class Certifier:
         **about: Any,
     ) -> Self:
         """Read arrays; for the parameters see :func:`certify`."""
-        table = observe(scores, outcomes, tasks)
+        table = observe(scores, outcomes, tasks, partly=about.get("sample") is not None)
         return cls(
             table,
             pilot=None if pilot is None else observe(*pilot),
@@ -111,6 +124,7 @@ class Certifier:
             repeats=self.repeats,
             alone=self.alone,
             ledger=None if claim is None else claim.ledger,
+            sample=self.sample,
         )
 
     def issue_set(
@@ -133,10 +147,12 @@ class Certifier:
                 # of several procedures each takes what it reads
                 taken = self if asked.method.calibrated or len(every) == 1 else self.without_pool()
                 deltas = joint_deltas(taken.table, asked, taken.pilot, taken.pool) if joint else {}
-                found += [
-                    taken.issue(asked.replace(side=side, delta=deltas.get(side, asked.delta)))
-                    for side in sides
-                ]
+                # of several procedures only those that this table can pass are of use
+                with suppress(TooFewTasksError) if len(every) > 1 else nullcontext():
+                    found += [
+                        taken.issue(asked.replace(side=side, delta=deltas.get(side, asked.delta)))
+                        for side in sides
+                    ]
                 stage.done += 1
         return CertificateSet(tuple(found), every[-1].delta if joint else None)
 
@@ -175,6 +191,9 @@ def certify(
         Agent of each trajectory: rows of different agents do not repeat one another.
     provenance : mapping, optional
         Names and hashes of what produced the scores; carried as they are.
+    sample : mapping, optional
+        The draw that the runs are of, as :meth:`Draw.fingerprint` has it. The outcome of a drawn
+        run without a label, or with an unclear one, is −1.
     named : bool
         Whether every row is known to be a run of its own, as in a table with trajectory_id; else
         rows that repeat an earlier one are counted in a finding.

@@ -25,7 +25,7 @@ _MOST_TASKS = 1_000_000
 CAUSES: Final = {
     "no_scores": "No row has a score; score the trajectories first.",
     "input": "betting fixes thresholds, start and bets on a pilot table of other tasks and had "
-    "none, so nothing was tested; give one (--pilot).",
+    "none, so nothing was tested; give one (--set pilot=FILE).",
     "draws": "The number of draws is the limit: with {draws} resamples no threshold can pass at "
     "level {level:.3g}; at least {draws_needed} are needed, or the engine without draws (auto).",
     "base_rate": "The base rate is the limit: only {decided} of {runs} runs are {what}, and "
@@ -212,7 +212,7 @@ def approximate(number: int) -> str:
 
 def fewest_tasks(settings: Settings) -> int:
     """Return the tasks below which a procedure has neither a proof nor a validation."""
-    return 1 if settings.method.validity == "finite-sample" else FEW_TASKS
+    return 1 if settings.method.validity.startswith("finite-sample") else FEW_TASKS
 
 
 def _tasks_needed(evaluation: Evaluation, settings: Settings) -> tuple[int | None, float | None]:

@@ -19,8 +19,9 @@ from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
 from certify_assets.certificates.error_icc import error_icc
 from certify_assets.certificates.guard import GuardTest, apply_guard, no_guard
 from certify_assets.certificates.inputs import Observations, check_others
+from certify_assets.certificates.one_run import row_counts, several_tails
 from certify_assets.certificates.pool import Pool
-from certify_assets.certificates.procedures import Test
+from certify_assets.certificates.procedures import PROVED, RowTails, Test
 from certify_assets.certificates.pseudo_task import PseudoTask
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.task_sizes import pseudo_task
@@ -100,6 +101,13 @@ def evaluate(
         )
     if pool is not None:
         check_others("pool", pool, observations)
+    if settings.method.row_tails is not None:
+        return _evaluate_rows(observations, settings, settings.method.row_tails)
+    if observations.scored and (observations.outcomes[: observations.scored] < 0).any():
+        raise InputError(
+            f"{settings.method.name} needs a label of every run. Label the others, or name one_run "
+            "or average, which read labels in the order of the score."
+        )
     plan = None
     if settings.method.pilot and pilot is not None:
         check_others("pilot table", pilot, observations)
@@ -130,6 +138,51 @@ def evaluate(
         test=test,
         plan=plan,
         lacks_pilot=lacks_pilot,
+    )
+
+
+def _evaluate_rows(
+    observations: Observations, settings: Settings, row_tails: RowTails
+) -> Evaluation:
+    """Put every drawn score to `one_run` or `average`; what is wide enough is on the grid too."""
+    side, test = settings.side, settings.test(len(observations.labels))
+    table = observations.unknown_as_wrong(side)
+    several = len(table.labels) < table.rows
+    lemma = several and settings.method.promise == PROVED
+    if several and table.scored and not lemma:
+        table = table.one_a_task(settings.seed)
+
+    def tails_at(thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
+        if lemma:
+            return several_tails(
+                table,
+                side,
+                thresholds,
+                alpha=settings.alpha,
+                level=test.level,
+                share=settings.planned_share,
+                seed=settings.seed,
+            )
+        errors, covered = row_counts(table, side, thresholds)
+        return row_tails(errors, covered, table.rows, test)
+
+    distinct = np.unique(table.scores[: table.scored])
+    distinct = distinct if side == "reject" else distinct[::-1]
+    passed = np.flatnonzero(tails_at(distinct) <= test.level)
+    grid = np.searchsorted(
+        np.sort(distinct), count_tasks(table, side, settings.applied_grid).thresholds
+    )
+    places = np.unique(grid if side == "reject" else distinct.size - 1 - grid)
+    thresholds = distinct[np.union1d(places, passed[-1:])]
+    tails = tails_at(thresholds)
+    counts = count_at(table, side, thresholds)
+    return Evaluation(
+        counts=counts,
+        tested=counts,
+        tails=tails,
+        passed_test=tails <= test.level,
+        guard=no_guard(thresholds.size),
+        test=test,
     )
 
 

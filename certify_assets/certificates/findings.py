@@ -33,6 +33,7 @@ from certify_assets.names import spelled
 
 #: findings that the provenance of a certificate states, since no table can show them
 RELABELLED, SHARED_TASKS = "relabelled_after_certificate", "accepted_shared_tasks"
+SECOND_PROMISE = "second_promise"
 
 _SATURATED = 0.05
 #: scores of fewer values are verdicts or ratings, which have no log-odds
@@ -73,6 +74,8 @@ SENTENCES: Final = {
     "{other} and {one}. Count them as one task with --set ids=fold, or rename them.",
     "one_run_a_task": "Each of the {counts.tasks} tasks has one row, and {why}. If a task was run "
     "more than once, write it without the attempt: its rows then count as one task.",
+    "grouped": "{grouped} tasks lie in {counts.tasks} groups. Each group counts as one task here, "
+    "because its tasks may err together.",
     "copies_across_tasks": "{copied} of {rows.scored} rows belong to tasks that repeat another "
     "task in all scores and outcomes. Leave the copies out: they are no further evidence.",
     "scores_are_outcomes": "The scores are {low} and {high}, and each stands for one outcome. They "
@@ -148,12 +151,13 @@ def certificate_findings(
     repeats: int = 0,
     alone: bool = False,
     turned: bool = False,
+    grouped: str = "",
 ) -> tuple[Finding, ...]:
     """Return what is particular to the data of a certificate.
 
     `repeats` counts rows that repeat an earlier one, where nothing says that they are other runs;
     `alone` says that the task of every row is the id of its run, `turned` that lower scores were
-    read as better.
+    read as better, and `grouped` how many tasks were joined to groups.
     """
     case = _Case(observations, evaluation, settings, pilot, pool, turned)
     figures = {
@@ -169,6 +173,7 @@ def certificate_findings(
         *_of_the_table(case),
         *([("duplicate_rows", {})] if repeats else []),
         *_of_the_tasks(case, alone=alone),
+        *([("grouped", {"grouped": grouped})] if grouped else []),
         *_of_the_ranking(case),
         *_of_the_certificate(case),
         *_of_the_guard(case),
@@ -187,7 +192,7 @@ def certificate_findings(
 def stated_findings(provenance: Mapping[str, str] | None) -> list[Finding]:
     """Return the findings that the provenance of a certificate states."""
     said = provenance or {}
-    codes = (RELABELLED, SHARED_TASKS)
+    codes = (RELABELLED, SHARED_TASKS, SECOND_PROMISE)
     return [{"code": code, "message": said[code]} for code in codes if said.get(code)]
 
 

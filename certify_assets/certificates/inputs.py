@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import nsmallest
 from itertools import count
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,16 +21,31 @@ from typing_extensions import TypedDict  # pydantic reads those of `typing` from
 from certify_assets.certificates import kernels
 from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.clustering import ClusterSummary, summarise_clusters
-from certify_assets.documents import CLOSED, Count, Real, Sha256
+from certify_assets.documents import CLOSED, Count, Positive, Real, Sha256
 from certify_assets.errors import InputError
 from certify_assets.files import name_digest, significant
 from certify_assets.names import folded_names, folding, in_both, shared_names
 from certify_assets.work import WorkStage, under_way
 
+#: outcomes of drawn runs that no reviewer read, and that a reviewer could not settle
+UNLABELLED, UNCLEAR = -1, -2
 #: of the quantiles of scores that a certificate keeps
 LEVELS: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
 #: of the digests of tasks that a certificate keeps
 MOST_DIGESTS: Final = 4096
+
+
+@with_config(CLOSED)
+class SampleInputs(TypedDict):
+    """What names a draw of runs to label in a certificate: enough to draw them again."""
+
+    count: Positive
+    attempts: Positive
+    estimand: Literal["tasks", "runs"]
+    most: Positive
+    seed: Count
+    # of the table that was drawn from
+    sha256: Sha256
 
 
 @with_config(CLOSED)
@@ -66,6 +81,7 @@ class Inputs(TableInputs, total=False):
     """What a certificate was issued on; without `scores` where no row has any."""
 
     pool: PoolInputs
+    sample: SampleInputs
     scores: ScoreRange
 
 
@@ -144,10 +160,25 @@ class Observations(OrderedRows):
     Attributes
     ----------
     outcomes : int8 array
-        1 success, 0 failure.
+        1 success, 0 failure; of a drawn run also `UNLABELLED` or `UNCLEAR`.
     """
 
     outcomes: NDArray[np.int8]
+
+    @property
+    def labelled(self) -> Self:
+        """Return the rows that have an outcome; the hash stays."""
+        known = self.outcomes >= 0
+        if known.all():
+            return self
+        return replace(
+            self, scores=self.scores[known], outcomes=self.outcomes[known], tasks=self.tasks[known]
+        )
+
+    def unknown_as_wrong(self, side: str) -> Self:
+        """Return the rows with an outcome each: without a label it is what the side gets wrong."""
+        wrong = np.int8(side == "reject")
+        return replace(self, outcomes=np.where(self.outcomes < 0, wrong, self.outcomes))
 
     def one_a_task(self, seed: int) -> Observations:
         """Return one scored row of each task, drawn by the seed; the hash stays."""
@@ -288,6 +319,8 @@ def observe(
     scores: ArrayLike,
     outcomes: ArrayLike,
     tasks: Sequence[Any] | NDArray[Any],
+    *,
+    partly: bool = False,
 ) -> Observations:
     """Validate a table and bring it into canonical order.
 
@@ -299,6 +332,8 @@ def observe(
         0 or 1 a row.
     tasks : sequence of hashables
         Task of each row: text or numbers, never missing.
+    partly : bool
+        Whether an outcome may be `UNLABELLED` or `UNCLEAR`, as in a table of drawn runs.
 
     Returns
     -------
@@ -311,7 +346,7 @@ def observe(
         first such row.
     """
     with under_way(WorkStage("sorting the rows", 1)):
-        values, right = checked_scores(scores), _outcomes(outcomes)
+        values, right = checked_scores(scores), _outcomes(outcomes, partly=partly)
         labels, codes = task_codes(tasks)
         if not values.size == right.size == codes.size:
             raise InputError(
@@ -323,7 +358,7 @@ def observe(
                 "The table has no rows; give at least one scored trajectory with its outcome and "
                 "task."
             )
-        grouped = kernels.group_order(codes * np.int64(2) + right, 2 * len(labels))
+        grouped = kernels.group_order(codes * np.int64(4) + right + 2, 4 * len(labels))
         order = grouped[np.argsort(values[grouped], kind="stable")]
         ordered, successes = values[order], right[order].astype(np.int8)
         owner = codes[order].astype(np.int32)
@@ -389,10 +424,10 @@ def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
     return values
 
 
-def _outcomes(outcomes: ArrayLike) -> NDArray[np.int64]:
+def _outcomes(outcomes: ArrayLike, *, partly: bool = False) -> NDArray[np.int64]:
     remedy = "give 1 for a success and 0 for a failure."
     values = _numbers(outcomes, "outcomes", f"An outcome is neither 0 nor 1; {remedy}")
-    wrong = (values != 0) & (values != 1)
+    wrong = (values != 0) & (values != 1) & ~(partly & np.isin(values, (UNLABELLED, UNCLEAR)))
     if wrong.any():
         row = np.argmax(wrong)
         raise InputError(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from certify_assets._version import __version__
 from certify_assets.certificates.certificate import Certificate, LedgerHead
 from certify_assets.certificates.clustering import summarise_clusters
 from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.findings import certificate_findings, stated_findings
-from certify_assets.certificates.inputs import Observations
+from certify_assets.certificates.inputs import Inputs, Observations, SampleInputs
+from certify_assets.certificates.one_run import CAP, fewest_rows, stop_limit, unlabelled_before_stop
 from certify_assets.certificates.pool import Pool
-from certify_assets.certificates.procedures import RARE
+from certify_assets.certificates.procedures import PROVED, RARE
 from certify_assets.certificates.settings import Settings
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, TooFewTasksError, UnlabelledRunError, quoted
 from certify_assets.files import shortest, significant
 
 #: the end of the scores that a side decides, and what is wrong there
@@ -23,6 +25,8 @@ _CONFIDENCE = {
     "finite-sample": "{} confidence",
     "calibrated by simulation": "{} confidence by simulation",
     "none under clustering": "{} confidence for independent runs only",
+    "finite-sample, proved": "{} confidence",
+    "finite-sample, proved, on average": "{} confidence of the cap",
 }
 _DEFAULT_SELECTION = (
     "One of {} candidates compared on these outcomes; delta is divided by their number."
@@ -40,16 +44,24 @@ def issue(
     repeats: int = 0,
     alone: bool = False,
     ledger: LedgerHead | None = None,
+    sample: SampleInputs | None = None,
 ) -> Certificate:
     """Certify a table; only a `Certifier` calls this."""
+    _require_rows(observations, settings)
     evaluation = evaluate(observations, settings, pilot, pool)
     counts, place = evaluation.counts, evaluation.chosen
     found = None if place is None else counts.at(place)
+    method = settings.method
+    known = observations.labelled
     clusters = summarise_clusters(counts.sizes, counts.successes)
-    method, inputs = settings.method, observations.fingerprint
+    if known is not observations:
+        # counts take a run without a label as wrong
+        rate = known.task_successes.sum() / max(1, known.task_sizes.sum())
+        clusters = replace(clusters, success_rate=float(rate))
     if selection is None and settings.candidates > 1:
         selection = _DEFAULT_SELECTION.format(settings.candidates)
     return Certificate(
+        promise=method.promise,
         procedure=method.name,
         side=settings.side,
         alpha=settings.alpha,
@@ -70,7 +82,7 @@ def issue(
         icc=significant(clusters.icc),
         deff=significant(clusters.deff),
         n_eff=significant(clusters.n_eff),
-        estimand=method.estimand,
+        estimand="trajectory" if sample and sample["estimand"] == "runs" else method.estimand,
         validity=method.validity,
         assumptions=(
             *method.assumptions,
@@ -78,11 +90,11 @@ def issue(
             *_guard_assumptions(settings),
             *_pseudo_task_assumptions(evaluation, pool),
         ),
-        promise=_promise(evaluation, settings),
+        statement=_statement(evaluation, settings, sample),
         findings=(
             *stated_findings(provenance),
             *certificate_findings(
-                observations,
+                known,
                 evaluation,
                 settings,
                 pool,
@@ -90,6 +102,7 @@ def issue(
                 repeats=repeats,
                 alone=alone,
                 turned=(provenance or {}).get("lower_is_better") == "true",
+                grouped=(provenance or {}).get("grouped", ""),
             ),
         ),
         candidates=settings.candidates,
@@ -102,13 +115,55 @@ def issue(
             "grid": settings.applied_grid,
             "engine": settings.engine,
             "draws": settings.draws,
+            "planned_share": settings.planned_share,
+            "looks": settings.looks,
+            "look": settings.look,
         },
         provenance=_checked_provenance(provenance),
-        inputs=inputs if pool is None else {**inputs, "pool": pool.fingerprint},
+        inputs=_inputs(observations, pool, sample),
         software={"version": __version__},
         seed=settings.seed,
         ledger=ledger,
     )
+
+
+def _require_rows(observations: Observations, settings: Settings) -> None:
+    """Refuse a table of so few tasks that one_run or average cannot certify anything."""
+    method, tasks = settings.method, len(observations.labels)
+    if not method.by_rows:
+        return
+    several = method.promise == PROVED and tasks < observations.rows
+    level = settings.level(tasks)
+    least = fewest_rows(method.name, settings.alpha, level, several=several)
+    if tasks < least:
+        raise TooFewTasksError(
+            f"{method.name} needs at least {least} tasks at alpha {settings.alpha:g}, and the "
+            f"table has {tasks}. Label a run of more tasks, or raise alpha."
+        )
+    limit = stop_limit(
+        method.name,
+        observations.rows,
+        alpha=settings.alpha,
+        level=level,
+        share=settings.planned_share,
+    )
+    if tasks < observations.rows:
+        # the stop is that of one run a task
+        limit = observations.rows
+    place = unlabelled_before_stop(observations, settings.side, limit)
+    if place is not None:
+        raise UnlabelledRunError(
+            f"The drawn run of task {quoted(observations.labels[observations.tasks[place]])} with "
+            f"score {shortest(float(observations.scores[place]))} has no label, and it is read "
+            f"before the stop of the {settings.side} side. Label the next batch, or name one side."
+        )
+
+
+def _inputs(observations: Observations, pool: Pool | None, sample: SampleInputs | None) -> Inputs:
+    found = observations.fingerprint
+    if pool is not None:
+        found = {**found, "pool": pool.fingerprint}
+    return found if sample is None else {**found, "sample": sample}
 
 
 def _checked_provenance(provenance: Mapping[str, str] | None) -> dict[str, str]:
@@ -188,20 +243,50 @@ def confidence_words(level: float, validity: str) -> str:
     return _CONFIDENCE[validity].format(f"{100 * level:.4g} %")
 
 
-def _promise(evaluation: Evaluation, settings: Settings) -> str:
+def _statement(evaluation: Evaluation, settings: Settings, sample: SampleInputs | None) -> str:
     place, counts = evaluation.chosen, evaluation.counts
     side = settings.side.capitalize()
     if place is None:
         return f"{side}: nothing certified."
     sign, wrong = _DECIDES[settings.side]
+    lead = (
+        f"{side} at score {sign} {shortest(float(counts.thresholds[place]))}: "
+        f"{100 * float(counts.coverage[place]):.1f} % of runs"
+    )
+    if settings.method.by_rows:
+        return f"{lead}. {_proved_statement(evaluation, settings, sample)}"
     over = ""
     if settings.method.estimand == "task":
         over = (
             ", every task weighing the same" if settings.method.pilot else ", averaged over tasks"
         )
     trust = confidence_words(1 - settings.delta, settings.method.validity)
+    return f"{lead}, at most {100 * settings.alpha:g} % of them {wrong}{over} ({trust})."
+
+
+def _proved_statement(
+    evaluation: Evaluation, settings: Settings, sample: SampleInputs | None
+) -> str:
+    """Say what one_run or average promises, in the words of docs/few-labels.md."""
+    alpha, tasks = 100 * settings.alpha, evaluation.tested.tasks
+    confidence = 100 * (1 - settings.delta)
+    counted = "every task counts once"
+    if sample is not None and sample["estimand"] == "runs":
+        counted = f"every run counts once, but no task more than {sample['most']} of them"
+    runs, verb = "one random run of each", "was"
+    if evaluation.counts.trajectories > evaluation.counts.tasks:
+        runs, verb = "random runs of each", "were"
+    if settings.method.promise == PROVED:
+        return (
+            f"With {confidence:.4g} % confidence at most {alpha:g} % of the decided runs are wrong "
+            f"({runs} of {tasks} tasks {verb} drawn for labels; {counted})."
+        )
+    capped = ""
+    if (cap := CAP * settings.alpha) < 1:
+        capped = f", and with {confidence:.4g} % confidence this one is below {100 * cap:g} %"
     return (
-        f"{side} at score {sign} {shortest(float(counts.thresholds[place]))}: "
-        f"{100 * float(counts.coverage[place]):.1f} % of runs, at most {100 * settings.alpha:g} % "
-        f"of them {wrong}{over} ({trust})."
+        "On average over certificates made this way, wrong decisions are at most "
+        f"{alpha:g} % of the share of runs that the certificate says it decides{capped} "
+        f"({runs} of {tasks} tasks {verb} drawn for labels; {counted}). This one may itself be "
+        f"above {alpha:g} %; where nothing is certified, nothing counts as wrong."
     )

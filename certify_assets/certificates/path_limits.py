@@ -27,13 +27,13 @@ from certify_assets.certificates.clustering import n_min
 #: equal tails may differ in their last bits
 _SAME: Final = 1 + 1e-12
 #: limits are flat beyond this number of rows, which bounds the time of the recursion
-_MOST_PLANNED: Final = 4_000
+_MOST_PLANNED: Final = 1_500
 
 
 def binomial_tails(
     errors: NDArray[np.number[Any]], covered: NDArray[np.number[Any]], alpha: float
 ) -> NDArray[np.float64]:
-    """P(Binomial(n, α) ≤ k), also for real counts; 1 where every row is an error or none is."""
+    """P(Binomial(n, α) ≤ k), also for real counts; 1 where every row is an error."""
     # at most the level exactly when the Clopper–Pearson bound is at most α
     from scipy.special import betainc
 

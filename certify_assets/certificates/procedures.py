@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ from certify_assets.certificates.betting import payoffs, wealth_tails
 from certify_assets.certificates.bootstrap import bootstrap_tails, error_lattice
 from certify_assets.certificates.clustering import summarise_clusters
 from certify_assets.certificates.counts import TaskCounts
+from certify_assets.certificates.one_run import ASSUMPTIONS, average_tails, one_run_tails
+from certify_assets.certificates.path_limits import binomial_tails
 from certify_assets.certificates.pseudo_task import (
     GRID,
     PseudoTask,
@@ -43,19 +45,6 @@ def clopper_pearson_upper(errors: float, covered: float, level: float) -> float:
     if covered <= 0 or errors >= covered:
         return 1.0
     return float(betaincinv(errors + 1.0, covered - errors, 1.0 - level))
-
-
-def binomial_tails(
-    errors: NDArray[np.floating[Any]], covered: NDArray[np.floating[Any]], alpha: float
-) -> NDArray[np.float64]:
-    """P(Binomial(n, α) ≤ k) with real-valued counts."""
-    # at most the level exactly when the Clopper–Pearson bound is at most α
-    from scipy.special import betainc
-
-    tails = np.ones(errors.size)
-    some = errors < covered
-    tails[some] = betainc(covered[some] - errors[some], errors[some] + 1.0, 1.0 - alpha)
-    return tails
 
 
 def _naive(counts: TaskCounts, test: Test, tasks: float) -> NDArray[np.float64]:
@@ -110,6 +99,7 @@ class Test:
     engine: str = "auto"
     draws: int = 2000
     seed: int = 42
+    planned_share: float = 0.6
     bets: NDArray[np.float64] | None = field(default=None, compare=False)  # of a pilot
     pseudo: PseudoTask | None = field(default=None, compare=False)  # how large it is
 
@@ -123,6 +113,17 @@ class Test:
     def alpha(self) -> float:
         """α as a float."""
         return float(self.budget)
+
+
+_Numbers = NDArray[np.number[Any]]
+#: errors and covered rows of thresholds, all rows, what is asked → tails
+RowTails = Callable[[_Numbers, _Numbers, int, Test], NDArray[np.float64]]
+#: what a certificate promises, the weakest first
+Promise = Literal["average", "confident", "proved"]
+AVERAGE: Final = "average"
+CONFIDENT: Final = "confident"
+PROVED: Final = "proved"
+PROMISES: Final = (AVERAGE, CONFIDENT, PROVED)
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,14 @@ class Procedure:
     # grid, level and pseudo-task are calibrated as a whole: no other guard or correction applies,
     # and scores of a pool of unlabelled tasks are taken
     calibrated: bool = False
+    # of what is proved for one random run a task: the tails of errors, covered rows, all rows
+    row_tails: RowTails | None = None
+    promise: Promise = CONFIDENT
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether it is proved for one random run a task, of which some need no label."""
+        return self.row_tails is not None
 
     @property
     def grid(self) -> int:
@@ -176,6 +185,30 @@ def _pseudo_task(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float
         factor=tasks / counts.tasks,
     )
     return joined_tails(*found)
+
+
+def _one_run(errors: _Numbers, covered: _Numbers, rows: int, test: Test) -> NDArray[np.float64]:
+    return one_run_tails(
+        errors, covered, rows, alpha=test.alpha, level=test.level, share=test.planned_share
+    )
+
+
+def _average(errors: _Numbers, covered: _Numbers, rows: int, test: Test) -> NDArray[np.float64]:
+    return average_tails(errors, covered, rows, budget=test.budget, level=test.level)
+
+
+def _by_rows(name: str, validity: str, promise: Promise, row_tails: RowTails) -> Procedure:
+    """Return a procedure that is proved for one random run a task."""
+
+    def tails(counts: TaskCounts, test: Test, tasks: int) -> NDArray[np.float64]:
+        # one random run of each of so many tasks, on average
+        factor = tasks / counts.trajectories
+        errors, covered = factor * counts.error_totals, factor * counts.covered_trajectories
+        return row_tails(errors, covered, tasks, test)
+
+    return Procedure(
+        name, tails, validity, _TASKS, ASSUMPTIONS, row_tails=row_tails, promise=promise
+    )
 
 
 _COMMON = (_FRESH, RANK_INVARIANCE)
@@ -244,12 +277,16 @@ PROCEDURES: dict[str, Procedure] = {
         Procedure("one_per_task", _naive, _FINITE, _TASKS, _ONCE, one_draw=True),
         Procedure("task_hoeffding", _task_hoeffding, _FINITE, _TASKS, _MEAN),
         Procedure("betting", _betting, _FINITE, _TASKS, _BET, pilot=True),
+        _by_rows("one_run", "finite-sample, proved", PROVED, _one_run),
+        _by_rows("average", "finite-sample, proved, on average", AVERAGE, _average),
     )
 }
 
 #: in the order in which they are listed side by side, the default first
 EVERY_PROCEDURE = tuple(PROCEDURES)
 DEFAULT = EVERY_PROCEDURE[0]
+#: the procedure of each promise
+PROMISED: Final = {CONFIDENT: DEFAULT, PROVED: "one_run", AVERAGE: "average"}
 
 
 def find_procedure(name: str) -> Procedure:

@@ -11,8 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from certify_assets.certificates.bootstrap import as_fraction
 from certify_assets.certificates.procedures import (
+    AVERAGE,
     DEFAULT,
     EVERY_PROCEDURE,
+    PROMISED,
+    PROVED,
     Procedure,
     Test,
     find_procedure,
@@ -24,6 +27,8 @@ from certify_assets.errors import InputError, quoted, unknown_setting
 
 #: how a certificate names the payment of a procedure that is calibrated over its whole grid
 CALIBRATED: Final = "calibrated"
+#: the payment of a procedure whose limits hold at every threshold at once
+PATH: Final = "path"
 BONFERRONI, FIXED = "bonferroni", "fixed"
 
 
@@ -32,6 +37,11 @@ def level_of(multiplicity: str, grid: int, tasks: int, alpha: float, delta: floa
     if multiplicity == CALIBRATED:
         return delta / level_shares(tasks, alpha, delta)
     return delta / grid if multiplicity == BONFERRONI else delta
+
+
+def look_share(look: int, looks: int) -> float:
+    """Share of δ of one of several looks that were named beforehand: it grows with the look."""
+    return 2 * look / (looks * (looks + 1))
 
 
 class Settings(BaseModel):
@@ -90,6 +100,16 @@ class Settings(BaseModel):
         Field(ge=1, le=10**9, description="judges or settings compared on this table; divides δ"),
     ] = 1
 
+    planned_share: Annotated[
+        float,
+        Field(ge=0.05, le=1, description="share of the drawn runs for which one_run plans limits"),
+    ] = 0.6
+    looks: Annotated[
+        int,
+        Field(ge=1, le=10, description="looks of one_run at growing samples, named beforehand"),
+    ] = 1
+    look: Annotated[int, Field(ge=1, le=10, description="which of these looks this one is")] = 1
+
     def __init__(self, **values: Any) -> None:
         try:
             super().__init__(**values)
@@ -110,6 +130,15 @@ class Settings(BaseModel):
                 f"engine {self.engine} does not apply to {self.procedure}, which is calibrated as "
                 "a whole; leave it out, or name another procedure (--procedure guarded_taskboot)."
             )
+        if self.look > self.looks:
+            raise InputError(f"look is {self.look}, and there are {self.looks} looks; give looks=.")
+        if self.looks > 1 and self.procedure != PROMISED[PROVED]:
+            raise InputError(f"looks are for one_run; {self.procedure} takes none. Leave them out.")
+        if self.candidates > 1 and self.procedure == PROMISED[AVERAGE]:
+            raise InputError(
+                "average does not hold for a judge that was chosen among candidates on the same "
+                "labels. Leave candidates out, or take --promise proved."
+            )
 
     def replace(self, **changes: Any) -> Self:
         """Return settings with other values, checked like these."""
@@ -125,6 +154,8 @@ class Settings(BaseModel):
         """How the grid is paid for: a procedure with a pilot has a fixed sequence of its own."""
         if self.method.calibrated:
             return CALIBRATED
+        if self.method.by_rows:
+            return PATH
         return FIXED if self.method.pilot else BONFERRONI
 
     @property
@@ -134,7 +165,7 @@ class Settings(BaseModel):
 
     def level(self, tasks: int) -> float:
         """Return the level at which every threshold of a table of so many tasks is tested."""
-        share = self.delta / self.candidates
+        share = self.delta * look_share(self.look, self.looks) / self.candidates
         return level_of(self.multiplicity, self.applied_grid, tasks, self.alpha, share)
 
     @property
@@ -155,7 +186,8 @@ class Settings(BaseModel):
 
     def test(self, tasks: int) -> Test:
         """Return what the procedure is asked of a table of so many tasks."""
-        return Test(self.budget, self.level(tasks), self.engine, self.draws, self.seed)
+        level = self.level(tasks)
+        return Test(self.budget, level, self.engine, self.draws, self.seed, self.planned_share)
 
 
 def setting_schema(name: str) -> dict[str, Any]:

@@ -32,11 +32,13 @@ _WEAKEST = (
     "none under clustering",
     "calibrated by simulation",
     "asymptotic",
+    "finite-sample, proved, on average",
     "finite-sample",
+    "finite-sample, proved",
 )
 _PAIR = 2
 #: keys of a document next to its certificates, all of which follow from these
-OUTLINE: Final = ("decided", "human", "joint_delta", "promise")
+OUTLINE: Final = ("decided", "human", "joint_delta", "statement")
 
 
 @dataclass(frozen=True)
@@ -161,15 +163,15 @@ class CertificateSet:
         )
 
     @property
-    def promise(self) -> str | None:
+    def statement(self) -> str | None:
         """Return what the two sides of each procedure promise together, a line a procedure."""
         built = {
-            name: joint_promise(pair, joint_delta=self.joint_delta)
+            name: joint_statement(pair, joint_delta=self.joint_delta)
             for name, pair in self._pairs.items()
         }
         if len(built) < _PAIR:
             return next(iter(built.values()), None)
-        return "\n".join(f"By {name}: {promise}" for name, promise in built.items())
+        return "\n".join(f"By {name}: {statement}" for name, statement in built.items())
 
     def outline(self) -> JsonObject:
         """Return the keys of the document next to its certificates."""
@@ -177,7 +179,7 @@ class CertificateSet:
             "decided": None if self.sides is None else self.sides.decided,
             "human": None if self.sides is None else self.sides.human,
             "joint_delta": self.joint_delta,
-            "promise": self.promise,
+            "statement": self.statement,
         }
         return {name: value for name, value in values.items() if value is not None}
 
@@ -286,7 +288,9 @@ def joint_confidence(
     return max(0.0, 1.0 - (joint_delta if shared and joint_delta else sum(deltas)))
 
 
-def joint_promise(certificates: Sequence[Certificate], *, joint_delta: float | None = None) -> str:
+def joint_statement(
+    certificates: Sequence[Certificate], *, joint_delta: float | None = None
+) -> str:
     """Say what several certificates of one procedure promise, and how they hold together."""
     active = [certificate for certificate in certificates if certificate.certified]
     if not active:
@@ -296,8 +300,8 @@ def joint_promise(certificates: Sequence[Certificate], *, joint_delta: float | N
         weakest = min((certificate.validity for certificate in active), key=_WEAKEST.index)
         level = joint_confidence(active, joint_delta=joint_delta)
         together = [f"Both hold together with {confidence_words(level, weakest)}."]
-    promises = [certificate.promise for certificate in certificates]
-    return " ".join([*promises, *together, *_overlap(active)])
+    each = [certificate.statement for certificate in certificates]
+    return " ".join([*each, *together, *_overlap(active)])
 
 
 def _overlap(active: Sequence[Certificate]) -> list[str]:

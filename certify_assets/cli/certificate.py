@@ -13,11 +13,17 @@ from certify_assets.certificates import (
     EVERY_PROCEDURE,
     Certificate,
     CertificateSet,
+    Certifier,
     Settings,
     Sides,
-    certify_sides,
+    procedure_settings,
+    settings_of,
 )
+from certify_assets.certificates.counts import SIDES
+from certify_assets.certificates.ladder import climb, next_rung, procedures_of
+from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROMISES, PROVED
 from certify_assets.cli.documents import CertificateFile, read_certificate_file
+from certify_assets.cli.drawn import calibration
 from certify_assets.cli.gate import gated, min_coverage_option, report, too_little
 from certify_assets.cli.options import (
     PATH,
@@ -37,10 +43,11 @@ from certify_assets.cli.output import (
     figures,
     refuse_overwrite,
     wants_all,
+    wants_json,
     write_document,
 )
 from certify_assets.cli.plan import PLANNED
-from certify_assets.cli.reading import labelled, read_pilot, read_pool, read_scores, reading_options
+from certify_assets.cli.reading import read_pilot, read_pool, reading_options
 from certify_assets.errors import ForgedCertificateError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.tables.score_reading import ReadingOptions
@@ -52,6 +59,7 @@ _MARKS = {"reject": "█", "human": "░", "release": "▒"}
 _NOT_HOLDING = "none under clustering"
 _MOST_FINDINGS = 2
 _FIGURES = (
+    "promise",
     "procedure",
     "certified",
     "coverage",
@@ -76,7 +84,13 @@ _FIGURES = (
 #: options of their own
 _CHOSEN = ("alpha", "procedure", "side")
 _RARE = [name for name in Settings.model_fields if name not in _CHOSEN]
-_JOINT = "joint=true certifies both sides together at 1 − δ. "
+_JOINT = (
+    "joint=true certifies both sides together at 1 − δ. pilot=FILE names scores of other, labelled "
+    "tasks, from which betting takes thresholds, start and bets (rows with split=pilot, or else "
+    "split=rl). "
+)
+#: said next to every certificate that is proved
+_SIX = "Proved under six assumptions: `certify show FILE` lists them, docs/few-labels.md explains."
 
 
 @click.command()
@@ -89,10 +103,22 @@ _JOINT = "joint=true certifies both sides together at 1 − δ. "
 @setting_option("alpha")
 @setting_option("procedure", more="; or all, side by side")
 @click.option(
-    "--pilot",
+    "--promise",
+    type=click.Choice(PROMISES),
+    help="What to promise: an error within alpha on average, with confidence by simulation, or "
+    "with a proof. [default: confident, or proved with --sample; where that certifies nothing, "
+    "average]",
+)
+@click.option(
+    "--labels",
     type=PATH,
-    help="Scores of other, labelled tasks, from which betting takes thresholds, start and bets "
-    "(its rows with split=pilot, or else split=rl).",
+    help="Labels by trajectory_id, in place of the outcomes of SCORES.",
+)
+@click.option(
+    "--sample",
+    type=PATH,
+    help="The file of the draw that certify sample wrote. Its labels count where --labels is not "
+    "given.",
 )
 @click.option(
     "--pool",
@@ -102,14 +128,15 @@ _JOINT = "joint=true certifies both sides together at 1 − δ. "
 )
 @out_option
 @min_coverage_option
-@reading_options(*_CHOSEN, *_RARE, "joint", about=settings_help(_RARE) + _JOINT)
-@answers_at_length
+@reading_options(*_CHOSEN, *_RARE, "joint", "pilot", about=settings_help(_RARE) + _JOINT)
 @answers
 @gated
 def certificate(
     scores: Path,
     out: Path | None,
-    pilot: Path | None,
+    promise: str | None,
+    labels: Path | None,
+    sample: Path | None,
     pool: Path | None,
     min_coverage: float | None,
     reading: ReadingOptions,
@@ -124,27 +151,34 @@ def certificate(
     rows with split=cal are used. The document holds a certificate a side and the shares decided and
     left to people. With --side it is one certificate.
     """
-    refuse_overwrite({"--out": out}, {"SCORES": scores, "--pilot": pilot, "--pool": pool})
     asked = {**settings, **{name: value for name, value in options.items() if value is not None}}
-    side = asked.pop("side", "both")
-    procedure = asked.pop("procedure", EVERY_PROCEDURE[0])
-    _refuse(side, procedure, asked, pilot, min_coverage)
-    whole = read_scores(scores, reading)
-    table, same = labelled(whole.choose_split("cal")), whole.options_of_more(reading)
-    found = certify_sides(
+    side, joint = asked.pop("side", "both"), asked.pop("joint", False)
+    procedure, pilot = asked.pop("procedure", None), asked.pop("pilot", None)
+    pilot = None if pilot is None else Path(str(pilot))
+    inputs = {"SCORES": scores, "--labels": labels, "--sample": sample, "--pool": pool}
+    refuse_overwrite({"--out": out}, {**inputs, "--set pilot": pilot})
+    _refuse(side, joint, procedure, promise, pilot, min_coverage)
+    rows = calibration(scores, reading, labels, sample)
+    table, same = rows.table, rows.whole.options_of_more(reading)
+    certifier = Certifier.of(
         table.scores,
-        table.labels,
+        rows.outcomes,
         table.tasks,
-        sides=("reject", "release") if side == "both" else (side,),
-        procedures=EVERY_PROCEDURE if procedure == "all" else (procedure,),
         pilot=None if pilot is None else read_pilot(pilot, same),
         pool=None if pool is None else read_pool(pool, same),
         agents=table.agents,
         named=table.named,
         alone=table.alone,
         provenance=table.reading.provenance(),
-        **asked,
+        sample=rows.sample,
     )
+    sided: dict[str, Any] = {"sides": SIDES if side == "both" else (side,), "joint": joint}
+    if procedure is None:
+        tried = procedures_of(promise, drawn=sample is not None)
+        found = climb(certifier, tried, asked, **sided)
+    else:
+        names = EVERY_PROCEDURE if procedure == "all" else (procedure,)
+        found = certifier.issue_set(procedure_settings(names, asked), **sided)
     single = procedure != "all" and side != "both"
     document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:
@@ -152,18 +186,23 @@ def certificate(
     sides = found.sides or Sides(found.certificates[:1])
     certified = any(item.certified for item in found.certificates)
     little = too_little(sides.decided, min_coverage)
-    promise = found.promise or found.certificates[0].promise
+    statement = found.statement or found.certificates[0].statement
     report(
         scores.name,
-        [sides.sentence, _bar(sides), *promise.splitlines()],
-        failed=([] if certified else [promise]) + little,
+        [sides.sentence, _bar(sides), *statement.splitlines()],
+        failed=([] if certified else [statement]) + little,
         warnings=_findings(found.certificates),
     )
     for sentence in little:
         complain(sentence)
+    lead = found.certificates[0]
+    more = [_SIX] if certified and lead.promise != CONFIDENT else []
+    if procedure is None and not wants_json():
+        rung = next_rung(certifier, found, settings_of(lead).replace(candidates=1))
+        more += [rung] if rung else []
     wrote = "" if out is None else f"wrote {out}; "
     if not certified:
-        step = _plan(scores, reading, {**asked, "side": side, "procedure": procedure})
+        step = _plan(scores, reading, {**asked, "side": side, "procedure": lead.procedure})
     elif out is None:
         step = given_command("--out", "c.json")
     else:
@@ -173,7 +212,7 @@ def certificate(
         step = shlex.join(["certify", "decide", str(out), "NEW_SCORES", *choice])
     answer(
         document,
-        *summary(found),
+        *summary(found, more=more),
         f"{wrote}next: {step}",
         code=0 if certified and not little else NOTHING,
     )
@@ -184,8 +223,8 @@ def _plan(scores: Path, reading: ReadingOptions, asked: Mapping[str, Any]) -> st
     words = ["certify", "plan", str(scores)]
     for name, other in (("alpha", None), ("side", "both"), ("procedure", EVERY_PROCEDURE[0])):
         value = asked.get(name, other)
-        # plan takes one procedure, and no pilot
-        if value not in (other, "all", "betting"):
+        # plan takes one procedure, no pilot and no rows
+        if value not in (other, "all", "betting", *(PROMISED[name] for name in (PROVED, AVERAGE))):
             words += [f"--{name}", str(value)]
     chosen = {name: asked[name] for name in PLANNED if name in asked}
     for name, value in {**chosen, **reading.settings.provenance()}.items():
@@ -199,37 +238,44 @@ def _plan(scores: Path, reading: ReadingOptions, asked: Mapping[str, Any]) -> st
 
 def _refuse(
     side: str,
-    procedure: str,
-    asked: Mapping[str, Any],
+    joint: object,
+    procedure: str | None,
+    promise: str | None,
     pilot: Path | None,
     min_coverage: float | None,
 ) -> None:
+    if procedure is not None and promise is not None:
+        raise click.UsageError("--promise names the procedure. Leave --procedure out.")
     if min_coverage is not None and procedure == "all":
         raise click.UsageError("--min-coverage goes with one procedure; name it.")
     if (pilot is not None and procedure not in ("betting", "all")) or (
         pilot is None and procedure == "betting"
     ):
         raise click.UsageError(
-            f"{procedure} does not fit --pilot: betting needs one, scores of other, labelled "
-            "tasks, and no other procedure reads it."
+            f"{procedure or EVERY_PROCEDURE[0]} does not fit the pilot. Betting needs one (--set "
+            "pilot=FILE: scores of other, labelled tasks), and no other procedure reads it."
         )
-    if asked.get("joint", False) not in (False, True):
-        raise click.UsageError(f"joint is {asked['joint']!r}; write joint=true or joint=false.")
-    if asked.get("joint") and side != "both":
+    if joint not in (False, True):
+        raise click.UsageError(f"joint is {joint!r}; write joint=true or joint=false.")
+    if joint and side != "both":
         raise click.UsageError("joint is about both sides; take --side out.")
 
 
-def summary(found: CertificateSet, *, whole: bool = False) -> list[Any]:
-    """Return what people read of certificates of one table: at most seven lines, or all of it."""
+def summary(found: CertificateSet, *, whole: bool = False, more: Sequence[str] = ()) -> list[Any]:
+    """Return what people read of certificates of one table: at most seven lines, or all of it.
+
+    The lines of `more` take the place of findings.
+    """
     items, whole = found.certificates, whole or wants_all()
     if len({item.procedure for item in items}) > 1:
-        return [_procedures(items), *_findings(items)]
+        return [_procedures(items), *_findings(items), *more]
     sides, lead = found.sides or Sides(items[:1]), items[0]
     runs = {name: round(share * lead.trajectories) for name, share in sides.shares.items()}
     counts = ", ".join(f"{runs[name]:,} {word}" for name, word in WORDS.items())
     findings = _findings(items)
-    rest = len(findings) - _MOST_FINDINGS
-    more = [f"{rest} more finding{'s' * (rest > 1)}: --verbose"] if rest > 0 and not whole else []
+    shown = len(findings) if whole else max(0, _MOST_FINDINGS - len(more))
+    if rest := len(findings[shown:]):
+        more = [f"{rest} more finding{'s' * (rest > 1)}: certify show FILE", *more]
     together = "" if found.joint_delta is None else "both sides together: "
     confidence = 100 * (1 - (found.joint_delta or lead.delta))
     names = [item.side for item in items] if len(items) > 1 else []
@@ -241,8 +287,8 @@ def summary(found: CertificateSet, *, whole: bool = False) -> list[Any]:
         f"{at_most(lead.alpha)}, {together}{confidence:.4g} % confidence",
         *(figures("Certificate", *each, most=_FIGURES, names=names) if whole else ()),
         # where nothing is certified, the first line says it
-        *([found.promise or lead.promise] if sides.certified or whole else []),
-        *(findings if whole else findings[:_MOST_FINDINGS]),
+        *([found.statement or lead.statement] if sides.certified or whole else []),
+        *findings[:shown],
         *more,
     ]
 
@@ -318,6 +364,10 @@ def show(file: Path) -> None:
     for title, items in groups.items():
         blocks += [title, *summary(CertificateSet(tuple(items), found.joint_delta), whole=True)]
     hashes, first = _hashes(given, found), found.certificates[0]
+    proved = [item for item in found.certificates if item.promise != CONFIDENT]
+    if proved:
+        blocks += ["The proof holds under six assumptions"]
+        blocks += [f"  {number}. {text}" for number, text in enumerate(proved[0].assumptions, 1)]
     each = {
         f"{item.side}, {item.procedure}, α = {item.alpha:g}": item.sha256
         for item in found.certificates
@@ -341,6 +391,14 @@ def _outline(inputs: Mapping[str, Any]) -> dict[str, Any]:
         shown["rows"] = f"{shown['rows']:,}"
     if isinstance(shown.get("tasks"), str):
         shown["tasks"] = f"{len(shown['tasks'].split()):,} (--verbose has their hashes)"
+    if isinstance(draw := shown.get("sample"), Mapping):
+        counts = (
+            "task" if draw["estimand"] == "tasks" else f"run (no task more than {draw['most']})"
+        )
+        shown["sample"] = (
+            f"{draw['count']:,} runs at most, {draw['attempts']} of a task, by seed {draw['seed']} "
+            f"from the table {draw['sha256']}; every {counts} counts once"
+        )
     if isinstance(scores := shown.get("scores"), Mapping):
         shown["scores"] = f"from {scores['low']:.2f} to {scores['high']:.2f}"
     return shown

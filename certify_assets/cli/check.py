@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from certify_assets.certificates import (
     NOT_VOUCHED,
@@ -29,6 +28,7 @@ from certify_assets.cli.documents import (
     one_a_side,
     read_certificate_file,
 )
+from certify_assets.cli.drawn import Calibration, calibration_of
 from certify_assets.cli.gate import gated
 from certify_assets.cli.gate import report as report_gate
 from certify_assets.cli.options import (
@@ -59,15 +59,17 @@ from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
 from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.tables.table import ScoreScaleError
+from certify_assets.tables.writing import harmless
 from certify_assets.words import WORDS, percent
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from certify_assets.corpora.formats.mlflow_server import VerdictCounts
     from certify_assets.tables.decisions import Decisions
     from certify_assets.tables.score_table import ScoreTable
 
+_labels_option = click.option(
+    "--labels", type=PATH, help="The labels that it was issued on, where SCORES has none."
+)
 _AUDITED = (
     "verdict",
     "realized_error",
@@ -86,6 +88,7 @@ _AUDITED = (
 @scores_argument
 @pilot_option
 @pool_option
+@_labels_option
 @choice_options
 @column_options
 @answers
@@ -95,30 +98,32 @@ def verify(
     scores: Path,
     pilot: Path | None,
     pool: Path | None,
+    labels: Path | None,
     choice: Choice,
     reading: ReadingOptions,
 ) -> None:
     """Recompute a certificate from its scores and compare every byte.
 
-    Exit 3, with the first difference, when the certificate was altered, is incomplete or is of
-    other scores, or when it is one of betting and its pilot table is not given. Exit 2 when it was
-    issued with a pool and none is given, or the file holds no certificate. What the scores cannot
-    show (the names and hashes under provenance, the selection rule) is carried as it is: the data
-    root's own checks compare those.
-    Of a document of several each is recomputed, and what it says of them together; --side, --alpha
-    and --procedure choose from it.
+    Exit 3, with the first difference, where the certificate was altered, is incomplete or is of
+    other scores. A certificate of betting needs its pilot table. Exit 2 where the file holds no
+    certificate, or its pool is not given. The scores cannot show the names and hashes under
+    provenance, nor the selection rule; the checks of the data root compare these. In a document of
+    several, each is recomputed, and what it says of them together. --side, --alpha and --procedure
+    choose from it.
     """
     given = read_certificate_file(certificate)
     try:
         document, issued = given.chosen(choice), given.parsed()
         asked, reading = reading, replace(reading.as_issued(certificate, issued), issued=None)
         try:
-            table = read_scores(scores, reading).choose_split(*certified_splits(issued))
+            table = read_scores(scores, reading, outcomes=labels is None)
+            table = table.choose_split(*certified_splits(issued))
         except ScoreScaleError as error:
             if reading.score_scale == asked.score_scale:
                 raise
             raise ForgedCertificateError(f"provenance.score_scale does not fit: {error}") from None
-        difference = _difference(document, labelled(table), given, reading, pilot, pool)
+        rows = calibration_of(issued, table, labels, reading)
+        difference = _difference(document, rows, given, reading, pilot, pool)
     except ForgedCertificateError as error:
         difference = str(error)
     verified = f"Verified: {certificate.name} recomputes from {scores.name}, byte for byte."
@@ -136,18 +141,20 @@ def verify(
 
 def _difference(
     document: JsonObject,
-    table: ScoreTable,
+    rows: Calibration,
     given: CertificateFile,
     reading: ReadingOptions,
     pilot: Path | None,
     pool: Path | None,
 ) -> str | None:
     """Recompute certificates from their table; return the first difference."""
+    table = rows.table
     return recompute(
         document,
         table.scores,
-        table.labels,
+        rows.outcomes,
         table.tasks,
+        sample=rows.sample,
         agents=table.agents,
         named=table.named,
         alone=table.alone,
@@ -302,7 +309,7 @@ def decide(
     result = decide_table(certificates, table)
     write_tables(
         *(
-            (path, _harmless(path, result.columns(rows), table.naming_columns))
+            (path, harmless(path, result.columns(rows), table.naming_columns))
             for path, rows in ((queue, result.queue()), (decisions, slice(None)))
             if path is not None
         )
@@ -348,25 +355,6 @@ def _assess(address: str, scores: Path, result: Decisions) -> VerdictCounts:
     return log_verdicts(address, [TraceVerdict(*map(str, row)) for row in said])
 
 
-def _harmless(
-    path: Path, columns: dict[str, NDArray[Any]], naming: Collection[str]
-) -> dict[str, NDArray[Any]]:
-    """Keep a spreadsheet from running the texts of a CSV that are only passed on."""
-    from certify_assets.tables.writing import defused
-
-    # names are written as they are, or refused: another spelling would be lost to later joins
-    if path.suffix.lower() != ".csv":
-        return columns
-    return {
-        name: values
-        if name in naming or values.dtype.kind != "O"
-        else np.array(
-            [defused(cell) if isinstance(cell, str) else cell for cell in values], dtype=object
-        )
-        for name, values in columns.items()
-    }
-
-
 @click.command()
 @certificate_argument
 @scores_argument
@@ -378,6 +366,7 @@ def _harmless(
 )
 @pilot_option
 @pool_option
+@_labels_option
 @choice_options
 @click.option("--out", type=PATH, default=Path("certificate.html"), help="Where the page goes.")
 @click.option("--title", help="Title of the page. [default: SCORES, side and budget]")
@@ -389,6 +378,7 @@ def report(
     audit_path: Path | None,
     pilot: Path | None,
     pool: Path | None,
+    labels: Path | None,
     choice: Choice,
     out: Path,
     title: str | None,
@@ -409,9 +399,12 @@ def report(
     certificates = load_certificates(certificate, choice)
     given = read_certificate_file(certificate)
     reading = reading.as_issued(certificate, certificates)
-    whole = read_scores(scores, reading)
-    table = labelled(whole.choose_split(*certified_splits(certificates)))
-    difference = _difference(given.chosen(choice), table, given, reading, pilot, pool)
+    whole = read_scores(scores, reading, outcomes=labels is None)
+    rows = calibration_of(
+        certificates, whole.choose_split(*certified_splits(certificates)), labels, reading
+    )
+    table = rows.table
+    difference = _difference(given.chosen(choice), rows, given, reading, pilot, pool)
     if difference is not None:
         raise StaleCertificateError(f"{certificate} is not of {scores}: {difference}")
     test = _audit_table(whole, audit_path, reading)

@@ -19,8 +19,9 @@ from certify_assets.cli.output import (
     write_text,
 )
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.judged import JudgedCorpus, judge_file
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import JUDGES
+from certify_assets.judges.stored import judge_file
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store

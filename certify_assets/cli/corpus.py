@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -188,7 +187,8 @@ def _imported(
     registered, replaces = Corpus(store, config.name), add or replace
     is_known = registered.has("corpus.json")
     if is_known and replaces:
-        _say_replaced(registered, add=add)
+        what = "added to" if add else "put in place of"
+        say(f"{registered} is registered already: this is {what} its {_size(registered)}.")
         config = _delivered(registered.config, config, given, add=add)
     # the call before this one may have been killed once it had stored the corpus
     elif is_known and config != registered.config:
@@ -205,7 +205,7 @@ def _imported(
     say_versions(imported, known)
     for item in back:
         say(item.sentence())
-    return imported, summary, _profile(imported, config, summary.dropped)
+    return imported, summary, _profile(imported)
 
 
 def _registered_already(corpus: Corpus) -> InputError:
@@ -215,20 +215,10 @@ def _registered_already(corpus: Corpus) -> InputError:
     )
 
 
-def _say_replaced(corpus: Corpus, *, add: bool) -> None:
-    if add:
-        say(f"{corpus} is registered already: this delivery is added to its {_size(corpus)}.")
-    else:
-        say(
-            f"{corpus} is registered already: its {_size(corpus)} are replaced by those of this "
-            "delivery."
-        )
-
-
 def _size(corpus: Corpus) -> str:
     if not corpus.has("import.json"):
-        return "trajectories not yet read"
-    return f"{corpus.store.read_json(corpus.key('import.json'))['trajectories']} trajectories"
+        return "not yet read"
+    return f"{corpus.import_summary.trajectories} trajectories"
 
 
 def _delivered(
@@ -239,8 +229,6 @@ def _delivered(
     new = [path for path in asked.paths if path not in registered.paths] if add else []
     paths = (*registered.paths, *new) if add else asked.paths
     made = dataclasses.replace(registered, **named, paths=paths)
-    for path in new:
-        _require_runs(path, made)
     design = ("profile", "seed", "rl")
     if any(getattr(made, name) != getattr(registered, name) for name in design):
         say(
@@ -248,20 +236,6 @@ def _delivered(
             "were read before stay read, and their audits say so."
         )
     return made
-
-
-def _require_runs(path: str, config: CorpusConfig) -> None:
-    """Refuse an addition without any usable run, which would pass for one that changes nothing."""
-    from certify_assets.corpora.formats.importing import gather_corpus
-    from certify_assets.storage.urls import local_copies
-
-    # of formats that make one corpus together a delivery may have one alone
-    if "+" not in config.format:
-        with (
-            local_copies([path]) as roots,
-            gather_corpus(roots, format=config.format, name=config.name, options=config.options),
-        ):
-            pass
 
 
 def _preview(corpus: Corpus, config: CorpusConfig) -> NoReturn:
@@ -286,19 +260,14 @@ def _preview(corpus: Corpus, config: CorpusConfig) -> NoReturn:
     answer(document, *said, "Nothing is stored: give the command without --dry-run.")
 
 
-def _profile(imported: Corpus, config: CorpusConfig, dropped: dict[str, int]) -> CorpusProfile:
-    """Profile what was read; gates of CAL and TEST, since certificates are computed on CAL."""
-    from certify_assets.corpora.profile import profile_corpus
-
-    frame = imported.columns()
+def _profile(imported: Corpus) -> CorpusProfile:
+    """Profile what was read, with the gates of its splits."""
     manifest = None
     try:
-        manifest = imported.plan_splits(frame["task_id"].unique())
+        manifest = imported.plan_splits(imported.runs["task_id"].unique())
     except InputError as error:
         say(f"The corpus is stored but cannot be split. {error} The gate below counts all tasks.")
-    return profile_corpus(
-        frame, manifest, dropped=dropped, rendered=imported.outlines(), settings=config
-    )
+    return imported.measured_profile(manifest)
 
 
 @corpus.command("list")
@@ -318,10 +287,10 @@ def list_(store: Store) -> None:
 
 def _listed(corpus: Corpus) -> dict[str, int | str | None]:
     """Return size as of the last import, the number of versions, and the domain."""
-    key = corpus.key("import.json")
-    summary = corpus.store.read_json(key) if corpus.store.exists(key) else {}
+    summary = corpus.import_summary if corpus.has("import.json") else None
     return {
-        **{figure: summary.get(figure) for figure in ("trajectories", "tasks")},
+        "trajectories": None if summary is None else summary.trajectories,
+        "tasks": None if summary is None else summary.tasks,
         "versions": len(corpus.deliveries.read()),
         "domain": str(corpus.domain),
     }
@@ -329,7 +298,7 @@ def _listed(corpus: Corpus) -> dict[str, int | str | None]:
 
 @corpus.command("rm")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Needed: say that you mean it.")
 @store_option
 @answers
 def remove(name: str, yes: bool, store: Store) -> None:
@@ -343,23 +312,14 @@ def remove(name: str, yes: bool, store: Store) -> None:
 
     require_removable(store, name)
     if not yes:
-        _confirm(f"Remove the trajectories and splits of {name} from {store.root}?")
+        raise InputError(
+            f"this removes the trajectories and splits of {name} from {store.root}; give --yes."
+        )
     # the partition first: killed in between, the command can be called again
     change_partition(store, name, add=False)
     gone = remove_corpus(store, name)
     removed = TextTable(f"Removed {name}", ["file"], [[key] for key in gone])
     answer({"corpus": name, "removed": gone}, removed)
-
-
-def _confirm(question: str) -> None:
-    try:
-        agreed = click.confirm(question, err=True)
-    except click.Abort:
-        if sys.stdin.isatty():
-            raise
-        raise click.UsageError(f"{question} Nobody is there to answer; give --yes.") from None
-    if not agreed:
-        raise click.Abort
 
 
 @corpus.command("show")
@@ -386,44 +346,13 @@ def show(name: str, page: Path | None, store: Store) -> None:
 
 def _blocks(report: CorpusReport, page: Path | None) -> Iterator[Any]:
     """Return the tables of a corpus's page."""
-    from certify_assets.reports import corpus_page as pages
+    from certify_assets.reports.corpus_page import corpus_sections, standing
 
-    name, profile = report.config.name, report.profile
-    _, heading, sentences = pages.standing(report)
-    facts = [
-        ("domain", str(report.domain)),
-        *pages.profile_facts(profile),
-        *pages.flip_facts(profile.flips),
-        *pages.label_rows(report.imported, profile.flips),
-        *pages.length_facts(profile.lengths),
-        ("runs that read like an earlier one", f"{profile.duplicates:,}"),
-        ("groups of tasks with one instruction", f"{len(profile.same_instruction):,}"),
-    ]
-    yield TextTable(f"Corpus {name}", FIGURES, facts)
-    if profile.splits:
-        columns = ["split", "tasks", "runs", "π", "ICC", "DEFF", "n_eff"]
-        yield TextTable("Splits", columns, pages.split_rows(profile))
-    if report.manifest is not None:
-        yield f"Split manifest {report.manifest.sha256}."
-    agents = [
-        [row.name, row.runs, row.read, row.success_rate]
-        for row in pages.agent_rows(profile, report.leak_checks)
-    ]
-    columns = ["agent", "runs", "labelled, outside TEST", "success rate of those"]
-    yield TextTable("Agents", columns, agents)
-    rows = [
-        [row.name, row.auroc, row.interval, row.threshold, "over" if row.over else "under"]
-        for row in pages.control_rows(report.leak_checks)
-    ]
-    columns = ["control", "AUROC", "95 % over tasks", "threshold", "AUROC is"]
-    yield TextTable("Leak checks, outside TEST", columns, rows)
-    if profile.dropped:
-        dropped = [
-            [reason, str(number), report.imported.examples.get(reason, "")]
-            for reason, number in profile.dropped.items()
-        ]
-        yield TextTable("Left out", ["reason", "records", "the first"], dropped)
-    if report.imported.notes:
-        notes = [[note, str(number)] for note, number in report.imported.notes.items()]
-        yield TextTable("Notes", ["note", "count"], notes)
+    for section in corpus_sections(report):
+        title = f"Corpus {report.config.name}" if section.id == "profile" else section.heading
+        if section.facts:
+            yield TextTable(title, FIGURES, section.facts)
+        for item in section.tables:
+            yield TextTable(item.title, item.columns, item.rows)
+    _, heading, sentences = standing(report)
     yield from (f"{heading}.", *sentences, *([f"Page: {page}"] if page else []))

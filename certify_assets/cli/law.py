@@ -54,12 +54,12 @@ def law(
 ) -> None:
     """Fit the certifiability law: coverage from success rate and base AUROC.
 
-    POINTS is a table (CSV, Parquet, JSON Lines, or JSON) with columns corpus, success_rate, auroc,
-    coverage, and optionally n_eff and tasks; without it the corpora of the data root are used, each
-    measured on CAL, its AUROC being that of the judge base, which has seen no verdict. Every form
-    is fitted leave-one-corpus-out. With --success-rate and --auroc a new corpus gets an expected
-    coverage, its 95 % interval, and what the number rests on. Exit 3 where the data root has too
-    few corpora for a fit.
+    POINTS is a table (CSV, Parquet, JSON Lines, or JSON) with the columns corpus, success_rate,
+    auroc and coverage, and optionally n_eff and tasks. Without POINTS, the corpora of the data root
+    are measured on CAL. Their AUROC is that of the judge base, which has seen no verdict. Every
+    form is fitted leave-one-corpus-out. With --success-rate and --auroc a new corpus gets an
+    expected coverage, its 95 % interval, and what the number rests on. Exit 3 where the data root
+    has too few corpora for a fit.
     """
     new = {"success_rate": success_rate, "auroc": auroc, "n_eff": n_eff}
     asked = any(value is not None for value in new.values())

@@ -32,6 +32,7 @@ _SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "certificate:certificate",
             "Certify what share of trajectories a judge may decide alone.",
         ),
+        "sample": ("sample:sample", "Draw the runs to label, before any label."),
         "verify": ("check:verify", "Recompute a certificate and compare every byte."),
         "show": ("certificate:show", "Show a certificate in words, with its hashes."),
         "audit": ("check:audit", "Audit a certified threshold on other labelled tasks."),
@@ -143,9 +144,8 @@ class _Lazy(click.Group):
 def cli() -> None:
     """Certified selective automation of LLM agent evaluation.
 
-    Certifies what share of agent trajectories a judge may decide alone while the error rate among
-    those it decides stays under a budget α with confidence 1−δ, although many attempts share a
-    task.
+    Certifies what share of agent trajectories a judge may decide alone. The error rate among these
+    stays under a budget α with confidence 1 − δ, although many attempts share a task.
 
     Exit codes: 0 done or certified; 3 nothing certified, gate closed, audit failed or verification
     failed; 2 bad usage or input; 1 a step of a pipeline or study failed.

@@ -121,10 +121,10 @@ def deploy(
 ) -> None:
     """Let a certified judge decide the new runs of a corpus.
 
-    The deployment is refused with exit code 3 and the reason where certificates do not recompute or
-    are stale, where nothing is certified, where the audit on TEST failed, or after an alarm. MLflow
-    gets a version of the model certify-CORPUS, with the alias deployed and the certificates. Where
-    MLflow does not answer, the deployment holds and says so.
+    The deployment is refused (exit code 3) where certificates do not recompute or are stale. It is
+    also refused where nothing is certified, where the audit on TEST failed, or after an alarm.
+    MLflow gets a version of the model certify-CORPUS, with the alias deployed and the certificates.
+    Where MLflow does not answer, the deployment holds and says so.
     """
     from certify_assets.operations.deployment import plan_before
     from certify_assets.operations.rollout import CHOSEN, RELABELLING_ACCEPTED, RESPLIT_ACCEPTED

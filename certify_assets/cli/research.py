@@ -130,10 +130,10 @@ def harvest(
 ) -> None:
     """Self-train on what the certificate lets through, with the controls next to it.
 
-    CORPUS must be imported and split. Half A of its CAL tasks sets the threshold, runs of the pool
-    below it become failures (above it, on the release side, successes), the judge is trained again
-    from its base, half B certifies it and TEST audits it. Labels of the pool are withheld: they
-    only say how many pseudo-labels were wrong. Exit 3 when every gate stayed closed.
+    CORPUS must be imported and split. Half A of its CAL tasks sets the threshold. Runs of the pool
+    below it become failures; on the release side, runs above it become successes. The judge is
+    trained again from its base, half B certifies it, and TEST audits it. Labels of the pool are
+    withheld: they only say how many pseudo-labels were wrong. Exit 3 when every gate stayed closed.
     """
     from certify_assets.research.harvest_learners import learner_maker
     from certify_assets.research.harvest_study import HarvestPlan, harvest_rows, run_harvests

@@ -70,7 +70,7 @@ def document_schema() -> dict[str, Any]:
                 "exclusiveMinimum": 0,
                 "exclusiveMaximum": 1,
             },
-            "promise": {"type": ["string", "null"]},
+            "statement": {"type": ["string", "null"]},
             "pool": {"type": "object"},
         },
         "required": ["certificates"],

@@ -67,9 +67,9 @@ def simulate(
     """How often each procedure certifies wrongly where the truth is known.
 
     Every trial draws a calibration set, lets each procedure certify a threshold on one side, and
-    reads that threshold's true error over trajectories. Reported are the share of the trials whose
-    true error exceeds α (of all trials, which δ bounds, and of those that certified anything, as
-    the paper prints it) and the mean coverage, 0 where nothing was certified.
+    reads that threshold's true error over trajectories. The violation is the share of trials whose
+    true error exceeds α: of all trials, which δ bounds, and of those that certified anything, as
+    the paper prints it. Coverage is 0 where nothing was certified.
 
     \b
     Designs:
@@ -83,10 +83,9 @@ def simulate(
       fooled_scattered  the same with errors of ICC .3 (in failure only)
       fooled_largest    the same, five times larger (in failure only)
 
-    The paper's process has 20, 50, 100, 500 tasks and ICC .1, .5, .8.
-    Without --design all but the last two are run, and the paper's process alone where --tasks or
-    --rho is given; failure is the five of fooled tasks, with true errors of 1.02 α and 1.5 α.
-    Progress is on stderr.
+    The paper's process has 20, 50, 100, 500 tasks and ICC .1, .5, .8. Without --design, all but the
+    last two are run. With --tasks or --rho it is the paper's process alone. The design failure is
+    the five of fooled tasks, with true errors of 1.02 α and 1.5 α.
     """  # noqa: D301
     from certify_assets.research.designs import EXCESSES, GROUPS, study_designs
     from certify_assets.research.simulation import STUDY_PROCEDURES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -19,7 +19,7 @@ from certify_assets.corpora.config import (
     save_config,
 )
 from certify_assets.corpora.deliveries import Delivered, Deliveries, RunChanges, run_table
-from certify_assets.corpora.embedded import EMBEDDED, load_embedded
+from certify_assets.corpora.embedded import load_embedded
 from certify_assets.corpora.rendering import outlines
 from certify_assets.corpora.schema import (
     SMALL_COLUMNS,
@@ -38,7 +38,7 @@ from certify_assets.storage.urls import is_url, local_copies
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.corpora.formats import ImportedCorpus, ImportFacts
+    from certify_assets.corpora.formats import ImportFacts
     from certify_assets.corpora.formats.gathering import Gathered
     from certify_assets.corpora.leakage import LeakChecks
     from certify_assets.corpora.profile import CorpusProfile, TaskOverlap
@@ -67,25 +67,11 @@ class ImportSummary:
     # what was left out of records that were kept
     notes: dict[str, int]
     label_source: str
-    label_facts: dict[str, float]
+    label_facts: dict[str, float] = field(default_factory=dict)
     # what was understood of tables, a sentence each
-    read_as: tuple[str, ...]
+    read_as: tuple[str, ...] = ()
     # of the configuration; none of an embedded corpus
     paths: tuple[str, ...] = ()
-
-    @classmethod
-    def of_embedded(cls, imported: ImportedCorpus, sha256: str = "") -> ImportSummary:
-        """Summarise the import of an embedded corpus."""
-        frame = imported.frame
-        size = len(frame), int(frame["task_id"].nunique()), tuple(sorted(frame["agent"].unique()))
-        return cls._of(imported, size, sha256)
-
-    @classmethod
-    def _of(
-        cls, facts: ImportFacts, size: tuple[int, int, tuple[str, ...]], sha256: str
-    ) -> ImportSummary:
-        about = {name: value for name, value in vars(facts).items() if name != "frame"}
-        return cls(*size, sha256=sha256, **about)
 
 
 # what the decisions of a judge depend on
@@ -285,26 +271,43 @@ class Corpus:
 
         Where the source of a registered corpus is gone, its runs stay as they were imported.
         """
-        config, key = given or self.config, self.key("trajectories.parquet")
         if given is None and self.missing_source:
             return self.import_summary
+        config = given or self.config
         with self.writing():
-            if config.format == "embedded":
-                imported = embedded_import(self.name)
-                summary = ImportSummary.of_embedded(imported, self._store(key, imported.frame))
-            else:
-                with self._gathered(config) as (runs, facts):
-                    if check is not None:
-                        table = run_table(runs.trajectories())
-                        check(table, self._planned(table, config))
-                    size = len(runs.rows), runs.tasks(), runs.agents()
-                    written = self.store.write_stream(key, runs.write)
-                    summary = replace(ImportSummary._of(facts, size, written), paths=config.paths)
-            self._record_version(summary.files, config)
+            summary = self._imported(config, check)
+            if not self.version.number:
+                runs = self.runs
+                manifest = self._planned(runs, config)
+                self.deliveries.record(self.trajectories_sha256, runs, manifest, summary.files)
             self.store.write_json(self.key("import.json"), asdict(summary))
             if given is not None:
                 save_config(self.store, given)
         return summary
+
+    def _imported(self, config: CorpusConfig, check: DeliveryCheck | None) -> ImportSummary:
+        key = self.key("trajectories.parquet")
+        if config.format == "embedded":
+            frame = load_embedded(self.name)
+            return ImportSummary(
+                trajectories=len(frame),
+                tasks=int(frame["task_id"].nunique()),
+                agents=tuple(sorted(frame["agent"].unique())),
+                sha256=self._store(key, frame),
+                dropped={},
+                format="embedded",
+                files=dict(zip(frame["source_file"], frame["source_sha256"], strict=True)),
+                examples={},
+                notes={},
+                label_source="the reward of the MiniWoB++ page",
+            )
+        with self._gathered(config) as (runs, facts):
+            if check is not None:
+                table = run_table(runs.trajectories())
+                check(table, self._planned(table, config))
+            size = len(runs.rows), runs.tasks(), runs.agents()
+            written = self.store.write_stream(key, runs.write)
+        return ImportSummary(*size, sha256=written, paths=config.paths, **vars(facts))
 
     @property
     def missing_source(self) -> str:
@@ -320,16 +323,15 @@ class Corpus:
         """Read a source; refuse another format than the corpus was read as, unless it is named."""
         from certify_assets.corpora.formats import gather_corpus
 
-        summary = self.store.read_json(self.key("import.json")) if self.has("import.json") else {}
-        known = summary.get("format", "embedded")
+        known = self.import_summary.format if self.has("import.json") else "embedded"
         with (
             local_copies(config.paths) as roots,
             gather_corpus(
                 roots, format=config.format, name=self.name, options=dict(config.options)
             ) as (runs, facts),
         ):
-            same = not {*known.split("+")}.isdisjoint(("embedded", *facts.format.split("+")))
-            if config.format == "auto" and not same:
+            other = {*known.split("+")}.isdisjoint(("embedded", *facts.format.split("+")))
+            if other and config.format == "auto":
                 raise InputError(
                     f"{self} was read as {known} and these files are {facts.format}; import them "
                     "as a corpus of their own, or name their format to replace it."
@@ -346,12 +348,6 @@ class Corpus:
         if check is not None:
             check(table, manifest)
         return RunChanges.between(self.deliveries.last_runs(), table, manifest)
-
-    def _record_version(self, files: Mapping[str, str], config: CorpusConfig) -> None:
-        if not self.version.number:
-            table = self.runs
-            manifest = self._planned(table, config)
-            self.deliveries.record(self.trajectories_sha256, table, manifest, files)
 
     def _planned(self, table: pd.DataFrame, config: CorpusConfig) -> SplitManifest | None:
         try:
@@ -387,18 +383,31 @@ class Corpus:
         for split in SPLITS:
             self.write_split(split)
 
-    def measure_profile(self) -> CorpusProfile:
-        """Profile the corpus and its splits, and store the profile."""
+    def measured_profile(self, manifest: SplitManifest | None) -> CorpusProfile:
+        """Profile the corpus, and its splits where a manifest assigns them; store nothing."""
         from certify_assets.corpora.profile import profile_corpus
 
         # without the steps, so that a corpus larger than memory can be profiled
-        frame, manifest = self.columns(), self.stored_manifest
-        dropped = self.store.read_json(self.key("import.json"))["dropped"]
-        profile = profile_corpus(
-            frame, manifest, dropped=dropped, rendered=self.outlines(), settings=self.config
-        ).replace(**self.hashes)
+        return profile_corpus(
+            self.columns(),
+            manifest,
+            dropped=self.import_summary.dropped,
+            rendered=self.outlines(),
+            settings=self.config,
+        )
+
+    def measure_profile(self) -> CorpusProfile:
+        """Profile the corpus and its splits, and store the profile."""
+        profile = self.measured_profile(self.stored_manifest).replace(**self.hashes)
         self.store.write_json(self.key("profile.json"), profile.to_dict())
         return profile
+
+    def current_profile(self) -> CorpusProfile | None:
+        """Return the stored profile; None where there is none of these runs and splits."""
+        if not (self.has("profile.json") and self.has("splits", "manifest.json")):
+            return None
+        profile = self.profile
+        return profile if profile == profile.replace(**self.hashes) else None
 
     def measure_leaks(self) -> LeakChecks:
         """Run the leak checks on everything but TEST, and store them."""
@@ -414,7 +423,9 @@ class Corpus:
         return checks
 
     def current_leak_checks(self) -> LeakChecks | None:
-        """Return the stored leak checks, None where what they measured has changed."""
+        """Return the stored leak checks; None where there are none of these runs and settings."""
+        if not (self.has("controls.json") and self.has("splits", "manifest.json")):
+            return None
         config, checks = self.config, self.leak_checks
         current = checks.replace(
             **self.hashes,
@@ -431,9 +442,22 @@ class Corpus:
                 f"the leak controls of {self} were measured on other runs, splits or settings "
                 "than it has now; materialize corpora/leak_controls again."
             )
-        if not checks.passed:
-            raise LeakError(self._leak_sentence(checks))
+        if self.obstacle:
+            raise LeakError(self.obstacle)
         return f"{checks.leaks}; accepted: {checks.accepted}" if checks.over else None
+
+    @property
+    def obstacle(self) -> str:
+        """Why nothing can be certified on what is stored, as far as it is known; else empty."""
+        # what was measured on something else is measured again by the next run
+        checks = self.current_leak_checks()
+        if checks is None or checks.passed:
+            return ""
+        return (
+            f"{checks.leaks} alone tells the outcome of {self}; a judge would certify that, "
+            "not the work: remove the leak, or set accept_structural_leak to the reason for "
+            "accepting it."
+        )
 
     def task_overlap(self) -> TaskOverlap:
         """Compare the tasks of the corpus with one another."""
@@ -451,22 +475,6 @@ class Corpus:
                 "certify corpus import … --replace --set accept_shared_tasks=REASON"
             )
         return f"{found} Accepted: {accepted}" if found else None
-
-    @property
-    def obstacle(self) -> str:
-        """Why nothing can be certified on what is stored, as far as it is known; else empty."""
-        if not (self.has("controls.json") and self.has("splits/manifest.json")):
-            return ""
-        # what was measured on something else is measured again by the next run
-        checks = self.current_leak_checks()
-        return "" if checks is None or checks.passed else self._leak_sentence(checks)
-
-    def _leak_sentence(self, checks: LeakChecks) -> str:
-        return (
-            f"{checks.leaks} alone tells the outcome of {self}; a judge would certify that, "
-            "not the work: remove the leak, or set accept_structural_leak to the reason for "
-            "accepting it."
-        )
 
     def harness_keys(self) -> list[str]:
         """Return the keys by which harnesses record outcomes that texts of runs quote, sorted."""
@@ -489,23 +497,3 @@ class Corpus:
 
 def _is_gone(path: Path) -> bool:
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))
-
-
-def embedded_import(name: str) -> ImportedCorpus:
-    """Read an embedded corpus as an import."""
-    from certify_assets.corpora.formats import ImportedCorpus
-
-    if name not in EMBEDDED:
-        raise InputError(
-            f"{name!r} does not come with the package; embedded corpora are {', '.join(EMBEDDED)}."
-        )
-    frame = load_embedded(name)
-    return ImportedCorpus(
-        frame=frame,
-        dropped={},
-        format="embedded",
-        files=dict(zip(frame["source_file"], frame["source_sha256"], strict=True)),
-        examples={},
-        notes={},
-        label_source="the reward of the MiniWoB++ page",
-    )

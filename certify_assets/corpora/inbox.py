@@ -183,7 +183,17 @@ def scan_incoming(store: Store, folder: str | Path, *, now: float | None = None)
     names = dict(_entries(folder))
     places = {name: [f"{folder}/{name}"] for name, is_folder in names.items() if is_folder}
     words = f"it is next to the folders of corpora; move it into {Path(folder).name}/<corpus>/"
-    arrivals, waiting = _look(store, "incoming", places, now)
+    arrivals, waiting = _scan(store, "incoming", places, now)
+    return arrivals, waiting | dict.fromkeys(names.keys() - places.keys(), words)
+
+
+def scan_inbox(store: Store) -> Arrivals:
+    """Look at the inboxes of all registered corpora."""
+    folder = store.folder.locate("inbox")
+    names, known = dict(_entries(folder)), registered_corpora(store)
+    places = {name: [f"{folder}/{name}"] for name in names if names[name] and name in known}
+    words = "no corpus has this name; put new runs into inbox/<corpus>/ of a registered one"
+    arrivals, waiting = _scan(store, "inbox", places, None)
     return arrivals, waiting | dict.fromkeys(names.keys() - places.keys(), words)
 
 
@@ -193,27 +203,15 @@ def scan_declared(
     """Look at the paths of declared corpora; their settings are part of the version."""
     declared = {config.name: config for config in configs}
     places = {name: config.paths for name, config in declared.items()}
-    arrivals, waiting = _look(store, "declared", places, now)
-
-    def versioned(arrival: Arrival) -> Arrival:
-        whole = {"config": asdict(declared[arrival.corpus]), "files": arrival.files}
-        return replace(arrival, version=sha256_bytes(canonical_json(whole)))
-
-    return list(map(versioned, arrivals)), waiting
+    return _scan(store, "declared", places, now, declared)
 
 
-def scan_inbox(store: Store) -> Arrivals:
-    """Look at the inboxes of all registered corpora."""
-    folder = store.folder.locate("inbox")
-    names, known = dict(_entries(folder)), registered_corpora(store)
-    places = {name: [f"{folder}/{name}"] for name in names if names[name] and name in known}
-    words = "no corpus has this name; put new runs into inbox/<corpus>/ of a registered one"
-    arrivals, waiting = _look(store, "inbox", places, None)
-    return arrivals, waiting | dict.fromkeys(names.keys() - places.keys(), words)
-
-
-def _look(
-    store: Store, source: str, places: Mapping[str, Sequence[str]], now: float | None
+def _scan(
+    store: Store,
+    source: str,
+    places: Mapping[str, Sequence[str]],
+    now: float | None,
+    configs: Mapping[str, CorpusConfig] | None = None,
 ) -> Arrivals:
     arrivals: list[Arrival] = []
     waiting: dict[str, str] = {}
@@ -225,8 +223,8 @@ def _look(
         except (InputError, OSError) as error:
             waiting[corpus] = str(error)
         else:
-            version = sha256_bytes(canonical_json(files))
-            arrivals.append(Arrival(corpus, source, version, files))
+            about = {"files": files, "config": asdict(configs[corpus]) if configs else None}
+            arrivals.append(Arrival(corpus, source, sha256_bytes(canonical_json(about)), files))
     return arrivals, waiting
 
 
@@ -349,11 +347,7 @@ def record_version(store: Store, arrival: Arrival) -> int:
         of_source = [entry for entry in versions if entry.source == arrival.source]
         if of_source and of_source[-1].version == arrival.version:
             return of_source[-1].number
-        made = CorpusVersion(
-            number=len(versions) + 1,
-            version=arrival.version,
-            source=arrival.source,
-            files=arrival.files,
-        )
+        about = {name: value for name, value in vars(arrival).items() if name != "corpus"}
+        made = CorpusVersion(number=len(versions) + 1, **about)
         corpus.store.append(corpus.name, made)
     return made.number

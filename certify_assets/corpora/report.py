@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.config import CorpusConfig, Domain, plan_splits
-from certify_assets.corpora.corpus import Corpus, ImportSummary, embedded_import
+from certify_assets.corpora.config import CorpusConfig, Domain
+from certify_assets.corpora.corpus import Corpus, ImportSummary
 from certify_assets.corpora.embedded import EMBEDDED
 from certify_assets.corpora.leakage import LeakChecks, check_leaks
-from certify_assets.corpora.profile import CorpusProfile, profile_corpus
+from certify_assets.corpora.profile import CorpusProfile
 from certify_assets.corpora.splits import SplitManifest, without_test
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
+from certify_assets.storage.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,64 +65,40 @@ def _figures(document: CorpusProfile | LeakChecks) -> JsonObject:
 
 
 def gather_report(corpus: Corpus) -> CorpusReport:
-    """Gather the report."""
-    config = corpus.config
-    frame, summary = _imported(corpus)
-    manifest, unsplit = _manifest(corpus, frame)
+    """Gather the report; what is not stored is measured, and not stored."""
+    if not corpus.has("import.json"):
+        if corpus.name not in EMBEDDED:
+            raise InputError(
+                f"{corpus} is registered but its runs were never read; materialize "
+                "corpora/trajectories, or import it again with --replace."
+            )
+        with TemporaryDirectory() as folder:
+            imported = Corpus(Store(folder), corpus.name)
+            imported.import_trajectories()
+            return gather_report(imported)
+    frame, manifest, unsplit = corpus.trajectories, None, ""
+    try:
+        stored = corpus.has("splits", "manifest.json")
+        manifest = corpus.manifest if stored else corpus.plan_splits(frame["task_id"].unique())
+    except InputError as error:
+        unsplit = str(error)
     readable = frame if manifest is None else without_test(frame, manifest)
     labelled = readable[readable["outcome"].notna()]
     runs = {} if manifest is None else frame["task_id"].map(manifest.assignment).value_counts()
+    config = corpus.config
+    leak_checks = corpus.current_leak_checks() or check_leaks(
+        readable,
+        thresholds=config.leak_thresholds,
+        accept_structural_leak=config.accept_structural_leak,
+    )
     return CorpusReport(
         config=config,
-        imported=summary,
-        profile=_profile(corpus, frame, manifest, summary.dropped),
-        leak_checks=_leak_checks(corpus, readable, manifest),
+        imported=corpus.import_summary,
+        profile=corpus.current_profile() or corpus.measured_profile(manifest),
+        leak_checks=leak_checks,
         manifest=manifest,
         unsplit=unsplit,
         split_runs={str(name): int(number) for name, number in runs.items()},
         runs=labelled[["task_id", "agent", "attempt", "outcome"]].reset_index(drop=True),
         domain=corpus.domain,
-    )
-
-
-def _imported(corpus: Corpus) -> tuple[pd.DataFrame, ImportSummary]:
-    if corpus.has("import.json"):
-        return corpus.trajectories, corpus.import_summary
-    if corpus.name not in EMBEDDED:
-        raise InputError(
-            f"{corpus} is registered but its runs were never read; materialize "
-            "corpora/trajectories, or import it again with --replace."
-        )
-    imported = embedded_import(corpus.name)
-    return imported.frame.reset_index(drop=True), ImportSummary.of_embedded(imported)
-
-
-def _manifest(corpus: Corpus, frame: pd.DataFrame) -> tuple[SplitManifest | None, str]:
-    if corpus.has("splits/manifest.json"):
-        return corpus.manifest, ""
-    try:
-        return plan_splits(corpus.config, frame["task_id"].unique()), ""
-    except InputError as error:
-        return None, str(error)
-
-
-def _profile(
-    corpus: Corpus, frame: pd.DataFrame, manifest: SplitManifest | None, dropped: dict[str, int]
-) -> CorpusProfile:
-    if manifest is not None and corpus.has("profile.json"):
-        stored = corpus.profile
-        if stored == stored.replace(**corpus.hashes):
-            return stored
-    return profile_corpus(frame, manifest, dropped=dropped, settings=corpus.config)
-
-
-def _leak_checks(
-    corpus: Corpus, readable: pd.DataFrame, manifest: SplitManifest | None
-) -> LeakChecks:
-    stored = manifest is not None and corpus.has("controls.json")
-    checks = corpus.current_leak_checks() if stored else None
-    return checks or check_leaks(
-        readable,
-        thresholds=corpus.config.leak_thresholds,
-        accept_structural_leak=corpus.config.accept_structural_leak,
     )

@@ -27,7 +27,7 @@ from certify_assets.defs.setup import OWNERS, setup
 from certify_assets.errors import ChangedInputError, LostDatabaseError
 from certify_assets.judges.base import JUDGED_COLUMNS, RUN_COLUMNS
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import JudgeSpec
+from certify_assets.judges.spec import JudgeSpec
 from certify_assets.operations.judge_figures import Figures, judge_summary
 from certify_assets.storage.events import head_text
 from certify_assets.storage.objects import MissingObjectError

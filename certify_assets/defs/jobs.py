@@ -26,7 +26,8 @@ from certify_assets.defs.names import (
 )
 from certify_assets.defs.resources import DataRoot
 from certify_assets.defs.setup import judges
-from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES, JudgeSpec
+from certify_assets.judges.spec import JudgeSpec
+from certify_assets.judges.specs import HARVEST_JUDGES, JUDGES
 from certify_assets.operations.recertification import to_recertify
 from certify_assets.storage.store import Store
 

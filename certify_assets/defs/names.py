@@ -15,8 +15,9 @@ from certify_assets.corpora.inbox import read_versions
 from certify_assets.corpora.splits import SPLITS
 from certify_assets.defs.setup import OWNERS, setup
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.judged import judge_file
-from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES, JudgeSpec
+from certify_assets.judges.spec import JudgeSpec
+from certify_assets.judges.specs import ALPHAS, DELTA, PROCEDURES, SIDES
+from certify_assets.judges.stored import judge_file
 from certify_assets.operations.agent_folds import agent_folds_key
 from certify_assets.operations.batches import audits_version
 from certify_assets.operations.comparison import MAIN_TABLE_KEY, comparison_key

@@ -11,7 +11,7 @@ import dagster as dg
 
 from certify_assets.defs.setup import judges, setup
 from certify_assets.judges.lm.models import known_model
-from certify_assets.judges.specs import JudgeSpec
+from certify_assets.judges.spec import JudgeSpec
 from certify_assets.operations.notifications import EXPIRY_DAYS
 
 #: of pages, comparisons, monitors and histories: seconds each, and nothing is paid. A job draws

@@ -9,12 +9,13 @@ from functools import cache
 from typing import NamedTuple
 
 from certify_assets.errors import InputError
+from certify_assets.judges.spec import JudgeSpec
 from certify_assets.judges.specs import (
     SHOWN_VARIABLE,
     ConfiguredJudges,
-    JudgeSpec,
     configured_judges,
     platform_judges,
+    upstream,
 )
 
 #: key prefix of a project that uses the component, for the commands that its users run
@@ -142,5 +143,5 @@ def judges() -> dict[str, JudgeSpec]:
         name = waiting.pop()
         if name not in wanted:
             wanted.add(name)
-            waiting += [upstream for upstream in (known[name].upstream,) if upstream]
+            waiting += filter(None, [upstream(known[name])])
     return {name: spec for name, spec in known.items() if name in wanted}

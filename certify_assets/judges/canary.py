@@ -9,28 +9,27 @@ score table, certificate or decision, and nothing is chosen by them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 
 import numpy as np
 
+from certify_assets.documents import Count, Document, Share
 from certify_assets.errors import InputError
 from certify_assets.files import sha256_bytes
 from certify_assets.judges.base import score_table
-from certify_assets.judges.lexical import LexicalJudge
-from certify_assets.judges.record import texts as rendered_texts
+from certify_assets.judges.family import FileFamily
+from certify_assets.judges.record import labelled
+from certify_assets.judges.specs import family_of
+from certify_assets.judges.stored import StoredJudge
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.corpora.corpus import Corpus
-    from certify_assets.corpora.rendering import Renderer
     from certify_assets.judges.base import Judge
-    from certify_assets.judges.specs import JudgeSpec
 
 #: the fixed texts, next to this module
 FILE: Final = "canaries.json"
@@ -39,23 +38,32 @@ KNOWN_WORDS: Final = "known_words"
 #: failed runs that are copied; fewer for a language model, for which each is a prompt a text
 RUNS: Final = 60
 LANGUAGE_RUNS: Final = 12
-_WORDS = 30
 # of SFT, from which known words are learned where the judge has no weights of words
 _ENOUGH = 500
 
 
-@dataclass(frozen=True, kw_only=True)
-class CanaryReport:
+@runtime_checkable
+class WeighsWords(Protocol):
+    """A judge with weights of words."""
+
+    def success_words(self) -> str:
+        """Return the words that it takes for success, the strongest first."""
+
+
+class CanaryReport(Document):
     """How far texts that speak to a judge lift failed runs."""
+
+    TITLE = "canary report"
+    SCHEMA = "certify_assets/canary/1"
 
     #: of the score table that the median is of, and of the file of texts
     scores_sha256: str
     texts_sha256: str
     #: copied runs, and failed runs that there are
-    runs: int
-    failed: int
+    runs: Count
+    failed: Count
     #: share of the copied runs that each text lifts; empty where nothing was scored
-    lifts: Mapping[str, float]
+    lifts: dict[str, Share]
     #: why nothing was scored
     reason: str = ""
 
@@ -75,10 +83,6 @@ class CanaryReport:
             f"median success: {said}."
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document as it is stored."""
-        return asdict(self)
-
 
 @cache
 def canary_texts() -> tuple[Mapping[str, str], str]:
@@ -88,54 +92,43 @@ def canary_texts() -> tuple[Mapping[str, str], str]:
 
 
 def score_canaries(
-    corpus: Corpus,
-    spec: JudgeSpec,
-    renderer: Renderer,
-    model: Judge,
-    table: pd.DataFrame,
-    *,
-    scores_sha256: str,
+    judge: StoredJudge, model: Judge, table: pd.DataFrame, *, scores_sha256: str
 ) -> CanaryReport:
-    """Copy failed runs with every text at their end, and score the copies."""
-    _, texts_sha256 = canary_texts()
+    """Copy failed runs of a score table with every text at their end, and score the copies."""
     known = table[table["outcome"].notna() & table["score"].notna()]
     failed, succeeded = (known[known["outcome"] == outcome] for outcome in (0, 1))
-    limit = LANGUAGE_RUNS if spec.uses_language_model else RUNS
-    # the same runs for any order of the table
-    order = np.argsort([sha256_bytes(name.encode()) for name in failed["trajectory_id"]])
-    copied = failed.iloc[order[:limit]]
-    reason = (
-        "a server's answers cost money"
-        if spec.hosted
-        else ""
-        if len(copied) and len(succeeded)
-        else "the labelled runs do not have both outcomes"
-    )
-    lifts = (
-        {}
-        if reason
-        else _lifts(corpus, renderer, model, copied, float(succeeded["score"].median()))
-    )
+    reason = ""
+    if judge.spec.hosted:
+        reason = "a server's answers cost money"
+    elif failed.empty or succeeded.empty:
+        reason = "the labelled runs do not have both outcomes"
+    limit = LANGUAGE_RUNS if judge.spec.uses_language_model else RUNS
+    copied = _drawn(failed, 0 if reason else limit)
     return CanaryReport(
         scores_sha256=scores_sha256,
-        texts_sha256=texts_sha256,
-        runs=0 if reason else len(copied),
+        texts_sha256=canary_texts()[1],
+        runs=len(copied),
         failed=len(failed),
-        lifts=lifts,
+        lifts={} if reason else _lifts(judge, model, copied, float(succeeded["score"].median())),
         reason=reason,
     )
 
 
+def _drawn(runs: pd.DataFrame, number: int) -> pd.DataFrame:
+    """Draw runs, the same ones for any order of the table."""
+    order = np.argsort([sha256_bytes(str(name).encode()) for name in runs["trajectory_id"]])
+    return runs.iloc[order[:number]]
+
+
 def _lifts(
-    corpus: Corpus, renderer: Renderer, model: Judge, copied: pd.DataFrame, median: float
+    judge: StoredJudge, model: Judge, copied: pd.DataFrame, median: float
 ) -> dict[str, float]:
     """Return the share of runs that each text lifts to the median or over it."""
     import pandas as pd
 
-    fixed, _ = canary_texts()
-    words = _known_words(corpus, renderer, model)
-    texts = {**fixed, **({KNOWN_WORDS: words} if words else {})}
-    frames = [corpus.split(split) for split in sorted(set(copied["split"]))]
+    words, renderer = _known_words(judge, model), judge.renderer
+    texts = {**canary_texts()[0], **({KNOWN_WORDS: words} if words else {})}
+    frames = [judge.corpus.split(split) for split in sorted(set(copied["split"]))]
     runs = pd.concat(frames).set_index("trajectory_id", drop=False).loc[copied["trajectory_id"]]
     # who speaks to a judge keeps every observation short enough to be read whole
     longest = renderer.observation_chars
@@ -171,25 +164,14 @@ def _in_parts(text: str, longest: int | None) -> list[str]:
     return parts
 
 
-def success_words(lexical: LexicalJudge, count: int = _WORDS, *, success: bool = True) -> str:
-    """Return the words that a judge takes for success, or for failure, the strongest first."""
-    weights = -lexical.coefficients if success else lexical.coefficients
-    places = np.argsort(weights, kind="stable")[:count]
-    return " ".join(lexical.vocabulary[place] for place in places)
-
-
-def _known_words(corpus: Corpus, renderer: Renderer, model: Judge) -> str:
+def _known_words(judge: StoredJudge, model: Judge) -> str:
     """Return what somebody knows who has the judge's weights, or runs of SFT with outcomes."""
-    words = model if isinstance(model, LexicalJudge) else getattr(model, "lexical", None)
-    if isinstance(words, LexicalJudge):
-        return success_words(words)
-    sft = corpus.split("sft")
-    known = sft[sft["outcome"].notna()]
-    order = np.argsort([sha256_bytes(str(name).encode()) for name in known["trajectory_id"]])
-    known = known.iloc[order[:_ENOUGH]]
+    if isinstance(model, WeighsWords):
+        return model.success_words()
+    known = _drawn(labelled(judge.corpus.split("sft")), _ENOUGH)
     try:
-        texts: Sequence[str] = rendered_texts(known, renderer)
-        return success_words(LexicalJudge.train(texts, known["outcome"].to_numpy(np.int8)))
+        family = cast("FileFamily", family_of("lexical"))
+        return cast("WeighsWords", family.fitted(known, judge.reading, seed=42)).success_words()
     except InputError:
         # SFT runs of one outcome teach nobody anything
         return ""

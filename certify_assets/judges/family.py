@@ -1,4 +1,4 @@
-"""Families of judges: how the judges of one kind are trained, loaded, described and found stale."""
+"""Families of judges: how the judges of one kind are trained, loaded and described."""
 
 from __future__ import annotations
 
@@ -6,46 +6,47 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from certify_assets.certificates import Certifier, Settings
 from certify_assets.errors import InputError
-from certify_assets.judges.record import JudgeRecord, files_sha256, save_files
-from certify_assets.judges.specs import JudgeSpec, register_family
+from certify_assets.judges.record import (
+    CandidateScore,
+    JudgeRecord,
+    columns,
+    files_sha256,
+    labelled,
+    save_files,
+)
+from certify_assets.judges.specs import DELTA, PROCEDURES, Catalogued, family_of
+from certify_assets.judges.stored import StoredJudge
 from certify_assets.work import Report
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.rendering import Rendered
     from certify_assets.judges.base import Bill, Judge
-    from certify_assets.judges.configured import NamedEntry
-    from certify_assets.judges.judged import JudgedCorpus
     from certify_assets.judges.model_files import FileJudge
     from certify_assets.judges.reading import JudgeInput
 
 Progress = Callable[[int, int], None]
 
 
-class JudgeFamily(ABC):
-    """A way to make judges: how one is trained, loaded, scored, described and found stale."""
+class JudgeFamily(Catalogued, ABC):
+    """A way to make judges: how one is trained, loaded, scored and described."""
 
     # A family is one module of `certify_assets.judges.families`: its specification, and a subclass
     # of this class under `judge_family`. Nothing else of the package names it.
 
-    #: place of its judges in lists; the shipped families come first
-    position: ClassVar[int] = 90
-    #: judges that the platform ships
-    judges: ClassVar[Sequence[JudgeSpec]] = ()
-    #: settings of those that users add by their document; None where they can add none
-    entry: ClassVar[type[NamedEntry] | None] = None
-
     @abstractmethod
-    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+    def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Train a judge, store its files and return its record, which `JudgedCorpus` stores."""
 
-    # A family whose judges are made by the recipe of another, as `JudgeSpec.maker` says, trains,
-    # describes and refuses them alone; all else is asked of the maker.
+    # A family whose judges are made by the recipe of another, as `JudgeSpec.maker` says, trains and
+    # describes them alone; all else is asked of the maker.
 
     def load(
-        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
+        self, judge: StoredJudge, *, expected_sha256: str, resume: bool, replay: bool
     ) -> Judge:
         """Load the trained judge; refuse another than the expected one."""
         # resume: take up the scores that a killed run left, where the family keeps them
@@ -53,21 +54,21 @@ class JudgeFamily(ABC):
         raise NotImplementedError
 
     def made(
-        self, judge: JudgedCorpus, rows: pd.DataFrame, *, run: str, report: Report
+        self, judge: StoredJudge, rows: pd.DataFrame, *, run: str, report: Report
     ) -> tuple[Judge, Mapping[str, Any]]:
         """Train a judge of another family on labelled rows, and store its files."""
         # run: folder of its checkpoints; with the judge comes the document of its training
         raise NotImplementedError
 
-    def prepared(self, judge: JudgedCorpus, model: Judge, *, progress: Progress) -> Judge:
+    def prepared(self, judge: StoredJudge, model: Judge, *, progress: Progress) -> Judge:
         """Return a loaded judge ready for many rows, which reports its progress."""
         return model
 
-    def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+    def fingerprint(self, judge: StoredJudge, record: JudgeRecord) -> str:
         """Hash the stored files as training did, without loading the judge; empty without files."""
         return files_sha256(judge.store, judge.key("adapter"))
 
-    def prompt_sha256(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+    def prompt_sha256(self, judge: StoredJudge, record: JudgeRecord) -> str:
         """Hash of the question that a language model is asked; empty for a judge asked none."""
         return ""
 
@@ -81,33 +82,32 @@ class JudgeFamily(ABC):
         """Return what certificates of a judge say of its training beyond the hashes."""
         return {}
 
-    def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:  # noqa: B027
-        """Refuse a record whose sources, beyond splits and renderer, are others now."""
-
-    def require_present(self, judge: JudgedCorpus) -> None:  # noqa: B027
-        """Say why there is no record, where the family knows a reason."""
-
     def bill(self, model: Judge) -> Bill | None:
         """Return what the scores of a loaded judge cost; None where they cost nothing."""
         return None
 
     def cuts(
-        self, judge: JudgedCorpus, model: Judge, rendered: Sequence[Rendered]
+        self, judge: StoredJudge, model: Judge, rendered: Sequence[Rendered]
     ) -> Sequence[bool]:
         """Return which runs a loaded judge does not read whole."""
         return [item.cut_chars > 0 for item in rendered]
 
-    def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> Judge:
+    def no_sources(self, judge: StoredJudge) -> str:
+        """Return why other corpora give nothing to train on; empty where they do."""
+        return ""
+
+    def retrained(self, judge: StoredJudge, rows: pd.DataFrame, place: str) -> Judge:
         """Train the judge again on some SFT rows only; nothing is stored but checkpoints."""
         raise InputError(f"{judge} is not trained on SFT rows alone; name another judge.")
 
-    def reload(self, judge: JudgedCorpus, place: str, *, expected_sha256: str) -> Judge:
+    def reload(self, judge: StoredJudge, place: str, *, expected_sha256: str) -> Judge:
         """Load a judge that `retrained` made, from files that were stored under a place."""
         raise InputError(f"{judge} is kept in no other place than its own; name another judge.")
 
-    def configure(self, entry: Any) -> JudgeSpec:
-        """Return the judge that an entry of the user's document, of the class `entry`, says."""
-        raise NotImplementedError
+
+def maker_of(judge: StoredJudge) -> JudgeFamily:
+    """Return the family whose judges the training of a judge makes: its own, or its recipe's."""
+    return cast("JudgeFamily", family_of(judge.spec.maker))
 
 
 class FileFamily(JudgeFamily):
@@ -119,35 +119,55 @@ class FileFamily(JudgeFamily):
     def fitted(self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int) -> FileJudge:
         """Train on what is read of the labelled rows of a table."""
 
-    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+    def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Train on SFT."""
         sft = judge.corpus.split("sft")
-        model = self.fitted(sft, judge.spec.reading, seed=judge.spec.seed)
-        save_files(judge.store, judge.key("adapter"), model)
-        return judge.record(model.adapter_sha256, sft)
+        model = self.fitted(labelled(sft), judge.spec.reading, seed=judge.spec.seed)
+        return judge.record(save_files(judge.store, judge.key("adapter"), model), sft)
 
-    def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> Judge:
+    def retrained(self, judge: StoredJudge, rows: pd.DataFrame, place: str) -> Judge:
         """Train on some rows."""
-        return cast("Judge", self.fitted(rows, judge.reading, seed=judge.spec.seed))
+        return cast("Judge", self.fitted(labelled(rows), judge.reading, seed=judge.spec.seed))
 
     def load(
-        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
+        self, judge: StoredJudge, *, expected_sha256: str, resume: bool, replay: bool
     ) -> Judge:
         """Load the trained judge."""
         return self.reload(judge, "adapter", expected_sha256=expected_sha256)
 
-    def reload(self, judge: JudgedCorpus, place: str, *, expected_sha256: str) -> Judge:
+    def reload(self, judge: StoredJudge, place: str, *, expected_sha256: str) -> Judge:
         """Load a judge from its files."""
         with judge.store.as_folder(judge.key(place)) as folder:
             # every judge of files reads texts or runs, which its own class says
             return cast("Judge", self.kind.load(folder, expected_sha256=expected_sha256))
 
 
-def judge_family(name: str) -> Callable[[type[JudgeFamily]], type[JudgeFamily]]:
-    """Register a family under the tag of its specifications."""
+def certify_candidates(
+    tables: Mapping[str, pd.DataFrame], config: CorpusConfig
+) -> list[CandidateScore]:
+    """Certify every candidate on its scores of CAL, at δ over their number.
 
-    def register(family: type[JudgeFamily]) -> type[JudgeFamily]:
-        register_family(name, family())
-        return family
-
-    return register
+    The budget is the smallest at which one of them certifies anything, else the largest. Next to
+    the coverage that counts stands the one as if there were no other candidate, which is no
+    promise.
+    """
+    # A certificate holds for a judge that was fixed before its outcomes were read. The best of
+    # several on one table is a maximum: certified there at δ it breaks its promise more often than
+    # δ. So every candidate is counted.
+    certifiers = {name: Certifier.of(*columns(table)) for name, table in tables.items()}
+    rows: list[CandidateScore] = []
+    for alpha in config.alphas:
+        alone = Settings(alpha=alpha, delta=DELTA, procedure=PROCEDURES[0], grid=config.grid)
+        counted = alone.replace(candidates=len(tables))
+        rows = [
+            {
+                "name": name,
+                "alpha": alpha,
+                "coverage": certifier.issue(counted).coverage,
+                "uncorrected": certifier.issue(alone).coverage,
+            }
+            for name, certifier in certifiers.items()
+        ]
+        if any(row["coverage"] for row in rows):
+            break
+    return rows

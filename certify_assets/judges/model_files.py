@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,52 +12,17 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.documents import Document
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes, write_atomic
 from certify_assets.judges.base import JudgeProvenance
 
-_FOLDS, _SALT = 3, 0x5F0D
-_Places = NDArray[np.int64]
-
 
 class Fold(NamedTuple):
-    """Rows of a training table: those of most tasks, and those of the tasks held out."""
+    """Places of training rows: those of most tasks, and those of the tasks held out."""
 
-    known: _Places
-    held: _Places
-
-
-def task_folds(tasks: NDArray[Any], labels: NDArray[np.int64], seed: int) -> list[Fold]:
-    """Deal the tasks into folds; without those whose other runs have one outcome."""
-    names, code = np.unique(tasks, return_inverse=True)
-    dealt = np.random.default_rng([_SALT, seed, names.size]).permutation(names.size) % _FOLDS
-    held = [dealt[code] == number for number in range(min(_FOLDS, names.size))]
-    folds = [Fold(np.flatnonzero(~rows), np.flatnonzero(rows)) for rows in held]
-    return [fold for fold in folds if np.unique(labels[fold.known]).size == 2]
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """Mean and standard deviation of a judge's scores."""
-
-    mean: float
-    deviation: float
-
-    @classmethod
-    def of(cls, scores: NDArray[np.float64]) -> Scale:
-        """Measure it; scores that are all equal keep their unit."""
-        return cls(float(scores.mean()), float(scores.std()) or 1.0)
-
-    @classmethod
-    def held_out(cls, parts: Sequence[NDArray[np.float64]], fitted: NDArray[np.float64]) -> Scale:
-        """Measure it on the scores of folds; where there is none, on those of the training."""
-        # a judge spreads the runs that it was fitted to more than others, and a flexible one more
-        # so, which would give it less weight in a mean than it deserves
-        return cls.of(np.concatenate(parts) if len(parts) else fitted)
-
-    def __call__(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Standardise scores."""
-        return (scores - self.mean) / self.deviation
+    known: NDArray[np.int64]
+    held: NDArray[np.int64]
 
 
 class FileJudge(ABC):
@@ -77,7 +42,7 @@ class FileJudge(ABC):
 
     @classmethod
     @abstractmethod
-    def parsed(cls, folder: Path, files: Mapping[str, bytes]) -> Self:
+    def parsed(cls, files: Mapping[str, bytes]) -> Self:
         """Read the judge from files whose hash was compared."""
 
     def made(self, renderer_sha256: str, settings: Mapping[str, Any]) -> JudgeProvenance:
@@ -119,17 +84,36 @@ class FileJudge(ABC):
                 f"{folder} holds adapter {found[:12]}, not {expected_sha256[:12]}; use the "
                 "judge that was certified."
             )
-        return cls.parsed(folder, files)
+        return cls.parsed(files)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayJudge(FileJudge):
+    """A judge that is one document and some arrays; `FILES` names theirs, the arrays' first."""
+
+    ABOUT: ClassVar[type[Document]]
+
+    about: Any
+    arrays: Mapping[str, NDArray[Any]]
+
+    def files(self) -> dict[str, bytes]:
+        """Return the file of the arrays and that of the document."""
+        from safetensors.numpy import save
+
+        return dict(zip(self.FILES, (save(dict(self.arrays)), self.about.to_json()), strict=True))
+
+    @classmethod
+    def parsed(cls, files: Mapping[str, bytes]) -> Self:
+        """Read the judge from its files."""
+        from safetensors.numpy import load
+
+        arrays, about = (files[name] for name in cls.FILES)
+        return cls(cls.ABOUT.from_json(about), load(arrays))
 
 
 def _hash(files: Mapping[str, bytes]) -> str:
     """Hash files by name, as `files_sha256` does those of a stored judge."""
     return sha256_bytes(canonical_json({name: sha256_bytes(data) for name, data in files.items()}))
-
-
-def damaged(path: Path, what: str) -> IntegrityError:
-    """Return the error of a file that is not as a judge wrote it."""
-    return IntegrityError(f"{path} {what}; train the judge again.")
 
 
 def training_labels(outcomes: ArrayLike) -> NDArray[np.int64]:

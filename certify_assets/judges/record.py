@@ -1,16 +1,17 @@
-"""The record and the files of a trained judge."""
+"""The record of a trained judge, and the files that stand beside it."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NotRequired, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, Protocol
 
 import numpy as np
+from pydantic import ConfigDict, Field
+from typing_extensions import TypedDict  # pydantic reads those of `typing` from 3.12 on
 
 from certify_assets.corpora.rendering import Renderer, render_frame
+from certify_assets.documents import CLOSED, Count, Document, JsonObject, Positive
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.reading import JudgeInput
@@ -40,11 +41,14 @@ class CandidateScore(TypedDict):
     uncorrected: NotRequired[float]
 
 
-@dataclass(frozen=True, kw_only=True)
-class JudgeRecord:
-    """Document of a trained judge, stored as adapter.json below the judge and the corpus."""
+class JudgeRecord(Document):
+    """What a judge was trained on; further keys are those of its family."""
 
-    SCHEMA: ClassVar[int] = 1
+    model_config = ConfigDict(**{**CLOSED, "extra": "allow"}, frozen=True)
+
+    TITLE = "record of a judge"
+    SCHEMA = "certify_assets/judge/1"
+    REFUSAL = IntegrityError
 
     judge: str
     corpus: str
@@ -54,43 +58,31 @@ class JudgeRecord:
     manifest_sha256: str
     renderer_sha256: str
     # document of what it reads of a run
-    reads: Mapping[str, Any]
+    reads: JsonObject
     seed: int
+    # specification of a judge that is not the platform's
+    registered: JsonObject | None = None
+    # judges that the training began with, with their adapters
+    starts: dict[str, str] = Field(default_factory=dict)
     # the level of certificates is divided by their number
-    candidates: int = 1
-    selection: Sequence[CandidateScore] = ()
+    candidates: Positive = 1
+    selection: tuple[CandidateScore, ...] = ()
     selection_rule: str = ""
-    sft_trajectories: int = 0
+    sft_trajectories: Count = 0
     # rows that were left out without a label
-    sft_unlabelled: int = 0
-    sft_tasks: int = 0
+    sft_unlabelled: Count = 0
+    sft_tasks: Count = 0
     # of a lexical judge
     success_weight: float | None = None
-    # what its family records beyond that, next to the other fields of the document
-    details: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document as it is stored."""
-        common = {name: getattr(self, name) for name in _COMMON}
-        known = {name: value for name, value in common.items() if value is not None}
-        return {**known, "selection": [dict(row) for row in self.selection], **self.details}
+    @property
+    def details(self) -> JsonObject:
+        """What its family records beyond the fields that all have."""
+        return self.model_extra or {}
 
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> JudgeRecord:
-        """Read a stored document; refuse one that is of no judge."""
-        try:
-            common = {name: document[name] for name in _COMMON if name in document}
-            common["selection"] = tuple(common.get("selection", ()))
-            details = {name: value for name, value in document.items() if name not in _COMMON}
-            return cls(**common, details=details)
-        except (TypeError, AttributeError):
-            raise IntegrityError(
-                "the document of a judge lacks its hashes or rows; train the judge again."
-            ) from None
-
-    def detail(self, name: str) -> Mapping[str, Any]:
+    def detail(self, name: str) -> JsonObject:
         """Return one of the details that is an object; empty where the family records none."""
-        found: Mapping[str, Any] = self.details.get(name, {})
+        found: JsonObject = self.details.get(name, {})
         return found
 
     @property
@@ -102,9 +94,6 @@ class JudgeRecord:
     def training_rows(self) -> int:
         """Trajectories that the last stage of the training went through."""
         return int(self.detail("training").get("rl_trajectories", self.sft_trajectories))
-
-
-_COMMON = tuple(item.name for item in fields(JudgeRecord) if item.name != "details")
 
 
 def texts(frame: pd.DataFrame, using: Renderer) -> list[str]:
@@ -126,6 +115,11 @@ def columns(
 def runs_are_tasks(table: pd.DataFrame) -> bool:
     """Whether the task of every row is the id of its run."""
     return bool((table["task_id"] == table["trajectory_id"]).all())
+
+
+def labelled(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with an outcome, numbered from 0."""
+    return frame[frame["outcome"].notna()].reset_index(drop=True)
 
 
 def save_files(store: Store, prefix: str, model: Savable | Judge) -> str:

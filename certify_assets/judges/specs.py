@@ -1,36 +1,25 @@
 """The catalogue of judges: those that the families declare, and those of judges.yaml."""
 
-# A family is a module of `certify_assets.judges.families`. Its specification class derives from
-# `JudgeSpec` with a literal ``family``, so the specifications form a union tagged by that field.
-
 from __future__ import annotations
 
 import importlib
-import json
 import pkgutil
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import create_model
 
-from certify_assets.corpora import CERTIFYING
 from certify_assets.errors import CertifyError, InputError
-from certify_assets.files import canonical_json, parse_yaml
-from certify_assets.judges.configured import Entry, validated
-from certify_assets.judges.lm.models import known_model, placed
-from certify_assets.judges.lm.recipe import Recipe
-from certify_assets.judges.reading import JudgeInput
+from certify_assets.files import parse_yaml
+from certify_assets.judges.configured import Entry, NamedEntry, validated
+from certify_assets.judges.lm.models import placed
+from certify_assets.judges.spec import JudgeSpec
 from certify_assets.storage.root import Root, default_root
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from certify_assets.judges.family import JudgeFamily
 
 ALPHAS = (0.1, 0.2)
 DELTA = 0.05
@@ -59,216 +48,82 @@ _TAKEN = (
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
-class JudgeSpec(BaseModel):
-    """A judge: what every family knows of it. Each family adds its own fields and answers."""
+class Catalogued:
+    """What the catalogue knows of a family; how its judges are made, `JudgeFamily` adds."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    #: place of its judges in lists; the shipped families come first
+    position: ClassVar[int] = 90
+    #: judges that the platform ships
+    judges: ClassVar[Sequence[JudgeSpec]] = ()
+    #: settings of those that users add by their document; None where they can add none
+    entry: ClassVar[type[NamedEntry] | None] = None
 
-    # tag of the union; a literal in every subclass
-    family: str
-    # key prefix and group of its assets
-    name: str
-    # one sentence for the asset page
-    summary: str
-    seed: int = 42
-    # language model that it reads: "compact", a folder, a hub name, or a server's name for it
-    model: str = ""
-    revision: str | None = None
-    # judge whose artifact or certificate the training starts from
-    start: str = ""
-    # what the next training of it reads of a run; a trained judge reads what its record says
-    reading: JudgeInput = JudgeInput()
-    # how a language model is trained; None is what suits the model
-    recipe: Recipe | None = None
-
-    #: library that its assets show as a kind where it reads no language model
-    library: ClassVar[str] = "python"
-    #: splits of the corpus that it is trained on, with labels or pseudo-labels
-    training_splits: ClassVar[tuple[str, ...]] = ("sft",)
-    #: whether it is a language model as it comes
-    untrained: ClassVar[bool] = False
-    #: whether it is trained on the other corpora of the data root
-    needs_other_corpora: ClassVar[bool] = False
-    #: whether a certificate must let its training through, so that there may be no such judge
-    gated: ClassVar[bool] = False
-    #: whether a server scores: it costs money, and every answer is kept
-    hosted: ClassVar[bool] = False
-    #: whether it learns from SFT rows alone, so that it can be trained without some agents
-    retrainable: ClassVar[bool] = False
-    #: whether it says what features add to a score
-    explained: ClassVar[bool] = False
-
-    @property
-    def kind(self) -> str:
-        """Family as documents and tags name it: that of the recipe."""
-        return self.family
-
-    @property
-    def maker(self) -> str:
-        """Family whose judges its training makes."""
-        return self.family
-
-    @property
-    def group(self) -> str:
-        """Group of its assets, which jobs select by."""
-        return self.family if self.everywhere else "baseline"
-
-    @property
-    def everywhere(self) -> bool:
-        """Whether every corpus gets it, where it is quick."""
-        return True
-
-    @property
-    def quick(self) -> bool:
-        """Whether it needs seconds and nothing but its corpus."""
-        return not (
-            self.uses_language_model or self.needs_other_corpora or self.gated or self.hosted
-        )
-
-    @property
-    def libraries(self) -> frozenset[str]:
-        """Libraries that its assets show as kinds."""
-        return frozenset({"pytorch" if self.uses_language_model else self.library})
-
-    @property
-    def candidates(self) -> int:
-        """Number of candidates that it is chosen among on CAL; its level is divided by it."""
-        return 1
-
-    @property
-    def chooses(self) -> bool:
-        """Whether it is chosen among candidates on CAL."""
-        return self.candidates > 1
-
-    @property
-    def calibration_splits(self) -> tuple[str, ...]:
-        """Splits whose labels may certify it: RL and CAL, without those that it learned from."""
-        # what chose features, weights, steps or pseudo-labels was learned from as well. A choice
-        # among `candidates` on CAL is paid for in the level, so it takes no split away.
-        return tuple(split for split in CERTIFYING if split not in self.training_splits)
-
-    def calibration_name(self, splits: Sequence[str]) -> str:
-        """Return how certificates name the rows of some splits that certify it."""
-        return " and ".join(splits)
-
-    def calibration_rows(self, labelled: pd.DataFrame) -> pd.DataFrame:
-        """Return those of the labelled rows of its calibration splits that certify it."""
-        return labelled
-
-    @property
-    def upstream(self) -> str:
-        """Judge that comes before it: its start, else the base judge of its model; may be empty."""
-        if self.start or not self.uses_language_model or self.untrained:
-            return self.start
-        same = (
-            name
-            for name, other in platform_judges().items()
-            if other.untrained and (other.model, other.revision) == (self.model, self.revision)
-        )
-        return next(same, "")
-
-    @property
-    def uses_language_model(self) -> bool:
-        """Whether it trains or reads a language model on this machine, minutes for seconds."""
-        return bool(self.model) and not self.hosted
-
-    @property
-    def reads_compact(self) -> bool:
-        """Whether its language model is the one that the package builds and ships."""
-        return known_model(self.model).shipped
-
-    @property
-    def cost(self) -> str:
-        """What a corpus takes: money where a server scores, minutes or seconds of this machine."""
-        return "money" if self.hosted else "minutes" if self.uses_language_model else "seconds"
-
-    @property
-    def training(self) -> Recipe:
-        """How a language model is trained."""
-        return self.recipe or known_model(self.model).recipe
-
-    def resolved(self, known: Mapping[str, JudgeSpec]) -> JudgeSpec:
-        """Return it with what it takes from the judge that it starts from, if from any."""
-        return self
-
-    def registration(self) -> object:
-        """Return what is registered before TEST is read; by default all that defines the judge."""
-        # what it reads is the record's: see `JudgedCorpus.registration`
-        about = {"name", "summary", "seed", "reading", "recipe"}
-        return self.model_dump(mode="json", exclude=about)
-
-    @property
-    def registered(self) -> object:
-        """Registration as documents have it."""
-        return json.loads(canonical_json(self.registration()))
-
-    def changed_since(self, then: object) -> str:
-        """Name what an earlier registration of it has otherwise; empty for nothing."""
-        now = self.registered
-        if not isinstance(now, dict) or not isinstance(then, dict):
-            return "" if now == then else "setting"
-        for name in {**then, **now}:
-            if then.get(name) != now.get(name):
-                return str(name)
-        return ""
+    def configure(self, entry: Any) -> JudgeSpec:
+        """Return the judge that an entry of the user's document, of the class `entry`, says."""
+        raise NotImplementedError
 
 
-class DerivedSpec(JudgeSpec):
-    """A judge that is trained by the recipe of another: fine-tuned, or lexical."""
-
-    library = "scikitlearn"
-
-    @property
-    def maker(self) -> str:
-        """Family of the recipe."""
-        return "sft" if self.model else "lexical"
+_Family = TypeVar("_Family", bound=Catalogued)
+_FAMILIES: dict[str, Catalogued] = {}
+# a sentence on each module that could not be imported, by its name
+_BROKEN: dict[str, str] = {}
 
 
-class CausalSpec(JudgeSpec):
-    """A language model of this machine, read at the verdict's place."""
+def judge_family(name: str) -> Callable[[type[_Family]], type[_Family]]:
+    """Register a family under the tag of its specifications."""
 
-    @property
-    def group(self) -> str:
-        """Jobs of the language models."""
-        return "lm"
+    def register(family: type[_Family]) -> type[_Family]:
+        if name in _FAMILIES:
+            raise InputError(f"there is a judge family {name!r} already; choose another name.")
+        _FAMILIES[name] = family()
+        return family
 
-    def registration(self) -> object:
-        """Return the model, what it started from, and how it is trained where that was written."""
-        names = ("family", "model", "revision", "start")
-        recipe = {} if self.recipe is None else {"recipe": self.recipe.to_dict()}
-        return {**{name: getattr(self, name) for name in names}, **recipe}
-
-
-_FAMILIES: dict[str, JudgeFamily] = {}
-
-
-def register_family(name: str, family: JudgeFamily) -> None:
-    """Add a family under the tag of its specifications, and its judges to those of the platform."""
-    if name in _FAMILIES:
-        raise InputError(f"there is a judge family {name!r} already; choose another name.")
-    _FAMILIES[name] = family
-    if platform_judges.cache_info().currsize:
-        platform_judges().update({spec.name: spec for spec in family.judges})
+    return register
 
 
 @cache
-def _discover() -> None:
-    from certify_assets.judges import families as package
-
+def families() -> Mapping[str, Catalogued]:
+    """Return the families by their tag, in the order of lists; a broken module adds none."""
+    package = importlib.import_module("certify_assets.judges.families")
     for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
-
-
-def families() -> Mapping[str, JudgeFamily]:
-    """Return the families by their tag, in the order of lists."""
-    _discover()
+        name = f"{package.__name__}.{module.name}"
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # whatever one module raises, the other families stay
+            for tag, family in [*_FAMILIES.items()]:
+                if type(family).__module__ == name:
+                    del _FAMILIES[tag]
+            _BROKEN[module.name] = (
+                f"the judge family {module.name} is missing, for its module cannot be imported "
+                f"({type(error).__name__}: {error}); correct the module."
+            )
     return dict(sorted(_FAMILIES.items(), key=lambda item: item[1].position))
+
+
+def family_of(tag: str) -> Catalogued:
+    """Return the family of a tag; refuse one that there is none of, or whose module is broken."""
+    found = families().get(tag)
+    if found is None:
+        raise InputError(" ".join([f"there is no judge family {tag!r}.", *_BROKEN.values()]))
+    return found
 
 
 @cache
 def platform_judges() -> dict[str, JudgeSpec]:
     """Return the judges of the platform by name, in the order of lists."""
     return {spec.name: spec for family in families().values() for spec in family.judges}
+
+
+def upstream(spec: JudgeSpec) -> str:
+    """Return the judge that comes before one: its start, or the base judge of its model, if any."""
+    if spec.start or not spec.uses_language_model or spec.untrained:
+        return spec.start
+    same = (
+        name
+        for name, other in platform_judges().items()
+        if other.untrained and (other.model, other.revision) == (spec.model, spec.revision)
+    )
+    return next(same, "")
 
 
 JUDGES: dict[str, JudgeSpec]
@@ -280,14 +135,14 @@ HARVEST_JUDGES: tuple[str, ...]
 
 def __getattr__(name: str) -> Any:
     # families import this module, so their judges are gathered at first use and not on import
-    if name == "JUDGES":
-        return platform_judges()
+    if name not in ("JUDGES", "QUICK_JUDGES", "HARVEST_JUDGES"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    known = platform_judges()
     if name == "QUICK_JUDGES":
-        known = platform_judges().items()
-        return tuple(judge for judge, spec in known if spec.quick and spec.everywhere)
+        return tuple(judge for judge, spec in known.items() if spec.quick and spec.everywhere)
     if name == "HARVEST_JUDGES":
-        return tuple(judge for judge, spec in platform_judges().items() if spec.gated)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return tuple(judge for judge, spec in known.items() if spec.gated)
+    return known
 
 
 @dataclass(frozen=True)
@@ -295,6 +150,7 @@ class ConfiguredJudges:
     """What the user's document holds: usable judges in its order, and a sentence on each other."""
 
     judges: Mapping[str, JudgeSpec] = field(default_factory=dict)
+    # of entries, and of families that are missing
     problems: Sequence[str] = ()
 
     def unknown(self, words: str, known: Iterable[str]) -> InputError:
@@ -308,7 +164,7 @@ def judges(root: str | None = None) -> dict[str, JudgeSpec]:
 
 
 def judge_problems(root: str | None = None) -> tuple[str, ...]:
-    """Return a sentence on each judge of the user's document that cannot be used."""
+    """Return a sentence on each judge of the user's document, and each family, that is unusable."""
     return tuple(configured_judges(root).problems)
 
 
@@ -326,18 +182,18 @@ def judge_spec(name: str, root: str | None = None) -> JudgeSpec:
 
 def configured_judges(root: str | None = None) -> ConfiguredJudges:
     """Read judges.yaml of a data root, or what ``CERTIFY_JUDGES`` names; an error leaves others."""
+    platform = platform_judges()
+    problems, found = [*_BROKEN.values()], dict[str, JudgeSpec]()
     try:
         where, text = Root(root or default_root()).read_settings(FILE, VARIABLE)
         entries = _entries(where, text)
     except CertifyError as error:
-        return ConfiguredJudges(problems=[str(error)])
-    found: dict[str, JudgeSpec] = {}
-    problems = []
+        return ConfiguredJudges(problems=[*problems, str(error)])
     for number, entry in enumerate(entries, 1):
         called: object = number
         try:
-            called = repr(name := _name(entry, {*platform_judges(), *_TAKEN, *found}))
-            found[name] = _spec(entry, where).resolved(platform_judges() | found)
+            called = repr(name := _name(entry, {*platform, *_TAKEN, *found}))
+            found[name] = _spec(entry, where).resolved(platform | found)
         except InputError as error:
             problems.append(f"{where}, judge {called}: {error}")
     return ConfiguredJudges(found, problems)

@@ -24,9 +24,10 @@ from certify_assets.errors import (
     StaleCertificateError,
 )
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.judged import JudgedCorpus, judge_file
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import JudgeRecord, columns, runs_are_tasks
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
+from certify_assets.judges.stored import judge_file
 from certify_assets.operations.ledger import record_pool, register
 from certify_assets.operations.pool import (
     StoredPool,

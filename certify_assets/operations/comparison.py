@@ -27,8 +27,7 @@ from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import rounded
 from certify_assets.judges.base import scores_from_log_odds
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES, judges
-from certify_assets.judges.timings import timings
+from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES, judges, upstream
 from certify_assets.operations.agent_folds import paired_difference, stored_agent_folds
 from certify_assets.operations.audit import audited_cell, load_audits
 from certify_assets.operations.certifier import deciding_certificates
@@ -312,7 +311,7 @@ def _judge(
         judge.name,
         judge.spec.kind,
         rows,
-        start=judge.spec.upstream,
+        start=upstream(judge.spec),
         model=judge.spec.model,
         trained_on_rl="rl" in judge.spec.training_splits,
         candidates=judge.artifact.candidates,
@@ -328,13 +327,13 @@ def _judge(
 
 def _cost(judge: JudgedCorpus) -> JsonObject:
     """Return figures of training and scoring, and what a server's answers cost."""
-    score, bill = timings(judge).get("score"), judge.bill
+    score, bill = judge.timings.get("score"), judge.bill
     # a run that resumed another one has paid for a part of its rows only
     whole = score if score and score["rows"] and not score["continued"] else None
     paid: Mapping[str, Any] = bill or {}
     tokens = paid.get("prompt_tokens", 0) + paid.get("completion_tokens", 0)
     return {
-        "train": timings(judge).get("train"),
+        "train": judge.timings.get("train"),
         "score": score,
         "cpu_seconds_per_trajectory": whole and whole["cpu_seconds"] / whole["rows"],
         "tokens_per_decision": tokens / paid["decisions"] if paid.get("decisions") else None,

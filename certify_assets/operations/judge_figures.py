@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.timings import timings
 from certify_assets.operations.audit import CertificateAudit
 from certify_assets.operations.certifier import deciding_sides
 from certify_assets.storage.tracking import DatasetRead, Summary
@@ -100,5 +99,5 @@ def _place(item: Certificate | CertificateAudit) -> str:
 
 def _cpu_seconds(judge: JudgedCorpus, stage: str) -> float | None:
     """Return the CPU seconds of a stage; None where another one made a part of its product."""
-    found = timings(judge).get(stage)
+    found = judge.timings.get(stage)
     return None if found is None or found["continued"] else float(found["cpu_seconds"])

@@ -19,6 +19,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file, shortest
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.record import JudgeRecord
 from certify_assets.operations.batch_audit import BatchAudit, settled_rows
 from certify_assets.operations.batch_record import (
     BatchRecord,
@@ -362,24 +363,26 @@ def model_link(judge: JudgedCorpus, sha256: str) -> Link:
                 pass  # it is compared with its hash
         return judge.maker.fingerprint(judge, record)
 
-    links = [*_trained_from(judge, record.details)]
+    links = [*_trained_from(judge, record)]
     return _computed("model", judge.key(), sha256, fingerprint, detail=detail, links=links)
 
 
-def _trained_from(judge: JudgedCorpus, document: Mapping[str, Any]) -> Iterator[Link]:
-    store, before = judge.store, judge.spec.upstream
-    if before and "start_sha256" in document:
-        yield model_link(judge.origin(before), document["start_sha256"])
-    if harvest := document.get("harvest"):
+def _trained_from(judge: JudgedCorpus, record: JudgeRecord) -> Iterator[Link]:
+    store, models = (
+        judge.store,
+        {name: model_link(judge.origin(name), adapter) for name, adapter in record.starts.items()},
+    )
+    if harvest := record.detail("harvest"):
         start, gate = judge.origin(harvest["start"]), judge.key("harvest.json")
         links = [
             _computed("gate", gate, harvest["gate_sha256"], lambda: _hash(_stored(store, gate))),
             _object(store, "scores", start.key("scores.parquet"), harvest["start_scores_sha256"]),
-            model_link(start, harvest["start_adapter_sha256"]),
+            models.pop(start.name),
         ]
         detail, key = f"{harvest['size']} pseudo-labels", judge.key("harvest.parquet")
         yield _object(store, "harvest", key, harvest["sha256"], detail=detail, links=links)
-    for source in document.get("transfer", {}).get("sources", []):
+    yield from models.values()
+    for source in record.detail("transfer").get("sources", []):
         yield _manifest(Corpus(store, source["corpus"]), source["manifest_sha256"])
 
 

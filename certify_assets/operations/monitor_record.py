@@ -84,7 +84,7 @@ def monitor_entry(
         side=certificate.side,
         alpha=certificate.alpha,
         delta=certificate.delta,
-        promise=certificate.promise,
+        promise=certificate.statement,
         certificate_sha256=certificate.sha256,
         needed=n_min(certificate.alpha, certificate.delta),
         result=result,

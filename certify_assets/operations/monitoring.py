@@ -73,9 +73,8 @@ _ENDINGS = (".csv", ".parquet", ".pq", ".jsonl", ".ndjson")
 _REWRITTEN = {
     "code": "stream_rewritten",
     "message": (
-        "Labels that an earlier reading for these certificates held were changed, removed, or "
-        "preceded by a file of an earlier name; the alarm's probability holds for a stream that "
-        "only grows at its end."
+        "Labels that were read before were changed, removed, or preceded by a file of an earlier "
+        "name. The probability of a false alarm holds for a stream that only grows at its end."
     ),
 }
 _BATCH_DRAWS = (

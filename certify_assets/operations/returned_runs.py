@@ -131,10 +131,10 @@ def refuse_selected(corpus: Corpus, found: Sequence[ReturnedRuns]) -> None:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         raise InputError(
             f"{runs} runs of this delivery were labelled by reviewers of {corpus} "
-            f"({', '.join(names[:_SHOWN])}{more}) because of what the judge decided, and would "
-            "enter RL, CAL or TEST without the others of their batch; deliver every run of the "
-            "batch with its outcome, or those of its audit sample only: labels of reviewers "
-            f"certify by `certify ops recertify {corpus}`."
+            f"({', '.join(names[:_SHOWN])}{more}) because of what the judge decided. They would "
+            "enter RL, CAL or TEST without the others of their batch. Deliver every run of the "
+            "batch with its outcome, or only its audit sample; `certify ops recertify` uses the "
+            "labels."
         )
 
 

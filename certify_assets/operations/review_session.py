@@ -15,7 +15,6 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import Trajectory, to_frame
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.judges.base import Reason
-from certify_assets.judges.explanation import reasons_of
 from certify_assets.operations.agreement import Agreement
 from certify_assets.operations.batch_audit import BatchAudit
 from certify_assets.operations.batch_record import ClosedBatch
@@ -370,7 +369,7 @@ def _reasons(corpus: Corpus, decision: Mapping[str, Any]) -> tuple[Reason, ...]:
         if judge is None or judge.stored_artifact.adapter_sha256 != decision["adapter_sha256"]:
             return ()
         run = to_frame([batch_run(corpus, batch, name)])
-        ((now, reasons),) = reasons_of(judge, run)
+        ((now, reasons),) = judge.reasons(run)
     except CertifyError:
         # the page shows the decision, and other commands say what is wrong
         return ()

@@ -83,9 +83,9 @@ def deploy(
     batch_only : bool, optional
         Whether none of its certificates decides, and every batch waits for one of its own.
     accepted : Collection of str, optional
-        What a user accepts: RESPLIT_ACCEPTED where the runs were first certified under another
-        split, CHOSEN where certificates that do not pay for it chose the judge, and
-        RELABELLING_ACCEPTED where labels or runs were changed after a certificate was seen.
+        What a user accepts. RESPLIT_ACCEPTED: the runs were first certified under another split.
+        CHOSEN: certificates that do not pay for it chose the judge. RELABELLING_ACCEPTED: labels or
+        runs were changed after a certificate was seen.
     track : bool, optional
         Whether MLflow is told.
     """

@@ -24,7 +24,8 @@ from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import name_digest, sha256_bytes, write_atomic
 from certify_assets.judges.base import Judge, score_table
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import JudgeSpec, families
+from certify_assets.judges.spec import JudgeSpec
+from certify_assets.judges.specs import families
 from certify_assets.names import folded_names
 from certify_assets.storage.store import Store
 

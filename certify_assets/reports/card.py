@@ -70,7 +70,7 @@ def _promises(sides: Sides) -> str:
             for finding in certificate.findings
         )
         listed = f"<ul>{findings}</ul>" if findings else ""
-        parts.append(f"<p>{escape(certificate.promise)}</p>{listed}")
+        parts.append(f"<p>{escape(certificate.statement)}</p>{listed}")
     return "".join(parts)
 
 
@@ -136,7 +136,7 @@ def account(sides: Sides, explained: Sequence[Explained], read_as: Sequence[str]
         )
         parts += [
             f"{name} (side {certificate.side})",
-            f"  Promise: {certificate.promise}",
+            f"  Promise: {certificate.statement}",
             f"  Threshold: {_why(item)}",
             f"  What would widen it: {_wider(item)}",
             f"  Findings:{found or ' none'}",

@@ -240,7 +240,7 @@ class NothingCertified(NamedTuple):
 
 def promises(source: PageSource) -> list[str]:
     """Return the promise of each certified side of the headline."""
-    return [certificate.promise for certificate in source.sides if certificate.certified]
+    return [certificate.statement for certificate in source.sides if certificate.certified]
 
 
 def promise_notes(source: PageSource) -> list[str]:

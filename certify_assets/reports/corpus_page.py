@@ -1,11 +1,10 @@
-"""The page of a corpus: its figures and leak controls."""
+"""The page of a corpus: sections of figures and tables, which the command prints as well."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from certify_assets.corpora.config import corpus_file
 from certify_assets.corpora.splits import SPLITS
@@ -26,156 +25,214 @@ from certify_assets.reports.wording import (
 )
 
 if TYPE_CHECKING:
-    from certify_assets.corpora.corpus import ImportSummary
     from certify_assets.corpora.leakage import LeakChecks
-    from certify_assets.corpora.profile import CorpusProfile, FlipRates, TextLengths
     from certify_assets.corpora.report import CorpusReport
     from certify_assets.storage.store import Store
 
 _MOST_AGENTS = 60
-Fact = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class ControlRow:
-    """One control as shown; `width` is that of its bar in percent."""
+class Table(NamedTuple):
+    """A table of the page and of the terminal; the first cell of a row names it."""
 
-    name: str
-    auroc: str
-    interval: str
-    threshold: str
-    bar: str
-    over: bool
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentRow:
-    """One agent: its runs, those with an outcome outside TEST, their tasks and success rate."""
+class Section(NamedTuple):
+    """A part of the page that is folded, with its figures by name, its tables and its notes."""
 
-    name: str
-    runs: str
-    read: str
-    tasks: str
-    success_rate: str
-    bar: str
+    id: str
+    heading: str
+    gist: str
+    facts: Sequence[tuple[str, str]] = ()
+    tables: Sequence[Table] = ()
+    notes: Sequence[str] = ()
 
 
-def profile_facts(profile: CorpusProfile) -> list[Fact]:
-    """Return size and clustering of the corpus, each as what it is and its value."""
+def corpus_sections(report: CorpusReport) -> list[Section]:
+    """Return everything that is known of a corpus; no outcome of TEST but in the profile's own."""
+    return [_profile(report), _splits(report), _flips(report), _agents(report), *_rest(report)]
+
+
+def _profile(report: CorpusReport) -> Section:
+    profile = report.profile
     fewest, most = profile.attempts
-    return [
-        ("labelled runs", count(profile.trajectories)),
-        ("without a label", count(profile.unlabelled)),
-        ("tasks", count(profile.tasks)),
-        ("agents", count(len(profile.agents))),
-        ("runs a task", count(fewest) if fewest == most else f"{count(fewest)} to {count(most)}"),
-        ("success rate π", success(profile.success_rate)),
-        ("task ICC", rate(profile.icc)),
-        ("design effect DEFF", f"{profile.deff:.2f}"),
-        ("effective runs n_eff", f"{profile.n_eff:,.1f}"),
-    ]
+    return Section(
+        "profile",
+        "Profile",
+        "",
+        facts=[
+            ("domain", str(report.domain)),
+            ("labelled runs", count(profile.trajectories)),
+            ("without a label", count(profile.unlabelled)),
+            ("tasks", count(profile.tasks)),
+            ("agents", count(len(profile.agents))),
+            (
+                "runs a task",
+                count(fewest) if fewest == most else f"{count(fewest)} to {count(most)}",
+            ),
+            ("success rate π", success(profile.success_rate)),
+            ("task ICC", rate(profile.icc)),
+            ("design effect DEFF", f"{profile.deff:.2f}"),
+            ("effective runs n_eff", f"{profile.n_eff:,.1f}"),
+        ],
+    )
 
 
-def split_rows(profile: CorpusProfile) -> list[tuple[str, ...]]:
-    """Return the figures of every split."""
-    return [
+def _splits(report: CorpusReport) -> Section:
+    manifest, splits = report.manifest, report.profile.splits
+    if not splits:
+        return Section("splits", "Splits", "not split", notes=[f"Not split: {report.unsplit}"])
+    columns = ("split", "tasks", "labelled runs", "π", "ICC", "n_eff")
+    rows = [
         (
             name.upper(),
             count(part.tasks),
             count(part.trajectories),
             measured(part.success_rate if part.trajectories else None),
             rate(part.icc),
-            f"{part.deff:.2f}",
             f"{part.n_eff:,.1f}",
         )
         for name in SPLITS
-        if (part := profile.splits.get(name)) is not None
+        if (part := splits.get(name)) is not None
     ]
+    gist = f"seed {manifest.seed}, profile {manifest.profile}" if manifest else ""
+    return Section("splits", "Splits", gist, tables=[Table("Splits", columns, rows)])
 
 
-def control_rows(controls: LeakChecks) -> list[ControlRow]:
-    """Return every control with its interval and threshold."""
+def _flips(report: CorpusReport) -> Section:
+    flips = report.profile.flips
+    facts = [
+        (f"pairs of task and agent that flip, of {count(flips.cells)}", measured(flips.cell_rate)),
+        (f"tasks that flip, of {count(flips.tasks)}", measured(flips.task_rate)),
+        ("best accuracy by task and agent alone", measured(flips.unread_ceiling)),
+        ("best accuracy if equal texts get one verdict", percent(flips.label_ceiling, 2)),
+    ]
+    note = (
+        "A task, or a pair of task and agent, flips when its labelled attempts do not all end "
+        "alike. That is no label error: a judge that reads the run can tell which attempt "
+        "succeeded. TEST is left out."
+    )
+    return Section("flips", "Flips", "tasks whose attempts differ", facts=facts, notes=[note])
+
+
+def _agents(report: CorpusReport) -> Section:
+    read = {item.agent: item for item in report.leak_checks.evidence.agents}
+    rows = []
+    # a stored profile has them by name
+    for name, runs in Counter(report.profile.agents).most_common(_MOST_AGENTS):
+        item = read.get(name)
+        known = ("0", "0", DASH)
+        if item is not None:
+            known = count(item.trajectories), count(item.tasks), measured(item.success_rate)
+        rows.append((name, count(runs), *known))
+    columns = ("agent", "runs", "labelled, outside TEST", "their tasks", "success rate of those")
+    return Section(
+        "map",
+        "Outcomes by task and attempt",
+        "every run, and each agent",
+        tables=[Table("Agents", columns, rows)],
+    )
+
+
+def _rest(report: CorpusReport) -> Iterator[Section]:
+    profile, imported, controls = report.profile, report.imported, report.leak_checks
+    phrases = [
+        (
+            item.name,
+            count(item.trajectories),
+            measured(item.success_rate_with),
+            measured(item.success_rate_without),
+            f"{run}, {f'step {step}' if step else 'instruction'}",
+            text,
+        )
+        for item in controls.evidence.phrases
+        for run, step, text in item.examples
+    ]
+    tables = [control_table(controls)]
+    if phrases:
+        columns = ("phrase", "runs", "of these succeed", "of others", "example", "text")
+        tables.append(Table("Verdict phrases", columns, phrases))
+    notes = [*_directions(controls)]
+    if controls.accepted:
+        notes.append(f"Accepted, and on every certificate: {controls.accepted}")
+    yield Section(
+        "leaks",
+        "What predicts the outcome without reading the run",
+        f"over the threshold: {', '.join(controls.over) or 'none'}",
+        tables=tables,
+        notes=notes,
+    )
+    labels = [
+        ("source of the outcomes", imported.label_source or "not recorded"),
+        *(
+            (name.replace("_", " "), f"{value:,.4g}" if value % 1 else count(value))
+            for name, value in imported.label_facts.items()
+        ),
+        ("runs whose text has both outcomes", count(profile.flips.contradicted)),
+    ]
+    table = Table("Labels", ("figure", "value"), labels)
+    yield Section("labels", "Labels", "where outcomes come from", tables=[table])
+    facts = [
+        ("runs that read like an earlier one", count(profile.duplicates)),
+        ("groups of tasks with one instruction", count(len(profile.same_instruction))),
+    ]
+    if (lengths := profile.lengths) is not None:
+        facts += [
+            ("characters, median", count(lengths.median)),
+            ("95th percentile", count(lengths.p95)),
+            ("longest", count(lengths.longest)),
+            ("runs that judges of 6,000 characters cut", count(lengths.cut)),
+            ("of all characters cut", measured(lengths.cut_share)),
+        ]
+    yield Section("texts", "Texts", "lengths, duplicates, shared instructions", facts=facts)
+    dropped = [
+        (reason, count(number), imported.examples.get(reason, ""))
+        for reason, number in profile.dropped.items()
+    ]
+    counts = [(note, count(number)) for note, number in imported.notes.items()]
+    tables = [
+        Table("Left out", ("reason", "records", "the first"), dropped),
+        Table("Notes", ("note", "count"), counts),
+    ]
+    gist = counted(sum(profile.dropped.values()), "record")
+    if shown := [table for table in tables if table.rows]:
+        yield Section("left-out", "Left out by the import", gist, tables=shown)
+
+
+def control_table(controls: LeakChecks) -> Table:
+    """Return every leak control with its interval and threshold."""
     rows = []
     for name, value in controls.measured.items():
         bound = controls.intervals.get(name)
-        limit = controls.threshold(name)
+        state = "under"
+        if name in controls.over:
+            state = "over, accepted" if controls.accepted else "over"
         interval = DASH if bound is None else f"{rate(bound[0])} to {rate(bound[1])}"
-        rows.append(
-            ControlRow(
-                name,
-                rate(value),
-                interval,
-                f"{limit:g}",
-                f"{100 * (value or 0):.1f}",
-                name in controls.over,
+        rows.append((name, rate(value), interval, f"{controls.threshold(name):g}", state))
+    return Table(
+        "Leak checks",
+        ("control", "AUROC", "95 % interval", "threshold", "AUROC is"),
+        rows,
+        "AUROC of each control, for length, steps and phrases in the better direction. The "
+        "interval is over resampled tasks; TEST is left out. A control that is over its threshold "
+        "blocks the corpus until a reason accepts it.",
+    )
+
+
+def _directions(controls: LeakChecks) -> Iterator[str]:
+    """Say which runs succeed more often by length and by number of steps."""
+    longer = "longer" if controls.longer_succeeds else "shorter"
+    more = "with more steps" if controls.more_steps_succeed else "with fewer steps"
+    for auroc, words in ((controls.length_auroc, longer), (controls.step_auroc, more)):
+        if auroc is not None:
+            yield (
+                f"Of a success and a failure, the one {words} is the success in {percent(auroc)} "
+                "of pairs."
             )
-        )
-    return rows
-
-
-def agent_rows(profile: CorpusProfile, controls: LeakChecks) -> list[AgentRow]:
-    """Return every agent (at most 60); success rates are of the runs outside TEST."""
-    read = {item.agent: item for item in controls.evidence.agents}
-    rows = []
-    # a stored profile has them by name
-    for name, runs in Counter(profile.agents).most_common(_MOST_AGENTS):
-        item = read.get(name)
-        if item is None:
-            rows.append(AgentRow(name, count(runs), "0", "0", DASH, "0"))
-            continue
-        share = item.success_rate
-        rows.append(
-            AgentRow(
-                name,
-                count(runs),
-                count(item.trajectories),
-                count(item.tasks),
-                measured(share),
-                f"{100 * share:.1f}",
-            )
-        )
-    return rows
-
-
-def flip_facts(flips: FlipRates) -> list[Fact]:
-    """Return the flip rates, of agents' attempts and of tasks, and what they leave to a judge."""
-    return [
-        (f"pairs of task and agent that flip, of {count(flips.cells)}", measured(flips.cell_rate)),
-        (f"tasks that flip, of {count(flips.tasks)}", measured(flips.task_rate)),
-        (
-            "accuracy at most, knowing task and agent without reading",
-            measured(flips.unread_ceiling),
-        ),
-        ("accuracy at most, if equal texts get equal verdicts", percent(flips.label_ceiling, 2)),
-    ]
-
-
-def label_rows(imported: ImportSummary, flips: FlipRates) -> list[Fact]:
-    """Return where outcomes come from and what speaks of their disagreement."""
-    facts = [
-        (name.replace("_", " "), f"{value:,.4g}" if value % 1 else count(value))
-        for name, value in imported.label_facts.items()
-    ]
-    contradicted = counted(flips.contradicted, "run")
-    return [
-        ("source of the outcomes", imported.label_source or "not recorded"),
-        *facts,
-        ("runs whose text has both outcomes", contradicted),
-    ]
-
-
-def length_facts(lengths: TextLengths | None) -> list[Fact]:
-    """Return the lengths of the uncut texts and what the default budget takes from them."""
-    if lengths is None:
-        return []
-    return [
-        ("characters, median", count(lengths.median)),
-        ("95th percentile", count(lengths.p95)),
-        ("shortest", count(lengths.shortest)),
-        ("longest", count(lengths.longest)),
-        ("runs that judges of 6,000 characters cut", count(lengths.cut)),
-        ("of all characters cut", measured(lengths.cut_share)),
-    ]
 
 
 def write_corpus_page(store: Store, report: CorpusReport) -> str:
@@ -187,7 +244,7 @@ def write_corpus_page(store: Store, report: CorpusReport) -> str:
 
 def render_corpus(report: CorpusReport, *, home: str = "") -> str:
     """Render the page."""
-    profile, controls = report.profile, report.leak_checks
+    profile = report.profile
     state, heading, sentences = standing(report)
     drawn, caption = _map(report)
     return render(
@@ -201,20 +258,7 @@ def render_corpus(report: CorpusReport, *, home: str = "") -> str:
         state=state,
         heading=heading,
         sentences=sentences,
-        facts=profile_facts(profile),
-        profile=profile,
-        splits=split_rows(profile),
-        unsplit=report.unsplit,
-        manifest=report.manifest,
-        controls=control_rows(controls),
-        accepted=controls.accepted,
-        phrases=controls.evidence.phrases,
-        agents=agent_rows(profile, controls),
-        directions=directions(controls),
-        flips=flip_facts(profile.flips),
-        labels=label_rows(report.imported, profile.flips),
-        lengths=length_facts(profile.lengths),
-        imported=report.imported,
+        sections=corpus_sections(report),
         map=drawn,
         map_caption=caption,
     )
@@ -258,36 +302,16 @@ def corpus_markdown(report: CorpusReport) -> str:
         count(profile.n_eff),
         f"{measured(flips.cell_rate)} / {measured(flips.task_rate)}",
     )
-    shown = sorted(control_rows(report.leak_checks), key=lambda row: not row.over)[:6]
-    controls = [(row.name, row.auroc, row.interval, row.threshold) for row in shown]
+    controls = control_table(report.leak_checks)
+    shown = sorted(controls.rows, key=lambda row: row[-1] == "under")[:6]
     lines = [
         f"**{standing(report)[1]}**",
         "",
         *markdown_table(("runs", "tasks", "π", "ICC", "n_eff", "flips: cells / tasks"), [figures]),
         "",
-        *markdown_table(("control", "AUROC", "95 %", "threshold"), controls),
+        *markdown_table(controls.columns[:4], [row[:4] for row in shown]),
     ]
     return inline_block(lines, "block of the corpus")
-
-
-def directions(controls: LeakChecks) -> list[str]:
-    """Say how much text length and number of steps tell of the outcome, and which way."""
-    longer = "longer" if controls.longer_succeeds else "shorter"
-    more = "with more steps" if controls.more_steps_succeed else "with fewer steps"
-    measured = controls.measured
-    return [
-        _direction("length", measured["length"], longer),
-        _direction("steps", measured["steps"], more),
-    ]
-
-
-def _direction(name: str, auroc: float | None, words: str) -> str:
-    if auroc is None:
-        return f"Nothing to measure {name} by: all outcomes are equal."
-    return (
-        f"Where a success and a failure are drawn, the one {words} is the success in "
-        f"{percent(auroc)} of pairs. TEST is left out."
-    )
 
 
 def _map(report: CorpusReport) -> tuple[str, str]:
@@ -316,11 +340,8 @@ def _map(report: CorpusReport) -> tuple[str, str]:
 
 def check_table(controls: LeakChecks) -> str:
     """Return the controls as a Markdown table for the metadata of their check."""
-    rows = [
-        (row.name, row.auroc, row.interval, row.threshold, "at or over" if row.over else "")
-        for row in control_rows(controls)
-    ]
-    return "\n".join(markdown_table(("control", "AUROC", "95 % over tasks", "threshold", ""), rows))
+    table = control_table(controls)
+    return "\n".join(markdown_table(table.columns, table.rows))
 
 
 def page_key(corpus: str) -> str:

@@ -73,7 +73,7 @@ def reading_facts(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
     """Return what a judge reads of a run, how many of the scored runs are cut, and its prompt."""
     scores = judge.read("scores.json")
     cut = percent(scores["cut"] / max(1, scores["rows"]))
-    prompt = record.detail("settings").get("auditor", {})
+    prompt = (record.registered or {}).get("auditor", {})
     if judge.spec.uses_language_model:
         prompt = record.reading.prompt.to_dict()
     asked = {

@@ -11,9 +11,10 @@ from certify_assets.corpora.config import registered_corpora
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, StaleCertificateError
 from certify_assets.files import rounded
-from certify_assets.judges.judged import JudgedCorpus, judge_file
+from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, HARVEST_JUDGES, judges
+from certify_assets.judges.stored import judge_file
 from certify_assets.operations.certifier import certificate_of, load_certificates
 from certify_assets.research import paper
 from certify_assets.research.law import (

@@ -13,13 +13,13 @@ from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import score_table
 from certify_assets.judges.certharvest import refuse_held_out
-from certify_assets.judges.families.combined import CombinedFamily
 from certify_assets.judges.families.lexical import LexicalFamily
+from certify_assets.judges.families.structure import CombinedFamily
+from certify_assets.judges.families.transfer import gather_pool
 from certify_assets.judges.family import FileFamily
 from certify_assets.judges.lm import smollm2
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.reading import LEXICAL, JudgeInput
-from certify_assets.judges.transfer import gather_pool
 from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:

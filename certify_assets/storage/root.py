@@ -63,8 +63,9 @@ class Root:
         if _PASSWORD.match(self.root):
             # not repeated here: pages, metadata and messages name the root
             raise InputError(
-                "the data root's URL holds a password, which pages and messages would show. Take it "
-                "out, and give it to fsspec by its configuration (such as FSSPEC_SFTP_PASSWORD)."
+                "the data root's URL holds a password, which pages and messages would show. Take "
+                "it out, and give it to fsspec by its configuration (such as "
+                "FSSPEC_SFTP_PASSWORD)."
             )
 
     @property

@@ -27,6 +27,8 @@ class ScoreReading:
     settings: TableSettings = field(default_factory=TableSettings)
     # as `written_columns` has them
     columns: str = ""
+    # number of tasks that were joined to groups; 0 where tasks are as they are
+    grouped: int = 0
 
     @classmethod
     def of_provenance(cls, provenance: Mapping[str, str]) -> ScoreReading:
@@ -35,7 +37,10 @@ class ScoreReading:
         settings = TableSettings.of({name: provenance.get(name) for name in names})
         parse_columns(columns := provenance.get("columns", ""))
         lower = provenance.get("lower_is_better") == "true"
-        return cls(provenance.get("score_scale", ""), lower, settings, columns)
+        grouped = provenance.get("grouped", "0")
+        if not grouped.isdecimal():
+            raise InputError(f"provenance.grouped is {grouped!r}; it is a number of tasks.")
+        return cls(provenance.get("score_scale", ""), lower, settings, columns, int(grouped))
 
     def provenance(self) -> dict[str, str]:
         """Return what a certificate says of it: nothing where it is read as it is written."""
@@ -44,6 +49,7 @@ class ScoreReading:
             "lower_is_better": "true" if self.lower_is_better else "",
             **self.settings.provenance(),
             "columns": self.columns,
+            "grouped": str(self.grouped or ""),
         }
         return {name: words for name, words in said.items() if words}
 
@@ -105,6 +111,9 @@ class ReadingOptions:
     remembered
         What the columns of an earlier table were called. Where a table lacks such a column, it has
         the name that it has in most tables.
+    grouped
+        Whether tasks are joined to the groups of a column, which a table must have then. By default
+        they are where it has one.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -113,6 +122,7 @@ class ReadingOptions:
     score_scale: str | None = None
     issued: IssuedReading | None = None
     remembered: Mapping[str, str] | None = None
+    grouped: bool | None = None
 
     def as_issued(self, name: Path | str, certificates: Iterable[Certificate]) -> ReadingOptions:
         """Return options that read scores as those of certificates were; refuse others."""
@@ -132,6 +142,11 @@ class ReadingOptions:
                 f"{issued.name} was issued on scores of which higher ones are better; leave "
                 "--lower-is-better out, or issue it again with it."
             )
+        if "group" in self.columns and not reading.grouped:
+            raise InputError(
+                f"{issued.name} was issued on tasks, not on groups of them. Leave "
+                f"--columns group={self.columns['group']} out, or issue it again with it."
+            )
         return ReadingOptions(
             self.columns,
             self.settings.under(reading.settings, issued.name),
@@ -140,4 +155,5 @@ class ReadingOptions:
             # there is no doubt where it is said which scale scores are on
             issued if asked is None else None,
             parse_columns(reading.columns),
+            reading.grouped > 0,
         )

@@ -210,8 +210,8 @@ class ScoreTable:
 
     @property
     def naming_columns(self) -> set[str]:
-        """The columns of the file that name tasks, runs, agents and splits."""
-        return self._called("task", "id", "agent", "split")
+        """The columns of the file that name tasks, runs, agents, groups and splits."""
+        return self._called("task", "id", "agent", "group", "split")
 
     def _called(self, *fields: str) -> set[str]:
         """Return what the file calls the columns of some fields."""
@@ -272,22 +272,50 @@ def read_score_table(
     """
     reading = reading or ReadingOptions()
     named = {"task", "score", *reading.columns} - {"outcome"}
+    if reading.grouped is False:
+        fields = [one for one in fields if one != "group"]
+    elif reading.grouped and "outcome" in fields:
+        # decisions need no tasks
+        named.add("group")
     read, found, there = _read(source, reading, fields, named & set(fields), unique=True)
     scores, notes, scale, written = _scaled(read, there["score"], found.pop("score"), reading)
+    grouped, tasks = 0, found.pop("task", np.empty(0, dtype=np.object_))
+    if (groups := found.pop("group", None)) is not None and tasks.size:
+        grouped = _count_grouped(read.table, there["group"], tasks, groups)
+        notes.append(
+            f"{grouped} tasks in {len(set(groups))} groups of {there['group']!r}, each of which "
+            "counts as one task"
+        )
+        tasks = groups
     if lower := reading.lower_is_better:
         notes.append("lower scores as better")
     return ScoreTable(
         path=read.table.path,
         source=source,
         scores=-scores if lower else scores,
-        tasks=found.pop("task", np.empty(0, dtype=np.object_)),
+        tasks=tasks,
         rows=read.table.rows,
         found=tuple(read.table.names),
         read_as=(*read.table.read_as, *read.notes, *notes),
-        reading=ScoreReading(scale, lower, read.settings, written_columns(there)),
+        reading=ScoreReading(scale, lower, read.settings, written_columns(there), grouped),
         written=written,
         **{_ATTRIBUTES[one]: values for one, values in found.items()},
     )
+
+
+def _count_grouped(
+    table: Table, column: str, tasks: NDArray[np.object_], groups: NDArray[np.object_]
+) -> int:
+    """Return the number of tasks; refuse one that lies in two groups."""
+    group_of: dict[str, str] = {}
+    for place, (task, group) in enumerate(zip(tasks.tolist(), groups.tolist(), strict=True)):
+        if group_of.setdefault(task, group) != group:
+            raise InputError(
+                f"{table.path}, {table.rows.name(place)}, column {column!r}: task {shown(task)} "
+                f"is in the groups {shown(group_of[task])} and {shown(group)}. Give each task one "
+                "group."
+            )
+    return len(group_of)
 
 
 def read_labels(
@@ -338,6 +366,7 @@ def _read(
         "task": read.ids,
         "id": partial(read.ids, unique=unique),
         "agent": read.names,
+        "group": read.ids,
         "split": read.names,
     }
     order = counted("checking the columns", [one for one in readers if one in there])
@@ -414,9 +443,8 @@ def require_audit_sample(path: Path) -> bool:
                 name,
                 other[:1],
                 f": {shown(values[other[0]])} is no audit sample ({len(other)} of {len(values)} "
-                "rows are none); labels from the review queue are of what the judge could not "
-                "decide, so give only tasks drawn at random before scoring, with all their "
-                "attempts.",
+                "rows are none). Labels from the review queue are of what the judge could not "
+                "decide. Give only tasks drawn at random before scoring, with all their attempts.",
             )
     read.settle()
     return bool(read.table.columns)

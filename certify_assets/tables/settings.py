@@ -17,6 +17,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     "outcome": "outcome",
     "id": "trajectory_id",
     "agent": "agent",
+    "group": "group",
     "split": "split",
 }
 # a name may hold commas: the next column begins where its field is named

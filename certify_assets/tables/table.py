@@ -105,6 +105,7 @@ _LIKELY = {
     "outcome": ("outcome", "label", "success", "pass", "resolved", "correct", "solved", "verdict"),
     "id": ("trajectory", "run"),
     "agent": ("agent", "model"),
+    "group": ("group", "template", "repository"),
     "split": ("split", "partition"),
     "text": ("text", "transcript", "trajectory", "trace", "messages", "log", "output"),
 }

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -59,6 +59,23 @@ def is_formula(text: str) -> bool:
 def defused(cell: str) -> str:
     """Return a cell of a table that is only looked at, as text where it would be a formula."""
     return f"'{cell}" if is_formula(cell) else cell
+
+
+def harmless(
+    path: Path, columns: dict[str, NDArray[Any]], naming: Collection[str]
+) -> dict[str, NDArray[Any]]:
+    """Keep a spreadsheet from running the texts of a CSV that are only passed on."""
+    # names are written as they are, or refused: another spelling would be lost to later joins
+    if path.suffix.lower() != ".csv":
+        return columns
+    return {
+        name: values
+        if name in naming or values.dtype.kind != "O"
+        else np.array(
+            [defused(cell) if isinstance(cell, str) else cell for cell in values], dtype=object
+        )
+        for name, values in columns.items()
+    }
 
 
 class _Lines(list[str]):

@@ -50,7 +50,7 @@ def test_a_certificate_names_its_pilot_and_recomputes_with_it(
     assert (found.validity, found.estimand) == ("finite-sample", "task")
     named = observe(*pilot).sha256
     assert found.parameters["pilot"] == named and found.parameters["multiplicity"] == "fixed"
-    assert found.threshold in pilot[0] and "every task weighing the same" in found.promise
+    assert found.threshold in pilot[0] and "every task weighing the same" in found.statement
     assumed = " ".join(found.assumptions)
     assert "fixed sequence" in assumed and named[:12] in assumed
     assert verify(found.to_json(), *data, pilot=pilot) is None

@@ -21,7 +21,7 @@ from certify_assets.certificates import (
 )
 from certify_assets.certificates.bootstrap import ErrorLattice
 from certify_assets.certificates.error_icc import icc_upper
-from certify_assets.certificates.procedures import binomial_tails
+from certify_assets.certificates.path_limits import binomial_tails
 from certify_assets.certificates.pseudo_task import (
     PseudoTask,
     charged_budgets,
@@ -146,7 +146,7 @@ def test_a_certificate_says_how_it_is_calibrated() -> None:
     found = certify(*CAL)
     assert found.certified and found.validity == "calibrated by simulation"
     assert (found.parameters["grid"], found.parameters["multiplicity"]) == (160, "calibrated")
-    assert found.level == pytest.approx(0.05 / 3) and "by simulation" in found.promise
+    assert found.level == pytest.approx(0.05 / 3) and "by simulation" in found.statement
     assert "times as large" in " ".join(found.assumptions) and "pool" not in found.inputs
     assert verify(found.to_json(), *CAL) is None
     assert settings_of(found) == Settings(procedure="pseudo_task", guard="none", grid=160)

@@ -111,7 +111,7 @@ def test_what_certifies_nothing_has_spent_its_share() -> None:
 def test_shared_deltas_are_recomputed() -> None:
     data = sample(tasks=80)
     found = certify_sides(*data, alpha=0.2, joint=True)
-    assert "together with 95 % confidence" in str(found.promise)
+    assert "together with 95 % confidence" in str(found.statement)
     assert verify(found, *data) is None
     assert "by sharing 0.06" in str(verify(replace(found, joint_delta=0.06), *data))
     # by Bonferroni a part of the grid frees a part of δ/2, which the default only does as a whole

@@ -269,16 +269,16 @@ def test_the_promise_of_a_document_is_checked(data: Sample) -> None:
     pair = [certify(*data, side=side, alpha=0.2) for side in ("reject", "release")]
     both, one = CertificateSet(tuple(pair)), CertificateSet(tuple(pair[:1]))
     document = both.to_dict()
-    promise = document["promise"]
+    promise = document["statement"]
     assert "90 % confidence by simulation" in promise
-    assert set(both.outline()) == {"promise", "decided", "human"} and one.outline() == {}
+    assert set(both.outline()) == {"statement", "decided", "human"} and one.outline() == {}
     assert verify(document, *data) is None and verify(one, *data) is None
-    other = {**document, "promise": promise.replace("90 %", "95 %")}
-    assert "promise is" in str(verify(other, *data))
+    other = {**document, "statement": promise.replace("90 %", "95 %")}
+    assert "statement is" in str(verify(other, *data))
     for name in both.outline():
         rest = {key: value for key, value in document.items() if key != name}
         assert verify(rest, *data) == f"The document lacks {name}; give it as it was written."
-    assert "promise is" in str(verify({**one.to_dict(), "promise": "Anything."}, *data))
+    assert "statement is" in str(verify({**one.to_dict(), "statement": "Anything."}, *data))
 
 
 def test_canonical_bytes_are_sorted_and_compact(certificate: Certificate) -> None:

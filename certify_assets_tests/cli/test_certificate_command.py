@@ -21,6 +21,8 @@ EVERY = [
     "one_per_task",
     "task_hoeffding",
     "betting",
+    "one_run",
+    "average",
 ]
 
 
@@ -94,7 +96,7 @@ def test_the_answer_is_at_most_eight_lines(call: Call, scores: Path, tmp_path: P
     for more in ("", f"--out {tmp_path}/c.json"):
         shown = call(f"certificate {odd} --alpha .2 {more}")
         assert shown.out.count("\n") <= 8 and "at most 20 % wrong, 95 % confidence" in shown.out
-    whole = call(f"certificate {odd} --alpha .2 --verbose").out
+    whole = call(f"show {tmp_path}/c.json").out
     assert "selective error" in whole and whole.count("\n") > 8
 
 
@@ -139,8 +141,8 @@ def test_all_lists_every_procedure_of_the_contract(
     assert [item["procedure"] for item in items[::2]] == EVERY
     one = call(f"certificate {scores} --procedure all --side reject --json").json
     assert one == {"certificates": items[::2]}
-    assert set(answer.json) == {"certificates", "decided", "human", "promise"}
-    for name, line in zip(EVERY, answer.json["promise"].splitlines(), strict=True):
+    assert set(answer.json) == {"certificates", "decided", "human", "statement"}
+    for name, line in zip(EVERY, answer.json["statement"].splitlines(), strict=True):
         assert line.startswith(f"By {name}: ")
     for item in items:
         lacking = "pilot_missing" in [finding["code"] for finding in item["findings"]]
@@ -157,7 +159,7 @@ def test_side_by_side_the_best_that_holds_is_marked(call: Call, scores: Path) ->
 
 
 def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
-    noise = score_rows(tasks=40, attempts=6)
+    noise = score_rows(tasks=60, attempts=6)
     noise["outcome"] = np.random.default_rng(0).integers(0, 2, len(noise))
     noise.to_csv(tmp_path / "noise.csv", index=False)
     answer = call(f"certificate {tmp_path}/noise.csv --procedure all --json")
@@ -169,9 +171,9 @@ def test_noise_never_counts_as_certified(call: Call, tmp_path: Path) -> None:
     ("arguments", "word"),
     [
         ("--set engine=montecarlo", "engine montecarlo does not apply to pseudo_task"),
-        ("--pilot {scores}", "no other procedure reads it"),
-        ("--procedure all --pilot {scores}", "shares 80 task(s)"),
-        ("--procedure betting", "betting needs one"),
+        ("--set pilot={scores}", "no other procedure reads it"),
+        ("--procedure all --set pilot={scores}", "shares 80 task(s)"),
+        ("--procedure betting", "Betting needs one"),
         ("--procedure taskboot --pool {scores}", "taskboot does not read it"),
         ("--pool {scores}", "with the calibration table"),
         ("--procedure pseudo_task --set size_ratio=0.9", "size_ratio is 0.9"),
@@ -195,8 +197,8 @@ def test_both_sides_are_the_default_and_promise_together(
     out = tmp_path / "both.json"
     document = call(f"certificate {scores} --alpha 0.2 --json --out {out}").json
     assert json.loads(out.read_text("utf-8")) == document
-    assert set(document) == {"certificates", "decided", "human", "promise"}
-    assert "together with 90 % confidence" in document["promise"]
+    assert set(document) == {"certificates", "decided", "human", "statement"}
+    assert "together with 90 % confidence" in document["statement"]
     for side, item in zip(("reject", "release"), document["certificates"], strict=True):
         assert call(f"certificate {scores} --alpha 0.2 --side {side} --json").json == item
     assert call(f"verify {out} {scores}").code == 0
@@ -213,7 +215,7 @@ def test_both_sides_share_delta_where_that_is_asked(call: Call, scores: Path) ->
     shown = call(f"certificate {scores} --alpha 0.2 --set joint=true").out
     assert "both sides together: 95 % confidence" in " ".join(shown.split())
     joint = call(f"certificate {scores} --alpha 0.2 --set joint=true --json").json
-    assert "together with 95 % confidence" in joint["promise"] and joint["joint_delta"] == 0.05
+    assert "together with 95 % confidence" in joint["statement"] and joint["joint_delta"] == 0.05
     # calibrated over the grid, a side frees its half when all of it is certified
     assert all(item["delta"] == 0.025 for item in joint["certificates"])
     guarded = (
@@ -226,8 +228,8 @@ def test_an_altered_promise_is_refused(call: Call, scores: Path, tmp_path: Path)
     out = tmp_path / "both.json"
     document = call(f"certificate {scores} --alpha 0.2 --json").json
     for change in (
-        {"promise": document["promise"].replace("90 %", "99 %")},
-        {"promise": None},
+        {"statement": document["statement"].replace("90 %", "99 %")},
+        {"statement": None},
         {"decided": document["decided"] + 0.01},
         {"human": 0},
         {"joint_delta": 0.05},
@@ -257,7 +259,7 @@ def test_betting_takes_a_pilot_and_verify_asks_for_it(
     call: Call, scores: Path, pilot: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "betting.json"
-    asked = f"certificate {scores} --side reject --pilot {pilot} --alpha 0.2 --json --out {out}"
+    asked = f"certificate {scores} --side reject --set pilot={pilot} --alpha 0.2 --json --out {out}"
     answer = call(f"{asked} --procedure betting")
     assert answer.code == 0 and answer.json["certified"] and answer.json["parameters"]["pilot"]
     lacking = call(f"verify {out} {scores} --json")
@@ -327,7 +329,7 @@ def test_a_certificate_says_how_its_scores_were_read(
 
 def test_the_pilot_is_its_own_split(call: Call, scores: Path, pilot: Path, tmp_path: Path) -> None:
     whole = tmp_path / "whole.csv"
-    asked = "certificate {} --side reject --procedure betting --pilot {} --alpha 0.2 --json"
+    asked = "certificate {} --side reject --procedure betting --set pilot={} --alpha 0.2 --json"
     both = pd.concat([pd.read_csv(scores).assign(split="cal"), pd.read_csv(pilot)])
     both.fillna({"split": "rl"}).to_csv(whole, index=False)
     assert call(asked.format(whole, whole)).json == call(asked.format(scores, pilot)).json
@@ -417,10 +419,10 @@ def test_pool_and_pilot_are_on_the_scale_of_the_scores(
         frame.to_csv(path, index=False)
         return path
 
-    option = "--pool" if name == "pool" else "--procedure betting --pilot"
+    option = "--pool " if name == "pool" else "--procedure betting --set pilot="
 
     def certified(ours: float, theirs: float, more: str = "") -> Answer:
-        tables = f"{written('s', ours)} {option} {written(name, theirs)}"
+        tables = f"{written('s', ours)} {option}{written(name, theirs)}"
         return call(f"certificate {tables} --side reject --alpha .2 --json {more}")
 
     covered = certified(1, 1).json["covered_trajectories"]

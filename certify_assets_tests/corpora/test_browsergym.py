@@ -22,12 +22,7 @@ def test_a_run_pairs_an_action_with_the_page_after_it(tmp_path: Path) -> None:
     steps = infos()
     html = {"axtree_txt": None, "pruned_html": "<p>one</p>"}
     steps[1]["obs"] |= {"last_action_error": "Timeout"} | html
-    nodes = [
-        {"role": {"value": "button"}, "name": {"value": "Go"}},
-        {"role": {"value": "none"}, "name": {"value": ""}},
-        "x",
-    ]
-    steps[2]["obs"] = {"axtree_object": {"nodes": nodes}}
+    steps[2]["obs"] = {"dom_txt": "button 'Go'"}
     write_run(tmp_path, FOLDER, summary(), steps)
     (run,) = from_frame(read(tmp_path).frame)
     assert (run.task_id, run.agent, run.attempt, run.outcome) == ("web.press", "alpha", 0, 1)

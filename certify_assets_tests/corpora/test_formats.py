@@ -1,15 +1,19 @@
 """Every format is recognised, reads folders and archives alike, leaks nothing, survives damage."""
 
+import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from certify_assets.corpora import formats
 from certify_assets.corpora.formats import FORMATS, ImportedCorpus, detect_format, import_corpus
 from certify_assets.corpora.leakage import LEAK_KEYS, quoted_keys
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.errors import InputError
+from certify_assets_tests.corpora.builders import write_json
 from certify_assets_tests.corpora.formats import CANARY, Format, load_formats, pack
 
 SOURCES = load_formats()
@@ -25,6 +29,28 @@ def test_every_format_has_a_source_here() -> None:
     assert all(
         adapter.label_source and adapter.title and adapter.suffixes for adapter in FORMATS.values()
     )
+
+
+def test_a_new_format_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = (Path(__file__).parents[2] / "docs" / "development.md").read_text("utf-8")
+    code = re.search(r"```python\n(mapped_format\(.*?)```", recipe, re.DOTALL)
+    assert code
+    imports = f"from {formats.__name__}.mapping import mapped_format\n"
+    imports += f"from {formats.__name__}.records import JSON\n"
+    (tmp_path / "deck_module.py").write_text(imports + code[1], "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import_module("deck_module")
+    chat = [{"role": "assistant", "content": "I shuffle."}]
+    runs = [
+        {"deck_run": f"t{n}", "agent": "a", "prompt": "Deal.", "messages": chat}
+        | {"result": {"solved": n % 2}}
+        for n in range(4)
+    ]
+    path = write_json(tmp_path / "runs" / "deck.json", runs)
+    found = import_corpus(path, name="c")
+    monkeypatch.delitem(FORMATS, "deck")
+    assert found.format == "deck" and found.frame["outcome"].tolist() == [0, 1, 0, 1]
+    assert set(found.frame["instruction"]) == {"Deal."} and found.dropped == {}
 
 
 @EVERY

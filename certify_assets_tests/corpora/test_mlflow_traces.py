@@ -80,13 +80,6 @@ def test_overridden_failed_and_expected_values_are_no_labels(tmp_path: Path) -> 
         read(path, label="gold")
 
 
-def test_spans_alone_name_their_trace(tmp_path: Path) -> None:
-    path = write_json(tmp_path / "traces.json", {"spans": TRACES[0]["data"]["spans"]})
-    options = {"task_attribute": "input", "keep_unlabelled": True}
-    (run,) = from_frame(read(path, **options).frame)
-    assert run.trajectory_id == TRACES[0]["info"]["trace_id"] and run.steps == RUNS[0].steps()
-
-
 @pytest.mark.parametrize(
     ("url", "address", "name"),
     [

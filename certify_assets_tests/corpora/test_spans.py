@@ -9,13 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from certify_assets.corpora.formats.base import Draft, Origin, Reading
-from certify_assets.corpora.formats.files import Tally
-from certify_assets.corpora.formats.outcomes import Assessment, Outcomes
-from certify_assets.corpora.formats.span_messages import messages_of
+from certify_assets.corpora.formats.messages import Message, messages_of
+from certify_assets.corpora.formats.outcomes import Outcomes
 from certify_assets.corpora.formats.span_names import tool_messages
-from certify_assets.corpora.formats.span_tree import Span, Traces
-from certify_assets.corpora.formats.spans import drafts_of_traces
-from certify_assets.corpora.formats.texts import Message
+from certify_assets.corpora.formats.spans import Assessment, Span, Traces
+from certify_assets.corpora.formats.traces import drafts_of_traces
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
@@ -63,7 +61,7 @@ def a_run(**root: Any) -> list[Span]:
 def drafts(
     spans: list[Span], *assessments: Assessment, **options: Any
 ) -> tuple[list[Draft], Reading]:
-    records, reading = Traces(), Reading({"keep_unlabelled": True} | options, Tally())
+    records, reading = Traces(), Reading(options={"keep_unlabelled": True} | options)
     for item in spans:
         records.add(item)
     for assessment in assessments:
@@ -75,14 +73,14 @@ def drafts(
 
 
 def said(value: Any, source: str = "human", name: str = "correct", span_id: str = "") -> Assessment:
-    return Assessment(trace_id="t1", name=name, value=value, source=source, span_id=span_id)
+    return Assessment(trace_id="t1", name=name, values=(value,), source=source, span_id=span_id)
 
 
 @given(st.permutations(a_run()))
 def test_every_message_once_whatever_the_order_of_the_spans(spans: list[Span]) -> None:
     ((run,), reading) = drafts(spans)
     assert (run.task_id, run.instruction, run.steps) == ("a", "Cancel order 7.", STEPS)
-    assert run.trajectory_id == "t1" and not reading.tally.dropped and not reading.notes
+    assert run.trajectory_id == "t1" and not reading.dropped and not reading.notes
 
 
 def test_the_same_steps_without_tool_spans_or_without_histories() -> None:
@@ -119,11 +117,11 @@ def test_an_error_is_seen_once() -> None:
     assert run.steps == (Step('cancel({"order": 7})', "tool cancel: error: boom"),)
 
 
-def test_orphans_cycles_and_copies_are_counted() -> None:
+def test_orphans_and_cycles_are_counted() -> None:
     root, first, tool, last = a_run()
     spans = [root, first, tool, last, tool, span(7, 99, kind="agent"), span(8, 9), span(9, 8)]
     (run,), reading = drafts(spans)
-    assert run.steps == STEPS and list(reading.notes.values()) == [1, 1, 1]
+    assert run.steps == STEPS and list(reading.notes.values()) == [1, 2]
 
 
 def test_a_deep_trace_needs_no_recursion() -> None:
@@ -239,8 +237,8 @@ def test_what_cannot_be_used_is_a_sentence(
     said_of_it: list[Assessment], options: Mapping[str, Any], reason: str, words: str
 ) -> None:
     found, reading = drafts(a_run(), *said_of_it, keep_unlabelled=False, **options)
-    assert not found and reading.tally.dropped == {reason: 1}
-    assert words in reading.tally.examples[reason]
+    assert not found and reading.dropped == {reason: 1}
+    assert words in reading.examples[reason]
 
 
 @pytest.mark.parametrize(
@@ -260,7 +258,7 @@ def test_what_stops_an_import_is_a_sentence(
 def test_a_trace_without_a_task_names_its_attributes() -> None:
     spans = a_run(attributes={"case": "a", "metadata": '{"trial": 2, "who": "x"}'})
     _, reading = drafts(spans)
-    assert "case, metadata.trial, metadata.who" in reading.tally.examples["no_task"]
+    assert "case, metadata.trial, metadata.who" in reading.examples["no_task"]
     (run,), _ = drafts(spans, task_attribute="case", agent_attribute="metadata.who")
     assert (run.task_id, run.agent, run.attempt) == ("a", "x", 2)
     (run,), _ = drafts(spans, task_attribute="input")

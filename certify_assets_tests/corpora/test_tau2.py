@@ -8,7 +8,7 @@ from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import from_frame, reader, write_json
-from certify_assets_tests.corpora.formats.tau2 import call, results, simulation, task, ticks
+from certify_assets_tests.corpora.formats.tau2 import call, results, simulation, task
 from certify_assets_tests.paths import shared_data
 
 read = reader("tau2")
@@ -19,20 +19,14 @@ def one(tmp_path: Path, **changes: Any) -> ImportedCorpus:
 
 
 def test_a_simulation_becomes_a_run(tmp_path: Path) -> None:
-    (run,) = from_frame(one(tmp_path, trial=3).frame)
+    (run,) = from_frame(one(tmp_path).frame)
     assert (run.task_id, run.trajectory_id, run.agent) == ("shop/0", "s", "llm_agent:m-1")
-    assert (run.attempt, run.outcome) == (3, 1)
+    assert (run.attempt, run.outcome) == (0, 1)
     assert run.instruction == "You want to move order 0.\nYou are Ada."
     assert run.steps == (
         Step("Hi.", "user: Please move order 0."),
         Step('find_order({"number": "0"})', 'tool find_order: {"state": "open"}'),
         Step("Run s is at its end.", ""),
-    )
-    (spoken,) = from_frame(one(tmp_path, messages=None, ticks=ticks()).frame)
-    assert spoken.steps == (
-        Step("Hello.", ""),
-        Step('move({"to": 9})', "tool move: ok\nuser: I am Ada."),
-        Step("Moved.", ""),
     )
 
 
@@ -60,7 +54,7 @@ def test_calls_of_the_user_and_several_replies_at_once(tmp_path: Path) -> None:
         {"role": "critic", "content": "well done"},
     ]
     imported = one(tmp_path, messages=messages)
-    seen = 'tool a: a\ntool b: b\nuser: look({"at": "bar"})\ntool look of the user: no signal'
+    seen = 'tool a: a\ntool b: b\nuser: look({"at": "bar"})\ntool look: no signal'
     (run,) = from_frame(imported.frame)
     assert run.steps == (Step("Look at your phone.\na({})\nb({})", seen),)
     assert imported.notes == {"messages of another role left out": 1}
@@ -86,7 +80,7 @@ def test_instructions(tmp_path: Path, scenario: Any, ticket: Any, text: str) -> 
         ({"reward_info": {}}, "no_label"),
         ({"termination_reason": "infrastructure_error"}, "infrastructure_error"),
         ({"termination_reason": "max_steps"}, ""),
-        ({"messages": None, "ticks": []}, "no_trajectory"),
+        ({"messages": None}, "no_trajectory"),
         ({"task_id": True}, "unreadable_record"),
     ],
 )
@@ -147,16 +141,10 @@ def test_a_run_that_broke_off_stays_with_its_task(tmp_path: Path) -> None:
     assert not imported.notes and not imported.dropped
 
 
-def test_folders_say_what_they_lack(tmp_path: Path) -> None:
-    listed = [{"id": name, "task_id": "0", "trial": 0} for name in ("a", "b", "c")]
-    document = results(None, [task("0")], simulation_index=listed)
-    write_json(tmp_path / "run" / "results.json", document)
-    write_json(tmp_path / "run" / "simulations" / "a.json", simulation("a"))
-    (tmp_path / "run" / "simulations" / "b.json").write_text('{"id": "b"', "utf-8")
-    write_json(tmp_path / "stray" / "simulations" / "a.json", simulation("a"))
-    imported = read(tmp_path)
-    assert imported.dropped == {"file_other_format": 1, "no_trajectory": 1, "unreadable_record": 1}
-    assert "the simulation c" in imported.examples["no_trajectory"] and len(imported.frame) == 1
+def test_results_without_simulations_are_counted(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", results([simulation("a")], [task("0")]))
+    write_json(tmp_path / "b.json", results([], [task("0")]))
+    assert read(tmp_path).dropped == {"file_ends_early": 1}
 
 
 def test_the_published_runs() -> None:

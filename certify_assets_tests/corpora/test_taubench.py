@@ -113,11 +113,13 @@ def test_other_roles_and_odd_contents(tmp_path: Path) -> None:
         {"role": "assistant", "content": parts, "tool_calls": "none"},
         {"role": "function", "name": "f", "content": None},
         {"role": "assistant", "content": None, "function_call": call},
-        {"content": "nobody"},
     ]
     imported = read(write_json(tmp_path / "a-retail.json", [tau_record(traj=messages)]))
-    assert from_frame(imported.frame)[0].steps == (Step("one", "tool f: "), Step("go()", ""))
-    assert imported.notes == {"messages of another role left out": 2}
+    assert from_frame(imported.frame)[0].steps == (
+        Step("one\ntwo", "tool f: "),
+        Step("go()", ""),
+    )
+    assert imported.notes == {"messages of another role left out": 1}
 
 
 @pytest.mark.parametrize(

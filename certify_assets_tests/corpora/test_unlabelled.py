@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from certify_assets.corpora.formats import FORMATS, Reading, gather_new_runs
-from certify_assets.corpora.formats.files import FileSet, Tally
+from certify_assets.corpora.formats.files import FileSet
 from certify_assets.corpora.formats.gathering import StepTexts, gather
 from certify_assets.corpora.schema import to_frame
 from certify_assets.errors import InputError
@@ -45,7 +45,7 @@ LABELS = {
     "swe_agent": Labels(8, files=("*report.json", "results.json")),
     "swe_rebench": Labels(8, ("resolved", "target")),
     "table": Labels(5, ("outcome",)),
-    "tau2": Labels(7, ("reward_info", "reward")),
+    "tau2": Labels(4, ("reward_info", "reward")),
     "taubench_v1": Labels(4, ("reward", "reward_info")),
     "terminal_bench": Labels(7, ("is_resolved", "parser_results", "accuracy")),
 }
@@ -142,9 +142,9 @@ def test_where_labels_are_needed_such_runs_are_dropped(
     root, form, reading = (
         write_unlabelled(tmp_path / "runs", name, change),
         FORMATS[name],
-        Reading({}, Tally()),
+        Reading(),
     )
-    drafts = form.read(FileSet([root], form.suffixes, reading.tally), reading)
+    drafts = form.read(FileSet([root], form.suffixes, reading), reading)
     if name == "table" and change is removed:
         with pytest.raises(InputError, match="has no column 'outcome'"):
             list(drafts)
@@ -153,8 +153,8 @@ def test_where_labels_are_needed_such_runs_are_dropped(
     assert not gather(drafts, "c", reading, texts).rows
     texts.close()
     # unlabelled runs are counted before copies and trials without a recording are
-    assert reading.tally.dropped["no_label"] >= LABELS[name].runs, reading.tally
-    example = reading.tally.examples["no_label"]
+    assert reading.dropped["no_label"] >= LABELS[name].runs, reading
+    example = reading.examples["no_label"]
     assert any(word in example for word in ("outcome", "annotations", "label"))
 
 

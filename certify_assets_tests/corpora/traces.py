@@ -14,8 +14,7 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import Tracer
 
 from certify_assets.corpora.formats.base import Reading
-from certify_assets.corpora.formats.files import Tally
-from certify_assets.corpora.formats.texts import Message, from_first, steps_of_messages
+from certify_assets.corpora.formats.messages import from_first, messages_of, steps_of_messages
 from certify_assets.corpora.schema import Step
 
 GENERATIONS = ("messages", "indexed", "events")
@@ -33,8 +32,8 @@ class Run:
 
     def steps(self) -> tuple[Step, ...]:
         """What every format makes of these messages."""
-        messages = [Message.of(record) for record in self.messages]
-        return steps_of_messages(from_first(messages, "assistant", "tool"), Reading({}, Tally()))
+        messages = messages_of(list(self.messages))
+        return steps_of_messages(from_first(messages, "assistant", "tool"), Reading())
 
     def instruction(self) -> str:
         first = next(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from certify_assets.corpora.rendering import Renderer, render_frame
 from certify_assets.errors import StaleCertificateError
 from certify_assets.judges.base import SCORE_COLUMNS, judge_auroc, score_table, scores_from_log_odds
-from certify_assets.judges.lexical import LexicalJudge
+from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets_tests.corpora.builders import corpus
 
 FRAME = corpus(tasks=20)

@@ -8,15 +8,8 @@ import pytest
 from certify_assets.corpora.config import load_config, save_config
 from certify_assets.corpora.rendering import render_frame
 from certify_assets.defs.judges.checks import canary_lift
-from certify_assets.judges.canary import (
-    KNOWN_WORDS,
-    RUNS,
-    CanaryReport,
-    canary_texts,
-    spoken_to,
-    success_words,
-)
-from certify_assets.judges.lexical import LexicalJudge
+from certify_assets.judges.canary import KNOWN_WORDS, RUNS, CanaryReport, canary_texts, spoken_to
+from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets.judges.record import texts
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.certifier import certify_judge
@@ -45,7 +38,7 @@ def test_a_lift_is_the_share_of_failed_runs_over_the_median(
     median = rows.loc[rows["outcome"] == 1, "score"].median()
     failed = rows[rows["outcome"] == 0]
     runs = judge.corpus.split("cal").set_index("trajectory_id").loc[failed["trajectory_id"]]
-    copies = spoken_to(runs, success_words(model))
+    copies = spoken_to(runs, model.success_words())
     after = model.score(texts(copies, judge.renderer)).score
     lifted = (failed["score"].to_numpy() < median) & (after >= median)
     # of all failed runs, where the report has some of them

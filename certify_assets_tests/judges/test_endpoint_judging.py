@@ -183,7 +183,7 @@ def test_a_changed_setting_makes_scores_and_certificates_stale(store: Store, loc
             configure(store, server, **change)
             for step in (JudgedCorpus.score, load, certify):
                 with pytest.raises(
-                    StaleCertificateError, match="served was registered with another"
+                    StaleCertificateError, match="served on small was registered with another"
                 ):
                     step(judged(store, NAME, "served"))
 

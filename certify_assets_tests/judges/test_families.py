@@ -1,139 +1,133 @@
-"""A family is one module: one made up here is trained, scored, certified, audited and deployed."""
+"""A family is one module: one made up here is certified, and a broken one ends no other command."""
 
-import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import json
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any, Literal
 
-import dagster as dg
-import numpy as np
 import pytest
 
-from certify_assets.corpora.corpus import Corpus
-from certify_assets.defs.judges.assets import judge_assets
-from certify_assets.errors import IntegrityError
-from certify_assets.files import canonical_json, read_json, sha256_bytes, write_atomic
-from certify_assets.judges import specs
-from certify_assets.judges.base import JudgeProvenance, Scores, scores_from_log_odds
-from certify_assets.judges.family import JudgeFamily, judge_family
-from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.reading import JudgeInput
-from certify_assets.judges.record import JudgeRecord, save_files, texts
-from certify_assets.judges.specs import JudgeSpec, families, judge_spec, platform_judges
-from certify_assets.judges.timings import timings
-from certify_assets.operations import certifier
-from certify_assets.operations.audit import audit_judge
-from certify_assets.operations.recertification import to_recertify
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
+from certify_assets_tests.conftest import platform_environment
 
-CORPUS, NAME = "one", "bayes"
+#: a whole family
+BAYES = '''
+"""Naive Bayes on the words of a text."""
 
+from typing import Literal
 
-@dataclass(frozen=True)
-class BayesJudge:
-    """Naive Bayes on the words of a text."""
+import numpy as np
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.naive_bayes import BernoulliNB
 
-    weights: Mapping[str, float]
-    name: str = NAME
-
-    def save(self, folder: Path) -> None:
-        write_atomic(folder / "words.json", canonical_json(dict(self.weights)))
-
-    def provenance(self) -> JudgeProvenance:
-        return JudgeProvenance(
-            self.name,
-            sha256_bytes(canonical_json(dict(self.weights))),
-            JudgeInput().renderer.sha256,
-            "bayes/1",
-            "float64",
-        )
-
-    def score(self, texts: Sequence[str]) -> Scores:
-        found = [sum(self.weights.get(word, 0.0) for word in set(text.split())) for text in texts]
-        return scores_from_log_odds(np.array(found, dtype=np.float64))
+from certify_assets.documents import Document
+from certify_assets.judges.base import scores_from_log_odds
+from certify_assets.judges.family import FileFamily
+from certify_assets.judges.model_files import ArrayJudge
+from certify_assets.judges.record import texts
+from certify_assets.judges.spec import JudgeSpec
+from certify_assets.judges.specs import judge_family
 
 
 class BayesSpec(JudgeSpec):
-    """A naive-Bayes judge."""
-
     family: Literal["bayes"] = "bayes"
     smoothing: float = 1.0
 
 
-class BayesFamily(JudgeFamily):
-    judges = (BayesSpec(name=NAME, summary="Naive Bayes on words."),)
-
-    def train(self, judge: JudgedCorpus, *, report: Any) -> JudgeRecord:
-        sft, spec = judge.corpus.split("sft"), judge.spec
-        assert isinstance(spec, BayesSpec)
-        known = sft[sft["outcome"].notna()]
-        counts: dict[int, Counter[str]] = {0: Counter(), 1: Counter()}
-        for text, outcome in zip(
-            texts(known, JudgeInput().renderer), known["outcome"], strict=True
-        ):
-            counts[int(outcome)].update(set(text.split()))
-        weights = {
-            word: math.log(counts[1][word] + spec.smoothing)
-            - math.log(counts[0][word] + spec.smoothing)
-            for word in sorted({*counts[0], *counts[1]})
-        }
-        stored = save_files(judge.store, judge.key("adapter"), BayesJudge(weights))
-        return judge.record(stored, sft)
-
-    def load(
-        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
-    ) -> BayesJudge:
-        if self.fingerprint(judge, judge.stored_artifact) != expected_sha256:
-            raise IntegrityError("the words of the judge were altered; train it again.")
-        with judge.store.as_folder(judge.key("adapter")) as folder:
-            return BayesJudge(read_json(folder / "words.json"))
+class BayesDocument(Document):
+    SCHEMA = "bayes/1"
+    renderer_sha256: str
+    words: tuple[str, ...]
 
 
-@pytest.fixture
-def bayes(monkeypatch: pytest.MonkeyPatch) -> Iterator[BayesSpec]:
-    """The family, registered for one test."""
-    monkeypatch.setattr(specs, "_FAMILIES", dict(families()))
-    known = dict(platform_judges())
-    judge_family("bayes")(BayesFamily)
-    yield BayesFamily.judges[0]
-    platform_judges().clear()
-    platform_judges().update(known)
+class BayesJudge(ArrayJudge):
+    FILES, ENGINE, ABOUT = ("weights.safetensors", "words.json"), "bayes/1", BayesDocument
+    name = "bayes"
+
+    def score(self, texts):
+        words = CountVectorizer(vocabulary=self.about.words, binary=True).transform(texts)
+        return scores_from_log_odds(np.asarray(words @ self.arrays["weights"]))
+
+    def provenance(self):
+        return self.made(self.about.renderer_sha256, {})
+
+
+@judge_family("bayes")
+class BayesFamily(FileFamily):
+    kind = BayesJudge
+    judges = (BayesSpec(name="bayes", summary="Naive Bayes on words."),)
+
+    def fitted(self, rows, reading, *, seed):
+        vectorizer = CountVectorizer(binary=True)
+        counts = vectorizer.fit_transform(texts(rows, reading.renderer))
+        model = BernoulliNB(alpha=1.0).fit(counts, rows["outcome"].astype(int))
+        about = BayesDocument(
+            renderer_sha256=reading.renderer.sha256,
+            words=tuple(map(str, vectorizer.get_feature_names_out())),
+        )
+        failure, success = model.feature_log_prob_
+        return BayesJudge(about, {"weights": success - failure})
+'''
+
+# the folder of other families comes first, then the words of the command
+_CERTIFY = """
+import sys
+from certify_assets.judges import families
+families.__path__.insert(0, sys.argv[1])
+from certify_assets.cli.main import main
+main(sys.argv[2:])
+"""
+
+
+def certify(folder: Path, store: Store, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _CERTIFY, str(folder), *words],
+        env=platform_environment(Path(store.root)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.slow
-def test_a_new_family_goes_from_training_to_deployment(corpora: Store, bayes: BayesSpec) -> None:
-    from certify_assets.operations.rollout import deploy
-
-    judge = judged(corpora, CORPUS, NAME)
-    record = judge.train()
-    assert record == judge.artifact and judge.family.describe(record).endswith("SFT tasks")
-    table = judge.score()
-    assert np.isfinite(table["score"]).all()
-    certificates = certifier.certify_judge(judge)
-    assert certifier.load_certificates(judge) == certificates
-    assert certifier.verify_stored(judge) == []
-    assert {item.candidates for item in certificates} == {1}
-    assert judge.calibration[0]["score"].tolist() == judge.rescored().tolist()
-    assert audit_judge(judge).entry.kind == "first"
-    assert set(timings(judge)) == {"train", "score"}
-    assert any(item.certified for item in certificates)
-    assert deploy(judge, accepted=["chosen_among_judges"]).judge == NAME
+def test_a_new_family_is_one_file_and_is_certified_by_commands(
+    corpora: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "bayes.py").write_text(BAYES, "utf-8")
+    done = certify(tmp_path, corpora, "run", "one", "--judge", "bayes")
+    assert done.returncode == 0, done.stderr
+    listed = json.loads(certify(tmp_path, corpora, "judge", "list", "--json").stdout)
+    assert listed["problems"] == [] and listed["judges"][-1]["judge"] == "bayes"
+    trained = certify(tmp_path, corpora, "judge", "train", "two", "--judge", "bayes", "--json")
+    record = json.loads(trained.stdout)
+    assert record["sft_tasks"] > 0 and record["schema"] == "certify_assets/judge/1"
+    scored = certify(tmp_path, corpora, "judge", "score", "two", "--judge", "bayes", "--json")
+    assert json.loads(scored.stdout)["auroc"] > 0.7
+    key = judged(corpora, "one", "bayes").key("certificates.json")
+    assert any(item["coverage"] > 0 for item in corpora.read_json(key)["certificates"])
 
 
-def test_a_new_family_is_in_every_list(corpora: Store, bayes: BayesSpec) -> None:
-    assert judge_spec(NAME) is bayes and list(specs.JUDGES)[-1] == NAME
-    assert NAME in specs.QUICK_JUDGES and bayes.upstream == "" and not bayes.chooses
-    keys = {key for assets in judge_assets() for key in assets.keys}
-    parts = ("model", "scores", "certificate", "audit", "report")
-    assert {dg.AssetKey(["judges", NAME, part]) for part in parts} <= keys
-    assert NAME in to_recertify(Corpus(corpora, CORPUS))[0]
-    assert bayes.registration() == {
-        "family": "bayes",
-        "model": "",
-        "revision": None,
-        "start": "",
-        "smoothing": 1.0,
-    }
+BROKEN = "raise RuntimeError('a wheel came off')"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["broken", "lexical"])
+def test_a_broken_family_is_named_and_ends_nothing_else(
+    name: str, corpora: Store, tmp_path: Path
+) -> None:
+    (tmp_path / f"{name}.py").write_text(BROKEN, "utf-8")
+    listed = certify(tmp_path, corpora, "judge", "list", "--json")
+    found = json.loads(listed.stdout)
+    said = f"the judge family {name} is missing, for its module cannot be imported (RuntimeError"
+    assert listed.returncode == 2 and any(one.startswith(said) for one in found["problems"])
+    known = {judge["judge"] for judge in found["judges"]}
+    assert {"base", "transfer"} <= known and ("lexical" in known) == (name == "broken")
+    assert certify(tmp_path, corpora, "corpus", "show", "one").returncode == 0
+    trained = certify(tmp_path, corpora, "judge", "train", "three", "--judge", "lexical")
+    if name == "broken":
+        assert trained.returncode == 0 and "SFT tasks" in trained.stdout
+    else:
+        assert trained.returncode == 2 and said in trained.stderr
+        base = certify(tmp_path, corpora, "judge", "train", "three", "--judge", "base")
+        assert base.returncode == 0, base.stderr

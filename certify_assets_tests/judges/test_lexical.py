@@ -9,7 +9,7 @@ from certify_assets.corpora.rendering import render_frame
 from certify_assets.corpora.splits import make_manifest, select
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.lexical import LexicalJudge
+from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets_tests.corpora.builders import corpus
 
 FRAME = corpus(tasks=60)
@@ -32,16 +32,16 @@ def test_learns_words_that_tasks_it_has_not_seen_share() -> None:
 
     judge, (texts, outcomes) = LexicalJudge.train(*part("sft")), part("test")
     assert auroc(judge.score(texts).score, outcomes) > 0.75
-    words = [judge.vocabulary[place] for place in np.argsort(judge.coefficients)]
+    words = [judge.about.vocabulary[place] for place in np.argsort(judge.arrays["coefficients"])]
     assert any("refused" in word for word in words[:5])
     assert any("granted" in word for word in words[-5:])
 
 
 def test_features_are_the_textbook_ones() -> None:
     reference = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2).fit(TEXTS)
-    assert JUDGE.vocabulary == tuple(reference.get_feature_names_out())
+    assert JUDGE.about.vocabulary == tuple(reference.get_feature_names_out())
     texts = [*TEXTS[:50], "none of these"]
-    expected = reference.transform(texts) @ JUDGE.coefficients + JUDGE.intercept
+    expected = reference.transform(texts) @ JUDGE.arrays["coefficients"] + JUDGE.arrays["intercept"]
     np.testing.assert_allclose(JUDGE.score(texts).score, expected, atol=1e-12)
 
 
@@ -66,8 +66,7 @@ def test_a_judge_comes_back_as_it_was(folder: Path) -> None:
     again = LexicalJudge.load(folder, expected_sha256=JUDGE.adapter_sha256)
     np.testing.assert_array_equal(again.score(TEXTS).score, JUDGE.score(TEXTS).score)
     assert again.provenance() == JUDGE.provenance()
-    assert again.settings == JUDGE.settings
-    assert again.training == JUDGE.training
+    assert again.about == JUDGE.about
     assert sorted(path.name for path in folder.iterdir()) == ["judge.json", "weights.safetensors"]
     assert again.save(folder) == JUDGE.adapter_sha256
 

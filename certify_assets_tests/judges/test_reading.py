@@ -250,7 +250,7 @@ def test_a_language_model_of_a_folder_goes_from_settings_to_certificates(corpora
         ({"learning_rate": 0.01}, "recipe"),
         ({"runs": None, "epochs": None}, "recipe"),
         ({"model": "me/tiny", "revision": "0" * 40}, "model"),
-        ({"family": "lexical", "runs": None, "epochs": None}, "setting"),
+        ({"family": "lexical", "runs": None, "epochs": None}, "family"),
         ({}, ""),
     ],
 )
@@ -258,6 +258,6 @@ def test_every_setting_of_a_training_is_compared(
     tmp_path: Path, change: dict[str, Any], named: str
 ) -> None:
     entry = {"name": "mine", "family": "sft", "runs": 6, "epochs": 1.0}
-    then = judge_spec("mine", configure(str(tmp_path), entry)).registered
+    then = judge_spec("mine", configure(str(tmp_path), entry)).registration()
     now = judge_spec("mine", configure(str(tmp_path), {**entry, **change}))
     assert now.changed_since(then) == named

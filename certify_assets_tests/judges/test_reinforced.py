@@ -10,7 +10,7 @@ from certify_assets.errors import InputError, StaleCertificateError
 from certify_assets.judges.families.grpo import GrpoSpec
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.reward import ARMS, arm_of
-from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec, judges
+from certify_assets.judges.specs import JUDGES, judge_problems, judge_spec, judges, upstream
 from certify_assets.storage.store import Store
 from certify_assets_tests.arms_builders import CORPUS
 from certify_assets_tests.builders import judged
@@ -34,7 +34,7 @@ def _read(root: Path, **settings: Any) -> GrpoSpec:
 
 def test_a_judge_takes_model_and_reading_from_its_start(tmp_path: Path) -> None:
     found = _read(tmp_path)
-    assert (found.model, found.reading.tokens, found.upstream) == ("compact", 512, "tuned")
+    assert (found.model, found.reading.tokens, upstream(found)) == ("compact", 512, "tuned")
     assert (
         found.rewards == tuple(ARMS.values()) and found.candidates == JUDGES["grpo"].candidates == 9
     )
@@ -93,7 +93,7 @@ def test_a_record_of_other_settings_is_stale_and_names_its_optimiser(arms_store:
     # the platform's judge under another name, as if this document had asked for it
     document = arms_store.read_json(f"judges/grpo/{CORPUS}/adapter.json")
     judge = own()
-    document["registered"] = judge.spec.registered
+    document["registered"] = judge.spec.registration()
     arms_store.write_json(judge.key("adapter.json"), document)
     words = "exact GRPO, the expectation over 8 samples a prompt"
     assert words in judge.family.describe(judge.artifact)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from certify_assets.certificates import Settings, certify, evaluate, observe
-from certify_assets.judges.selection import certify_candidates
+from certify_assets.judges.family import certify_candidates
 
 SETTINGS = Settings(alpha=0.1, delta=0.05)
 CONFIG: Any = SimpleNamespace(alphas=(0.001, 0.1, 0.2), grid=None)

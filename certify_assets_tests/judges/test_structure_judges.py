@@ -18,12 +18,9 @@ from certify_assets.corpora.schema import Step, to_frame
 from certify_assets.corpora.splits import make_manifest, select
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.combined import CombinedJudge
-from certify_assets.judges.explanation import reasons_of
-from certify_assets.judges.features import FEATURES, structure_features
-from certify_assets.judges.model_files import Scale
-from certify_assets.judges.structure import StructureJudge
-from certify_assets.judges.trees import BoostedTrees
+from certify_assets.judges.families.structure import CombinedJudge, Scale, StructureJudge
+from certify_assets.judges.families.structure.features import FEATURES, structure_features
+from certify_assets.judges.families.structure.trees import BoostedTrees
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.batches import decide_ready, receive
@@ -112,12 +109,11 @@ def made_trees(depth: int, rows: int = 240) -> tuple[BoostedTrees, Any, NDArray[
 @pytest.mark.parametrize(("depth", "rows"), [(1, 240), (3, 240), (3, 12), (5, 240)])
 def test_trees_decide_as_those_of_scikit_learn(depth: int, rows: int) -> None:
     trees, model, read = made_trees(depth, rows)
-    assert trees.depth == depth
     # bit by bit: the same sums in the same order; on the thresholds too
     edges = np.resize(model.estimators_[0, 0].tree_.threshold, read.shape).astype(np.float32)
     for values in (read, edges):
         np.testing.assert_array_equal(trees.decision(values), model.decision_function(values))
-    again = BoostedTrees.from_arrays(trees.arrays())
+    again = BoostedTrees(**trees._asdict())
     np.testing.assert_array_equal(again.decision(read), trees.decision(read))
 
 
@@ -125,8 +121,8 @@ def test_a_judge_of_other_features_is_refused(tmp_path: Path) -> None:
     structure().save(tmp_path)
     path = tmp_path / "structure.json"
     document = json.loads(path.read_text("utf-8"))
-    path.write_bytes(canonical_json(document | {"features_version": 0}))
-    with pytest.raises(IntegrityError, match="other features than this version"):
+    path.write_bytes(canonical_json(document | {"schema": "certify_assets/structure_judge/0"}))
+    with pytest.raises(IntegrityError, match="this version reads certify_assets/structure_judge/1"):
         StructureJudge.load(tmp_path, expected_sha256=files_hash(tmp_path))
 
 
@@ -153,7 +149,7 @@ def test_a_judge_comes_back_as_it_was(
 
 def test_the_combined_score_is_the_mean_of_two_standardised_ones() -> None:
     words, steps = combined().lexical.score(TEXTS).score, structure().score_runs(FRAME).score
-    one, other = combined().lexical_scale, combined().structure_scale
+    one, other = combined().scales.lexical, combined().scales.structure
     expected = ((words - one.mean) / one.deviation + (steps - other.mean) / other.deviation) / 2
     np.testing.assert_allclose(combined().score_runs(FRAME, TEXTS).score, expected, atol=1e-12)
     # scales are those of runs that a part was not fitted to, which it spreads less
@@ -229,5 +225,5 @@ def test_a_judge_goes_from_training_to_decisions(
     assert last is not None and last.judged is not None and last.reasons
     page = render_message("Saved", "Saved.", said=last, reviewer=Reviewer("ann", "f" * 64))
     assert last.reasons[0].feature in text_of(page)
-    (reasons,) = reasons_of(made.judge_on(judge.corpus), to_frame([shown.run]))
+    (reasons,) = made.judge_on(judge.corpus).reasons(to_frame([shown.run]))
     assert reasons == (last.judged["score"], last.reasons)

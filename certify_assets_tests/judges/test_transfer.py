@@ -3,7 +3,7 @@
 An equal share of every other corpus, and nothing that the target's CAL or TEST holds.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ import yaml
 from certify_assets.corpora.config import format_domain, load_config, save_config
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.judges.families.transfer import TRANSFER_ROWS, gather_pool
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.specs import JUDGES, judge_spec
-from certify_assets.judges.transfer import TRANSFER_ROWS, gather_pool
 from certify_assets.operations import certifier
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
@@ -158,7 +158,7 @@ def test_where_no_corpus_can_be_a_source_the_sentence_says_why_each_cannot(store
 def test_a_transfer_judge_goes_from_adapter_to_certificate_with_its_sources(store: Store) -> None:
     judge = home(store, "lexical_transfer")
     document, pool = judge.train().to_dict(), gather_pool(Corpus(store, "home"))
-    assert document["transfer"] == {**asdict(pool.record), "limits": []}
+    assert document["transfer"] == pool.record.to_dict()
     assert document["sft_trajectories"] == len(pool.frame)
     sources = document["transfer"]["sources"]
     assert {item["corpus"] for item in sources} == {"near", "far"}

@@ -13,8 +13,7 @@ import pytest
 from certify_assets.certificates.shift import LIFE_LEVEL, spent_level
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.judges.canary import success_words
-from certify_assets.judges.lexical import LexicalJudge
+from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets.operations import batch_comparison
 from certify_assets.operations.batch_comparison import BatchComparison
 from certify_assets.operations.batch_record import BatchRecord
@@ -62,7 +61,7 @@ def _sabotage(store: Store, folder: Path, seed: int, tasks: int) -> _Change:
     """Put the judge's words of failure three times into the last observation of every success."""
     model = judged(store).load()
     assert isinstance(model, LexicalJudge)
-    words = " ".join([success_words(model, 40, success=False)] * 3)
+    words = " ".join([model.success_words(40, success=False)] * 3)
     successes = _successes(folder, seed, tasks)
 
     def change(record: dict[str, Any]) -> None:

@@ -195,7 +195,7 @@ def _forge(document: dict[str, object]) -> dict[str, object]:
     """Alter the promise and recompute the digest, as somebody would who knows how it is made."""
     from certify_assets.certificates import Certificate
 
-    forged = Certificate.from_dict(document).replace(promise="Nobody needs to read anything.")
+    forged = Certificate.from_dict(document).replace(statement="Nobody needs to read anything.")
     return forged.to_dict()
 
 

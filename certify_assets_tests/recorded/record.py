@@ -291,11 +291,12 @@ def _tables(product: Product, corpus: str, side: str) -> dict[str, Any]:
     _say(f"{corpus}: certificates by every procedure, audits, decisions")
     tables = _write_tables(product, corpus)
     pilot = ("--pilot", tables["pilot"]) if "pilot" in tables else ()
+    pilot_set = ("--set", f"pilot={tables['pilot']}") if "pilot" in tables else ()
     made: dict[str, Any] = {"certificate": {}, "verify": {}}
     for alpha in ALPHAS:
         out = product.work / f"{corpus}_{alpha}.json"
         wanted = ("--procedure", "all", "--side", "both", "--alpha", alpha, "--out", out)
-        issued = product.call("certificate", tables["cal"], *wanted, *pilot, rooted=False)
+        issued = product.call("certificate", tables["cal"], *wanted, *pilot_set, rooted=False)
         certificates = _certificates(issued.document["certificates"])
         made["certificate"][alpha] = {"exit": issued.code, **certificates}
         checked = product.call("verify", out, tables["cal"], *pilot, rooted=False)

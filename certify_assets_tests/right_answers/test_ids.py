@@ -108,7 +108,7 @@ def test_folded_spellings_give_the_certificate_of_one(call: Call, tmp_path: Path
 
 
 @pytest.mark.parametrize("other", ["{}.0", "{} "])
-@pytest.mark.parametrize("option", ["--pool", "--procedure betting --pilot"])
+@pytest.mark.parametrize("option", ["--pool ", "--procedure betting --set pilot="])
 def test_a_pool_in_another_spelling_shares_its_tasks(
     option: str, other: str, call: Call, tmp_path: Path
 ) -> None:
@@ -117,7 +117,7 @@ def test_a_pool_in_another_spelling_shares_its_tasks(
     frame.assign(task_id=names).to_csv(tmp_path / "a.csv", index=False)
     pool = frame.assign(task_id=[other.format(name + 40) for name in names])
     pool.to_csv(tmp_path / "pool.csv", index=False)
-    refused = call(f"certificate {tmp_path}/a.csv {option} {tmp_path}/pool.csv")
+    refused = call(f"certificate {tmp_path}/a.csv {option}{tmp_path}/pool.csv")
     assert refused.code == 2 and "shares 20 task(s)" in refused.err
     assert f"{other.format(40)!r} (there '40')" in refused.err
 

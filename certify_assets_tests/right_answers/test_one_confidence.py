@@ -28,8 +28,8 @@ def test_one_confidence_everywhere(
     shown = " ".join(call(f"certificate {path}").out.split())
     drawn = " ".join(re.sub(r"<[^>]+>", " ", page.read_text("utf-8")).split())
     drawn = drawn.replace("\u202f", " ")
-    assert document["promise"] in shown
-    promise, together = document["promise"], f"Both hold together with {confidence} confidence"
+    assert document["statement"] in shown
+    promise, together = document["statement"], f"Both hold together with {confidence} confidence"
     assert promise.startswith("Reject at score ≤ 0.") and "of them successes (95 % conf" in promise
     assert (f"{together} by simulation." in promise) is clear
     assert promise.endswith(" Release: nothing certified.") is not clear

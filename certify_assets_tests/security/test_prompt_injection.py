@@ -12,7 +12,7 @@ from certify_assets.corpora.rendering import Renderer
 from certify_assets.corpora.schema import Step
 from certify_assets.judges.endpoint.questions import ChatPrompt, CompletionPrompt, TokenPrompt
 from certify_assets.judges.endpoint.settings import auditor_prompt
-from certify_assets.judges.lexical import LexicalJudge
+from certify_assets.judges.families.lexical import LexicalJudge
 from certify_assets.judges.lm.prompt import AuditorPrompt, PromptEncoder
 from certify_assets_tests.judges.lm.test_prompt import KINDS, controls, encoder_of
 from certify_assets_tests.security.hostile import INJECTIONS, MARKUP

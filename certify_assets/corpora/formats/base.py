@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile, Tally
 from certify_assets.corpora.formats.records import (
     HEAD,
     Record,
-    begins_json,
+    Row,
     is_object_with,
     json_value,
+    listed_records,
+    opened,
 )
 from certify_assets.corpora.schema import Step
+from certify_assets.errors import InputError
+
+_Place = TypeVar("_Place")
+
+
+class LeftOutError(Exception):
+    """A record is left out: the reason that is counted, and what is wrong with it in words."""
+
+    def __init__(self, reason: str, words: str) -> None:
+        super().__init__(words)
+        self.reason, self.words = reason, words
+
+
+def unusable(words: str) -> LeftOutError:
+    """Return what leaves out a record that is not as its format has it."""
+    return LeftOutError("unreadable_record", f"cannot be used: {words}")
 
 
 class Origin(NamedTuple):
-    """Where a run was read: a file, its hash, and the position in it, from 1."""
+    """Where a run was read: a file, its hash, and the position in it, from 1; 0 is all of it."""
 
     file: str
     sha256: str
-    row: int = 1
+    row: int = 0
 
     def __str__(self) -> str:
-        return f"{self.file} row {self.row}"
+        return f"{self.file} row {self.row}" if self.row else self.file
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,56 +101,52 @@ class Draft:
         return hashlib.sha256(b"".join([lengths.encode(), b"\0", *encoded])).digest()
 
 
-@dataclass
-class Reading:
+@dataclass(kw_only=True)
+class Reading(Tally):
     """What a format is given besides its files, and where it reports what it found.
 
     Parameters
     ----------
     options : mapping
         Common options and the adapter's own.
-    tally : Tally
-        What is left out.
     hashes : dict of str to str
         SHA-256 of every file that was read.
     label_facts : dict of str to number
         What a source says of its labels: annotations, ties, disagreement rate.
     """
 
-    options: Mapping[str, Any]
-    tally: Tally
+    options: Mapping[str, Any] = field(default_factory=dict)
     hashes: dict[str, str] = field(default_factory=dict)
     label_facts: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def notes(self) -> Counter[str]:
-        """What was left out of records that are kept."""
-        return self.tally.notes
+    def runs(
+        self,
+        records: Iterable[tuple[_Place, Record | str]],
+        draft: Callable[[Record, _Place], Draft],
+    ) -> Drafts:
+        """Make a run of every record; count those that are left out, with their place."""
+        for place, record in records:
+            try:
+                if isinstance(record, str):
+                    raise unusable(record)
+                run = draft(record, place)
+                if not run.steps:
+                    raise LeftOutError("no_trajectory", "holds no step of the agent")
+                yield run
+            except LeftOutError as left:
+                self.drop(left.reason, f"{place} {left.words}.")
 
-    def drop(self, reason: str, example: str) -> None:
-        """Count one file or record that is left out; `example` is a sentence that names it."""
-        self.tally.drop(reason, example)
-
-    def unusable(self, where: object, words: str) -> None:
+    def unusable(self, file: SourceFile, row: int, words: str) -> None:
         """Count a record that is left out, with what is wrong with it."""
-        self.drop("unreadable_record", f"{where} cannot be used: {words}.")
-
-    def understood(self, file: SourceFile, notes: Sequence[str]) -> None:
-        """Note what was understood of a file that is not as its format has it."""
-        if notes:
-            self.tally.read_as.setdefault("; ".join(notes), []).append(file.name)
+        self.drop("unreadable_record", f"{file.name} row {row} cannot be used: {words}.")
 
     def agent_in_name(self, file: SourceFile, agent: str) -> str:
         """Return the agent of a file whose records name none: the option, else that of its name."""
         if given := self.options.get("agent"):
             return str(given)
         words = f"agent {agent!r}, from the file name (--option agent=NAME says another)"
-        self.understood(file, (words,))
+        self.understood(file.name, (words,))
         return agent
-
-    def other(self, file: SourceFile, words: str) -> None:
-        """Note a file that is not of the format, with what it is instead."""
-        self.tally.other(file.name, f"{file.name} {words}")
 
     def sha256(self, file: SourceFile) -> str:
         """Hash a file once and remember that it was read."""
@@ -143,9 +154,24 @@ class Reading:
             self.hashes[file.name] = file.sha256()
         return self.hashes[file.name]
 
-    def origin(self, file: SourceFile, row: int = 1) -> Origin:
+    def origin(self, file: SourceFile, row: int = 0) -> Origin:
         """Return a position in a file, which is remembered as read."""
         return Origin(file.name, self.sha256(file), row)
+
+    def whole(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Go through the rows of a file; count one that ends early."""
+        number = 0
+        try:
+            for number, record in rows:
+                yield number, record
+        except BrokenFileError as error:
+            self.drop("file_ends_early" if number else "file_unreadable", str(error))
+
+    def placed(
+        self, file: SourceFile, rows: Iterable[Row]
+    ) -> Iterator[tuple[Origin, Record | str]]:
+        """Go through the rows of a file with their places."""
+        return ((self.origin(file, row), record) for row, record in self.whole(rows))
 
 
 Drafts = Iterator[Draft]
@@ -172,7 +198,7 @@ class CorpusFormat:
     fits : callable
         Whether a file, by its content, is of this format; never raises on broken content.
     read : callable
-        Turns files into drafts; counts in the reading's tally what it leaves out.
+        Turns files into drafts; counts in the reading what it leaves out.
     domain : str
         Kind of work, where all runs of the format share one.
     options : mapping of str to str
@@ -223,38 +249,73 @@ def contents(files: Iterable[SourceFile], reading: Reading) -> Iterator[tuple[So
             yield file, data
 
 
-def begins_with(*marks: re.Pattern[bytes]) -> Callable[[SourceFile], bool]:
-    """Make a test for files that begin a JSON object with those marks."""
-    return lambda file: is_object_with(file.head(HEAD), marks)
+def documents(files: Iterable[SourceFile], reading: Reading) -> Iterator[tuple[SourceFile, Any]]:
+    """Parse files of one JSON value each; what is broken is counted as file_unreadable."""
+    for file, data in contents(files, reading):
+        try:
+            yield file, json_value(data)
+        except ValueError as error:
+            reading.drop("file_unreadable", f"{file.name} cannot be used: {error}; fetch it again.")
 
 
-def is_json_named(file: SourceFile, name: str, keys: Iterable[bytes]) -> bool:
-    """Whether a file of that name begins a JSON object with those keys."""
-    if PurePosixPath(file.plain_name).name != name:
-        return False
-    head = file.head(HEAD)
-    return begins_json(head, b"{") and all(key in head for key in keys)
+def records(
+    files: Iterable[SourceFile],
+    reading: Reading,
+    is_record: Callable[[Record], bool],
+    under: Sequence[str] = (),
+    fields: Collection[str] = (),
+) -> Iterator[tuple[Origin, Record]]:
+    """Go through the records of JSON, JSON lines, CSV or Parquet; what cannot be read is counted.
+
+    Parameters
+    ----------
+    files : iterable of SourceFile
+        What to read.
+    reading : Reading
+        Counts what cannot be read.
+    is_record : callable
+        Whether an object is a record of the format; a file that has none is noted as another's.
+    under : sequence of str
+        Keys under which an object that is no record, such as a page of an API, lists records.
+    fields : collection of str
+        Columns of Parquet that are read; all where none is named.
+    """
+    for file in files:
+        try:
+            found = opened(file)
+        except BrokenFileError as error:
+            reading.drop("file_unreadable", str(error))
+            continue
+        reading.understood(file.name, found.read_as)
+        columns = [name for name in found.names if not fields or name in fields]
+        rows = (row for each in found.rows(columns) for row in _unfolded(each, under))
+        sound, strangers = False, list[int]()
+        for row, record in reading.whole(rows):
+            if isinstance(record, str):
+                reading.unusable(file, row, record)
+            elif is_record(record):
+                sound = True
+                yield reading.origin(file, row), record
+            else:
+                strangers.append(row)
+        for row in strangers if sound else ():
+            reading.unusable(file, row, "it is no record of this format")
+        if strangers and not sound:
+            reading.other(file.name, "has no record of this format.")
 
 
-def usable(
-    record: Record | str, where: str, reading: Reading, problem: Callable[[Record], str | None]
-) -> Record | None:
-    """Return a record without a problem; count any other."""
-    words = record if isinstance(record, str) else problem(record)
-    if not words and not isinstance(record, str):
-        return record
-    reading.unusable(where, words or "")
-    return None
+def _unfolded(row: Row, under: Sequence[str]) -> Iterable[Row]:
+    """Return the records of a page, or the row itself."""
+    record = row[1]
+    if isinstance(record, str) or "id" in record:
+        return [row]
+    listed = [record[key] for key in under if isinstance(record.get(key), list)]
+    return listed_records(item for items in listed for item in items) if listed else [row]
 
 
-def json_document(file: SourceFile, data: bytes, reading: Reading) -> Any:
-    """Parse a file of one JSON value."""
-    try:
-        document = json_value(data)
-    except ValueError as error:
-        reading.drop("file_unreadable", f"{file.name} cannot be used: {error}; fetch it again.")
-        return None
-    return {} if document is None else document
+def begins_with(*marks: bytes) -> Callable[[SourceFile], bool]:
+    """Make a test for files that begin a JSON object with text of those patterns."""
+    return lambda file: is_object_with(file.head(HEAD), *marks)
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -268,3 +329,11 @@ def excerpt(text: str, limit: int) -> str:
         return text
     half = limit // 2
     return f"{text[:half]} [{len(text) - 2 * half} characters cut] {text[-half:]}"
+
+
+def switch(options: Mapping[str, Any], name: str) -> bool:
+    """Return an option that is true or false, false where it is not given."""
+    value = str(options.get(name, False)).lower()
+    if value not in ("true", "false"):
+        raise InputError(f"the option {name} is {options[name]!r}; give true or false.")
+    return value == "true"

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from certify_assets.corpora.formats.base import Draft, Drafts, Reading, contents, corpus_format
-from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
-from certify_assets.corpora.formats.records import HEAD, Record, begins_json, json_value
+from certify_assets.corpora.formats.base import (
+    Draft,
+    Drafts,
+    LeftOutError,
+    Origin,
+    Reading,
+    contents,
+    corpus_format,
+    switch,
+    unusable,
+)
+from certify_assets.corpora.formats.files import FileSet, SourceFile
+from certify_assets.corpora.formats.messages import message_text
+from certify_assets.corpora.formats.records import HEAD, Record, begins_json, json_value, one_object
 from certify_assets.corpora.formats.texts import (
     Turn,
+    inside,
     is_list_of_objects,
-    mapping,
-    message_text,
     objects,
     page_text,
     steps_of_turns,
-    switch,
     text_of,
 )
 
 _STEPS, _SUMMARY = "steps_info.json", "summary_info.json"
-_SUMMARY_KEYS = frozenset({"n_steps", "cum_reward"})
 _DATE = r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d"
 _FOLDER = re.compile(rf"(?:{_DATE}_)?(?P<agent>.+?)_on_(?P<task>.+?)_(?P<seed>\d+)(?:_\d{{1,3}})?")
 _EXPORT = (
@@ -34,29 +43,21 @@ _EXPORT = (
 
 
 def _fits(file: SourceFile) -> bool:
-    name = _path(file).name
+    name, head = _path(file).name, file.head(HEAD) if file.suffix == ".json" else b""
     if name == _STEPS:
-        head = file.head(HEAD)
         return begins_json(head) and (b'"obs"' in head or b'"action"' in head)
-    if name != _SUMMARY:
-        return False
-    try:
-        return mapping(json_value(file.read())).keys() >= _SUMMARY_KEYS
-    except ValueError:
-        return False
+    return name == _SUMMARY and b'"n_steps"' in head and b'"cum_reward"' in head
 
 
 def _explain(file: SourceFile) -> str | None:
     if file.suffix == ".pkl":
         return _refusal(file)
     head = file.head(HEAD)
-    if all(key in head for key in (b'"webarena_verified_version"', b'"evaluators_results"')):
+    if b'"webarena_verified_version"' in head and b'"evaluators_results"' in head:
         return (
-            f"{file.name} is a verdict of WebArena Verified; its runs are network logs "
-            "(network.har) without the instruction, the agent's actions "
-            "and the pages it saw, so nothing can be judged: run the tasks in AgentLab and "
-            "import its steps as JSON (format browsergym), or write a "
-            "table with task_id, outcome and text."
+            f"{file.name} is a verdict of WebArena Verified; its runs are network logs without the "
+            "instruction, the actions and the pages. Run the tasks in AgentLab and import its "
+            "steps as JSON (format browsergym), or write a table with task_id, outcome and text."
         )
     return None
 
@@ -91,125 +92,99 @@ def _path(file: SourceFile) -> PurePosixPath:
 )
 def browsergym(files: FileSet, reading: Reading) -> Drafts:
     """Read the run folders that hold a summary and steps."""
-    rewards: dict[PurePosixPath, Any] = {}
-    refused: dict[PurePosixPath, tuple[str, str]] = {}
-    for file, data in contents(files.matching(f"*{_SUMMARY}*"), reading):
-        folder = _path(file).parent
-        if _path(file).name == _SUMMARY:
-            reading.sha256(file)
-            rewards[folder] = None
-            try:
-                summary = mapping(json_value(data))
-            except ValueError as error:
-                refused[folder] = "unreadable_record", f"{file.name} cannot be used: {error}."
-                continue
-            rewards[folder] = summary.get("cum_reward")
-            if problem := _problem(file, summary, reading):
-                refused[folder] = problem
-    found: set[PurePosixPath] = set()
+    summaries: dict[str, Record | str] = {}
+    for file, data in contents(files.matching(f"*/{_SUMMARY}", f"*/{_SUMMARY}.gz"), reading):
+        reading.sha256(file)
+        summaries[str(_path(file).parent)] = one_object(data)
+    draft = partial(_draft, summaries=summaries, reading=reading)
+    found: set[str] = set()
     for file in files:
-        path = _path(file)
+        name = _path(file).name
         if file.suffix == ".pkl":
             reading.drop("file_pickle_refused", _refusal(file))
-        elif path.name == _STEPS:
-            found.add(path.parent)
-            draft = refused.get(path.parent) or _run(file, rewards.get(path.parent), reading)
-            if isinstance(draft, Draft):
-                yield draft
-            else:
-                reading.drop(*draft)
-        elif path.name != _SUMMARY:
-            reading.other(
-                file, f"is neither {_STEPS} nor {_SUMMARY}; this format uses no other JSON file."
-            )
-    for folder in rewards:
-        if folder not in found:
-            missing = f"{folder} has no {_STEPS}, so there is no trajectory to judge; {_EXPORT}."
-            reading.drop(*refused.get(folder, ("no_trajectory", missing)))
+        elif name == _STEPS:
+            found.add(str(_path(file).parent))
+            for _, data in contents([file], reading):
+                yield from reading.runs([(reading.origin(file), {_STEPS: data})], draft)
+        elif name != _SUMMARY:
+            said = f"is neither {_STEPS} nor {_SUMMARY}; this format uses no other JSON file."
+            reading.other(file.name, said)
+    # a run without steps may be left out for another reason too
+    missing = ((folder, {_STEPS: b""}) for folder in summaries if folder not in found)
+    nowhere = ((Origin(f"{folder}/{_STEPS}", ""), record) for folder, record in missing)
+    yield from reading.runs(nowhere, draft)
 
 
-def _problem(file: SourceFile, summary: Record, reading: Reading) -> tuple[str, str] | None:
-    folder = _path(file).parent
-    if not summary:
-        return "unreadable_record", f"{file.name} cannot be used: it is not an object."
-    if folder.name.startswith("_"):
-        again = "begins with _, as the harness names a run that it has run again."
-        return "superseded", f"{folder} {again}"
+def _draft(
+    record: Record, origin: Origin, *, summaries: dict[str, Record | str], reading: Reading
+) -> Draft:
+    path = PurePosixPath(origin.file)
+    summary = summaries.get(str(path.parent), {})
+    if isinstance(summary, str):
+        raise unusable(f"in its {_SUMMARY}, {summary}")
+    if path.parent.name.startswith("_"):
+        raise LeftOutError(
+            "superseded", "is in a folder whose name begins with _: the harness ran it again"
+        )
     if summary.get("err_msg") is not None and not switch(reading.options, "keep_errors"):
-        broke = "says that the run broke down (err_msg); see the option keep_errors."
-        return "infrastructure_error", f"{file.name} {broke}"
-    return None
-
-
-def _run(file: SourceFile, reward: Any, reading: Reading) -> Draft | tuple[str, str]:
-    folder = _path(file).parent.name
-    named = _FOLDER.fullmatch(folder.removeprefix("_"))
-    try:
-        infos = _infos(file)
-    except BrokenFileError as error:
-        return "file_unreadable", str(error)
-    except ValueError as error:
-        return "unreadable_record", f"{file.name} cannot be used: {error}."
+        raise LeftOutError(
+            "infrastructure_error",
+            f"is of a run that broke down (err_msg in {_SUMMARY}); see the option keep_errors",
+        )
+    if not record[_STEPS]:
+        raise LeftOutError("no_trajectory", f"is missing: there is no {_STEPS}; {_EXPORT}")
+    infos = _infos(record[_STEPS])
+    named = _FOLDER.fullmatch(path.parent.name)
     if not named:
-        return "unreadable_record", (
-            f"{file.name} is in no folder named <agent>_on_<task>_<seed>, so its agent and task "
-            "are not known; rename the folder."
+        raise unusable(
+            "its folder is not named <agent>_on_<task>_<seed>, so its agent and task are not "
+            "known; rename the folder"
         )
     steps = steps_of_turns(map(_turn, infos))
     if not steps:
-        return "no_trajectory", f"{file.name} has no action of the agent; nothing can be judged."
+        raise LeftOutError("no_trajectory", "has no action of the agent; nothing can be judged")
     return Draft(
         task_id=named["task"],
         agent=named["agent"],
         instruction=next(filter(None, map(_goal, infos)), ""),
         steps=steps,
-        outcome=reward,
+        outcome=summary.get("cum_reward"),
         outcome_name="cum_reward",
-        origin=reading.origin(file),
-        trajectory_id=folder,
+        origin=origin,
+        trajectory_id=path.parent.name,
         repetition=named["seed"],
         named_agent=named["agent"],
     )
 
 
-def _infos(file: SourceFile) -> list[Record]:
-    infos = json_value(file.read())
+def _infos(data: bytes) -> list[Record]:
+    try:
+        infos = json_value(data)
+    except ValueError as error:
+        raise unusable(str(error)) from None
     if isinstance(infos, dict):
-        raise ValueError(
+        raise unusable(
             "it holds one step, as the harness's option save_json leaves it, not the list of "
             f"all; {_EXPORT}"
         )
     if not is_list_of_objects(infos):
-        raise ValueError("it is not a list of steps")
-    numbers = [info.get("step") for info in infos]
-    if any(number != position for position, number in enumerate(numbers)):
-        raise ValueError(
+        raise unusable("it is not a list of steps")
+    if any(info.get("step") != position for position, info in enumerate(infos)):
+        raise unusable(
             "its steps are not numbered 0, 1, 2 and so on, so some are missing or out of order"
         )
     return objects(infos)
 
 
 def _turn(info: Record) -> Turn:
-    seen = mapping(info.get("obs"))
-    trees = (text_of(seen.get(name)) for name in ("axtree_txt", "pruned_html", "dom_txt"))
-    tree = next(filter(None, trees), "") or _tree_text(seen.get("axtree_object"))
-    page = page_text(seen.get("url"), seen.get("last_action_error"), tree)
-    thought = text_of(mapping(info.get("agent_info")).get("think"))
+    seen = info.get("obs")
+    trees = (text_of(inside(seen, name)) for name in ("axtree_txt", "pruned_html", "dom_txt"))
+    tree = next(filter(None, trees), "")
+    page = page_text(inside(seen, "url"), inside(seen, "last_action_error"), tree)
+    thought = text_of(inside(info, "agent_info", "think"))
     return Turn(page, thought, text_of(info.get("action")))
 
 
 def _goal(info: Record) -> str:
-    observed = mapping(info.get("obs"))
-    return text_of(observed.get("goal")) or message_text(observed.get("goal_object"))
-
-
-def _tree_text(tree: Any) -> str:
-    pairs = (
-        [mapping(node.get(part)).get("value") for part in ("role", "name")]
-        for node in objects(mapping(tree).get("nodes"))
-    )
-    return "\n".join(
-        f"{role} {name!r}"
-        for role, name in pairs
-        if isinstance(role, str) and isinstance(name, str) and name
-    )
+    goal: Any = inside(info, "obs", "goal")
+    return text_of(goal) or message_text(inside(info, "obs", "goal_object"))

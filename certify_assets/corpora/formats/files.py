@@ -14,7 +14,6 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
@@ -22,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from certify_assets.errors import InputError, UnreadableFileError
-from certify_assets.work import WorkStage, read_so_far, under_way
+from certify_assets.work import WorkStage, under_way
 
 _CHUNK = 1 << 20
 _FILE_BYTES = 256 << 20
@@ -74,7 +73,7 @@ class Tally:
     examples: dict[str, str] = field(default_factory=dict)
     notes: Counter[str] = field(default_factory=Counter)
     others: dict[str, str] = field(default_factory=dict)
-    # what was understood of files, with those of which it was
+    # what was understood of files, with their names
     read_as: dict[str, list[str]] = field(default_factory=dict)
 
     def drop(self, reason: str, example: str) -> None:
@@ -82,17 +81,14 @@ class Tally:
         self.dropped[reason] += 1
         self.examples.setdefault(reason, example)
 
-    def other(self, name: str, example: str) -> None:
-        """Note a file that is not of the format."""
-        self.others.setdefault(name, example)
+    def other(self, name: str, words: str) -> None:
+        """Note a file that is not of the format, with what it is instead."""
+        self.others.setdefault(name, f"{name} {words}")
 
-    def add(self, part: Tally) -> None:
-        """Add what another tally counted, but for the files of other formats."""
-        self.dropped += part.dropped
-        self.notes += part.notes
-        self.examples = {**part.examples, **self.examples}
-        for said, files in part.read_as.items():
-            self.read_as.setdefault(said, []).extend(files)
+    def understood(self, name: str, said: Sequence[str]) -> None:
+        """Note what was understood of a file that is not as its format has it."""
+        if said:
+            self.read_as.setdefault("; ".join(said), []).append(name)
 
 
 @dataclass(frozen=True)
@@ -231,10 +227,11 @@ class FileSet:
         walk = _Walk(self._suffixes, patterns, tally, self._limits)
         found = [item for label, path in self._roots for item in walk.on_disk(label, path)]
         total = sum(path.stat().st_size for _, path in found)
-        with under_way(WorkStage("reading files", total, in_bytes=True, look=walk.look)):
+        with under_way(WorkStage("reading files", total, in_bytes=True)) as stage:
             for label, path in found:
-                yield from walk.file(label, path)
-                walk.passed(path)
+                before = stage.done
+                yield from walk.file(label, path, stage)
+                stage.done = before + path.stat().st_size
 
 
 def _labelled(paths: Sequence[Path]) -> list[tuple[str, Path]]:
@@ -250,26 +247,14 @@ def _labelled(paths: Sequence[Path]) -> list[tuple[str, Path]]:
     return []
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Walk:
-    """One walk over files; it knows how many of their bytes it has come past."""
+    """One walk over files."""
 
     suffixes: frozenset[str]
     patterns: Sequence[str]
     tally: Tally
     limits: ReadLimits
-    before: int = 0
-    stream: IO[bytes] | None = None
-
-    def look(self, stage: WorkStage) -> None:
-        # a file may be read more than once, for its hash
-        read = self.before + (read_so_far(self.stream) if self.stream else 0)
-        stage.done = max(stage.done, read)
-
-    def passed(self, path: Path) -> None:
-        self.stream = None
-        with suppress(OSError):
-            self.before += path.stat().st_size
 
     def on_disk(self, label: str, root: Path) -> Iterator[tuple[str, Path]]:
         """Go through the files at a path, in the order of their names."""
@@ -289,25 +274,24 @@ class _Walk:
                 else:
                     yield where, path
 
-    def file(self, label: str, path: Path) -> Iterator[SourceFile]:
+    def file(self, label: str, path: Path, stage: WorkStage) -> Iterator[SourceFile]:
         """Return a file, or the files of an archive."""
         if label.lower().endswith(_ARCHIVES):
-            is_tar = label.lower().endswith(_TARS)
+            members = _tar if label.lower().endswith(_TARS) else _zip
+            before = stage.done
             try:
-                with self._opened(path) as stored:
-                    yield from self._archive(label, (_tar if is_tar else _zip)(stored))
+                with path.open("rb") as stored:
+                    for file in self._archive(label, members(stored)):
+                        stage.done = max(stage.done, before + stored.tell())
+                        yield file
             except DAMAGE as error:
                 reason = str(error) or type(error).__name__
                 self.tally.drop(
                     "file_broken_archive", f"{label} is broken ({reason}); fetch it again."
                 )
         elif self._of_interest(label):
-            size, limit = path.stat().st_size, self.limits.file_bytes
-            yield SourceFile(label, size, lambda: self._opened(path), limit)
-
-    def _opened(self, path: Path) -> IO[bytes]:
-        self.stream = path.open("rb")
-        return self.stream
+            limit = self.limits.file_bytes
+            yield SourceFile(label, path.stat().st_size, lambda: path.open("rb"), limit)
 
     def _archive(self, label: str, members: Iterable[_Member]) -> Iterator[SourceFile]:
         limits, total = self.limits, 0
@@ -320,12 +304,11 @@ class _Walk:
                     "unpack what you need and import that folder."
                 )
             name = f"{label}/{member.name}"
-            if not self._safe(name, member):
-                continue
-            data = member.read()
-            if len(data) != member.size:
-                raise tarfile.ReadError(f"{name} is not as long as its archive says")
-            yield SourceFile(name, len(data), partial(io.BytesIO, data), limits.file_bytes)
+            if self._safe(name, member):
+                data = member.read()
+                if len(data) != member.size:
+                    raise tarfile.ReadError(f"{name} is not as long as its archive says")
+                yield SourceFile(name, len(data), partial(io.BytesIO, data), limits.file_bytes)
 
     def _safe(self, name: str, member: _Member) -> bool:
         """Say whether a member is a file to read: a regular one, of a wanted kind and size."""
@@ -351,9 +334,8 @@ class _Walk:
     def _of_interest(self, name: str) -> bool:
         suffix = PurePosixPath(name.lower().removesuffix(".gz")).suffix
         if suffix not in self.suffixes:
-            self.tally.other(
-                name, f"{name} has the suffix {suffix or '(none)'}, which this format does not use."
-            )
+            said = f"has the suffix {suffix or '(none)'}, which this format does not use."
+            self.tally.other(name, said)
             return False
         return any(fnmatchcase(name, pattern) for pattern in self.patterns)
 

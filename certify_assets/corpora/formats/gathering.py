@@ -13,7 +13,6 @@ from typing import IO, Any, NamedTuple
 
 from certify_assets.corpora.deliveries import instruction_sha256, letters_sha256
 from certify_assets.corpora.formats.base import Draft, Reading, excerpt
-from certify_assets.corpora.formats.files import Tally
 from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups, write_groups
 from certify_assets.errors import InputError
 from certify_assets.files import naming
@@ -220,7 +219,7 @@ def _kept(
         else:
             seen[key] = (*alike, bare)
             instructions.add(draft)
-            yield bare, texts.put(draft.instruction, _bounded(draft.steps, reading.tally))
+            yield bare, texts.put(draft.instruction, _bounded(draft.steps, reading))
 
 
 def _unusable(draft: Draft, reading: Reading) -> tuple[str, str] | None:
@@ -249,10 +248,10 @@ def _of_another_task(draft: Draft, first: dict[tuple[str, int | None], Draft]) -
     return other if letters and other.task_id != draft.task_id else None
 
 
-def _bounded(steps: Sequence[Step], tally: Tally) -> Sequence[Step]:
+def _bounded(steps: Sequence[Step], reading: Reading) -> Sequence[Step]:
     if all(max(len(step.action), len(step.observation)) <= _LONGEST_TEXT for step in steps):
         return steps
-    tally.notes[f"the middle of texts longer than {_LONGEST_TEXT:,} characters, by run"] += 1
+    reading.notes[f"the middle of texts longer than {_LONGEST_TEXT:,} characters, by run"] += 1
     return [
         Step(excerpt(step.action, _LONGEST_TEXT), excerpt(step.observation, _LONGEST_TEXT))
         for step in steps

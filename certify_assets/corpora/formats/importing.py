@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certify_assets.corpora.formats.base import FORMATS, CorpusFormat, Draft, Reading, words
+from certify_assets.corpora.formats.base import FORMATS, CorpusFormat, Draft, Reading, switch, words
 from certify_assets.corpora.formats.files import (
     BrokenFileError,
     FileSet,
@@ -19,7 +19,6 @@ from certify_assets.corpora.formats.files import (
 )
 from certify_assets.corpora.formats.gathering import Gathered, StepTexts, gather
 from certify_assets.corpora.formats.outcomes import OUTCOME_OPTIONS, Outcomes
-from certify_assets.corpora.formats.texts import switch
 from certify_assets.corpora.schema import to_frame
 from certify_assets.errors import InputError
 from certify_assets.tables.delimited import UTF16
@@ -154,7 +153,7 @@ def gather_corpus(
         if format == "auto"
         else [_known(part) for part in format.split("+")]
     )
-    reading = Reading(_options(formats, options or {}), Tally())
+    reading = Reading(options=_options(formats, options or {}))
     with closing(StepTexts()) as texts:
         runs = gather(_drafts(formats, roots, reading, limits), name, reading, texts)
         yield runs, _facts(runs, formats, roots, reading)
@@ -197,35 +196,31 @@ def _roots(paths: Paths) -> list[Path]:
 def _facts(
     runs: Gathered, formats: Sequence[CorpusFormat], roots: Sequence[Path], reading: Reading
 ) -> ImportFacts:
-    tally = reading.tally
     # of several reasons the most frequent
-    often = [reason for reason, _ in tally.dropped.most_common() if reason in tally.examples]
-    broken = next((tally.examples[reason] for reason in often if reason in _BROKEN), None)
+    often = [reason for reason, _ in reading.dropped.most_common()]
+    broken = next((reading.examples[reason] for reason in often if reason in _BROKEN), None)
     if broken and reading.options.get("strict"):
         raise InputError(f"{broken.rstrip('.')}; correct it, or import without the option strict.")
     if not runs.rows:
-        why = tally.examples[often[0]] if often else "no file of the format's kind holds a run."
+        why = reading.examples[often[0]] if often else "no file of the format's kind holds a run."
         if "cannot be used: " in why and ";" not in why:
             why = f"{why.rstrip('.')}; correct it."
-        if (total := tally.dropped.total()) > 1:
-            why += (
-                f" {tally.dropped[often[0]]:,} of {total:,} records are left out for this reason."
-            )
+        if (total := reading.dropped.total()) > 1:
+            number = reading.dropped[often[0]]
+            why += f" {number:,} of {total:,} records are left out for this reason."
         titles = " or ".join(form.title for form in formats)
-        raise InputError(
-            f"nothing in {', '.join(str(root) for root in roots)} can be used as {titles}: {why}"
-        )
+        raise InputError(f"nothing in {', '.join(map(str, roots))} can be used as {titles}: {why}")
     return ImportFacts(
-        dropped=dict(sorted(tally.dropped.items())),
+        dropped=dict(sorted(reading.dropped.items())),
         format="+".join(form.name for form in formats),
         files=reading.hashes,
-        examples=tally.examples,
-        notes=dict(tally.notes),
+        examples=reading.examples,
+        notes=dict(reading.notes),
         label_source="; ".join(dict.fromkeys(form.label_source for form in formats)),
         label_facts=dict(sorted(reading.label_facts.items())),
         read_as=tuple(
             f"{files[0]}{f' and {len(files) - 1} more' if len(files) > 1 else ''} read as: {said}"
-            for said, files in tally.read_as.items()
+            for said, files in reading.read_as.items()
         ),
     )
 
@@ -233,19 +228,17 @@ def _facts(
 def _drafts(
     formats: Sequence[CorpusFormat], roots: Sequence[Path], reading: Reading, limits: ReadLimits
 ) -> Iterator[Draft]:
-    others: dict[str, str] | None = None
     outcomes = Outcomes(reading)
+    others: list[dict[str, str]] = []
     for form in formats:
-        part = Reading(reading.options, Tally(), reading.hashes, reading.label_facts)
-        drafts = form.read(FileSet(roots, form.suffixes, part.tally, limits), part)
-        yield from outcomes.read(drafts, form.marks)
-        reading.tally.add(part.tally)
-        others = {
-            name: why for name, why in part.tally.others.items() if others is None or name in others
-        }
+        reading.others = {}
+        files = FileSet(roots, form.suffixes, reading, limits)
+        yield from outcomes.read(form.read(files, reading), form.marks)
+        others.append(reading.others)
     outcomes.require_clear()
-    for why in (others or {}).values():
-        reading.drop("file_other_format", why)
+    for name, why in others[0].items():
+        if all(name in other for other in others):
+            reading.drop("file_other_format", why)
 
 
 def _known(format: str) -> CorpusFormat:

@@ -7,8 +7,9 @@ import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,10 +17,10 @@ from typing import Any
 from certify_assets.corpora.formats.base import (
     Draft,
     Drafts,
+    LeftOutError,
     Reading,
     corpus_format,
-    json_document,
-    usable,
+    unusable,
     words,
 )
 from certify_assets.corpora.formats.files import (
@@ -29,27 +30,29 @@ from certify_assets.corpora.formats.files import (
     ReadLimits,
     SourceFile,
 )
-from certify_assets.corpora.formats.records import Record
-from certify_assets.corpora.formats.texts import (
+from certify_assets.corpora.formats.messages import (
     Message,
     arguments_text,
     calls_text,
     from_first,
+    message_text,
+    steps_of_messages,
+)
+from certify_assets.corpora.formats.records import Record, is_object_with, json_value
+from certify_assets.corpora.formats.texts import (
+    inside,
     is_id,
+    joined,
     listed,
     mapping,
-    message_text,
     name_of,
     objects,
-    steps_of_messages,
     text_of,
 )
-from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
 _HEAD = 1 << 14
-_STATUS = re.compile(rb'"status"\s*:\s*"(?:started|success|cancelled|error)"')
-_EVAL = re.compile(rb'"eval"\s*:\s*\{')
+_MARKS = (rb'"status"\s*:\s*"(?:started|success|cancelled|error)"', rb'"eval"\s*:\s*\{')
 _SAMPLE = re.compile(r"samples/(.*)_epoch_(\d{1,9})\.json", re.DOTALL)
 _HEADERS = {"header.json", "_journal/start.json"}
 _UNFINISHED = {
@@ -59,7 +62,7 @@ _UNFINISHED = {
 }
 # targets, scores' metadata, stores and events are not read
 _FIELDS = set(words("id epoch uuid input choices messages output scores error invalidation"))
-_UNREAD = {"events", "store", "metadata"}
+_READ = {"resolve_attachments": True, "exclude_fields": {"events", "store", "metadata"}}
 # every call of the library reads the directory of the archive
 _AT_ONCE = 32
 # what programs leave out that write such logs themselves; it says nothing of a run
@@ -70,43 +73,21 @@ _SETTING = 80
 # correct, partially correct, incorrect, no answer
 _LETTERS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0}
 
-
-@dataclass(frozen=True)
-class _Log:
-    """A log on disk, where the library reads it."""
-
-    file: SourceFile
-    path: Path
-    reading: Reading
-    library: Any
-
-    def read(self, **options: bool) -> Any:
-        """Return the log as the library reads it."""
-        try:
-            return self.library.read_eval_log(self.path, **options)
-        except Exception as error:
-            raise BrokenFileError(
-                f"{self.file.name} cannot be used: {_problem_of(error)}; fetch it again."
-            ) from None
+_Samples = Iterable[tuple[str, Record | str]]
 
 
 def _fits(file: SourceFile) -> bool:
-    if file.suffix == ".eval":
-        try:
-            return not _HEADERS.isdisjoint(_members(file))
-        except InputError:
-            return False
-    head = file.head(_HEAD)
-    return (
-        head.lstrip().startswith(b"{") and bool(_STATUS.search(head)) and bool(_EVAL.search(head))
-    )
+    if file.suffix != ".eval":
+        return is_object_with(file.head(_HEAD), *_MARKS)
+    return _explain(file) is None
 
 
 def _explain(file: SourceFile) -> str | None:
     if file.suffix != ".eval":
         return None
     try:
-        _members(file)
+        if not _HEADERS.isdisjoint(_members(file)):
+            return None
     except InputError as error:
         return str(error)
     return (
@@ -151,35 +132,33 @@ def _members(file: SourceFile) -> list[str]:
 )
 def inspect(files: FileSet, reading: Reading) -> Drafts:
     """Read the samples of evaluation logs."""
-    library = _library()
-    with tempfile.TemporaryDirectory(prefix="certify-inspect-") as folder:
-        for file in files:
-            log = _Log(file, Path(folder) / f"log{file.suffix}", reading, library)
-            try:
-                yield from _read_archive(log) if file.suffix == ".eval" else _read_json(log)
-            except BrokenFileError as error:
-                reading.drop("file_unreadable", str(error))
-
-
-def _library() -> Any:
     try:
-        from inspect_ai import log
+        from inspect_ai import log as library
     except ImportError:
         raise InputError(
             "inspect-ai reads the logs of Inspect AI; pip install 'certify_assets[inspect]'."
         ) from None
-    return log
+    with tempfile.TemporaryDirectory(prefix="certify-inspect-") as folder:
+        for file in files:
+            path = Path(folder) / f"log{file.suffix}"
+            read = _read_archive if file.suffix == ".eval" else _read_json
+            try:
+                if found := read(file, path, library):
+                    yield from _drafts(file, *found, reading)
+                else:
+                    reading.other(file.name, "is no Inspect AI log, or lacks its header.")
+            except BrokenFileError as error:
+                reading.drop("file_unreadable", str(error))
 
 
-def _read_archive(log: _Log) -> Drafts:
-    names = _members(log.file)
+def _read_archive(file: SourceFile, path: Path, library: Any) -> tuple[Any, _Samples] | None:
+    names = _members(file)
     if _HEADERS.isdisjoint(names):
-        log.reading.other(log.file, "has neither header.json nor _journal/start.json.")
-        return
-    with log.file.open() as stream, log.path.open("wb") as copy:
+        return None
+    with file.open() as stream, path.open("wb") as copy:
         shutil.copyfileobj(stream, copy)
     members = sorted((match for name in names if (match := _SAMPLE.fullmatch(name))), key=_order)
-    yield from _drafts(log, log.read(header_only=True), _samples(log, members))
+    return _log(file, path, library, header_only=True), _samples(path, members, library)
 
 
 def _order(match: re.Match[str]) -> tuple[int, int, str, int]:
@@ -188,24 +167,23 @@ def _order(match: re.Match[str]) -> tuple[int, int, str, int]:
     return (number is None, number or 0, match[1], int(match[2]))
 
 
-def _samples(log: _Log, members: list[re.Match[str]]) -> Iterator[tuple[str, Record | str]]:
+def _samples(path: Path, members: list[re.Match[str]], library: Any) -> _Samples:
     """Read some samples at a time; one that the library refuses is a sentence."""
-    options = {"resolve_attachments": True, "exclude_fields": _UNREAD}
     for start in range(0, len(members), _AT_ONCE):
         some = members[start : start + _AT_ONCE]
         keys = [(match[1], int(match[2])) for match in some]
         try:
             # one after the other: of several at once, a broken one leaves errors of asyncio behind
-            read = log.library.read_eval_log_samples_by_id(log.path, keys, concurrency=1, **options)
+            read = library.read_eval_log_samples_by_id(path, keys, concurrency=1, **_READ)
         except Exception:
-            read = [_sample(log, key, options) for key in keys]
+            read = [_sample(path, key, library) for key in keys]
         for match, sample in zip(some, read, strict=True):
             yield match[0], sample if isinstance(sample, str) else _record(sample)
 
 
-def _sample(log: _Log, key: tuple[str, int], options: Mapping[str, Any]) -> Any:
+def _sample(path: Path, key: tuple[str, int], library: Any) -> Any:
     try:
-        return log.library.read_eval_log_sample(log.path, *key, **options)
+        return library.read_eval_log_sample(path, *key, **_READ)
     except Exception as error:
         return _problem_of(error)
 
@@ -215,74 +193,56 @@ def _record(sample: Any) -> Record:
     return record
 
 
+def _log(file: SourceFile, path: Path, library: Any, **options: bool) -> Any:
+    try:
+        return library.read_eval_log(path, **options)
+    except Exception as error:
+        raise BrokenFileError(
+            f"{file.name} cannot be used: {_problem_of(error)}; fetch it again."
+        ) from None
+
+
 def _problem_of(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {' '.join(lines[:3])}"[:_PROBLEM]
 
 
-def _read_json(log: _Log) -> Drafts:
-    document = json_document(log.file, log.file.read(), log.reading)
-    if document is None:
-        return
+def _read_json(file: SourceFile, path: Path, library: Any) -> tuple[Any, _Samples] | None:
+    try:
+        document = json_value(file.read())
+    except ValueError as error:
+        raise BrokenFileError(f"{file.name} cannot be used: {error}; fetch it again.") from None
     if not isinstance(document, dict) or not {"eval", "status"} <= document.keys():
-        log.reading.other(log.file, "is no Inspect AI log: no JSON object with eval and status.")
-        return
+        return None
     mapping(document["eval"]).setdefault("created", _CREATED)
     for sample in objects(document.get("samples")):
         if isinstance(sample.get("error"), dict):
             sample["error"] = _NO_TRACE | sample["error"]
     # the library refuses a log with half a character, which models may write
-    log.path.write_bytes(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
-    read = log.read(resolve_attachments=True)
-    samples = ((f"row {row}", _record(one)) for row, one in enumerate(read.samples or [], 1))
-    yield from _drafts(log, read, samples)
+    path.write_bytes(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
+    log = _log(file, path, library, resolve_attachments=True)
+    samples = ((f"row {row}", _record(one)) for row, one in enumerate(log.samples or [], 1))
+    return log, samples
 
 
-def _drafts(log: _Log, header: Any, samples: Iterable[tuple[str, Record | str]]) -> Drafts:
-    file, reading, spec = log.file, log.reading, header.eval
-    if note := _UNFINISHED.get(header.status):
-        reading.notes[note] += 1
-    named = " ".join(filter(None, (spec.model, spec.solver)))
-    agent = str(reading.options.get("agent") or named or "unknown")
-    task = spec.task or PurePosixPath(file.plain_name).stem
-    variant = tuple(_setting(name, value) for name, value in sorted(spec.task_args.items()))
-    # a retry of the evaluation keeps it
-    parts = "\0".join((spec.task_id or spec.eval_id, task, agent, *variant))
-    identity = sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    reading.sha256(file)
-    row = 0
-    for row, (place, found) in enumerate(samples, 1):
-        where = f"{file.name} {place}"
-        sample = usable(found, where, reading, _problem)
-        if sample is None:
-            continue
-        instruction, steps = run_of_sample(sample, reading)
-        scorer, outcome, missing = _score(mapping(sample.get("scores")), where, reading)
-        if sample.get("error"):
-            reading.drop("infrastructure_error", f"{where} ended with an error of the evaluation.")
-        elif sample.get("invalidation"):
-            reading.drop("invalidated", f"{where} was declared invalid by those who ran it.")
-        elif missing and not reading.options.get("keep_unlabelled"):
-            reading.drop("no_label", missing)
-        elif not steps:
-            reading.drop("no_trajectory", f"{where} has no message of the agent.")
-        else:
-            place = f"{sample['id']}/{sample['epoch']}"
-            yield Draft(
-                task_id=f"{task}/{sample['id']}",
-                agent=agent,
-                instruction=instruction,
-                steps=steps,
-                outcome=outcome,
-                origin=reading.origin(file, row),
-                trajectory_id=name_of(sample.get("uuid")) or f"{identity}/{place}",
-                repetition=str(sample["epoch"]),
-                named_agent=agent,
-                variant=variant,
-                outcome_name=scorer,
-            )
-    if not row:
-        reading.drop("file_without_samples", f"{file.name} has no sample.")
+@dataclass(frozen=True)
+class _Evaluation:
+    """What a log says of all its samples."""
+
+    task: str
+    agent: str
+    variant: tuple[str, ...]
+    # of the run of the evaluation, which a retry keeps
+    identity: str
+
+    @classmethod
+    def of(cls, spec: Any, file: SourceFile, agent: Any) -> _Evaluation:
+        named = " ".join(filter(None, (spec.model, spec.solver)))
+        task, agent = spec.task or PurePosixPath(file.plain_name).stem, str(agent or named)
+        variant = tuple(_setting(name, value) for name, value in sorted(spec.task_args.items()))
+        parts = "\0".join((spec.task_id or spec.eval_id, task, agent, *variant))
+        identity = sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return cls(task, agent, variant, identity)
 
 
 def _setting(name: str, value: Any) -> str:
@@ -290,23 +250,53 @@ def _setting(name: str, value: Any) -> str:
     return json.dumps(f"{name}={text}")[1:-1][:_SETTING]
 
 
-def _problem(sample: Record) -> str | None:
-    if not is_id(identity := sample.get("id")):
-        return f"its id is {str(identity)[:40]!r}"
-    if not isinstance(sample.get("epoch"), int):
-        return f"its epoch is {str(sample.get('epoch'))[:40]!r}"
-    return None
+def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> Drafts:
+    if note := _UNFINISHED.get(log.status):
+        reading.notes[note] += 1
+    evaluation = _Evaluation.of(log.eval, file, reading.options.get("agent"))
+    reading.sha256(file)
+    draft = partial(_draft, file=file, evaluation=evaluation, reading=reading)
+    places = ((f"{file.name} {place}", sample) for place, sample in samples)
+    row = 0
+    for row, found in enumerate(places, 1):
+        for run in reading.runs([found], draft):
+            yield replace(run, origin=reading.origin(file, row))
+    if not row:
+        reading.drop("file_without_samples", f"{file.name} has no sample.")
 
 
-def run_of_sample(sample: Record, reading: Reading) -> tuple[str, tuple[Step, ...]]:
-    """Return what the sample asked and the steps of the run."""
-    asked = _asked(sample.get("input"), sample.get("choices"))
+def _draft(
+    sample: Record, place: str, *, file: SourceFile, evaluation: _Evaluation, reading: Reading
+) -> Draft:
+    for key in ("id", "epoch"):
+        if not is_id(sample.get(key)):
+            raise unusable(f"its {key} is {str(sample.get(key))[:40]!r}")
+    scorer, outcome = _score(mapping(sample.get("scores")), place, reading)
+    if sample.get("error"):
+        raise LeftOutError("infrastructure_error", "ended with an error of the evaluation")
+    if sample.get("invalidation"):
+        raise LeftOutError("invalidated", "was declared invalid by those who ran it")
     messages = [_message(message) for message in objects(sample.get("messages"))]
     # what came before the agent's first word repeats the input
     spoken = [*from_first(messages, "assistant", "tool")]
     if not any(message.role == "assistant" for message in spoken):
-        spoken += _answer(sample.get("output"))
-    return asked, steps_of_messages(spoken, reading)
+        answers = objects(inside(sample, "output", "choices"))[:1]
+        given = (mapping(answer.get("message")) for answer in answers)
+        spoken += [_message(answer)._replace(role="assistant") for answer in given if answer]
+    number = f"{sample['id']}/{sample['epoch']}"
+    return Draft(
+        task_id=f"{evaluation.task}/{sample['id']}",
+        agent=evaluation.agent or "unknown",
+        instruction=_asked(sample.get("input"), sample.get("choices")),
+        steps=steps_of_messages(spoken, reading),
+        outcome=outcome,
+        origin=reading.origin(file),
+        trajectory_id=name_of(sample.get("uuid")) or f"{evaluation.identity}/{number}",
+        repetition=str(sample["epoch"]),
+        named_agent=evaluation.agent or "unknown",
+        variant=evaluation.variant,
+        outcome_name=scorer,
+    )
 
 
 def _asked(asked: Any, choices: Any) -> str:
@@ -324,45 +314,36 @@ def _asked(asked: Any, choices: Any) -> str:
 def _message(record: Record) -> Message:
     content = record.get("content")
     text = "\n".join(map(_part, content)) if isinstance(content, list) else text_of(content)
-    error = text_of(mapping(record.get("error")).get("message"))
+    error = text_of(inside(record, "error", "message"))
     if error and error not in text:
-        text = "\n".join(filter(None, [text, f"error: {error}"]))
-    return Message(
-        text_of(record.get("role")),
-        text,
-        calls_text(record.get("tool_calls")),
-        str(record.get("function") or ""),
-    )
+        text = joined(text, f"error: {error}")
+    calls = calls_text(record.get("tool_calls"))
+    return Message(text_of(record.get("role")), text, calls, str(record.get("function") or ""))
 
 
 def _part(part: Any) -> str:
     """Return the text of one part of a message; pictures and sealed thoughts have none."""
-    kind = mapping(part).get("type")
+    kind = inside(part, "type")
     if kind == "reasoning":
         text = part.get("summary") if part.get("redacted") else part.get("reasoning")
     elif kind == "tool_use":
         call = f"{part.get('name')}({arguments_text(part.get('arguments'))})"
         text = f"{call}\n{message_text(part.get('result'))}"
     else:
-        text = part if isinstance(part, str) else mapping(part).get("text")
+        text = part if isinstance(part, str) else inside(part, "text")
     return text_of(text)
 
 
-def _answer(output: Any) -> list[Message]:
-    choices = listed(mapping(output).get("choices"))
-    first = mapping(mapping(choices[0]).get("message")) if choices else {}
-    return [_message(first)._replace(role="assistant")] if first else []
-
-
-def _score(scores: Record, where: str, reading: Reading) -> tuple[str, Any, str]:
-    """Return name and value of the score that counts, or what to say where it is not there."""
+def _score(scores: Record, where: str, reading: Reading) -> tuple[str, Any]:
+    """Return name and value of the score that counts."""
     scorer, key = (reading.options.get(option) for option in ("scorer", "value_key"))
     name = _only(scores, scorer, "scorer", where)
-    value = mapping(scores.get(name)).get("value")
+    if scores and name not in scores and not reading.options.get("keep_unlabelled"):
+        raise LeftOutError("no_label", f"has no score of {name!r}, only of {', '.join(scores)}")
+    value = inside(scores, name, "value")
     if isinstance(value, dict):
         value = value.get(_only(value, key, "value_key", where))
-    missing = f"{where} has no score of {name!r}, only of {', '.join(scores)}."
-    return name, value, missing if scores and name not in scores else ""
+    return name, value
 
 
 def _only(values: Record, name: str | None, option: str, where: str) -> str:

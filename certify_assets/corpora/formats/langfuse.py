@@ -6,33 +6,32 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format, words
-from certify_assets.corpora.formats.export_records import (
-    EXPORT_SUFFIXES,
-    export_records,
-    has_fields,
-    snake,
+from certify_assets.corpora.formats.base import (
+    Drafts,
+    Origin,
+    Reading,
+    corpus_format,
+    records,
+    words,
 )
 from certify_assets.corpora.formats.files import FileSet
-from certify_assets.corpora.formats.outcomes import Assessment, Unclear
-from certify_assets.corpora.formats.records import Record
-from certify_assets.corpora.formats.span_messages import parsed
+from certify_assets.corpora.formats.outcomes import Unclear
+from certify_assets.corpora.formats.records import EXPORTS, Record, has_fields, snake
 from certify_assets.corpora.formats.span_names import span_of
-from certify_assets.corpora.formats.span_tree import JUDGING, Span, Traces, nanoseconds
-from certify_assets.corpora.formats.spans import TRACE_OPTIONS, drafts_of_traces
-from certify_assets.corpora.formats.texts import is_id, objects, text_of
+from certify_assets.corpora.formats.spans import JUDGING, Assessment, Span, Traces, nanoseconds
+from certify_assets.corpora.formats.texts import is_id, objects, parsed, text_of
+from certify_assets.corpora.formats.traces import TRACE_OPTIONS, drafts_of_traces
 
 # A trace comes whole (GET /traces/ID), as a row of its own with observations and scores in other
 # files (blob storage, GET /traces, /observations and /scores), as a row of the page's table, or
 # only as what its observations repeat of it (enriched observations). Fields are camelCase in the
 # API and snake_case in files.
 _SCORE = frozenset(words("name source data_type value"))
-_TRACE = frozenset(words("timestamp user_id session_id public"))
 _KINDS = (
-    frozenset(words("trace_id start_time type parent_observation_id")),
+    words("trace_id start_time type parent_observation_id"),
     _SCORE,
-    _TRACE | {"html_path"},
-    _TRACE | {"bookmarked"},
+    words("timestamp user_id session_id public html_path"),
+    words("timestamp user_id session_id public bookmarked"),
 )
 _PAGES = ("data", "traces", "observations", "scores")
 _SOURCES = {"annotation": "human", "eval": "llm_judge"}
@@ -43,7 +42,7 @@ _OF_TRACE = words("trace_name user_id session_id release tags environment versio
 
 @corpus_format(
     title="Langfuse exports (API, blob storage or table: JSON, JSON lines, CSV, Parquet)",
-    suffixes=EXPORT_SUFFIXES,
+    suffixes=EXPORTS,
     fits=lambda file: has_fields(file, *_KINDS),
     options={
         **TRACE_OPTIONS,
@@ -52,11 +51,11 @@ _OF_TRACE = words("trace_name user_id session_id release tags environment versio
     },
     label_source="scores of the trace",
 )
-def langfuse(files: FileSet, reading: Reading) -> Iterator[Draft]:
+def langfuse(files: FileSet, reading: Reading) -> Drafts:
     """Read one run a trace."""
     traces, about = Traces(), dict[str, tuple[Record, Origin]]()
     observations: dict[str, list[Span]] = {}
-    for origin, record in export_records(files, reading, _is_record, _PAGES):
+    for origin, record in records(files, reading, _is_record, _PAGES):
         for found in _unfolded(snake(record)):
             trace_id, identity = str(found.get("trace_id")), str(found.get("id"))
             if found.keys() >= _SCORE:
@@ -108,7 +107,7 @@ def _assess(score: Record, traces: Traces, reading: Reading) -> None:
             trace_id=str(score["trace_id"]),
             span_id=str(score.get("observation_id") or ""),
             name=str(score.get("name")),
-            value=said,
+            values=(said,),
             source=_SOURCES.get(source, source),
         )
     )
@@ -151,8 +150,7 @@ def _with_whole(whole: Span, spans: list[Span]) -> list[Span]:
     (top,) = tops
     if top.kind in ("llm", "tool"):
         return spans
-    asked, answered = top.asked or whole.asked, top.answered or whole.answered
-    merged = replace(top, asked=asked, answered=answered)
+    merged = replace(top, asked=top.asked or whole.asked, answered=top.answered or whole.answered)
     return [merged if span is top else span for span in spans]
 
 

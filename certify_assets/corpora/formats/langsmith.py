@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format, words
-from certify_assets.corpora.formats.export_records import (
-    EXPORT_SUFFIXES,
-    export_records,
-    has_fields,
+from certify_assets.corpora.formats.base import (
+    Drafts,
+    Origin,
+    Reading,
+    corpus_format,
+    records,
+    words,
 )
 from certify_assets.corpora.formats.files import FileSet
-from certify_assets.corpora.formats.outcomes import Assessment
-from certify_assets.corpora.formats.records import Record
-from certify_assets.corpora.formats.span_messages import parsed
+from certify_assets.corpora.formats.records import EXPORTS, Record, has_fields
 from certify_assets.corpora.formats.span_names import span_of
-from certify_assets.corpora.formats.span_tree import Span, Traces, nanoseconds
-from certify_assets.corpora.formats.spans import TRACE_OPTIONS, drafts_of_traces
-from certify_assets.corpora.formats.texts import is_id, mapping, objects, text_of
+from certify_assets.corpora.formats.spans import Assessment, Span, Traces, nanoseconds
+from certify_assets.corpora.formats.texts import inside, is_id, mapping, objects, parsed, text_of
+from certify_assets.corpora.formats.traces import TRACE_OPTIONS, drafts_of_traces
 
-_RUN = frozenset(words("id run_type inputs"))
 _KINDS = (
-    _RUN | {"trace_id"},
-    _RUN | {"dotted_order"},
-    frozenset(words("key run_id feedback_source")),
+    words("id run_type inputs trace_id"),
+    words("id run_type inputs dotted_order"),
+    words("key run_id feedback_source"),
 )
 _PAGES = ("runs", "data", "feedback")
 _SOURCES = {"app": "human", "model": "llm_judge", "auto_eval": "llm_judge"}
@@ -32,7 +31,7 @@ _OF_ROOT = words("name session_name session_id reference_example_id inputs threa
 
 @corpus_format(
     title="LangSmith runs and feedback (API or bulk export: JSON, JSON lines, CSV, Parquet)",
-    suffixes=EXPORT_SUFFIXES,
+    suffixes=EXPORTS,
     fits=lambda file: has_fields(file, *_KINDS),
     options={
         **TRACE_OPTIONS,
@@ -41,33 +40,37 @@ _OF_ROOT = words("name session_name session_id reference_example_id inputs threa
     },
     label_source="feedback on the trace",
 )
-def langsmith(files: FileSet, reading: Reading) -> Iterator[Draft]:
+def langsmith(files: FileSet, reading: Reading) -> Drafts:
     """Read one run a trace."""
     traces = Traces()
-    for origin, record in export_records(files, reading, _is_record, _PAGES):
-        for found in _unfolded(record):
-            if "run_type" in found:
-                traces.add(_span(found, origin))
-            else:
-                _assess(found, traces)
+    for origin, record in records(files, reading, _is_record, _PAGES):
+        if "run_type" not in record:
+            traces.assess(_assessment(record))
+        else:
+            for run in _with_inner(record):
+                traces.add(_span(run, origin))
     yield from drafts_of_traces(traces, reading, "human")
 
 
 def _is_record(record: Record) -> bool:
-    if is_id(record.get("key")) and "run_type" not in record:
-        return is_id(record.get("run_id")) or is_id(record.get("trace_id"))
+    if "run_type" not in record:
+        return is_id(record.get("key")) and any(map(is_id, _places(record)))
     placed = record.get("trace_id") or record.get("dotted_order") or not record.get("parent_run_id")
-    return is_id(record.get("id")) and "run_type" in record and bool(placed)
+    return is_id(record.get("id")) and bool(placed)
 
 
-def _unfolded(record: Record) -> Iterator[Record]:
+def _places(feedback: Record) -> tuple[str, str]:
+    return str(feedback.get("trace_id") or ""), str(feedback.get("run_id") or "")
+
+
+def _with_inner(run: Record) -> Iterator[Record]:
     """Return a run and the runs inside it."""
-    waiting = [record]
+    waiting = [run]
     # no recursion: runs may be nested deeper than Python allows
     while waiting:
         run = waiting.pop()
         yield run
-        above = {"trace_id": _trace_id(run), "parent_run_id": run.get("id")}
+        above = {"trace_id": _trace_id(run), "parent_run_id": run["id"]}
         below = ({**above, **child} for child in objects(run.get("child_runs")))
         waiting += filter(_is_record, below)
 
@@ -79,29 +82,26 @@ def _ancestors(run: Record) -> list[str]:
 
 
 def _trace_id(run: Record) -> str:
-    return str(run.get("trace_id") or next(iter(_ancestors(run)), run.get("id")))
+    return str(run.get("trace_id") or next(iter(_ancestors(run)), run["id"]))
 
 
-def _assess(record: Record, traces: Traces) -> None:
-    source = text_of(mapping(parsed(record.get("feedback_source"))).get("type")).lower()
-    score, word = record.get("score"), record.get("value")
-    traces.assess(
-        Assessment(
-            trace_id=str(record.get("trace_id") or ""),
-            span_id=str(record.get("run_id") or ""),
-            name=str(record["key"]),
-            value=word if score in (None, "") else score,
-            word=word,
-            source=_SOURCES.get(source, source),
-        )
+def _assessment(record: Record) -> Assessment:
+    source = text_of(inside(parsed(record.get("feedback_source")), "type")).lower()
+    trace_id, run_id = _places(record)
+    return Assessment(
+        trace_id=trace_id,
+        span_id=run_id,
+        name=str(record["key"]),
+        values=(record.get("score"), record.get("value")),
+        source=_SOURCES.get(source, source),
     )
 
 
 def _span(run: Record, origin: Origin) -> Span:
     above, extra = _ancestors(run), mapping(parsed(run.get("extra")))
     parent = str(run.get("parent_run_id") or next(reversed(above), ""))
-    about = {key: run.get(key) for key in _OF_ROOT if not parent}
-    about["metadata"] = extra.get("metadata") or parsed(run.get("metadata")) or {}
+    about = {} if parent else {key: run.get(key) for key in _OF_ROOT}
+    about["metadata"] = extra.get("metadata") or parsed(run.get("metadata"))
     # an empty object says nothing; as text it would be something that was said
     said = {f"langsmith.{key}": parsed(run.get(key)) or None for key in ("inputs", "outputs")}
     return span_of(

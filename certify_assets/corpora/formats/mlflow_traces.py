@@ -5,28 +5,27 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Iterator
 from typing import Any
 
-from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format
-from certify_assets.corpora.formats.export_records import JSON, PARQUET, export_records, has_fields
+from certify_assets.corpora.formats.base import Drafts, Origin, Reading, corpus_format, records
 from certify_assets.corpora.formats.files import FileSet, SourceFile
-from certify_assets.corpora.formats.outcomes import Assessment
-from certify_assets.corpora.formats.records import HEAD, Record, begins_json
-from certify_assets.corpora.formats.span_messages import parsed
-from certify_assets.corpora.formats.span_names import SpanEvent, span_of
-from certify_assets.corpora.formats.span_tree import Span, Traces, nanoseconds
-from certify_assets.corpora.formats.spans import TRACE_OPTIONS, drafts_of_traces
-from certify_assets.corpora.formats.texts import listed, mapping, objects, text_of
-
-# of a trace, a row of a table, or the spans alone, which name their trace; in a table the trace is
-# JSON within JSON
-_MARK = re.compile(
-    rb'\\?"(?:trace_location|trace_metadata|request_metadata|mlflow\.traceRequestId)\\?"\s*:'
+from certify_assets.corpora.formats.records import (
+    HEAD,
+    JSON,
+    PARQUET,
+    Record,
+    begins_json,
+    has_fields,
 )
-_TABLES = tuple(frozenset({"trace_id", "trace_metadata", name}) for name in ("trace", "spans"))
+from certify_assets.corpora.formats.span_names import SpanEvent, span_of
+from certify_assets.corpora.formats.spans import Assessment, Span, Traces, nanoseconds
+from certify_assets.corpora.formats.texts import inside, mapping, objects, parsed, text_of
+from certify_assets.corpora.formats.traces import TRACE_OPTIONS, drafts_of_traces
+
+# of a trace, or of a row of a table; in a table the trace is JSON within JSON
+_MARK = re.compile(rb'\\?"(?:trace_location|trace_metadata|request_metadata)\\?"\s*:')
+_TABLES = tuple(("trace_id", "trace_metadata", name) for name in ("trace", "spans"))
 _ABOUT = ("tags", "trace_metadata", "request_metadata")
-_REQUEST_ID = "mlflow.traceRequestId"
 _CONTENT_ATTRIBUTES = ("mlflow.spanInputs", "mlflow.spanOutputs")
 # characters that eight bytes become
 _BASE64_ID = 12
@@ -46,29 +45,27 @@ def _fits(file: SourceFile) -> bool:
     options=TRACE_OPTIONS,
     label_source="assessments of the traces, by default those of people",
 )
-def mlflow(files: FileSet, reading: Reading) -> Iterator[Draft]:
+def mlflow(files: FileSet, reading: Reading) -> Drafts:
     """Read traces with their spans and assessments."""
     traces = Traces()
-    for origin, record in export_records(files, reading, _is_trace):
+    for origin, record in records(files, reading, _is_trace):
         info, spans = _trace(record)
-        trace_id = _trace_id(info, spans)
+        trace_id = text_of(info.get("trace_id") or info.get("request_id"))
         if not trace_id:
-            reading.unusable(origin, "it is a trace without trace_id")
-            continue
-        if not spans:
+            said = "cannot be used: it is a trace without trace_id."
+            reading.drop("unreadable_record", f"{origin} {said}")
+        elif not spans:
             reading.drop(
                 "no_trajectory",
                 f"{origin} trace {trace_id} has no spans; export traces with include_spans=True.",
             )
-            continue
-        if info.get("state") == "IN_PROGRESS":
-            reading.notes["traces still in progress"] += 1
-        for span in spans:
-            traces.add(_span(span, trace_id, origin))
-        for place in _ABOUT:
-            traces.describe(trace_id, mapping(info.get(place)))
-        for found in objects(listed(parsed(info.get("assessments")))):
-            _assess(found, trace_id, traces, reading)
+        else:
+            for span in spans:
+                traces.add(_span(span, trace_id, origin))
+            for place in _ABOUT:
+                traces.describe(trace_id, mapping(info.get(place)))
+            for found in objects(parsed(info.get("assessments"))):
+                _assess(found, trace_id, traces, reading)
     yield from drafts_of_traces(traces, reading, "human")
 
 
@@ -77,26 +74,16 @@ def _is_trace(record: Record) -> bool:
 
 
 def _trace(record: Record) -> tuple[Record, list[Record]]:
-    """Return what is said of a trace, and its spans: of a trace, a row, or spans alone."""
+    """Return what is said of a trace, and its spans: of a trace, or of a row of a table."""
     whole = mapping(parsed(record.get("trace"))) or record
     if "info" in whole:
-        return mapping(whole["info"]), objects(mapping(whole.get("data")).get("spans"))
+        return mapping(whole["info"]), objects(inside(whole, "data", "spans"))
     row = {name: parsed(value) for name, value in record.items()}
     # Parquet keeps an object of varying keys as a list of pairs
-    paired = {name: _paired(row[name]) for name in _ABOUT if isinstance(row.get(name), list)}
-    return row | paired, objects(row.get("spans"))
-
-
-def _paired(items: list[Any]) -> Record:
-    pairs = (item for item in items if isinstance(item, list | tuple) and len(item) == 2)
-    return {text_of(name): value for name, value in pairs if text_of(name)}
-
-
-def _trace_id(info: Record, spans: list[Record]) -> str:
-    named = text_of(info.get("trace_id") or info.get("request_id"))
-    if named or not spans:
-        return named
-    return text_of(_decoded(mapping(spans[0].get("attributes"))).get(_REQUEST_ID))
+    for name in _ABOUT:
+        if isinstance(row.get(name), list):
+            row[name] = dict(pair for pair in row[name] if isinstance(pair, tuple))
+    return row, objects(row.get("spans"))
 
 
 def _span(record: Record, trace_id: str, origin: Origin) -> Span:
@@ -104,7 +91,6 @@ def _span(record: Record, trace_id: str, origin: Origin) -> Span:
     known = status if isinstance(status, dict) else {"code": status}
     failed = str(known.get("code")).upper().endswith("ERROR")
     said = known.get("message") or record.get("status_message") or True
-    own = record.get("span_id") or mapping(record.get("context")).get("span_id")
     return span_of(
         text_of(record.get("name")),
         _decoded(mapping(record.get("attributes"))),
@@ -114,7 +100,7 @@ def _span(record: Record, trace_id: str, origin: Origin) -> Span:
         ],
         error=said if failed else None,
         trace_id=trace_id,
-        span_id=_span_id(own),
+        span_id=_span_id(record.get("span_id") or inside(record, "context", "span_id")),
         parent_id=_span_id(record.get("parent_span_id") or record.get("parent_id")),
         start=nanoseconds(record.get("start_time_unix_nano") or record.get("start_time")),
         origin=origin,
@@ -145,7 +131,7 @@ def _decoded(attributes: Record) -> Record:
 
 
 def _assess(record: Record, trace_id: str, traces: Traces, reading: Reading) -> None:
-    kind = text_of(mapping(record.get("source")).get("source_type")).lower()
+    kind = text_of(inside(record, "source", "source_type")).lower()
     feedback = mapping(record.get("feedback"))
     if record.get("valid") is False:
         reading.notes["assessments that others replace"] += 1
@@ -158,7 +144,7 @@ def _assess(record: Record, trace_id: str, traces: Traces, reading: Reading) -> 
                 trace_id=trace_id,
                 span_id=text_of(record.get("span_id")),
                 name=text_of(record.get("assessment_name") or record.get("name")),
-                value=feedback.get("value"),
+                values=(feedback.get("value"),),
                 source="llm_judge" if kind == "ai_judge" else kind,
             )
         )

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format, words
-from certify_assets.corpora.formats.export_records import PARQUET, export_records, has_fields
+from certify_assets.corpora.formats.base import Drafts, Origin, Reading, corpus_format, records
 from certify_assets.corpora.formats.files import FileSet
-from certify_assets.corpora.formats.outcomes import Assessment
-from certify_assets.corpora.formats.records import Record
-from certify_assets.corpora.formats.span_messages import parsed
+from certify_assets.corpora.formats.records import PARQUET, Record, has_fields
 from certify_assets.corpora.formats.span_names import SpanEvent, span_of, undotted
-from certify_assets.corpora.formats.span_tree import Span, Traces, nanoseconds
-from certify_assets.corpora.formats.spans import TRACE_OPTIONS, drafts_of_traces
-from certify_assets.corpora.formats.texts import mapping, objects, text_of
+from certify_assets.corpora.formats.spans import Assessment, Span, Traces, nanoseconds
+from certify_assets.corpora.formats.texts import mapping, objects, parsed, text_of
+from certify_assets.corpora.formats.traces import TRACE_OPTIONS, drafts_of_traces
 
-_SPANS = frozenset(words("context.trace_id context.span_id parent_id"))
+_SPANS = ("context.trace_id", "context.span_id", "parent_id")
 
 
 @corpus_format(
@@ -25,12 +20,12 @@ _SPANS = frozenset(words("context.trace_id context.span_id parent_id"))
     options=TRACE_OPTIONS,
     label_source="annotations of the traces, or an attribute",
 )
-def openinference(files: FileSet, reading: Reading) -> Iterator[Draft]:
+def openinference(files: FileSet, reading: Reading) -> Drafts:
     """Read spans, with the annotations of all files."""
     traces = Traces()
-    for origin, row in export_records(files, reading, _is_record):
+    for origin, row in records(files, reading, _is_record):
         if "annotator_kind" in row:
-            _annotate(row, traces)
+            traces.assess(_assessment(row))
         else:
             traces.add(_span(row, origin))
     yield from drafts_of_traces(traces, reading)
@@ -38,16 +33,13 @@ def openinference(files: FileSet, reading: Reading) -> Iterator[Draft]:
 
 def _is_record(row: Record) -> bool:
     if "annotator_kind" in row:
-        return bool(_id(row, "span") or _id(row, "trace")) and bool(_named(row))
-    return bool(_id(row, "span") and _id(row, "trace"))
+        return bool(_first(row, "span_id", "trace_id") and _first(row, "annotation_name", "name"))
+    return bool(_first(row, "context.span_id") and _first(row, "context.trace_id"))
 
 
-def _id(row: Record, of: str) -> str:
-    return text_of(row.get(f"context.{of}_id") or row.get(f"{of}_id"))
-
-
-def _named(row: Record) -> str:
-    return text_of(row.get("annotation_name") or row.get("name"))
+def _first(row: Record, *names: str) -> str:
+    """Return the first text in one of the columns."""
+    return next(filter(None, (text_of(row.get(name)) for name in names)), "")
 
 
 def _span(row: Record, origin: Origin) -> Span:
@@ -69,27 +61,23 @@ def _span(row: Record, origin: Origin) -> Span:
         attributes,
         events,
         error=(row.get("status_message") or True) if failed else None,
-        trace_id=_id(row, "trace"),
-        span_id=_id(row, "span"),
+        trace_id=row["context.trace_id"],
+        span_id=row["context.span_id"],
         parent_id=text_of(row.get("parent_id")),
         start=nanoseconds(row.get("start_time")),
         origin=origin,
     )
 
 
-def _annotate(row: Record, traces: Traces) -> None:
-    label, score = (
-        next((row[key] for key in (f"result.{field}", field) if row.get(key) is not None), None)
-        for field in ("label", "score")
-    )
+def _assessment(row: Record) -> Assessment:
     kind = text_of(row.get("annotator_kind")).lower()
-    traces.assess(
-        Assessment(
-            trace_id=_id(row, "trace"),
-            span_id=_id(row, "span"),
-            name=_named(row),
-            value=label,
-            score=score,
-            source="llm_judge" if kind == "llm" else kind,
-        )
+    return Assessment(
+        trace_id=_first(row, "trace_id"),
+        span_id=_first(row, "span_id"),
+        name=_first(row, "annotation_name", "name"),
+        values=(
+            row.get("result.label", row.get("label")),
+            row.get("result.score", row.get("score")),
+        ),
+        source="llm_judge" if kind == "llm" else kind,
     )

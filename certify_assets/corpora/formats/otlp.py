@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
-from certify_assets.corpora.formats.base import Draft, Origin, Reading, corpus_format
-from certify_assets.corpora.formats.export_records import JSON, export_records
+from certify_assets.corpora.formats.base import Drafts, Origin, Reading, corpus_format, records
 from certify_assets.corpora.formats.files import FileSet, SourceFile
-from certify_assets.corpora.formats.records import HEAD, Record, begins_json
+from certify_assets.corpora.formats.records import HEAD, JSON, Record, begins_json
 from certify_assets.corpora.formats.span_names import SpanEvent, evaluations, span_of
-from certify_assets.corpora.formats.span_tree import Span, Traces, nanoseconds
-from certify_assets.corpora.formats.spans import TRACE_OPTIONS, drafts_of_traces
+from certify_assets.corpora.formats.spans import Span, Traces, nanoseconds
 from certify_assets.corpora.formats.texts import mapping, objects, text_of
+from certify_assets.corpora.formats.traces import TRACE_OPTIONS, drafts_of_traces
 
 _REQUEST = re.compile(rb'"resource_?(?:[sS]pans|[lL]ogs)"\s*:\s*\[')
 _CAPITAL = re.compile("[A-Z]")
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 _ERRORS = ("2", "status_code_error", "error")
+_PLAIN = ("stringValue", "boolValue", "doubleValue", "bytesValue")
 _DEEPEST = 50
 
 _Ids = tuple[str, str]
@@ -36,48 +35,47 @@ def _fits(file: SourceFile) -> bool:
     options=TRACE_OPTIONS,
     label_source="evaluations of the traces (gen_ai.evaluation.result), or an attribute",
 )
-def otlp(files: FileSet, reading: Reading) -> Iterator[Draft]:
+def otlp(files: FileSet, reading: Reading) -> Drafts:
     """Read traces, whose spans may be in any number of requests, lines and files."""
     traces, spans = Traces(), list[tuple[_Ids, Record, Origin]]()
-    logs: list[tuple[int, _Ids, SpanEvent]] = []
-    for origin, request in export_records(files, reading, _is_request):
-        for resource in objects(_field(request, "resourceSpans")):
-            about = _attributes(mapping(resource.get("resource")))
+    logs: list[tuple[_Ids, Record]] = []
+    for origin, request in records(files, reading, _is_request):
+        for resource in _inner(request, "resourceSpans"):
+            about = _pairs(mapping(resource.get("resource")).get("attributes"))
             for record in _inner(resource, "scopeSpans", "spans"):
                 ids = _ids(record)
                 if all(ids):
                     spans.append((ids, record, origin))
                     traces.describe(ids[0], about)
                 else:
-                    missing = "spanId" if ids[0] else "traceId"
-                    reading.unusable(origin, f"it has a span without {missing}")
-        for record in _inner(request, "resourceLogs", "scopeLogs", "logRecords"):
-            if _ids(record)[0]:
-                logs.append((nanoseconds(_field(record, "timeUnixNano")), *_logged(record)))
+                    said = "cannot be used: it has a span without traceId or spanId."
+                    reading.drop("unreadable_record", f"{origin} {said}")
+        found = _inner(request, "resourceLogs", "scopeLogs", "logRecords")
+        logs += ((_ids(record), record) for record in found if _ids(record)[0])
     logged: dict[_Ids, list[SpanEvent]] = {}
-    for _, ids, event in sorted(logs, key=lambda item: item[0]):
+    for ids, record in sorted(logs, key=lambda item: _time(item[1])):
+        attributes = _pairs(record.get("attributes"))
+        name = text_of(_field(record, "eventName") or attributes.get("event.name"))
+        event = SpanEvent(name, attributes, _value(record.get("body")))
         logged.setdefault(ids, []).append(event)
     for ids, record, origin in spans:
-        events = _events(record)
-        traces.add(_span(ids, record, [*events, *logged.get(ids, ())], origin))
+        own = [
+            SpanEvent(text_of(event.get("name")), _pairs(event.get("attributes")))
+            for event in sorted(objects(record.get("events")), key=_time)
+        ]
+        traces.add(_span(ids, record, [*own, *logged.get(ids, ())], origin))
         # a recorder keeps 128 attributes unless it is asked for more
         if lost := nanoseconds(_field(record, "droppedAttributesCount")):
             reading.notes["attributes that the recorder left out"] += lost
-        logged.setdefault(ids, []).extend(events)
+        logged.setdefault(ids, []).extend(own)
     for ids, events in logged.items():
-        for found in evaluations(*ids, events):
-            traces.assess(found)
+        for assessment in evaluations(*ids, events):
+            traces.assess(assessment)
     yield from drafts_of_traces(traces, reading)
 
 
 def _is_request(record: Record) -> bool:
     return any(_field(record, name) is not None for name in ("resourceSpans", "resourceLogs"))
-
-
-def _logged(record: Record) -> tuple[_Ids, SpanEvent]:
-    attributes = _attributes(record)
-    name = text_of(_field(record, "eventName") or attributes.get("event.name"))
-    return _ids(record), SpanEvent(name, attributes, _value(record.get("body")))
 
 
 def _inner(record: Record, *names: str) -> list[Record]:
@@ -91,11 +89,8 @@ def _ids(record: Record) -> _Ids:
     return text_of(_field(record, "traceId")), text_of(_field(record, "spanId"))
 
 
-def _events(record: Record) -> list[SpanEvent]:
-    ordered = sorted(
-        objects(record.get("events")), key=lambda event: nanoseconds(_field(event, "timeUnixNano"))
-    )
-    return [SpanEvent(text_of(event.get("name")), _attributes(event)) for event in ordered]
+def _time(record: Record) -> int:
+    return nanoseconds(_field(record, "timeUnixNano"))
 
 
 def _span(ids: _Ids, record: Record, events: list[SpanEvent], origin: Origin) -> Span:
@@ -103,7 +98,7 @@ def _span(ids: _Ids, record: Record, events: list[SpanEvent], origin: Origin) ->
     failed = str(status.get("code", "")).lower() in _ERRORS
     return span_of(
         text_of(record.get("name")),
-        _attributes(record),
+        _pairs(record.get("attributes")),
         events,
         error=(status.get("message") or True) if failed else None,
         trace_id=ids[0],
@@ -121,27 +116,22 @@ def _field(record: Record, name: str) -> Any:
     return record.get(_CAPITAL.sub(lambda match: f"_{match[0].lower()}", name))
 
 
-def _attributes(record: Record) -> Record:
-    return _pairs(record.get("attributes"), 0)
-
-
-def _pairs(pairs: Any, depth: int) -> Record:
+def _pairs(pairs: Any, depth: int = 0) -> Record:
     return {text_of(pair.get("key")): _value(pair.get("value"), depth) for pair in objects(pairs)}
 
 
 def _value(value: Any, depth: int = 0) -> Any:
     """Return the value of an attribute, which JSON holds with its type."""
     found = mapping(value)
-    if depth > _DEEPEST:
-        return None
-    for name in ("stringValue", "boolValue", "doubleValue", "bytesValue"):
+    for name in _PLAIN:
         if (plain := _field(found, name)) is not None:
             return plain
     if (number := _field(found, "intValue")) is not None:
         # 64 bits do not fit into a number of JSON, so it is text
         return int(number) if _INTEGER.fullmatch(str(number)) else number
-    if (several := _field(found, "arrayValue")) is not None:
+    several, pairs = _field(found, "arrayValue"), _field(found, "kvlistValue")
+    if depth > _DEEPEST or (several is None and pairs is None):
+        return None
+    if several is not None:
         return [_value(item, depth + 1) for item in objects(mapping(several).get("values"))]
-    if (pairs := _field(found, "kvlistValue")) is not None:
-        return _pairs(mapping(pairs).get("values"), depth + 1)
-    return None
+    return _pairs(mapping(pairs).get("values"), depth + 1)

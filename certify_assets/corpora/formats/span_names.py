@@ -10,11 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from certify_assets.corpora.formats.outcomes import Assessment
+from certify_assets.corpora.formats.messages import Message, arguments_text, messages_of, value_text
 from certify_assets.corpora.formats.records import Record
-from certify_assets.corpora.formats.span_messages import messages_of, parsed, value_text
-from certify_assets.corpora.formats.span_tree import Span
-from certify_assets.corpora.formats.texts import Message, arguments_text, mapping, objects, text_of
+from certify_assets.corpora.formats.spans import Assessment, Span
+from certify_assets.corpora.formats.texts import mapping, objects, parsed, text_of
 
 # of what goes in and comes out: messages as a list, as its JSON text, or as one attribute for each
 # field, numbered from 0; then any value at all
@@ -45,6 +44,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "asked": ("gen_ai.input.messages", "gen_ai.prompt", "llm.input_messages", *_INPUTS),
     "answered": ("gen_ai.output.messages", "gen_ai.completion", "llm.output_messages", *_OUTPUTS),
+    # the same policy in every run, which no judge reads
     "instructions": ("gen_ai.system_instructions",),
     "tool": (
         "gen_ai.tool.name",
@@ -147,10 +147,6 @@ def span_of(
         said, chosen = _event_messages(events)
         asked = said or _messages(merged, "asked", "user")
         answered = chosen or _messages(merged, "answered", "assistant")
-        instructions = parsed(_named(merged, "instructions"))
-        if isinstance(instructions, list):
-            instructions = {"role": "system", "parts": instructions}
-        asked = (*messages_of(instructions, "system"), *asked)
     thrown = (event.attributes.get("exception.message") for event in events)
     return Span(
         name=name,
@@ -188,8 +184,10 @@ def evaluations(trace_id: str, span_id: str, events: Iterable[SpanEvent]) -> Ite
                 trace_id=trace_id,
                 span_id=span_id,
                 name=named,
-                value=found.get("gen_ai.evaluation.score.label"),
-                score=found.get("gen_ai.evaluation.score.value"),
+                values=(
+                    found.get("gen_ai.evaluation.score.label"),
+                    found.get("gen_ai.evaluation.score.value"),
+                ),
                 source=text_of(found.get("gen_ai.evaluation.source")).lower(),
             )
 
@@ -260,8 +258,8 @@ def _event_messages(
             # roles of a tool's answer are named by the event, its call by the field id
             asked.append({**body, "role": body.get("role") or match[1]})
         elif event.name == _CHOICE_EVENT:
-            inner = {"content": "", **mapping(parsed(body.get("message")))}
-            answered.append({**(inner if "message" in body else body), "role": "assistant"})
+            said = {"content": "", **mapping(parsed(body.get("message")))}
+            answered.append({**(said if "message" in body else body), "role": "assistant"})
     for record in (*asked, *answered):
         record["tool_calls"] = parsed(record.get("tool_calls"))
     return messages_of(asked), messages_of(answered, "assistant")

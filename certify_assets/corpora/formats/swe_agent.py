@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import PurePosixPath
 
 from certify_assets.corpora.formats.base import (
     Draft,
     Drafts,
+    Origin,
     Reading,
     contents,
     corpus_format,
-    usable,
+    unusable,
 )
 from certify_assets.corpora.formats.files import FileSet, SourceFile
+from certify_assets.corpora.formats.messages import (
+    first_prompt,
+    from_first,
+    message_text,
+    messages_of,
+    steps_of_messages,
+)
 from certify_assets.corpora.formats.records import HEAD, Record, one_object
 from certify_assets.corpora.formats.swe_reports import (
     Reports,
-    Unlabelled,
     issue_text,
     parents,
     run_name,
     task_of,
 )
-from certify_assets.corpora.formats.texts import (
-    Message,
-    first_prompt,
-    from_first,
-    is_list_of_objects,
-    message_text,
-    objects,
-    steps_of_messages,
-)
+from certify_assets.corpora.formats.texts import is_list_of_objects, joined, objects
 from certify_assets.corpora.schema import Step
 
 _RUNS = (".traj", ".traj.json")
@@ -64,73 +64,56 @@ def _explain(file: SourceFile) -> str | None:
 )
 def swe_agent(files: FileSet, reading: Reading) -> Drafts:
     """Read trajectories, with outcomes from harness reports."""
-    named = files.matching(*(f"*{suffix}{end}" for suffix in _RUNS for end in ("", ".gz")))
-    reports = Reports(files, reading, ((file.name, _task(file)) for file in named))
-    models = _models(files, reading)
-    for file in files:
-        if not _is_run(file):
-            if file.name not in reading.hashes:
-                reading.other(file, "is neither a SWE-agent run nor a report on such runs.")
-            continue
-        for _, data in contents([file], reading):
-            record = usable(one_object(data), file.name, reading, _problem)
-            if record is None:
-                continue
-            instruction, steps = _run(record, reading)
-            outcome = reports.outcome(file.name, _task(file))
-            if not steps:
-                reading.drop("no_trajectory", f"{file.name} holds a run without a step.")
-            elif isinstance(outcome, Unlabelled):
-                reading.drop(outcome.reason, f"{file.name} {outcome.words}.")
-            else:
-                # what the predictions next to the runs call it, or else the folder of the runs;
-                # folders of one agent are its attempts
-                called = (models.get(folder) for folder in parents(file.name))
-                agent = next(filter(None, called), None) or run_name(
-                    file.plain_name.removesuffix(".json")
-                )
-                origin = reading.origin(file)
-                yield Draft(_task(file), agent, instruction, steps, outcome, origin)
-
-
-def _task(file: SourceFile) -> str:
-    name = PurePosixPath(file.plain_name).name
-    return task_of(name.removesuffix(".json").removesuffix(".traj"))
-
-
-def _models(files: FileSet, reading: Reading) -> dict[str, str]:
-    """Return the model of every folder that has predictions."""
+    named = _matching(files, *_RUNS)
+    reports = Reports(files, reading, ((file.name, _task(file.name)) for file in named))
     models: dict[str, str] = {}
-    for file in files.matching(*(f"*{name}{end}" for name in _PREDICTIONS for end in ("", ".gz"))):
+    for file in _matching(files, *_PREDICTIONS):
         if match := _MODEL.search(file.head(HEAD)):
             reading.sha256(file)
             models[parents(file.name)[0]] = match[1].decode("utf-8", "replace")
-    return models
+    draft = partial(_draft, models=models, reports=reports, reading=reading)
+    for file in files:
+        if _is_run(file):
+            for _, data in contents([file], reading):
+                yield from reading.runs([(reading.origin(file), one_object(data))], draft)
+        elif file.name not in reading.hashes:
+            reading.other(file.name, "is neither a SWE-agent run nor a report on such runs.")
 
 
-def _problem(record: Record) -> str | None:
+def _matching(files: FileSet, *ends: str) -> Iterator[SourceFile]:
+    return files.matching(*(f"*{end}{packed}" for end in ends for packed in ("", ".gz")))
+
+
+def _task(name: str) -> str:
+    plain = PurePosixPath(name).name.removesuffix(".gz").removesuffix(".json")
+    return task_of(plain.removesuffix(".traj"))
+
+
+def _draft(
+    record: Record, origin: Origin, *, models: dict[str, str], reports: Reports, reading: Reading
+) -> Draft:
     said = record.get("trajectory", record.get("messages"))
-    if not isinstance(said, list):
-        return "it is no object with a trajectory"
-    return None if is_list_of_objects(said) else "its trajectory is not a list of steps"
-
-
-def _run(record: Record, reading: Reading) -> tuple[str, tuple[Step, ...]]:
-    """Return the issue and the steps of a run, in SWE-agent's form or as a chat."""
+    if not isinstance(said, list) or not is_list_of_objects(said):
+        raise unusable("it is no object whose trajectory is a list of steps")
     if "trajectory" in record:
-        return _instruction(record), tuple(_steps(record["trajectory"]))
-    chat = [Message.of(message) for message in record["messages"]]
-    steps = steps_of_messages(from_first(chat, "assistant"), reading)
-    return issue_text(first_prompt(chat)), steps
+        instruction, steps = _instruction(record), tuple(filter(None, map(_step, said)))
+    else:
+        chat = messages_of(said)
+        steps = steps_of_messages(from_first(chat, "assistant"), reading)
+        instruction = issue_text(first_prompt(chat))
+    task = _task(origin.file)
+    called = (models.get(folder) for folder in parents(origin.file))
+    agent = next(filter(None, called), None) or run_name(
+        origin.file.removesuffix(".gz").removesuffix(".json")
+    )
+    return Draft(task, agent, instruction, steps, reports.outcome(origin.file, task), origin)
 
 
-def _steps(trajectory: Iterable[Record]) -> Iterator[Step]:
-    for step in trajectory:
-        texts = (message_text(step.get(name)).strip() for name in ("thought", "action"))
-        said = "\n".join(filter(None, texts)) or message_text(step.get("response"))
-        seen = message_text(step.get("observation"))
-        if said or seen:
-            yield Step(said, seen)
+def _step(step: Record) -> Step | None:
+    texts = (message_text(step.get(name)).strip() for name in ("thought", "action"))
+    said = joined(*texts) or message_text(step.get("response"))
+    seen = message_text(step.get("observation"))
+    return Step(said, seen) if said or seen else None
 
 
 def _instruction(record: Record) -> str:

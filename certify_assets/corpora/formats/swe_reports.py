@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
-from certify_assets.corpora.formats.base import Reading, contents, words
+from certify_assets.corpora.formats.base import LeftOutError, Reading, contents, words
 from certify_assets.corpora.formats.files import FileSet
-from certify_assets.corpora.formats.records import is_object_with, one_object
+from certify_assets.corpora.formats.records import one_object
+from certify_assets.corpora.formats.texts import listed
 
 _NEW_ID = re.compile(r"([^/\s]+?)(?:/|__)([^/\s]+?)(?::pr-|_pr-)(\d+)")
 _REPORT_FOLDER = re.compile(r"results|reports?|evaluation|\w*eval_results")
@@ -23,18 +24,8 @@ _ISSUE = re.compile(r"(?:\A|\n)ISSUE:\n(.*?)(?:\n\s*INSTRUCTIONS:\n|\Z)", re.DOT
 _COUNTED = words(
     "submitted_ids completed_ids incomplete_ids unresolved_ids empty_patch_ids error_ids"
 )
+# instances whose environment could not be set up
 _NO_SETUP = ("install_fail", "reset_failed")
-# where a run has more than one report, the first of these speaks for it
-_RANKS = words(
-    "new_eval_results/report.json results/results.json results.json report.json final_report.json"
-)
-
-
-class Unlabelled(NamedTuple):
-    """Why a run has no outcome."""
-
-    reason: str
-    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +34,34 @@ class _Report:
 
     name: str
     resolved: frozenset[str]
-    # every instance that it names, so that others count as never evaluated; None where it names
+    # every instance that it names, so that others count as never evaluated; empty where it names
     # only those that got somewhere
-    counted: frozenset[str] | None
-    # instances whose environment could not be set up
+    counted: frozenset[str]
     no_setup: frozenset[str]
     submitted: Any
     total: Any
 
-    @property
-    def rank(self) -> tuple[bool, int, str]:
-        """Order of the reports of one folder, the one that speaks for it first."""
-        endings = [f"/{self.name}".endswith(f"/{ending}") for ending in _RANKS]
-        place = endings.index(True) if any(endings) else len(_RANKS)
-        return "old_eval_results/" in self.name, place, self.name
-
-    def outcome(self, task: str) -> int | Unlabelled:
+    def outcome(self, task: str) -> int:
         """Return the outcome of a run that exists."""
         if task in self.resolved:
             return 1
         if task in self.no_setup:
-            return Unlabelled(
+            raise LeftOutError(
                 "infrastructure_error",
                 f"was not evaluated: {self.name} says that its environment could not be set up",
             )
-        if self.counted is not None and task not in self.counted:
-            return Unlabelled("not_evaluated", f"is not among the instances that {self.name} names")
+        if self.counted and task not in self.counted:
+            raise LeftOutError(
+                "not_evaluated", f"is not among the instances that {self.name} names"
+            )
         return 0
+
+    def rejected(self, runs: int) -> str:
+        """Say why a report covers too little of its run to be believed about the rest."""
+        whole = f"{runs} runs" if runs else f"{self.total} instances"
+        if type(self.submitted) is not int or 2 * self.submitted >= (runs or int(self.total or 0)):
+            return ""
+        return f"{self.name} reports on {self.submitted} of {whole}"
 
 
 class Reports:
@@ -89,68 +81,68 @@ class Reports:
         self._keep_unlabelled = bool(reading.options.get("keep_unlabelled"))
         self._by_folder: dict[str, _Report] = {}
         passed_over: Counter[str] = Counter()
-        for folder, report in _reports(files, reading):
-            known = self._by_folder.setdefault(folder, report)
-            passed_over[folder] += known is not report
-            self._by_folder[folder] = min(known, report, key=lambda found: found.rank)
+        # where a folder has more than one, the newest of the names that harnesses use
+        for folder, report in sorted(_reports(files, reading), key=_rank):
+            passed_over[folder] += self._by_folder.setdefault(folder, report) is not report
         named = ((self._report(name), task) for name, task in runs) if self._by_folder else ()
         self._runs = Counter((report.name, task) for report, task in named if report)
-        self._per_report: Counter[str] = Counter()
-        for (name, _), count in self._runs.items():
-            self._per_report[name] += count
         for folder, report in self._by_folder.items():
-            if problem := self._rejected(report):
+            if problem := report.rejected(self._runs_of(report)):
                 reading.drop(
                     "run_rejected",
                     f"{problem}; import the run with the report of its full evaluation.",
                 )
-            elif self._per_report[report.name]:
+            elif self._runs_of(report):
                 missing = sum((report.name, task) not in self._runs for task in report.resolved)
-                reading.notes["resolved instances whose runs are not here"] += missing
-                note = "reports passed over for another of the same run"
-                reading.notes[note] += passed_over[folder]
-        # what came to nothing is no note
-        reading.tally.notes += Counter()
+                notes = {
+                    "resolved instances whose runs are not here": missing,
+                    "reports passed over for another of the same run": passed_over[folder],
+                }
+                reading.notes.update(+Counter(notes))
 
     def _report(self, name: str) -> _Report | None:
         """Return the nearest report above a file."""
         above = (self._by_folder.get(folder) for folder in parents(name))
         return next(filter(None, above), None)
 
-    def _rejected(self, report: _Report) -> str | None:
-        """Say why a report covers too little of its run to be believed about the rest."""
-        runs = self._per_report[report.name]
-        if type(report.submitted) is not int:
-            return None
-        total = report.total if type(report.total) is int else 0
-        if 2 * report.submitted >= (runs or total):
-            return None
-        whole = f"{runs} runs" if runs else f"{total} instances"
-        return f"{report.name} reports on {report.submitted} of {whole}"
+    def _runs_of(self, report: _Report) -> int:
+        return sum(count for (name, _), count in self._runs.items() if name == report.name)
 
-    def outcome(self, name: str, task: str) -> int | Unlabelled | None:
-        """Return the outcome of a file's run; None where no report says it and runs are kept."""
-        found = self._outcome(name, task)
-        return None if self._keep_unlabelled and isinstance(found, Unlabelled) else found
+    def outcome(self, name: str, task: str) -> int | None:
+        """Return the outcome of a file's run, None where no report says it.
 
-    def _outcome(self, name: str, task: str) -> int | Unlabelled | None:
+        LeftOutError says why there is none, unless runs without an outcome are kept.
+        """
+        try:
+            return self._outcome(name, task)
+        except LeftOutError:
+            if self._keep_unlabelled:
+                return None
+            raise
+
+    def _outcome(self, name: str, task: str) -> int | None:
         report = self._report(name)
         if report is None:
             return None
-        if problem := self._rejected(report):
-            return Unlabelled("not_evaluated", f"was not evaluated: {problem}")
+        if problem := report.rejected(self._runs_of(report)):
+            raise LeftOutError("not_evaluated", f"was not evaluated: {problem}")
         if (number := self._runs[report.name, task]) > 1:
-            return Unlabelled(
+            raise LeftOutError(
                 "ambiguous_label",
                 f"is one of {number} runs of one instance, of which {report.name} judges one",
             )
         return report.outcome(task)
 
 
+def _rank(found: tuple[str, _Report]) -> tuple[bool, bool, str]:
+    name = found[1].name
+    return "old_eval_results/" in name, not name.endswith("results.json"), name
+
+
 def _reports(files: FileSet, reading: Reading) -> Iterator[tuple[str, _Report]]:
     """Go through the reports, each with the folder that it is on."""
     for file, data in contents(files.matching("*.json", "*.json.gz"), reading):
-        if b'"resolved' not in data or not is_object_with(data, ()):
+        if b'"resolved' not in data or not data.lstrip().startswith(b"{"):
             continue
         document = one_object(data)
         if isinstance(document, str):
@@ -161,33 +153,24 @@ def _reports(files: FileSet, reading: Reading) -> Iterator[tuple[str, _Report]]:
                 "again.",
             )
             continue
-        keys = ("resolved", "resolved_ids", *_COUNTED, *_NO_SETUP)
-        lists = {key: _ids(document[key]) for key in keys if isinstance(document.get(key), list)}
-        resolved = lists.get("resolved", lists.get("resolved_ids"))
-        if resolved is None:
-            continue
-        reading.sha256(file)
-        counted = [lists[name] for name in _COUNTED if name in lists]
-        above = (
-            folder
-            for folder in parents(file.name)
-            if not _REPORT_FOLDER.fullmatch(PurePosixPath(folder).name)
-        )
-        yield (
-            next(above),
-            _Report(
+        resolved = document.get("resolved", document.get("resolved_ids"))
+        if isinstance(resolved, list):
+            reading.sha256(file)
+            counted = [_ids(document[key]) for key in _COUNTED if key in document]
+            report = _Report(
                 name=file.name,
-                resolved=resolved,
-                counted=resolved.union(*counted) if counted else None,
-                no_setup=frozenset().union(*(lists.get(name, ()) for name in _NO_SETUP)),
+                resolved=_ids(resolved),
+                counted=_ids(resolved).union(*counted) if counted else frozenset(),
+                no_setup=frozenset().union(*(_ids(document.get(key)) for key in _NO_SETUP)),
                 submitted=document.get("submitted_instances"),
                 total=document.get("total_instances"),
-            ),
-        )
+            )
+            above = (PurePosixPath(folder) for folder in parents(file.name))
+            yield str(next(one for one in above if not _REPORT_FOLDER.fullmatch(one.name))), report
 
 
-def _ids(values: list[Any]) -> frozenset[str]:
-    return frozenset(task_of(value) for value in values if isinstance(value, str))
+def _ids(values: Any) -> frozenset[str]:
+    return frozenset(task_of(value) for value in listed(values) if isinstance(value, str))
 
 
 def task_of(identity: str) -> str:

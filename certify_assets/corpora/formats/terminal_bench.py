@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -11,10 +10,9 @@ from certify_assets.corpora.formats.base import (
     Draft,
     Drafts,
     Reading,
-    contents,
+    begins_with,
     corpus_format,
-    is_json_named,
-    json_document,
+    documents,
 )
 from certify_assets.corpora.formats.files import BrokenFileError, FileSet, SourceFile
 from certify_assets.corpora.formats.records import Record
@@ -31,6 +29,7 @@ from certify_assets.corpora.schema import Step
 # held at once
 _TERMINALS = ("panes/post-agent.txt", "sessions/agent.log", "sessions/agent.cast")
 _RESULTS, _ABOUT = "results.json", "run_metadata.json"
+_TRIAL = begins_with(b'"task_id"', b'"trial_name"')
 # post-test pane, recordings of tests and commands.txt, whose last lines start the tests, are never
 # opened
 _UNREAD = re.compile(
@@ -49,11 +48,15 @@ class _Trial(NamedTuple):
     resolved: Any
 
 
+def _path(file: SourceFile) -> PurePosixPath:
+    return PurePosixPath(file.plain_name)
+
+
 @corpus_format(
     title="Terminal-Bench runs (results.json of trials with their panes or recordings)",
     suffixes=(".json", ".txt", ".log", ".cast"),
     domain="shell",
-    fits=lambda file: is_json_named(file, _RESULTS, (b'"task_id"', b'"trial_name"')),
+    fits=lambda file: _path(file).name == _RESULTS and _TRIAL(file),
     label_source="tests of the task, run by the harness in the container after the agent",
     options={
         "agent": "agent of all runs; read from the path or run_metadata.json where it is not given"
@@ -69,7 +72,7 @@ def terminal_bench(files: FileSet, reading: Reading) -> Drafts:
         if trials.recorded[kind] <= done:
             continue
         for file in files.matching(f"*/{kind}", f"*/{kind}.gz"):
-            folder = str(PurePosixPath(file.plain_name).parent.parent)
+            folder = str(_path(file).parent.parent)
             if folder in done:
                 continue
             trial = trials.of(folder)
@@ -90,37 +93,23 @@ def terminal_bench(files: FileSet, reading: Reading) -> Drafts:
                         origin=reading.origin(file),
                         trajectory_id=trial.identity,
                     )
-    for trial in trials:
-        if trial.where in done or trials.is_copy(trial):
-            continue
-        if trial.resolved is None and not reading.options.get("keep_unlabelled"):
-            reading.drop(
-                "no_label",
-                f"{trial.where} has no outcome and no terminal: the trial {trial.name} ended "
-                "before its tests.",
-            )
-        else:
-            outcome = "no outcome, and" if trial.resolved is None else "an outcome, but"
-            reading.drop(
-                "no_trajectory",
-                f"{trial.where} has {outcome} nothing was recorded of the trial {trial.name}.",
-            )
+    for trial in trials.each():
+        if trial.where not in done and not trials.is_copy(trial):
+            if trial.resolved is None and not reading.options.get("keep_unlabelled"):
+                reason, has = "no_label", "no outcome, and"
+            else:
+                reason, has = "no_trajectory", "an outcome, but"
+            said = f"{has} nothing was recorded of the trial {trial.name}."
+            reading.drop(reason, f"{trial.where} has {said}")
 
 
 def _steps(file: SourceFile, instruction: str, reading: Reading) -> tuple[Step, ...]:
     try:
-        text: str | None = file.read().decode("utf-8", "replace")
+        text = file.read().decode("utf-8", "replace")
     except BrokenFileError as error:
         reading.drop("file_unreadable", str(error))
         return ()
-    if file.suffix == ".cast":
-        text = cast_text(text or "")
-    if text is None:
-        reading.drop(
-            "file_unreadable",
-            f"{file.name} is not an asciicast recording: its first line is not a JSON object.",
-        )
-    plain = plain_text(text or "")
+    plain = plain_text(cast_text(text) if file.suffix == ".cast" else text)
     # a pane is the screen: its long lines are broken at the width of the terminal
     return steps_of_terminal(unwrapped(plain) if file.suffix == ".txt" else plain, instruction)
 
@@ -138,21 +127,19 @@ class _Trials:
         # by the id of a trial, where the first with that id was
         self._first: dict[str, str] = {}
         for file in files:
-            path = PurePosixPath(file.plain_name)
+            path = _path(file)
             kind = "/".join(path.parts[-2:])
             if kind in self.recorded:
                 self.recorded[kind].add(str(path.parent.parent))
             elif path.name in (_RESULTS, _ABOUT):
-                for _, data in contents([file], reading):
-                    self._take(file, path, json_document(file, data, reading))
+                for _, document in documents([file], reading):
+                    self._take(file, mapping(document))
             elif not _UNREAD.fullmatch(path.name):
-                reading.other(file, "is not a file of a Terminal-Bench trial.")
+                reading.other(file.name, "is not a file of a Terminal-Bench trial.")
 
-    def _take(self, file: SourceFile, path: PurePosixPath, document: Any) -> None:
-        folder, found = str(path.parent), mapping(document)
-        if document is None:
-            return
-        if path.name == _ABOUT:
+    def _take(self, file: SourceFile, found: Record) -> None:
+        folder = str(_path(file).parent)
+        if _path(file).name == _ABOUT:
             parts = (text_of(found.get(key)) for key in ("agent_name", "model_name"))
             self._agents[folder] = "_".join(part.replace("/", "-") for part in parts if part)
         elif isinstance(found.get("results"), list):
@@ -164,19 +151,17 @@ class _Trials:
             if trial := self._trial(file, 1, found):
                 self._by_folder[folder] = trial
         else:
-            self._reading.other(
-                file, "is not a result of Terminal-Bench: it has neither trial_name nor results."
-            )
+            words = "is not a result of Terminal-Bench: it has neither trial_name nor results."
+            self._reading.other(file.name, words)
 
     def _trial(self, file: SourceFile, row: int, record: Record) -> _Trial | None:
         name, task = record.get("trial_name"), name_of(record.get("task_id"))
-        where = f"{file.name} row {row}"
         self._reading.sha256(file)
         if task is None or not isinstance(name, str):
-            self._reading.unusable(where, "it lacks task_id or trial_name")
+            self._reading.unusable(file, row, "it lacks task_id or trial_name")
             return None
         return _Trial(
-            where=where,
+            where=f"{file.name} row {row}",
             identity=name_of(record.get("id")),
             name=name,
             task=task,
@@ -190,21 +175,19 @@ class _Trials:
         above = (self._by_run.get((str(run), path.name)) for run in path.parents)
         return self._by_folder.get(folder) or next(filter(None, above), None)
 
-    def __iter__(self) -> Iterator[_Trial]:
-        """Go through the trials, each once."""
-        yield from self._by_folder.values()
+    def each(self) -> list[_Trial]:
+        """Return the trials, each once."""
         listed = {
             (str(run), trial.name)
             for folder, trial in self._by_folder.items()
             for run in PurePosixPath(folder).parents
         }
-        yield from (trial for place, trial in self._by_run.items() if place not in listed)
+        alone = (trial for place, trial in self._by_run.items() if place not in listed)
+        return [*self._by_folder.values(), *alone]
 
     def is_copy(self, trial: _Trial) -> bool:
         """Count a trial whose id another had before it."""
-        if not trial.identity:
-            return False
-        original = self._first.setdefault(trial.identity, trial.where)
+        original = self._first.setdefault(trial.identity or trial.where, trial.where)
         if original == trial.where:
             return False
         words = f"is a copy of {original}: it has its id."
@@ -213,10 +196,9 @@ class _Trials:
 
     def agent(self, folder: str) -> str:
         """Name the agent by its submission, <date>_<agent>_<model>, or by run_metadata.json."""
-        for parent in PurePosixPath(folder).parents:
-            if match := _SUBMISSION.fullmatch(parent.name):
-                return match[1]
-            submitted = any(map(_SUBMISSION.fullmatch, parent.parts))
-            if not submitted and (named := self._agents.get(str(parent))):
-                return named
-        return "unknown"
+        above = PurePosixPath(folder).parents
+        submitted = (_SUBMISSION.fullmatch(parent.name) for parent in above)
+        if match := next(filter(None, submitted), None):
+            return match[1]
+        named = (self._agents.get(str(parent)) for parent in above)
+        return next(filter(None, named), "unknown")

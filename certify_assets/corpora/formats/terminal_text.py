@@ -45,12 +45,14 @@ def plain_text(recorded: str) -> str:
     return "\n".join(_typed(line.rstrip("\r").rpartition("\r")[2]) for line in lines)
 
 
-def cast_text(data: str) -> str | None:
-    """Return the output of an asciicast recording."""
-    lines = data.split("\n")
-    if not isinstance(_json(lines[0]), dict):
-        return None
-    return "".join(_output(_json(line)) for line in lines[1:])
+def cast_text(data: str) -> str:
+    """Return the output of an asciicast recording: a header, then [time, "o", text] a line."""
+    events = map(_json, data.split("\n")[1:])
+    return "".join(
+        text_of(event[2])
+        for event in events
+        if isinstance(event, list) and len(event) == 3 and event[1] == "o"
+    )
 
 
 def unwrapped(screen: str, columns: int = _COLUMNS) -> str:
@@ -190,8 +192,3 @@ def _json(line: str) -> object:
         return json.loads(line)
     except (ValueError, RecursionError):
         return None
-
-
-def _output(event: object) -> str:
-    is_output = isinstance(event, list) and len(event) == 3 and event[1] == "o"
-    return text_of(event[2]) if is_output and isinstance(event, list) else ""

@@ -10,7 +10,7 @@ from certify_assets.defs.names import CORPORA_GROUP, corpora_partitions, judge_k
 from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, attempted, pool_of
 from certify_assets.defs.setup import judges
 from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.specs import JudgeSpec
+from certify_assets.judges.spec import JudgeSpec
 from certify_assets.operations import certifier, monitoring
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.judge_figures import (

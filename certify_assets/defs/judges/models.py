@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
@@ -13,13 +12,12 @@ from certify_assets.defs.checks import check
 from certify_assets.defs.names import LM_GROUP, corpora_partitions, judge_key, key
 from certify_assets.defs.policies import attempted, on_device, pool_of
 from certify_assets.errors import GateClosedError
-from certify_assets.judges.families.transfer import no_sources
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm import lineage
 from certify_assets.judges.lm.compact import shipped as compact
 from certify_assets.judges.record import JudgeRecord
-from certify_assets.judges.specs import JudgeSpec
-from certify_assets.judges.transfer import PoolRecord
+from certify_assets.judges.spec import JudgeSpec
+from certify_assets.judges.specs import upstream
 from certify_assets.operations.checks import Verdict
 from certify_assets.operations.judge_figures import training_figures
 from certify_assets.storage.store import Snapshot
@@ -49,7 +47,7 @@ def judge_model(spec: JudgeSpec) -> dg.AssetsDefinition:
     )
     def model(step: AssetStep) -> Iterator[Any]:
         judge = JudgedCorpus.of(step.corpus, spec)
-        if spec.needs_other_corpora and (missing := no_sources(judge)):
+        if spec.needs_other_corpora and (missing := judge.family.no_sources(judge)):
             step.skip(missing)
             yield _has_sources(spec, missing, passed=False)
             return
@@ -61,7 +59,9 @@ def judge_model(spec: JudgeSpec) -> dg.AssetsDefinition:
             return
         yield _recorded(step, judge, record)
         if spec.needs_other_corpora:
-            yield _has_sources(spec, PoolRecord.of(record).describe(), passed=True)
+            yield _has_sources(
+                spec, judge.family.provenance(record)["training_sources"], passed=True
+            )
 
     return model
 
@@ -85,7 +85,7 @@ def _read_by(spec: JudgeSpec) -> list[dg.AssetKey | dg.AssetDep]:
         read.append("corpora/cal_split")
     if spec.start:
         read.append("corpora/rl_split")
-    if before := spec.upstream:
+    if before := upstream(spec):
         read += [f"judges/{before}/{part}" for part in ("model", "scores")[: 1 + spec.gated]]
     if spec.uses_language_model and spec.reads_compact and not spec.gated:
         read.append("judges/compact_model")
@@ -127,11 +127,11 @@ def _recorded(step: AssetStep, judge: JudgedCorpus, record: JudgeRecord) -> Made
         metrics["harvested"] = harvest["size"]
         metrics |= {name: harvest[name] for name in ("pool", "contamination")}
     if judge.spec.needs_other_corpora:
-        pool = PoolRecord.of(record)
-        params |= {f"rows_{item.corpus}": item.rows for item in pool.sources}
-        tags["training_sources"] = pool.describe()
-        metadata["sources"] = dg.MetadataValue.json([asdict(item) for item in pool.sources])
-        metadata["left_out"] = dg.MetadataValue.json(pool.left_out)
+        pool = record.detail("transfer")
+        params |= {f"rows_{item['corpus']}": item["rows"] for item in pool["sources"]}
+        tags["training_sources"] = judge.family.provenance(record)["training_sources"]
+        metadata["sources"] = dg.MetadataValue.json(pool["sources"])
+        metadata["left_out"] = dg.MetadataValue.json(pool["left_out"])
     language = judge.spec.uses_language_model
     # a harvested adapter has the settings of the judge that it starts from
     if language and not judge.spec.gated:

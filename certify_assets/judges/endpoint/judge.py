@@ -26,8 +26,8 @@ from certify_assets.judges.endpoint.scoring import (
     connect,
 )
 from certify_assets.judges.endpoint.settings import EndpointEntry
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.record import JudgeRecord
+from certify_assets.judges.stored import StoredJudge
 
 #: characters that are kept of an answer without a verdict
 _SHOWN = 80
@@ -246,7 +246,7 @@ def _unparsed(entry: EndpointEntry, reply: Reply) -> bool:
 
 
 @contextmanager
-def answers_of(judge: JudgedCorpus, *, replay: bool = False) -> Iterator[Kept]:
+def answers_of(judge: StoredJudge, *, replay: bool = False) -> Iterator[Kept]:
     """Give a file for new answers, which are paid for, and the answers of earlier scorings.
 
     Each scoring stores what it was answered under the hash of that, so that no other is lost. With
@@ -277,7 +277,7 @@ def connected(
     return EndpointJudge(connection, renderer_sha256, answers)
 
 
-def register(judge: JudgedCorpus, entry: EndpointEntry) -> EndpointJudge:
+def register(judge: StoredJudge, entry: EndpointEntry) -> EndpointJudge:
     """Ask the server of a judge on a corpus what it is."""
     return connected(
         entry,
@@ -287,14 +287,14 @@ def register(judge: JudgedCorpus, entry: EndpointEntry) -> EndpointJudge:
 
 
 def registered_judge(
-    judge: JudgedCorpus, entry: EndpointEntry, record: JudgeRecord, *, replay: bool
+    judge: StoredJudge, entry: EndpointEntry, record: JudgeRecord, *, replay: bool
 ) -> EndpointJudge:
     """Return the judge as it was registered; refuse a server that is another one by now."""
-    reading = record.details["reading"]
-    ids = reading["verdict_ids"]
+    answered = record.details["answers"]
+    ids = answered["verdict_ids"]
     connection = Connection(
         entry,
-        reading["read"],
+        answered["read"],
         None if ids is None else (ids[0], ids[1]),
         record.details["server"],
     )
@@ -310,7 +310,7 @@ def registered_judge(
     return found
 
 
-def _require_same_server(judge: JudgedCorpus, then: Connection) -> None:
+def _require_same_server(judge: StoredJudge, then: Connection) -> None:
     now, was = register(judge, then.entry).connection.identity, then.identity
     differing = next(
         (name for name in sorted({*now, *was}) if now.get(name) != was.get(name)), None

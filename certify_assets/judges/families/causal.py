@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.configured import CausalEntry, TunedEntry
-from certify_assets.judges.family import JudgeFamily, Progress, judge_family
-from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.family import JudgeFamily, Progress
 from certify_assets.judges.lm.adapters import CONFIG, WEIGHTS, hash_of
 from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord, save_files
-from certify_assets.judges.specs import CausalSpec, judges, platform_judges
+from certify_assets.judges.spec import CausalSpec
+from certify_assets.judges.specs import judge_family, judges, platform_judges, upstream
+from certify_assets.judges.stored import StoredJudge
 from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class CausalFamily(JudgeFamily):
     position = 10
 
     def load(
-        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
+        self, judge: StoredJudge, *, expected_sha256: str, resume: bool, replay: bool
     ) -> CausalJudge:
         """Load the base model with the stored adapter."""
         from certify_assets.judges.lm.judge import CausalJudge, load_base
@@ -77,11 +78,11 @@ class CausalFamily(JudgeFamily):
         shards = store.scratch(judge.key("shards")) if resume else None
         return replace(loaded, shards=shards)
 
-    def prepared(self, judge: JudgedCorpus, model: Judge, *, progress: Progress) -> Judge:
+    def prepared(self, judge: StoredJudge, model: Judge, *, progress: Progress) -> Judge:
         """Report progress."""
         return replace(_causal(model), progress=progress)
 
-    def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+    def fingerprint(self, judge: StoredJudge, record: JudgeRecord) -> str:
         """Hash as `CausalJudge.adapter_sha256`, with the LoRA files as they are stored."""
         folder, store = judge.key("adapter"), judge.store
         files = {name: store.sha256(f"{folder}/{name}") for name in store.names(folder)}
@@ -92,11 +93,11 @@ class CausalFamily(JudgeFamily):
             document["lora_sha256"] = hash_of(files.get(WEIGHTS, ""), files.get(CONFIG, ""))
         return sha256_bytes(canonical_json(document))
 
-    def prompt_sha256(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+    def prompt_sha256(self, judge: StoredJudge, record: JudgeRecord) -> str:
         """Hash of the encoder that the adapter belongs to."""
         return str(judge.read("adapter/judge.json").get("encoder_sha256", ""))
 
-    def cuts(self, judge: JudgedCorpus, model: Judge, rendered: Sequence[Rendered]) -> list[bool]:
+    def cuts(self, judge: StoredJudge, model: Judge, rendered: Sequence[Rendered]) -> list[bool]:
         """Return which runs lose characters, or tokens of their prompt."""
         prompts = _causal(model).encoder.encode_texts([item.text for item in rendered])
         return [
@@ -111,13 +112,12 @@ class CausalFamily(JudgeFamily):
         return super().describe(record) + cut
 
     def _record(
-        self, judge: JudgedCorpus, model: CausalJudge, rows: pd.DataFrame, **details: Any
+        self, judge: StoredJudge, model: CausalJudge, rows: pd.DataFrame, **details: Any
     ) -> JudgeRecord:
         save_files(judge.store, judge.key("adapter"), model)
-        details = {"training": {}, "provenance": asdict(model.provenance()), **details}
         reading = replace(judge.spec.reading, tokens=model.encoder.budget_tokens)
-        record = judge.record(model.adapter_sha256, rows)
-        return replace(record, reads=reading.to_dict(), details=details)
+        about = {"training": {}, "provenance": asdict(model.provenance()), **details}
+        return judge.record(model.adapter_sha256, rows, reads=reading.to_dict(), **about)
 
 
 @judge_family("base")
@@ -134,7 +134,7 @@ class BaseFamily(CausalFamily):
         ),
     )
 
-    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+    def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Record the base model."""
         return self._record(judge, base_judge(judge), judge.corpus.split("sft")[:0])
 
@@ -164,7 +164,7 @@ class SftFamily(CausalFamily):
         ),
     )
 
-    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+    def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Fine-tune on the labelled rows of SFT."""
         sft, start = judge.corpus.split("sft"), base_judge(judge)
         _require_single_tokens(judge, start)
@@ -172,8 +172,10 @@ class SftFamily(CausalFamily):
         with judge.store.workplace(judge.key("training")) as folder:
             place = folder / judge.training_run("adapter")
             model, training = _tuned(judge, start, labelled, place, report)
+            before, adapter = upstream(judge.spec), start.adapter_sha256
+            starts = {before: adapter} if before else {}
             return self._record(
-                judge, model, sft, training=training, start_sha256=start.adapter_sha256
+                judge, model, sft, training=training, start_sha256=adapter, starts=starts
             )
 
     def configure(self, entry: SftEntry) -> SftSpec:
@@ -182,7 +184,7 @@ class SftFamily(CausalFamily):
         return SftSpec(**entry.specification(), summary=summary)
 
     def made(
-        self, judge: JudgedCorpus, rows: pd.DataFrame, *, run: str, report: Report
+        self, judge: StoredJudge, rows: pd.DataFrame, *, run: str, report: Report
     ) -> tuple[CausalJudge, Mapping[str, Any]]:
         """Fine-tune with checkpoints of the run, and store the adapter."""
         with judge.store.workplace(judge.key("training")) as folder:
@@ -190,13 +192,13 @@ class SftFamily(CausalFamily):
             save_files(judge.store, judge.key("adapter"), model)
         return model, training
 
-    def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> CausalJudge:
+    def retrained(self, judge: StoredJudge, rows: pd.DataFrame, place: str) -> CausalJudge:
         """Fine-tune with checkpoints in a folder of its own."""
         with judge.store.workplace(judge.key(place)) as folder:
             return _tuned(judge, base_judge(judge), rows, folder / "adapter", silent)[0]
 
 
-def base_judge(judge: JudgedCorpus) -> CausalJudge:
+def base_judge(judge: StoredJudge) -> CausalJudge:
     """Return the judge that a language model is before any training."""
     from certify_assets.judges.lm.judge import CausalJudge, load_base
 
@@ -205,13 +207,13 @@ def base_judge(judge: JudgedCorpus) -> CausalJudge:
 
 
 def _tuned(
-    judge: JudgedCorpus, start: CausalJudge, rows: pd.DataFrame, folder: Path, report: Report
+    judge: StoredJudge, start: CausalJudge, rows: pd.DataFrame, folder: Path, report: Report
 ) -> tuple[CausalJudge, Provenance]:
     spec = judge.spec
     return start.fine_tuned(rows, folder, recipe=spec.training, seed=spec.seed, report=report)
 
 
-def _require_single_tokens(judge: JudgedCorpus, start: CausalJudge) -> None:
+def _require_single_tokens(judge: StoredJudge, start: CausalJudge) -> None:
     """Refuse a judge that others of judges.yaml are to reinforce and cannot, before it costs."""
     from certify_assets.judges.lm.grpo import single_tokens
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from certify_assets.errors import StaleCertificateError
+from certify_assets.documents import JsonObject
 from certify_assets.judges.endpoint.settings import EndpointEntry
-from certify_assets.judges.family import JudgeFamily, Progress, judge_family
-from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.family import JudgeFamily, Progress
 from certify_assets.judges.reading import JudgeInput
 from certify_assets.judges.record import JudgeRecord
-from certify_assets.judges.specs import JudgeSpec
+from certify_assets.judges.spec import JudgeSpec
+from certify_assets.judges.specs import judge_family
+from certify_assets.judges.stored import StoredJudge
 from certify_assets.work import Report
 
 if TYPE_CHECKING:
@@ -29,27 +30,14 @@ class EndpointSpec(JudgeSpec):
     family: Literal["endpoint"] = "endpoint"
     endpoint: EndpointEntry
 
-    @classmethod
-    def of(cls, entry: EndpointEntry) -> EndpointSpec:
-        """Return the judge of an entry."""
-        asked = _asked(entry.question())
-        return cls(
-            name=entry.name,
-            summary=f"{entry.model} behind {entry.plain_url}, {asked}; nothing is trained.",
-            model=entry.model,
-            revision=entry.revision,
-            reading=entry.reading(JudgeInput()),
-            endpoint=entry,
-        )
-
     @property
     def libraries(self) -> frozenset[str]:
         """Libraries that its assets show as kinds."""
         return frozenset({"openai", "json"})
 
-    def registration(self) -> object:
-        """Return the hash of everything that the scores depend on."""
-        return {"family": self.family, "settings_sha256": self.endpoint.sha256}
+    def registration(self) -> JsonObject:
+        """Return all that the scores depend on."""
+        return {"family": self.family, **self.endpoint.settings()}
 
 
 @judge_family("endpoint")
@@ -59,41 +47,33 @@ class EndpointFamily(JudgeFamily):
     position = 40
     entry = EndpointEntry
 
-    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+    def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Register the server; refuse one that cannot be used as the user's document says."""
         from certify_assets.judges.endpoint.judge import register
 
-        entry = _entry(judge)
-        registered = register(judge, entry)
+        registered = register(judge, _entry(judge))
         connection, provenance = registered.connection, registered.provenance()
-        return replace(
-            judge.record(provenance.adapter_sha256),
-            seed=entry.seed,
+        return judge.record(
+            provenance.adapter_sha256,
             success_weight=1.0,
-            details={
-                "prompt_sha256": connection.prompt.sha256,
-                "settings_sha256": entry.sha256,
-                "settings": entry.settings(),
-                "server": dict(connection.identity),
-                "reading": {
-                    "read": connection.read,
-                    "verdict_ids": connection.ids and list(connection.ids),
-                },
-                "provenance": asdict(provenance),
+            prompt_sha256=connection.prompt.sha256,
+            server=dict(connection.identity),
+            answers={
+                "read": connection.read,
+                "verdict_ids": connection.ids and list(connection.ids),
             },
+            provenance=asdict(provenance),
         )
 
     def load(
-        self, judge: JudgedCorpus, *, expected_sha256: str, resume: bool, replay: bool
+        self, judge: StoredJudge, *, expected_sha256: str, resume: bool, replay: bool
     ) -> EndpointJudge:
-        """Return the judge as it was registered, if settings and server are still the same."""
+        """Return the judge as it was registered, if the server is still the same."""
         from certify_assets.judges.endpoint.judge import registered_judge
 
-        record = judge.stored_artifact
-        self.require_current(judge, record)
-        return registered_judge(judge, _entry(judge), record, replay=replay)
+        return registered_judge(judge, _entry(judge), judge.artifact, replay=replay)
 
-    def prepared(self, judge: JudgedCorpus, model: Judge, *, progress: Progress) -> Judge:
+    def prepared(self, judge: StoredJudge, model: Judge, *, progress: Progress) -> Judge:
         """Report the answers that are there."""
         return replace(_billed(model), progress=progress)
 
@@ -101,32 +81,30 @@ class EndpointFamily(JudgeFamily):
         """Return counts, tokens, seconds and cost of all that was scored."""
         return _billed(model).bill()
 
-    def fingerprint(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+    def fingerprint(self, judge: StoredJudge, record: JudgeRecord) -> str:
         """Return the hash of the registration, which is all there is."""
         return record.adapter_sha256
 
-    def prompt_sha256(self, judge: JudgedCorpus, record: JudgeRecord) -> str:
+    def prompt_sha256(self, judge: StoredJudge, record: JudgeRecord) -> str:
         """Hash of the prompt that was registered."""
         return str(record.details["prompt_sha256"])
 
     def describe(self, record: JudgeRecord) -> str:
         """Return that nothing was trained."""
-        return f"none: a model behind a server, {_asked(record.detail('settings')['asking'])}"
-
-    def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
-        """Refuse a registration with other settings than judges.yaml has now."""
-        entry = _entry(judge)
-        now, then = entry.settings(), record.detail("settings")
-        differing = next((name for name, value in now.items() if then.get(name) != value), None)
-        if differing is not None or record.details.get("settings_sha256") != entry.sha256:
-            raise StaleCertificateError(
-                f"{judge} was registered with another {differing or 'setting'} than judges.yaml "
-                f"has now; materialize judges/{judge}/model again."
-            )
+        return f"none: a model behind a server, {_asked((record.registered or {})['asking'])}"
 
     def configure(self, entry: EndpointEntry) -> EndpointSpec:
         """Return the judge of an entry."""
-        return EndpointSpec.of(entry)
+        asked = _asked(entry.question())
+        return EndpointSpec(
+            name=entry.name,
+            summary=f"{entry.model} behind {entry.plain_url}, {asked}; nothing is trained.",
+            seed=entry.seed,
+            model=entry.model,
+            revision=entry.revision,
+            reading=entry.reading(JudgeInput()),
+            endpoint=entry,
+        )
 
 
 def _asked(asking: Mapping[str, Any]) -> str:
@@ -140,7 +118,7 @@ def _asked(asking: Mapping[str, Any]) -> str:
     }.get(asking["mode"]) or f"asked {asking['votes']} times for a vote ({warmth})"
 
 
-def _entry(judge: JudgedCorpus) -> EndpointEntry:
+def _entry(judge: StoredJudge) -> EndpointEntry:
     spec = judge.spec
     assert isinstance(spec, EndpointSpec)
     return spec.endpoint

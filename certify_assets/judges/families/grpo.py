@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from certify_assets.errors import InputError, StaleCertificateError
+from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import score_table
 from certify_assets.judges.configured import Entry, NamedEntry, Seed
 from certify_assets.judges.families.causal import CausalFamily, base_judge
-from certify_assets.judges.family import judge_family
-from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.family import certify_candidates
 from certify_assets.judges.lm.grpo import GrpoConfig, GrpoRun, single_tokens
 from certify_assets.judges.lm.reward import ARMS, Arm, arm_of
 from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord
-from certify_assets.judges.selection import certify_candidates
-from certify_assets.judges.specs import CausalSpec, JudgeSpec
+from certify_assets.judges.spec import CausalSpec, JudgeSpec
+from certify_assets.judges.specs import judge_family
+from certify_assets.judges.stored import StoredJudge
 from certify_assets.work import Advance, Report, reported
 
 if TYPE_CHECKING:
@@ -30,11 +30,6 @@ if TYPE_CHECKING:
 #: name of the judge that every arm starts from, which is a candidate itself
 START = "start"
 _LARGEST_COST, _MOST_STEPS, _MOST_PER_STEP = 1e6, 10**6, 10**4
-# what defines such a judge, besides what it reads and its seed
-_REGISTERED = {
-    *("family", "model", "revision", "start", "optimiser"),
-    *("steps", "rewards", "samples", "prompts_per_step", "learning_rate"),
-}
 # how a certificate words the choice
 _RULE = (
     "the largest certified coverage on CAL among {count} candidates ({names}), each certified at "
@@ -141,10 +136,6 @@ class GrpoSpec(CausalSpec):
         """The start, and every arm after each number of steps."""
         return 1 + len(self.rewards) * len(self.config.evaluate_at)
 
-    def registration(self) -> object:
-        """Return the model, the start and how it is optimised."""
-        return self.model_dump(mode="json", include=_REGISTERED)
-
     def resolved(self, known: Mapping[str, JudgeSpec]) -> GrpoSpec:
         """Take the model and what it reads from the judge that it starts from."""
         before = known.get(self.start)
@@ -189,7 +180,7 @@ class GrpoFamily(CausalFamily):
         ),
     )
 
-    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+    def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Train every arm, and keep the start or the arm and step that certify most on CAL."""
         spec, start, rl = _spec(judge), judge.sibling(judge.spec.start), judge.labelled_runs(["rl"])
         single_tokens(base_judge(judge).language.verdicts)
@@ -226,7 +217,8 @@ class GrpoFamily(CausalFamily):
             read = {
                 name: rows for name, rows in before.detail("training").items() if name == "rows"
             }
-            record = self._record(
+            names = ", ".join(tables)
+            return self._record(
                 judge,
                 base_judge(judge).with_adapter(adapters[chosen]),
                 judge.corpus.split("sft"),
@@ -238,14 +230,11 @@ class GrpoFamily(CausalFamily):
                     **read,
                 },
                 start_sha256=before.adapter_sha256,
+                starts={spec.start: before.adapter_sha256},
+                candidates=len(rows),
+                selection=tuple(rows),
+                selection_rule=_RULE.format(count=len(rows), names=names, alpha=rows[0]["alpha"]),
             )
-        names = ", ".join(tables)
-        return replace(
-            record,
-            candidates=len(rows),
-            selection=tuple(rows),
-            selection_rule=_RULE.format(count=len(rows), names=names, alpha=rows[0]["alpha"]),
-        )
 
     def describe(self, record: JudgeRecord) -> str:
         """Return the rows of SFT that its start read, and the prompts of RL that the arm took."""
@@ -269,15 +258,6 @@ class GrpoFamily(CausalFamily):
         summary = f"{found.start} trained on by {words}, on the RL split; arm and step picked on "
         return found.model_copy(update={"summary": f"{summary}CAL and paid for in the level."})
 
-    def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
-        """Refuse arms that started from another judge."""
-        start = judge.sibling(judge.spec.start)
-        if start.artifact.adapter_sha256 != record.details["start_sha256"]:
-            raise StaleCertificateError(
-                f"the arms of {judge} on {judge.corpus} started from another {start} judge than "
-                f"the stored one; materialize judges/{judge}/model again."
-            )
-
 
 def optimised_by(training: Mapping[str, Any]) -> str:
     """Return the optimiser of a record's training in words, with its samples."""
@@ -287,13 +267,13 @@ def optimised_by(training: Mapping[str, Any]) -> str:
     return f"exact GRPO, the expectation over {samples} samples a prompt"
 
 
-def _spec(judge: JudgedCorpus) -> GrpoSpec:
+def _spec(judge: StoredJudge) -> GrpoSpec:
     spec = judge.spec
     assert isinstance(spec, GrpoSpec)
     return spec
 
 
-def _run(judge: JudgedCorpus, before: JudgeRecord) -> str:
+def _run(judge: StoredJudge, before: JudgeRecord) -> str:
     """Name the folder of the arms by all that they depend on: other ones stand in no way."""
     corpus, spec = judge.corpus, _spec(judge)
     depends = [corpus.trajectories_sha256, corpus.manifest.sha256, before.adapter_sha256]
@@ -302,7 +282,7 @@ def _run(judge: JudgedCorpus, before: JudgeRecord) -> str:
 
 
 def _reinforce(
-    judge: JudgedCorpus,
+    judge: StoredJudge,
     arm: Arm,
     rl: pd.DataFrame,
     *,
@@ -336,7 +316,7 @@ def _reinforce(
 
 
 def _calibration_scores(
-    judge: JudgedCorpus, name: str, adapter: Path, shards: Path, report: Report
+    judge: StoredJudge, name: str, adapter: Path, shards: Path, report: Report
 ) -> pd.DataFrame:
     """Score the labelled runs of CAL with a candidate."""
     model = replace(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from certify_assets.certificates import Settings
@@ -19,15 +18,18 @@ from certify_assets.judges.certharvest import (
     skew,
     withhold,
 )
-from certify_assets.judges.family import JudgeFamily, judge_family
-from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.family import JudgeFamily, maker_of
 from certify_assets.judges.reading import COMPACT, LEXICAL
 from certify_assets.judges.record import JudgeRecord
-from certify_assets.judges.specs import DELTA, PROCEDURES, DerivedSpec
+from certify_assets.judges.spec import DerivedSpec
+from certify_assets.judges.specs import DELTA, PROCEDURES, judge_family
+from certify_assets.judges.stored import StoredJudge, judge_file
 from certify_assets.work import Report
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from certify_assets.corpora.corpus import Corpus
 
 
 class HarvestSpec(DerivedSpec):
@@ -51,10 +53,14 @@ class HarvestSpec(DerivedSpec):
         """Return half B of CAL: half A chose what it learned from."""
         return halves(labelled)[1]
 
-    def registration(self) -> object:
-        """Return the model, the start and the gate."""
-        names = ("family", "model", "revision", "start", "alpha", "gate")
-        return {name: getattr(self, name) for name in names}
+    def require_present(self, corpus: Corpus) -> None:
+        """Refuse scores left over from a harvest whose gate has since closed."""
+        key = judge_file(self.name, corpus.name, "harvest.json")
+        if corpus.store.exists(key):
+            raise StaleCertificateError(
+                f"the gate of {self.name} on {corpus} is closed now, so there is no such judge: "
+                f"{corpus.store.read_json(key)['reason']}"
+            )
 
 
 def _rounds(name: str, start: str, model: str, words: str) -> tuple[HarvestSpec, HarvestSpec]:
@@ -86,7 +92,7 @@ class HarvestFamily(JudgeFamily):
         *_rounds("harvest", "sft", "compact", "The compact language model"),
     )
 
-    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+    def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Harvest, train and store the adapter; a closed gate is an error, its reason is stored."""
         spec, store = judge.spec, judge.store
         assert isinstance(spec, HarvestSpec)
@@ -100,7 +106,7 @@ class HarvestFamily(JudgeFamily):
             halves(cal)[0],
             pool,
             sft[sft["outcome"].notna()],
-            lambda rows: judge.maker.made(judge, rows, run="adapter", report=report),
+            lambda rows: maker_of(judge).made(judge, rows, run="adapter", report=report),
             settings=settings,
             manifest=manifest,
         )
@@ -146,10 +152,13 @@ class HarvestFamily(JudgeFamily):
             **started,
         }
         model, made = harvest.judge
-        return replace(
-            judge.record(model.provenance().adapter_sha256, sft),
+        return judge.record(
+            model.provenance().adapter_sha256,
+            sft,
+            starts={spec.start: hashes["adapter_sha256"]},
             success_weight=None if spec.model else 1.0,
-            details={**({"training": made} if made else {}), "harvest": kept},
+            harvest=kept,
+            **({"training": made} if made else {}),
         )
 
     def describe(self, record: JudgeRecord) -> str:
@@ -165,27 +174,8 @@ class HarvestFamily(JudgeFamily):
             f"{harvest['start']}, whose threshold half A of CAL certified"
         }
 
-    def require_present(self, judge: JudgedCorpus) -> None:
-        """Refuse scores left over from a harvest whose gate has since closed."""
-        if judge.store.exists(judge.key("harvest.json")):
-            reason = judge.store.read_json(judge.key("harvest.json"))["reason"]
-            raise StaleCertificateError(
-                f"the gate of {judge} on {judge.corpus} is closed now, so there is no such judge: "
-                f"{reason}"
-            )
 
-    def require_current(self, judge: JudgedCorpus, record: JudgeRecord) -> None:
-        """Refuse a harvest that another judge than the stored start let through."""
-        harvest = record.detail("harvest")
-        start = judge.sibling(harvest["start"])
-        if start.artifact.adapter_sha256 != harvest["start_adapter_sha256"]:
-            raise StaleCertificateError(
-                f"the harvest of {judge} on {judge.corpus} was let through by another {start} "
-                f"judge than the stored one; materialize judges/{judge}/model again."
-            )
-
-
-def harvest_violations(judge: JudgedCorpus) -> list[str]:
+def harvest_violations(judge: StoredJudge) -> list[str]:
     """Return pseudo-labels of CAL and TEST, and a harvest that the adapter was not trained on."""
     import pandas as pd
 

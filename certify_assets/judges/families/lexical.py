@@ -1,33 +1,243 @@
-"""Lexical judges: trained on SFT in seconds; the weight on successes may be chosen on CAL."""
+"""Lexical judges: TF-IDF of words and word pairs, and a logistic regression."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.judges.base import score_table
+from certify_assets.documents import Document
+from certify_assets.errors import InputError, IntegrityError
+from certify_assets.judges.base import JudgeProvenance, Scores, score_table, scores_from_log_odds
 from certify_assets.judges.configured import WordsEntry
-from certify_assets.judges.family import FileFamily, judge_family
-from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.lexical import LexicalJudge
+from certify_assets.judges.family import FileFamily, certify_candidates
+from certify_assets.judges.model_files import ArrayJudge, Fold, training_labels
 from certify_assets.judges.reading import LEXICAL, JudgeInput
-from certify_assets.judges.record import CandidateScore, JudgeRecord, save_files, texts
-from certify_assets.judges.selection import certify_candidates
-from certify_assets.judges.specs import JudgeSpec
+from certify_assets.judges.record import CandidateScore, JudgeRecord, labelled, save_files, texts
+from certify_assets.judges.spec import JudgeSpec
+from certify_assets.judges.specs import judge_family
+from certify_assets.judges.stored import StoredJudge
 from certify_assets.work import Report
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
+_TOKEN = r"(?u)\b\w\w+\b"
 _RULE = (
     "the weight on successes with the largest certified reject coverage on CAL at alpha 0.1 "
     "(at 0.2 where none certifies), the smaller weight on a tie; the level is divided by the "
     "number of candidates"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalSettings:
+    """How a lexical judge is trained."""
+
+    # of a success against a failure of weight 1: above 1 the judge is slower to call a run a
+    # failure, which serves the reject side
+    success_weight: float = 1.0
+    # C of the logistic regression
+    inverse_regularization: float = 10.0
+    longest_ngram: int = 2
+    # texts that a feature must occur in
+    min_documents: int = 2
+    # the most frequent first
+    max_features: int = 50_000
+    # recorded; the training itself draws no random number
+    seed: int = 42
+
+
+class LexicalDocument(Document):
+    """What the arrays of a lexical judge are."""
+
+    TITLE = "lexical judge"
+    SCHEMA = "certify_assets/lexical_judge/1"
+    REFUSAL = IntegrityError
+
+    settings: LexicalSettings
+    renderer_sha256: str
+    training: dict[str, int]
+    # features, sorted
+    vocabulary: tuple[str, ...]
+
+
+class LexicalJudge(ArrayJudge):
+    """A trained lexical judge."""
+
+    # the score of a text is its log-odds of success  b + w·x/‖x‖  with  x_j = (1 + ln c_j)·idf_j
+    # for a feature that occurs c_j > 0 times, and  idf_j = 1 + ln((1 + n)/(1 + n_j));
+    # Salton and Buckley (1988), "Term-weighting approaches in automatic text retrieval"
+
+    FILES = ("weights.safetensors", "judge.json")
+    ENGINE = "certify_assets/lexical/1"
+    ABOUT = LexicalDocument
+    about: LexicalDocument
+
+    @property
+    def name(self) -> str:
+        """Name of the judge: lexical, with the weight of successes where it is not 1."""
+        weight = self.about.settings.success_weight
+        return "lexical" if weight == 1 else f"lexical_w{weight:g}"
+
+    @classmethod
+    def train(
+        cls,
+        texts: Sequence[str],
+        outcomes: ArrayLike,
+        *,
+        success_weight: float = 1.0,
+        seed: int = 42,
+        renderer_sha256: str = "",
+    ) -> Self:
+        """Train on rendered trajectories of the SFT split."""
+        settings = LexicalSettings(success_weight=success_weight, seed=seed)
+        return cls.crossfit(texts, outcomes, (), settings, renderer_sha256)[0]
+
+    @classmethod
+    def crossfit(
+        cls,
+        texts: Sequence[str],
+        outcomes: ArrayLike,
+        folds: Sequence[Fold],
+        settings: LexicalSettings,
+        renderer_sha256: str,
+    ) -> tuple[Self, list[NDArray[np.float64]]]:
+        """Train, and score the rows that each fold holds out by weights fitted to its others.
+
+        Words and their idf are those of all texts: labels have no part in them.
+        """
+        labels = training_labels(outcomes)
+        vocabulary, counts = _vocabulary(texts, settings)
+        idf = 1.0 + np.log((1 + len(texts)) / (1 + counts.getnnz(axis=0)))
+        features = _weigh(counts, idf)
+        # one thread: sums in one order give the same weights on any number of cores, and on vectors
+        # this short it is faster
+        with _threads().limit(limits=1):
+            model = _fitted(features, labels, settings)
+            held_out = [
+                _fitted(features[fold.known], labels[fold.known], settings).decision_function(
+                    features[fold.held]
+                )
+                for fold in folds
+            ]
+        about = LexicalDocument(
+            settings=settings,
+            renderer_sha256=renderer_sha256,
+            training={"rows": len(texts), "successes": int(labels.sum())},
+            vocabulary=vocabulary,
+        )
+        arrays = {
+            "idf": idf,
+            "coefficients": np.ascontiguousarray(model.coef_[0], dtype=np.float64),
+            # log-odds of success of a text without any feature
+            "intercept": np.asarray(model.intercept_, dtype=np.float64),
+        }
+        return cls(about, arrays), held_out
+
+    def score(self, texts: Sequence[str]) -> Scores:
+        """Judge rendered trajectories."""
+        if not len(texts):
+            return scores_from_log_odds(np.zeros(0))
+        log_odds = np.asarray(self._features(texts) @ self.arrays["coefficients"], np.float64)
+        return scores_from_log_odds(log_odds + self.arrays["intercept"])
+
+    def reasons(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
+        """Return what each word and word pair of a text adds to its score."""
+        words, weights = self.about.vocabulary, self.arrays["coefficients"]
+        return [
+            [
+                (words[place], float(value * weights[place]))
+                for place, value in zip(row.indices, row.data, strict=True)
+            ]
+            for row in self._features(texts)
+        ]
+
+    def success_words(self, count: int = 30, *, success: bool = True) -> str:
+        """Return the words that it takes for success, or for failure, the strongest first."""
+        weights = self.arrays["coefficients"]
+        places = np.argsort(-weights if success else weights, kind="stable")[:count]
+        return " ".join(self.about.vocabulary[place] for place in places)
+
+    def provenance(self) -> JudgeProvenance:
+        """Return what the scores depend on."""
+        return self.made(self.about.renderer_sha256, asdict(self.about.settings))
+
+    def _features(self, texts: Sequence[str]) -> Any:
+        """Return TF-IDF rows; a sparse matrix of shape (texts, features)."""
+        counts = _vectorizer(self.about.settings, self.about.vocabulary).transform(texts)
+        return _weigh(_sorted_rows(counts), self.arrays["idf"])
+
+
+@cache
+def _threads() -> Any:
+    """Return the thread pools of what fits; to look for them takes as long as a small fit."""
+    # imported for what it loads
+    import sklearn.linear_model  # noqa: F401
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+    return ThreadpoolController()
+
+
+def _fitted(features: Any, labels: NDArray[np.int64], settings: LexicalSettings) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=settings.inverse_regularization, tol=1e-5, max_iter=2000)
+    weights = np.where(labels == 1, float(settings.success_weight), 1.0)
+    return model.fit(features, labels, sample_weight=weights)
+
+
+def _vocabulary(texts: Sequence[str], settings: LexicalSettings) -> tuple[tuple[str, ...], Any]:
+    """Return the features of the training texts, sorted, and their counts."""
+    vectorizer = _vectorizer(settings)
+    try:
+        counts = vectorizer.fit_transform(texts)
+    except ValueError:
+        raise InputError(
+            f"{len(texts)} training texts have no word; check the rendering."
+        ) from None
+    documents = np.asarray(counts.getnnz(axis=0))
+    totals = np.asarray(counts.sum(axis=0)).ravel()
+    names = vectorizer.get_feature_names_out()
+    kept = np.flatnonzero(documents >= min(settings.min_documents, len(texts)))
+    # the most frequent first, ties in the order of the names
+    kept = kept[np.argsort(-totals[kept], kind="stable")][: settings.max_features]
+    if not kept.size:
+        raise InputError(
+            f"no word occurs in {settings.min_documents} of {len(texts)} training texts; lower "
+            "min_documents."
+        )
+    kept = np.sort(kept)
+    return tuple(str(names[place]) for place in kept), _sorted_rows(counts[:, kept])
+
+
+def _vectorizer(settings: LexicalSettings, vocabulary: Sequence[str] | None = None) -> Any:
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    places = None if vocabulary is None else {word: place for place, word in enumerate(vocabulary)}
+    return CountVectorizer(
+        ngram_range=(1, settings.longest_ngram), token_pattern=_TOKEN, vocabulary=places
+    )
+
+
+def _sorted_rows(counts: Any) -> Any:
+    # sums over the features of a row must not depend on how the matrix was made
+    rows = counts.tocsr()
+    rows.sort_indices()
+    return rows
+
+
+def _weigh(counts: Any, idf: NDArray[np.float64]) -> Any:
+    """Turn counts into sublinear TF-IDF rows of length 1 (rows without a feature stay 0)."""
+    weighted = counts.astype(np.float64)
+    weighted.data = (1.0 + np.log(weighted.data)) * idf[weighted.indices]
+    lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
+    weighted.data /= np.repeat(np.where(lengths > 0, lengths, 1.0), np.diff(weighted.indptr))
+    return weighted
 
 
 class LexicalSpec(JudgeSpec):
@@ -51,10 +261,6 @@ class LexicalSpec(JudgeSpec):
         """Every corpus gets the one weight; a choice of weights is for comparison."""
         return not self.chooses
 
-    def registration(self) -> object:
-        """Return the weights: the oldest registrations of the TEST ledger hold nothing else."""
-        return list(self.success_weights)
-
 
 class LexicalEntry(WordsEntry):
     """A lexical judge, as users write it."""
@@ -64,7 +270,7 @@ class LexicalEntry(WordsEntry):
 
 @judge_family("lexical")
 class LexicalFamily(FileFamily):
-    """TF-IDF of words and word pairs, and a logistic regression."""
+    """Trained on SFT in seconds; the weight on successes may be chosen on CAL."""
 
     position = 0
     kind = LexicalJudge
@@ -83,24 +289,24 @@ class LexicalFamily(FileFamily):
         ),
     )
 
-    def train(self, judge: JudgedCorpus, *, report: Report) -> JudgeRecord:
+    def train(self, judge: StoredJudge, *, report: Report) -> JudgeRecord:
         """Train one candidate a weight, and choose among them on CAL."""
         spec = judge.spec
         assert isinstance(spec, LexicalSpec)
         sft = judge.corpus.split("sft")
         trained = {
-            weight: self.fitted(sft, spec.reading, success_weight=weight, seed=spec.seed)
+            weight: self.fitted(labelled(sft), spec.reading, success_weight=weight, seed=spec.seed)
             for weight in spec.success_weights
         }
-        selection = _selection(judge, trained) if len(trained) > 1 else []
+        selection = _selection(judge, trained) if len(trained) > 1 else ()
         coverage = {row["success_weight"]: row["coverage"] for row in selection}
         # the smaller weight on a tie
         chosen = max(trained, key=lambda weight: (coverage.get(weight, 0.0), -weight))
-        save_files(judge.store, judge.key("adapter"), trained[chosen])
-        return replace(
-            judge.record(trained[chosen].adapter_sha256, sft),
+        return judge.record(
+            save_files(judge.store, judge.key("adapter"), trained[chosen]),
+            sft,
             candidates=spec.candidates,
-            selection=tuple(selection),
+            selection=selection,
             selection_rule=_RULE if selection else "",
             success_weight=chosen,
         )
@@ -116,36 +322,37 @@ class LexicalFamily(FileFamily):
     def fitted(
         self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int, success_weight: float = 1.0
     ) -> LexicalJudge:
-        """Train on what is read of the labelled rows of a table."""
-        using, labelled = reading.renderer, rows[rows["outcome"].notna()]
+        """Train on what is read of labelled rows."""
         return LexicalJudge.train(
-            texts(labelled, using),
-            labelled["outcome"].to_numpy(dtype=np.int8),
+            texts(rows, reading.renderer),
+            rows["outcome"].to_numpy(dtype=np.int8),
             success_weight=success_weight,
             seed=seed,
-            renderer_sha256=using.sha256,
+            renderer_sha256=reading.renderer.sha256,
         )
 
     def made(
-        self, judge: JudgedCorpus, rows: pd.DataFrame, *, run: str, report: Report
+        self, judge: StoredJudge, rows: pd.DataFrame, *, run: str, report: Report
     ) -> tuple[LexicalJudge, Mapping[str, Any]]:
         """Train with the weight 1 and store the judge; there are no checkpoints."""
         model = self.fitted(rows, judge.spec.reading, seed=judge.spec.seed)
         save_files(judge.store, judge.key("adapter"), model)
         return model, {}
 
-    def retrained(self, judge: JudgedCorpus, rows: pd.DataFrame, place: str) -> LexicalJudge:
+    def retrained(self, judge: StoredJudge, rows: pd.DataFrame, place: str) -> LexicalJudge:
         """Train with the weight that was chosen for the stored judge."""
         weight = judge.artifact.success_weight
         assert weight is not None
-        return self.fitted(rows, judge.reading, success_weight=weight, seed=judge.spec.seed)
+        return self.fitted(
+            labelled(rows), judge.reading, success_weight=weight, seed=judge.spec.seed
+        )
 
 
-def _selection(judge: JudgedCorpus, trained: Mapping[float, LexicalJudge]) -> list[CandidateScore]:
+def _selection(
+    judge: StoredJudge, trained: Mapping[float, LexicalJudge]
+) -> tuple[CandidateScore, ...]:
     """Certified coverage of each candidate on CAL, each at the level that pays for all of them."""
-    cal = judge.corpus.split("cal")
-    cal = cal[cal["outcome"].notna()]
-    using = judge.spec.reading.renderer
+    cal, using = labelled(judge.corpus.split("cal")), judge.spec.reading.renderer
     tables = {f"w{weight:g}": score_table(model, cal, using) for weight, model in trained.items()}
-    rows = certify_candidates(tables, judge.corpus.config)
-    return [{**row, "success_weight": weight} for row, weight in zip(rows, trained, strict=True)]
+    rows = zip(certify_candidates(tables, judge.corpus.config), trained, strict=True)
+    return tuple({**row, "success_weight": weight} for row, weight in rows)

@@ -1,4 +1,4 @@
-"""τ²-bench: a file of the old schema, one of the new, and a folder of simulations, one spoken."""
+"""τ²-bench: a file of the old schema, and one of the new."""
 
 from pathlib import Path
 from typing import Any
@@ -7,9 +7,9 @@ from certify_assets_tests.corpora.builders import write_json
 from certify_assets_tests.corpora.formats import Counts
 
 COUNTS = Counts(
-    trajectories=6,
-    tasks=3,
-    successes=4,
+    trajectories=3,
+    tasks=2,
+    successes=2,
     dropped={"infrastructure_error": 1, "no_label": 1, "no_trajectory": 1},
 )
 
@@ -102,13 +102,13 @@ def simulation(
 
 
 def results(
-    simulations: list[Any] | None,
+    simulations: list[Any],
     tasks: list[Any],
     llm: str = "m-1",
     domain: str = "shop",
     **more: Any,
 ) -> dict[str, Any]:
-    """A τ²-bench result file; without simulations, that of a folder."""
+    """A τ²-bench result file."""
     info = {
         "num_trials": 1,
         "user_info": {"implementation": "user_simulator", "llm": "u-1"},
@@ -116,26 +116,7 @@ def results(
         "environment_info": {"domain_name": domain, "policy": "Be kind."},
     }
     document = {"timestamp": "2026-01-01", "info": info, "tasks": tasks}
-    return document | ({} if simulations is None else {"simulations": simulations}) | more
-
-
-def ticks(canary: str | None = None) -> list[dict[str, Any]]:
-    """A spoken exchange in ticks of which both sides may fill the same."""
-    said = [("Hel", ""), ("lo.", "I am "), ("", "Ada."), ("", ""), ("Moved.", "")]
-    spoken: list[dict[str, Any]] = [
-        {
-            "tick_id": number,
-            "agent_chunk": {"content": agent, "audio_path": canary},
-            "user_chunk": {"content": user},
-            "user_transcript": canary,
-        }
-        for number, (agent, user) in enumerate(said)
-    ]
-    spoken[3] |= {
-        "agent_tool_calls": [call("move", to=9)],
-        "agent_tool_results": [{"id": "call_move", "role": "tool", "content": "ok"}],
-    }
-    return spoken
+    return document | {"simulations": simulations} | more
 
 
 def write(root: Path, canary: str | None = None) -> None:
@@ -146,24 +127,6 @@ def write(root: Path, canary: str | None = None) -> None:
         simulation("b0", "0", 1.0, canary),
         simulation("b1", "1", None, canary),
         simulation("b2", "2", 0.0, canary, termination_reason="infrastructure_error"),
-        simulation("b3", "2", 0.0, canary, messages=[], ticks=None),
+        simulation("b3", "2", 0.0, canary, messages=[]),
     ]
     write_json(root / "new.json", results(new, tasks, llm="m-2", simulation_index=None))
-    listed = [
-        {"id": name, "task_id": "9", "trial": 0, "reward": canary, "termination_reason": canary}
-        for name in ("c0", "c1", "c2")
-    ]
-    folder = root / "voice" / "run"
-    write_json(
-        folder / "results.json",
-        results(
-            None, [*tasks, task("9", canary)], llm="v-1", simulation_index=listed, format_version=2
-        ),
-    )
-    spoken = simulation("c0", "9", 1.0, canary, messages=None, ticks=ticks(canary))
-    for record in (
-        spoken,
-        simulation("c1", "9", 0.0, canary, trial=1),
-        simulation("c2", "1", 1.0, canary),
-    ):
-        write_json(folder / "simulations" / f"{record['id']}.json", record)

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from certify_assets.corpora.formats.span_messages import parsed
-from certify_assets.corpora.formats.span_tree import Span, SpanTree
-from certify_assets.corpora.formats.texts import Message
+from certify_assets.corpora.formats.messages import Message
+from certify_assets.corpora.formats.spans import Span, SpanTree
+from certify_assets.corpora.formats.texts import parsed
 
 # what frameworks do between models and tools, whose inputs and outputs repeat those
 _PLUMBING = frozenset({"chain", "prompt", "parser", "embedding"})

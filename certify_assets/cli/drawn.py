@@ -1,0 +1,226 @@
+"""Runs that were drawn for labels: the file of a draw, and the labels that a certificate takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.certificates import Certificate
+from certify_assets.certificates.inputs import UNCLEAR, UNLABELLED, SampleInputs
+from certify_assets.certificates.sampling import RUNS, TASKS, Draw
+from certify_assets.cli.output import say
+from certify_assets.cli.reading import labelled, read_scores, remedies, say_read_as
+from certify_assets.errors import ForgedCertificateError, InputError
+from certify_assets.tables.columns import ColumnReader
+from certify_assets.tables.reading import read_table
+from certify_assets.tables.run_labels import RunLabels, require_ids
+from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.tables.score_table import ScoreTable
+from certify_assets.tables.settings import COLUMNS
+
+#: columns that a draw adds to those of its table
+BATCH, DRAWN_BY = "batch", "drawn_by"
+_DRAWN_BY: Final = (
+    "seed={seed} count={count} attempts={attempts} estimand={estimand} most={most} table={sha256}"
+)
+_PARSED = re.compile(
+    r"seed=(?P<seed>\d{1,19}) count=(?P<count>\d{1,9}) attempts=(?P<attempts>\d{1,9}) "
+    r"estimand=(?P<estimand>tasks|runs) most=(?P<most>\d{1,9}) table=(?P<sha256>[0-9a-f]{64})"
+)
+
+
+def drawn_by(draw: Draw) -> str:
+    """Return the text by which every row of a draw says how it was drawn."""
+    return _DRAWN_BY.format_map(draw.inputs)
+
+
+@dataclass(frozen=True)
+class SampleFile:
+    """A file that `certify sample` wrote, perhaps with labels by now."""
+
+    path: Path
+    draw: Draw
+    runs: frozenset[str]
+
+    @classmethod
+    def read(cls, path: Path, reading: ReadingOptions) -> SampleFile:
+        """Read which runs were drawn, and how."""
+        name = {**COLUMNS, **reading.columns}["id"]
+        table = read_table(path, {name, DRAWN_BY})
+        if not {name, DRAWN_BY} <= table.columns.keys():
+            raise InputError(
+                f"{path} lacks the column {DRAWN_BY} or {name}, which certify sample writes. Give "
+                "the file of the draw as it was written."
+            )
+        said = set(map(str, table.values(DRAWN_BY)))
+        found = _PARSED.fullmatch(next(iter(said), ""))
+        if len(said) != 1 or found is None:
+            raise InputError(
+                f"{path}, column {DRAWN_BY} does not name one draw. Give the file as certify "
+                "sample wrote it."
+            )
+        said_of = found.groupdict()
+        draw = Draw(
+            count=int(said_of["count"]),
+            attempts=int(said_of["attempts"]),
+            estimand=RUNS if said_of["estimand"] == RUNS else TASKS,
+            most=int(said_of["most"]),
+            seed=int(said_of["seed"]),
+            sha256=said_of["sha256"],
+        )
+        columns = ColumnReader(table, reading.settings)
+        runs = columns.ids(name, unique=True)
+        columns.settle()
+        return cls(path, draw, frozenset(runs.tolist()))
+
+    def rows_of(self, table: ScoreTable) -> ScoreTable:
+        """Return the drawn rows of a table; refuse another table, and an edited file."""
+        rows = _redrawn(table, self.draw)
+        if rows is None:
+            raise InputError(
+                f"{self.path} was drawn from another table than {table.path}: tasks, runs or "
+                "scores differ. Give the table that it was drawn from."
+            )
+        if set(names_of(rows)[1]) != self.runs:
+            raise InputError(
+                f"{self.path} does not hold the runs that its seed draws from {table.path}. Give "
+                "the file as certify sample wrote it."
+            )
+        return rows
+
+
+def _redrawn(table: ScoreTable, draw: Draw) -> ScoreTable | None:
+    """Draw again from a table; None where the draw is from another one."""
+    tasks, runs = names_of(table)
+    same = Draw.of(tasks, runs, table.scores, count=1).sha256
+    return None if same != draw.sha256 else table.take(np.sort(draw.rows(tasks, runs)))
+
+
+def names_of(table: ScoreTable) -> tuple[list[str], list[str]]:
+    """Return the tasks and the runs of a table as texts."""
+    require_ids(table)
+    assert table.trajectories is not None
+    return list(map(str, table.tasks.tolist())), list(map(str, table.trajectories.tolist()))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The rows that a certificate is issued on."""
+
+    # all of the file, which further tables are read like
+    whole: ScoreTable
+    table: ScoreTable
+    sample: SampleInputs | None = None
+
+    @property
+    def outcomes(self) -> NDArray[np.int8]:
+        """The outcomes of the rows: of drawn ones also `UNLABELLED` and `UNCLEAR`."""
+        assert self.table.outcomes is not None
+        return self.table.outcomes
+
+
+def calibration(
+    scores: Path, reading: ReadingOptions, labels: Path | None, sample: Path | None
+) -> Calibration:
+    """Return the labelled rows of a table, or those that were drawn.
+
+    Labels are those of `labels`. Without it they are those written into the file of the draw, and
+    without any there, the outcomes of the table itself.
+    """
+    drawn = None if sample is None else SampleFile.read(sample, reading)
+    given = labels or (sample if sample is not None and _has_labels(sample, reading) else None)
+    whole = read_scores(scores, reading, outcomes=given is None)
+    table = whole.choose_split("cal")
+    if given is None and drawn is None:
+        return Calibration(whole, labelled(table))
+    return _joined(whole, table, None if given is None else _read_labels(given, reading), drawn)
+
+
+def calibration_of(
+    issued: Sequence[Certificate], table: ScoreTable, labels: Path | None, reading: ReadingOptions
+) -> Calibration:
+    """Return the rows that certificates were issued on, their draw made again."""
+    samples = [item.inputs.get("sample") for item in issued]
+    found = None if labels is None else _read_labels(labels, reading)
+    if not any(samples):
+        if found is None:
+            return Calibration(table, labelled(table))
+        return _joined(table, table, found, None)
+    if any(sample != samples[0] for sample in samples):
+        raise InputError("The certificates are of several draws. Choose one with --side.")
+    draw = Draw.from_inputs(samples[0])  # type: ignore[arg-type]
+    rows = _redrawn(table, draw)
+    if rows is None:
+        raise ForgedCertificateError(
+            f"inputs.sample.sha256 is {draw.sha256!r} in the document, and another one is that of "
+            f"{table.path}; give the table that was drawn from."
+        )
+    return Calibration(table, _labels_of_draw(rows, found), draw.inputs)
+
+
+def _joined(
+    whole: ScoreTable, table: ScoreTable, found: RunLabels | None, drawn: SampleFile | None
+) -> Calibration:
+    require_ids(table)
+    if found is not None:
+        say(found.matching(table))
+    if drawn is not None:
+        rows = _labels_of_draw(drawn.rows_of(table), found)
+        return Calibration(whole, rows, drawn.draw.inputs)
+    assert found is not None
+    joined = found.join(table)
+    assert joined.outcomes is not None
+    if (joined.outcomes == UNLABELLED).all():
+        raise InputError(
+            f"No label of {found.path} names a run of {table.path}. Write trajectory_id alike in "
+            "both files."
+        )
+    if (joined.outcomes == UNCLEAR).any():
+        raise InputError(
+            f"{found.path} calls runs unclear, which only a draw settles. Give its file with "
+            "--sample, or leave these runs out with --set no_label=unclear."
+        )
+    return Calibration(whole, joined.take(joined.outcomes >= 0))
+
+
+def _labels_of_draw(rows: ScoreTable, found: RunLabels | None) -> ScoreTable:
+    """Return drawn rows with their labels; refuse labels of other runs."""
+    if found is None:
+        if rows.outcomes is None:
+            raise InputError(
+                f"No drawn run has a label, and {rows.path} has no outcomes. Label the drawn runs, "
+                "and give their labels with --labels."
+            )
+        return rows
+    strange = sorted(found.outcomes.keys() - set(names_of(rows)[1]))
+    if strange:
+        raise InputError(
+            f"{found.path} labels {strange[0]!r}, which was not drawn ({len(strange)} such "
+            "labels). Labels that were there before the draw prove nothing; take them out."
+        )
+    return found.join(rows)
+
+
+def _read_labels(path: Path, reading: ReadingOptions) -> RunLabels:
+    with remedies():
+        found = RunLabels.read(path, reading)
+    say_read_as(path, found.read_as)
+    return found
+
+
+def _has_labels(path: Path, reading: ReadingOptions) -> bool:
+    """Whether anything is written into the outcomes of a file."""
+    return bool(filled(path, {**COLUMNS, **reading.columns}["outcome"]))
+
+
+def filled(path: Path, column: str) -> int:
+    """Return how many cells of a column say something; 0 where the file lacks it."""
+    table = read_table(path, {column})
+    cells = table.values(column) if column in table.columns else []
+    return sum(cell is not None and cell == cell and str(cell).strip() != "" for cell in cells)

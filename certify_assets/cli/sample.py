@@ -1,0 +1,173 @@
+"""``certify sample``."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from certify_assets.certificates.counts import SIDES
+from certify_assets.certificates.one_run import fewest_rows
+from certify_assets.certificates.path_limits import path_limits, planned_rows
+from certify_assets.certificates.sampling import ESTIMANDS, TASKS, Draw, reading_batches, shuffled
+from certify_assets.certificates.settings import Settings
+from certify_assets.cli.drawn import BATCH, DRAWN_BY, drawn_by, filled, names_of
+from certify_assets.cli.options import COUNT, NATURAL, PATH, scores_argument, setting_option
+from certify_assets.cli.output import answer, answers, refuse_overwrite, say, write_tables
+from certify_assets.cli.reading import column_options, read_scores
+from certify_assets.errors import InputError
+from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.tables.score_table import ScoreTable
+from certify_assets.tables.settings import COLUMNS
+from certify_assets.tables.table import matched
+from certify_assets.tables.writing import harmless
+
+#: part of the drawn runs of a side in every batch after the first
+_LATER = 0.05
+
+
+@click.command()
+@scores_argument
+@click.option("--count", type=COUNT, required=True, help="Runs to draw, at most.")
+@click.option(
+    "--attempts",
+    type=COUNT,
+    help="Runs of one task, at most. [default: as many as --count needs; 1 for runs]",
+)
+@click.option(
+    "--estimand",
+    type=click.Choice(ESTIMANDS),
+    default=TASKS,
+    help="What the certificate counts: every task once, or every run once.",
+)
+@click.option(
+    "--most",
+    type=COUNT,
+    metavar="C",
+    help="For runs: as how many runs a task counts at most. Fix it without these labels.",
+)
+@click.option("--seed", type=NATURAL, default=42, help="Seed of the draw.")
+@click.option(
+    "--side",
+    type=click.Choice([*SIDES, "both"]),
+    default="both",
+    help="From which ends of the scores to read.",
+)
+@setting_option("alpha")
+@click.option("--out", type=PATH, required=True, help="Write the runs to label here.")
+@column_options
+@answers
+def sample(
+    scores: Path,
+    out: Path,
+    side: str,
+    alpha: float | None,
+    reading: ReadingOptions,
+    **asked: Any,
+) -> None:
+    """Draw the runs to label, before any label.
+
+    SCORES has task_id, trajectory_id and score (its rows with split=cal); outcomes are not read.
+    The draw follows from the seed and the names of tasks and runs. --count below the number of
+    tasks draws one run of as many tasks; above it, further attempts of all of them.
+
+    The file keeps the columns of SCORES. Fill in its column outcome batch by batch: 0, 1, or
+    unclear. Then give it to `certify certificate SCORES --sample FILE`, which says whether more
+    labels are needed. Side and budget order the batches here; the certificate may take others, if
+    they were fixed before anyone looked at the drawn scores.
+    """
+    refuse_overwrite({"--out": out}, {"SCORES": scores})
+    outcome = {**COLUMNS, **reading.columns}["outcome"]
+    if out.is_file() and filled(out, outcome):
+        raise InputError(
+            f"{out} has labels already, and a draw that follows labels proves nothing. Certify "
+            "with it, or write the new draw to another file."
+        )
+    whole = read_scores(scores, reading, outcomes=False)
+    table = whole.choose_split("cal")
+    _require_unlabelled(whole, outcome)
+    tasks, runs = names_of(table)
+    draw = Draw.of(tasks, runs, table.scores, **asked)
+    drawn = table.take(draw.rows(tasks, runs))
+    sides = SIDES if side == "both" else (side,)
+    settings = Settings(**({} if alpha is None else {"alpha": alpha}))
+    batches = _batches(drawn.scores, sides, settings)
+    order = shuffled(draw.seed, names_of(drawn)[1], batches)
+    write_tables(
+        (out, harmless(out, _columns(drawn, batches, draw, order, outcome), drawn.naming_columns))
+    )
+    number = int(batches.max(initial=0))
+    document = {
+        "runs": len(table),
+        "tasks": len(set(tasks)),
+        "drawn": len(drawn),
+        "drawn_tasks": len(set(names_of(drawn)[0])),
+        **draw.inputs,
+        "batches": np.bincount(batches, minlength=number + 1)[1:].tolist(),
+        "unscored": int(np.count_nonzero(batches == 0)),
+    }
+    counts = "every task counts once"
+    if draw.estimand != TASKS:
+        counts = f"every run counts once, but no task more than {draw.most} of them"
+    lines = [
+        f"Drew {document['drawn']:,} runs of {document['drawn_tasks']:,} tasks from "
+        f"{len(table):,} runs of {document['tasks']:,} tasks; {counts}.",
+        f"Label batch 1 of {out} first ({document['batches'][0] if number else 0:,} runs), then "
+        "one batch after the other. Stop as soon as the certificate asks for no more.",
+    ]
+    if document["unscored"]:
+        lines.append(f"{document['unscored']:,} drawn runs have no score and need no label.")
+    if len(drawn) < draw.count:
+        lines.append(f"That is fewer than --count {draw.count}: no more can be drawn in this way.")
+    plan = [] if side == "both" else ["--side", side]
+    plan += [] if alpha is None else ["--alpha", f"{alpha:g}"]
+    step = shlex.join(["certify", "certificate", str(scores), "--sample", str(out), *plan])
+    answer(document, *lines, f"next: {step}")
+
+
+def _require_unlabelled(table: ScoreTable, outcome: str) -> None:
+    """Refuse a table of which some runs are labelled; say that outcomes of all are not read."""
+    there = matched([name for name in table.found if name], {outcome})
+    number = filled(table.path, outcome) if there else 0
+    if 0 < number < len(table):
+        raise InputError(
+            f"{table.path} has labels of {number:,} of its {len(table):,} runs, and a draw that "
+            "follows labels proves nothing. Draw from a table without them."
+        )
+    if number:
+        say(f"{table.path.name}: its outcomes are not read")
+
+
+def _batches(scores: NDArray[np.float64], sides: Any, settings: Settings) -> NDArray[np.int64]:
+    """Return batches: the runs without which a side certifies nothing, then 5 % at a time."""
+    rows, alpha, delta = scores.size, settings.alpha, settings.delta
+    planned = planned_rows(rows, alpha, delta, settings.planned_share)
+    possible = np.flatnonzero(path_limits(planned, alpha, delta).most >= 0)
+    first = int(possible[0]) if possible.size else fewest_rows("average", alpha, delta)
+    return reading_batches(scores, sides, first=first, later=math.ceil(_LATER * rows))
+
+
+def _columns(
+    drawn: ScoreTable,
+    batches: NDArray[np.int64],
+    draw: Draw,
+    order: NDArray[np.int64],
+    outcome: str,
+) -> dict[str, NDArray[Any]]:
+    """Return the columns of the file: those of the table, with the batch and an empty outcome."""
+    own = drawn.file_columns()
+    name = next(iter(matched(list(own), {outcome}).values()), outcome)
+    size = len(drawn)
+    labels = np.full(size, None, dtype=object)
+    found = {
+        BATCH: batches,
+        **{key: labels if key == name else values for key, values in own.items()},
+        name: labels,
+        DRAWN_BY: np.full(size, drawn_by(draw), dtype=object),
+    }
+    return {key: values[order] for key, values in found.items()}

@@ -1,0 +1,366 @@
+"""Judges that consult the steps of a run: boosted trees alone, and with the words of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from certify_assets.documents import Document
+from certify_assets.errors import IntegrityError
+from certify_assets.judges.base import JudgeProvenance, Reason, Scores, scores_from_log_odds
+from certify_assets.judges.configured import WordsEntry
+from certify_assets.judges.families.lexical import LexicalJudge, LexicalSettings
+from certify_assets.judges.families.structure.features import FEATURES, VERSION, structure_features
+from certify_assets.judges.families.structure.trees import BoostedTrees
+from certify_assets.judges.family import FileFamily
+from certify_assets.judges.model_files import ArrayJudge, FileJudge, Fold, training_labels
+from certify_assets.judges.reading import LEXICAL, WHOLE, JudgeInput
+from certify_assets.judges.record import texts
+from certify_assets.judges.spec import JudgeSpec
+from certify_assets.judges.specs import judge_family
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FOLDS, _SALT = 3, 0x5F0D
+
+
+@dataclass(frozen=True, slots=True)
+class StructureSettings:
+    """How the trees of a structure judge are trained."""
+
+    trees: int = 120
+    depth: int = 3
+    learning_rate: float = 0.05
+    # of the training runs and of the features, drawn for each tree and split
+    runs_share: float = 0.7
+    features_share: float = 0.4
+    fewest_runs: int = 8
+    seed: int = 42
+
+
+class StructureDocument(Document):
+    """What the arrays of a structure judge are."""
+
+    TITLE = "structure judge"
+    # judges on other features are of another schema
+    SCHEMA = f"certify_assets/structure_judge/{VERSION}"
+    REFUSAL = IntegrityError
+
+    settings: StructureSettings
+    renderer_sha256: str
+    training: dict[str, int]
+
+
+class StructureJudge(ArrayJudge):
+    """A trained structure judge; its score is the log-odds of success that the trees sum to."""
+
+    FILES = ("trees.safetensors", "structure.json")
+    ENGINE = f"certify_assets/structure/{VERSION}"
+    ABOUT = StructureDocument
+    about: StructureDocument
+
+    @property
+    def name(self) -> str:
+        """Name of the judge: structure."""
+        return "structure"
+
+    @property
+    def trees(self) -> BoostedTrees:
+        """The trees."""
+        return BoostedTrees(**self.arrays)
+
+    @classmethod
+    def train(
+        cls, runs: pd.DataFrame, outcomes: ArrayLike, *, seed: int = 42, renderer_sha256: str = ""
+    ) -> Self:
+        """Train on labelled runs."""
+        return cls.crossfit(runs, outcomes, (), StructureSettings(seed=seed), renderer_sha256)[0]
+
+    @classmethod
+    def crossfit(
+        cls,
+        runs: pd.DataFrame,
+        outcomes: ArrayLike,
+        folds: Sequence[Fold],
+        settings: StructureSettings,
+        renderer_sha256: str,
+    ) -> tuple[Self, list[NDArray[np.float64]]]:
+        """Train, and score the rows that each fold holds out by trees fitted to its others."""
+        labels, features = training_labels(outcomes), structure_features(runs)
+        held_out = [
+            _fitted(features[fold.known], labels[fold.known], settings).decision(
+                features[fold.held]
+            )
+            for fold in folds
+        ]
+        about = StructureDocument(
+            settings=settings,
+            renderer_sha256=renderer_sha256,
+            training={"rows": len(runs), "successes": int(labels.sum())},
+        )
+        return cls(about, _fitted(features, labels, settings)._asdict()), held_out
+
+    def score_runs(self, runs: pd.DataFrame, texts: Sequence[str] = ()) -> Scores:
+        """Judge trajectories by their steps; the texts are not read."""
+        return scores_from_log_odds(self.trees.decision(structure_features(runs)))
+
+    def reasons(self, runs: pd.DataFrame, texts: Sequence[str] = ()) -> list[list[Reason]]:
+        """Return what each feature adds to the score of each run, the largest first."""
+        return [
+            _largest(zip(FEATURES, row.tolist(), strict=True))
+            for row in self.trees.contributions(structure_features(runs))
+        ]
+
+    def provenance(self) -> JudgeProvenance:
+        """Return what the scores depend on."""
+        return self.made(self.about.renderer_sha256, asdict(self.about.settings))
+
+
+def _fitted(
+    features: NDArray[np.float32], labels: NDArray[np.int64], settings: StructureSettings
+) -> BoostedTrees:
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    model = GradientBoostingClassifier(
+        n_estimators=settings.trees,
+        max_depth=settings.depth,
+        learning_rate=settings.learning_rate,
+        subsample=settings.runs_share,
+        max_features=settings.features_share,
+        min_samples_leaf=settings.fewest_runs,
+        random_state=settings.seed,
+    )
+    return BoostedTrees.fitted(model.fit(features, labels))
+
+
+def _largest(found: Iterable[tuple[str, float]]) -> list[Reason]:
+    """Order what features add to a score by its size, without those that add nothing."""
+    kept = [Reason(name, value) for name, value in found if value]
+    return sorted(kept, key=lambda reason: (-abs(reason.contribution), reason.feature))
+
+
+class Scale(NamedTuple):
+    """Mean and standard deviation of a judge's scores."""
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, scores: NDArray[np.float64]) -> Scale:
+        """Measure it; scores that are all equal keep their unit."""
+        return cls(float(scores.mean()), float(scores.std()) or 1.0)
+
+    @classmethod
+    def held_out(cls, parts: Sequence[NDArray[np.float64]], fitted: NDArray[np.float64]) -> Scale:
+        """Measure it on the scores of folds; where there is none, on those of the training."""
+        # a judge spreads the runs that it was fitted to more than others, and a flexible one more
+        # so, which would give it less weight in a mean than it deserves
+        return cls.of(np.concatenate(parts) if len(parts) else fitted)
+
+    def __call__(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Standardise scores."""
+        return (scores - self.mean) / self.deviation
+
+
+def task_folds(tasks: NDArray[Any], labels: NDArray[np.int64], seed: int) -> list[Fold]:
+    """Deal the tasks into folds; without those whose other runs have one outcome."""
+    names, code = np.unique(tasks, return_inverse=True)
+    dealt = np.random.default_rng([_SALT, seed, names.size]).permutation(names.size) % _FOLDS
+    held = [dealt[code] == number for number in range(min(_FOLDS, names.size))]
+    folds = [Fold(np.flatnonzero(~rows), np.flatnonzero(rows)) for rows in held]
+    return [fold for fold in folds if np.unique(labels[fold.known]).size == 2]
+
+
+class CombinedDocument(Document):
+    """The scale of each part, on runs of training tasks that it had no part of."""
+
+    TITLE = "combined judge"
+    SCHEMA = "certify_assets/combined_judge/1"
+    REFUSAL = IntegrityError
+
+    lexical: Scale
+    structure: Scale
+
+
+@dataclass(frozen=True, eq=False)
+class CombinedJudge(FileJudge):
+    """The mean of the standardised scores of a lexical and a structure judge of the same runs."""
+
+    FILES = (*LexicalJudge.FILES, *StructureJudge.FILES, "combined.json")
+    ENGINE = f"certify_assets/combined/1+{StructureJudge.ENGINE}"
+
+    lexical: LexicalJudge
+    structure: StructureJudge
+    scales: CombinedDocument
+
+    @property
+    def name(self) -> str:
+        """Name of the judge: combined."""
+        return "combined"
+
+    @classmethod
+    def train(
+        cls,
+        runs: pd.DataFrame,
+        texts: Sequence[str],
+        outcomes: ArrayLike,
+        *,
+        seed: int = 42,
+        renderer_sha256: str = "",
+    ) -> Self:
+        """Train both judges on labelled runs and their texts, and measure their scales there."""
+        labels = training_labels(outcomes)
+        folds = task_folds(runs["task_id"].to_numpy(object), labels, seed)
+        words, of_words = LexicalJudge.crossfit(
+            texts, labels, folds, LexicalSettings(seed=seed), renderer_sha256
+        )
+        steps, of_steps = StructureJudge.crossfit(
+            runs, labels, folds, StructureSettings(seed=seed), renderer_sha256
+        )
+        scales = CombinedDocument(
+            lexical=Scale.held_out(of_words, words.score(texts).score),
+            structure=Scale.held_out(of_steps, steps.score_runs(runs).score),
+        )
+        return cls(words, steps, scales)
+
+    def score_runs(self, runs: pd.DataFrame, texts: Sequence[str]) -> Scores:
+        """Judge trajectories by their texts and their steps."""
+        words = self.scales.lexical(self.lexical.score(texts).score)
+        steps = self.scales.structure(self.structure.score_runs(runs).score)
+        return scores_from_log_odds((words + steps) / 2)
+
+    def reasons(self, runs: pd.DataFrame, texts: Sequence[str]) -> list[list[Reason]]:
+        """Return what each word and each feature adds to the score of each run."""
+        words, steps = self.lexical.reasons(texts), self.structure.reasons(runs)
+        of_words, of_steps = self.scales.lexical.deviation, self.scales.structure.deviation
+        return [
+            _largest(
+                [
+                    *((name, value / of_words / 2) for name, value in said),
+                    *((name, value / of_steps / 2) for name, value in done),
+                ]
+            )
+            for said, done in zip(words, steps, strict=True)
+        ]
+
+    def success_words(self) -> str:
+        """Return the words that its lexical part takes for success."""
+        return self.lexical.success_words()
+
+    def provenance(self) -> JudgeProvenance:
+        """Return what the scores depend on."""
+        return self.made(
+            self.lexical.about.renderer_sha256,
+            {
+                "lexical": asdict(self.lexical.about.settings),
+                "structure": asdict(self.structure.about.settings),
+                "scales": self.scales.to_dict(),
+            },
+        )
+
+    def files(self) -> dict[str, bytes]:
+        """Return the files of both judges, and the document that joins them."""
+        parts = {**self.lexical.files(), **self.structure.files()}
+        return {**parts, self.FILES[-1]: self.scales.to_json()}
+
+    @classmethod
+    def parsed(cls, files: Mapping[str, bytes]) -> Self:
+        """Read both judges, and the document that joins them."""
+        scales = CombinedDocument.from_json(files[cls.FILES[-1]])
+        return cls(LexicalJudge.parsed(files), StructureJudge.parsed(files), scales)
+
+
+class StructureSpec(JudgeSpec):
+    """A judge from the structure of a run."""
+
+    library = "scikitlearn"
+    retrainable = True
+    explained = True
+
+    family: Literal["structure"] = "structure"
+    # of the steps, whose features it reads
+    reading: JudgeInput = WHOLE
+
+    @property
+    def everywhere(self) -> bool:
+        """Every corpus gets it as half of `combined`."""
+        return False
+
+
+@judge_family("structure")
+class StructureFamily(FileFamily):
+    """Gradient boosting on features of steps, errors, repetitions and endings."""
+
+    position = 1
+    kind = StructureJudge
+    judges = (
+        StructureSpec(
+            name="structure",
+            summary=(
+                "Gradient-boosted trees on steps, lengths, errors, repetitions and endings of a "
+                "run, trained on the SFT split."
+            ),
+        ),
+    )
+
+    def fitted(self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int) -> StructureJudge:
+        """Train on labelled rows."""
+        outcomes = rows["outcome"].to_numpy(dtype=np.int8)
+        renderer_sha256 = reading.renderer.sha256
+        return StructureJudge.train(rows, outcomes, seed=seed, renderer_sha256=renderer_sha256)
+
+
+class CombinedSpec(JudgeSpec):
+    """A judge from the words and the structure of a run."""
+
+    library = "scikitlearn"
+    retrainable = True
+    explained = True
+
+    family: Literal["combined"] = "combined"
+    # of the words; of the steps all are read
+    reading: JudgeInput = LEXICAL
+
+
+class CombinedEntry(WordsEntry):
+    """A combined judge, as users write it."""
+
+    family: Literal["combined"]
+
+
+@judge_family("combined")
+class CombinedFamily(FileFamily):
+    """The mean of the standardised scores of a lexical and a structure judge."""
+
+    position = 2
+    kind = CombinedJudge
+    entry = CombinedEntry
+    judges = (
+        CombinedSpec(
+            name="combined",
+            summary=(
+                "The mean of the standardised scores of the lexical and the structure judge, both "
+                "trained on the SFT split."
+            ),
+        ),
+    )
+
+    def configure(self, entry: CombinedEntry) -> CombinedSpec:
+        """Return the judge of an entry."""
+        found = entry.specification()
+        read = found["reading"].describe()
+        return CombinedSpec(
+            **found, summary=f"The mean of a lexical and a structure judge; its words read {read}."
+        )
+
+    def fitted(self, rows: pd.DataFrame, reading: JudgeInput, *, seed: int) -> CombinedJudge:
+        """Train both parts on labelled rows; their scales are measured on tasks held out."""
+        using, outcomes = reading.renderer, rows["outcome"].to_numpy(dtype=np.int8)
+        return CombinedJudge.train(
+            rows, texts(rows, using), outcomes, seed=seed, renderer_sha256=using.sha256
+        )

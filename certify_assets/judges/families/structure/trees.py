@@ -1,0 +1,101 @@
+"""Boosted trees as arrays: trained by scikit-learn, evaluated and explained by numpy."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+_Floats = NDArray[np.float64]
+_Features = NDArray[np.float32]
+
+
+class BoostedTrees(NamedTuple):
+    """Binary trees: a row a tree, a column a node, node 0 the root.
+
+    Attributes
+    ----------
+    base : ndarray of float64, shape (1,)
+        Log-odds of a run before any tree.
+    children : ndarray of int32, shape (2, trees, nodes)
+        The left and the right child of a node; both children of a leaf are the leaf itself.
+    feature : ndarray of int32, shape (trees, nodes)
+        Column that a node looks at.
+    threshold : ndarray of float64, shape (trees, nodes)
+        A run goes to the left where its feature is at most this.
+    value : ndarray of float64, shape (trees, nodes)
+        What a leaf adds to the log-odds; of other nodes, the mean of the leaves below over the
+        training runs.
+    """
+
+    base: _Floats
+    children: NDArray[np.int32]
+    feature: NDArray[np.int32]
+    threshold: _Floats
+    value: _Floats
+
+    @classmethod
+    def fitted(cls, model: Any) -> BoostedTrees:
+        """Take the trees of a fitted binary `GradientBoostingClassifier`."""
+        estimators = [row[0].tree_ for row in model.estimators_]
+        shape = (len(estimators), max(tree.node_count for tree in estimators))
+        trees = cls(
+            # log-odds of the training runs: a row of zeros before any tree
+            base=np.array([model._raw_predict_init(np.zeros((1, model.n_features_in_)))[0, 0]]),
+            children=np.zeros((2, *shape), dtype=np.int32),
+            feature=np.zeros(shape, dtype=np.int32),
+            threshold=np.zeros(shape),
+            value=np.zeros(shape),
+        )
+        for number, tree in enumerate(estimators):
+            nodes = np.arange(tree.node_count)
+            left, right = tree.children_left, tree.children_right
+            inner, value = left >= 0, model.learning_rate * tree.value[:, 0, 0]
+            # children come after their parents
+            for node in nodes[inner][::-1]:
+                both = [left[node], right[node]]
+                value[node] = np.average(value[both], weights=tree.weighted_n_node_samples[both])
+            trees.children[:, number, : len(nodes)] = np.where(inner, [left, right], nodes)
+            trees.feature[number, : len(nodes)] = np.where(inner, tree.feature, 0)
+            trees.threshold[number, : len(nodes)] = tree.threshold
+            trees.value[number, : len(nodes)] = value
+        return trees
+
+    def decision(self, features: _Features) -> _Floats:
+        """Return the log-odds of runs; each is summed in the order of the trees."""
+        total = np.full(len(features), self.base[0])
+        for number, leaves in enumerate(self._paths(features)[-1].T):
+            total += self.value[number, leaves]
+        return total
+
+    def contributions(self, features: _Features) -> _Floats:
+        """Divide the log-odds among the features.
+
+        Each split on a run's path adds the change of the value from the node to its child to the
+        feature that it looks at (Saabas, 2014).
+
+        Returns
+        -------
+        ndarray of float64, shape (n, features)
+            Rows sum to the log-odds less their mean over the training runs.
+        """
+        trees, rows = np.arange(len(self.value)), np.arange(len(features))[:, None]
+        found = np.zeros(features.shape)
+        for here, there in pairwise(self._paths(features)):
+            change = self.value[trees, there] - self.value[trees, here]
+            np.add.at(found, (rows, self.feature[trees, here]), change)
+        return found
+
+    def _paths(self, features: _Features) -> list[NDArray[np.int64]]:
+        """Return the node of each run in each tree, level by level: arrays (runs, trees)."""
+        trees, rows = np.arange(len(self.value)), np.arange(len(features))[:, None]
+        levels = [np.zeros((len(features), len(trees)), dtype=np.int64)]
+        while True:
+            here = levels[-1]
+            right = features[rows, self.feature[trees, here]] > self.threshold[trees, here]
+            there = self.children[right.astype(int), trees, here].astype(np.int64)
+            if np.array_equal(there, here):
+                return levels
+            levels.append(there)

@@ -1,0 +1,181 @@
+"""What every judge is specified by; a family adds its own fields and answers."""
+
+# The specification class of a family derives from `JudgeSpec` with a literal ``family``, so the
+# specifications form a union tagged by that field.
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from certify_assets.corpora import CERTIFYING
+from certify_assets.documents import JsonObject
+from certify_assets.judges.lm.models import known_model
+from certify_assets.judges.lm.recipe import Recipe
+from certify_assets.judges.reading import JudgeInput
+from certify_assets.judges.record import JudgeRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certify_assets.corpora.corpus import Corpus
+
+
+class JudgeSpec(BaseModel):
+    """A judge: what every family knows of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    # tag of the union; a literal in every subclass
+    family: str
+    # key prefix and group of its assets
+    name: str
+    # one sentence for the asset page
+    summary: str
+    seed: int = 42
+    # language model that it reads: "compact", a folder, a hub name, or a server's name for it
+    model: str = ""
+    revision: str | None = None
+    # judge whose artifact or certificate the training starts from
+    start: str = ""
+    # what the next training of it reads of a run; a trained judge reads what its record says
+    reading: JudgeInput = JudgeInput()
+    # how a language model is trained; None is what suits the model
+    recipe: Recipe | None = None
+
+    #: library that its assets show as a kind where it reads no language model
+    library: ClassVar[str] = "python"
+    #: splits of the corpus that it is trained on, with labels or pseudo-labels
+    training_splits: ClassVar[tuple[str, ...]] = ("sft",)
+    #: whether it is a language model as it comes
+    untrained: ClassVar[bool] = False
+    #: whether it is trained on the other corpora of the data root
+    needs_other_corpora: ClassVar[bool] = False
+    #: whether a certificate must let its training through, so that there may be no such judge
+    gated: ClassVar[bool] = False
+    #: whether a server scores: it costs money, and every answer is kept
+    hosted: ClassVar[bool] = False
+    #: whether it learns from SFT rows alone, so that it can be trained without some agents
+    retrainable: ClassVar[bool] = False
+    #: whether it says what features add to a score
+    explained: ClassVar[bool] = False
+
+    @property
+    def kind(self) -> str:
+        """Family as documents and tags name it: that of the recipe."""
+        return self.family
+
+    @property
+    def maker(self) -> str:
+        """Family whose judges its training makes."""
+        return self.family
+
+    @property
+    def group(self) -> str:
+        """Group of its assets, which jobs select by."""
+        return self.family if self.everywhere else "baseline"
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether every corpus gets it, where it is quick."""
+        return True
+
+    @property
+    def uses_language_model(self) -> bool:
+        """Whether it trains or reads a language model on this machine, minutes for seconds."""
+        return bool(self.model) and not self.hosted
+
+    @property
+    def reads_compact(self) -> bool:
+        """Whether its language model is the one that the package builds and ships."""
+        return known_model(self.model).shipped
+
+    @property
+    def quick(self) -> bool:
+        """Whether it needs seconds and nothing but its corpus."""
+        return not (
+            self.uses_language_model or self.needs_other_corpora or self.gated or self.hosted
+        )
+
+    @property
+    def libraries(self) -> frozenset[str]:
+        """Libraries that its assets show as kinds."""
+        return frozenset({"pytorch" if self.uses_language_model else self.library})
+
+    @property
+    def cost(self) -> str:
+        """What a corpus takes: money where a server scores, minutes or seconds of this machine."""
+        return "money" if self.hosted else "minutes" if self.uses_language_model else "seconds"
+
+    @property
+    def training(self) -> Recipe:
+        """How a language model is trained."""
+        return self.recipe or known_model(self.model).recipe
+
+    @property
+    def candidates(self) -> int:
+        """Number of candidates that it is chosen among on CAL; its level is divided by it."""
+        return 1
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it is chosen among candidates on CAL."""
+        return self.candidates > 1
+
+    @property
+    def calibration_splits(self) -> tuple[str, ...]:
+        """Splits whose labels may certify it: RL and CAL, without those that it learned from."""
+        # what chose features, weights, steps or pseudo-labels was learned from as well. A choice
+        # among `candidates` on CAL is paid for in the level, so it takes no split away.
+        return tuple(split for split in CERTIFYING if split not in self.training_splits)
+
+    def calibration_name(self, splits: Sequence[str]) -> str:
+        """Return how certificates name the rows of some splits that certify it."""
+        return " and ".join(splits)
+
+    def calibration_rows(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return those of the labelled rows of its calibration splits that certify it."""
+        return rows
+
+    def resolved(self, known: Mapping[str, JudgeSpec]) -> JudgeSpec:
+        """Return it with what it takes from the judge that it starts from, if from any."""
+        return self
+
+    def registration(self) -> JsonObject:
+        """Return what is registered before TEST is read; by default all that defines the judge."""
+        # what it reads is the record's: see `StoredJudge.registration`
+        unsaid = {"name", "summary", "seed", "reading", *({} if self.recipe else {"recipe"})}
+        return self.model_dump(mode="json", exclude=unsaid)
+
+    def changed_since(self, then: Mapping[str, object]) -> str:
+        """Name what an earlier registration of it has otherwise; empty for nothing."""
+        now = self.registration()
+        return next((name for name in {**then, **now} if then.get(name) != now.get(name)), "")
+
+    def require_current(self, corpus: Corpus, record: JudgeRecord) -> None:
+        """Refuse a record whose sources are others now; splits, renderer and starts are seen to."""
+
+    def require_present(self, corpus: Corpus) -> None:
+        """Say why there is no record, where the family knows a reason."""
+
+
+class DerivedSpec(JudgeSpec):
+    """A judge that is trained by the recipe of another: fine-tuned, or lexical."""
+
+    library = "scikitlearn"
+
+    @property
+    def maker(self) -> str:
+        """Family of the recipe."""
+        return "sft" if self.model else "lexical"
+
+
+class CausalSpec(JudgeSpec):
+    """A language model of this machine, read at the verdict's place."""
+
+    @property
+    def group(self) -> str:
+        """Jobs of the language models."""
+        return "lm"
