@@ -178,7 +178,9 @@ def exact_trainer(grpo_run: GrpoRun, folder: Path) -> Any:
             return_outputs: bool = False,
             num_items_in_batch: Any = None,
         ) -> Any:
-            log_probs = verdict_log_probs(inner_model(self.model), inputs, verdicts)
+            # float32 adapters multiply in the type of the weights
+            with self.accelerator.autocast():
+                log_probs = verdict_log_probs(inner_model(self.model), inputs, verdicts)
             return exact_loss(log_probs, inputs["outcomes"].tolist(), arm, config.samples).mean()
 
     at_once = grpo_run.at_once(config.prompts_per_step)

@@ -110,7 +110,7 @@ def test_the_same_harvest_has_the_same_bytes(store: Store) -> None:
 def test_another_start_makes_the_round_stale(store: Store) -> None:
     adapter = store.read_json("judges/lexical/c/adapter.json")
     store.write_json("judges/lexical/c/adapter.json", {**adapter, "adapter_sha256": "0" * 64})
-    with pytest.raises(StaleCertificateError, match="let through by another lexical judge"):
+    with pytest.raises(StaleCertificateError, match="began with another lexical judge"):
         certifier.load_certificates(judged(store, "c", FIRST))
     with pytest.raises(IntegrityError):
         judged(store, "c", FIRST).train()

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,16 @@ def test_small_batches_add_up_to_the_large_one(tmp_path: Path) -> None:
     for part in parts:
         assert part["grad_norm"] == pytest.approx(whole["grad_norm"], rel=1e-4)
         assert part["loss"] == pytest.approx(whole["loss"], rel=1e-5)
+
+
+def test_weights_in_bfloat16_are_trained_as_well(tmp_path: Path) -> None:
+    half = tiny_judge()
+    half.model.bfloat16()
+    losses = [
+        [step["loss"] for step in _train(tmp_path / judge.source, with_adapter(judge))]
+        for judge in (tiny_judge(), replace(half, source="half"))
+    ]
+    np.testing.assert_allclose(losses[1], losses[0], atol=0.05)
 
 
 def test_the_order_visits_every_row_once_an_epoch() -> None:
