@@ -47,7 +47,8 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
-from certify_assets.certificates.batch import BatchCertificate, error_limit
+from certify_assets.certificates.batch import BatchCertificate
+from certify_assets.certificates.batch_tables import error_limit
 from certify_assets.cli import main as certify
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.setup import Setup, settle

@@ -22,7 +22,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Final, Literal, Self
 
 import numpy as np
@@ -335,9 +335,9 @@ class SideDraw:
     @cached_property
     def stoppings(self) -> tuple[Stopping, ...]:
         """Return where to give up each set."""
-        places = [self.plan.thresholds.index(threshold) for threshold, _ in self.sets]
-        means = np.array(self.plan.means)[:, places]
-        return tuple(chain_stopping(self.tables, np.array(self.plan.weights), means))
+        return _stoppings(
+            self.plan, tuple((threshold, len(names)) for threshold, names in self.sets)
+        )
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -349,11 +349,13 @@ class SideDraw:
 
     def _errors(self, place: int, outcomes: Mapping[str, int]) -> NDArray[np.int64]:
         """Return the errors of the first runs of a set that have labels, up to one too many."""
-        wrong, found = int(self.plan.side == "reject"), list[int]()
+        wrong, left = int(self.plan.side == "reject"), self.tables[place].limit
+        found: list[int] = []
         for name in self.sets[place][1]:
-            if name not in outcomes or sum(found) >= self.tables[place].limit:
+            if name not in outcomes or not left:
                 break
             found.append(int(outcomes[name] == wrong))
+            left -= found[-1]
         return np.array(found, dtype=np.int64)
 
     def crossings(self, outcomes: Mapping[str, int]) -> list[int]:
@@ -448,6 +450,15 @@ def chain_stopping(tables: Sequence[SetTable], weights: _Floats, means: _Floats)
         gain, labels = one.value, one.labels
         found.append(one)
     return found[::-1]
+
+
+@lru_cache(maxsize=64)
+def _stoppings(plan: SidePlan, sets: tuple[tuple[float, int], ...]) -> tuple[Stopping, ...]:
+    """Return where to give up sets of some thresholds and sizes; every draw of a plan asks."""
+    tables = [set_table(runs, plan.alpha, plan.delta) for _, runs in sets]
+    places = [plan.thresholds.index(threshold) for threshold, _ in sets]
+    means = np.array(plan.means)[:, places]
+    return tuple(chain_stopping(tables, np.array(plan.weights), means))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,7 +128,7 @@ def plan_batch(
     InputError
         If there is neither a history nor thresholds, or none decides a run.
     """
-    if history is None and thresholds is None:
+    if history is None and not thresholds:
         raise InputError(
             "Nothing says which threshold to try: the certificate certifies none. Give --history "
             "with labelled past runs, or --threshold."
@@ -141,7 +141,7 @@ def plan_batch(
         if side in alphas:
             part = batch.side(side, cut)
             asked = _Asked(side, alphas[side], delta / len(alphas), history)
-            found = asked.one(part, limits[side]) if limits else asked.best(part)
+            found = asked.plan(part, limits.get(side))
             sides += [found] if found else []
     if 0 < len(sides) < len(alphas):
         kept: dict[str, float] = {plan.side: plan.alpha for plan in sides}
@@ -179,13 +179,6 @@ def _even_score(history: History | None) -> float:
     return float(below.max() if below.size else history.scores.min())
 
 
-class _Predicted(NamedTuple):
-    """Agents that the history predicts: the weight of each, and its error at scores."""
-
-    weights: _Floats
-    errors: _Floats
-
-
 @dataclass(frozen=True, eq=False)
 class _Asked:
     """What a side is planned for."""
@@ -195,117 +188,84 @@ class _Asked:
     delta: float
     history: History | None
 
-    def one(self, batch: Batch, threshold: float) -> SidePlan:
-        """Plan the set of one threshold."""
-        inside = batch.decided(self.side, threshold)
-        if not inside.any():
+    def plan(self, batch: Batch, threshold: float | None = None) -> SidePlan | None:
+        """Plan the set of one threshold, or the best chain; None where none is worth a label."""
+        sign = 1.0 if self.side == "reject" else -1.0
+        # ascending: the surest first
+        scores = np.sort(sign * batch.scores[np.isfinite(batch.scores)])
+        if threshold is None:
+            if not scores.size:
+                return None
+            shares = np.arange(1, _CANDIDATES + 1) / _CANDIDATES
+            ends = np.ceil(shares * scores.size).astype(np.int64)
+            limits = np.unique(scores[ends[ends >= min(_FEWEST, scores.size)] - 1])
+        else:
+            limits = np.array([sign * threshold])
+        sizes = np.searchsorted(scores, limits, side="right")
+        if threshold is not None and not sizes[0]:
             raise InputError(
                 f"No run of this batch is decided at the threshold {threshold:g}. Give another one."
             )
-        weights, means = self._predicted(batch.scores[inside])
-        return self._plan(batch, [threshold], [int(inside.sum())], weights, means[:, -1:])
-
-    def best(self, batch: Batch) -> SidePlan | None:
-        """Plan the chain of sets of the largest value; None where none is worth a label."""
-        scored = np.sort(batch.scores[np.isfinite(batch.scores)])
-        if not scored.size:
-            return None
-        scored = scored if self.side == "reject" else scored[::-1]
-        method: Any = "lower" if self.side == "reject" else "higher"
-        shares = np.linspace(1 / _CANDIDATES, 1, _CANDIDATES)
-        limits = np.quantile(scored, shares if self.side == "reject" else 1 - shares, method=method)
-        limits = np.array(list(dict.fromkeys(limits.tolist())))
-        sizes = np.array([int(batch.decided(self.side, value).sum()) for value in limits.tolist()])
-        kept = sizes >= min(_FEWEST, scored.size)
-        limits, sizes = limits[kept], sizes[kept]
-        weights, means = self._predicted(scored)
-        means = means[:, sizes - 1]
-        chain = self._chain(sizes, weights, means)
+        weights, errors = self._predicted(sign * scores)
+        means = np.cumsum(errors, axis=1)[:, sizes - 1] / sizes
+        means = np.clip(means, _SURE, 1 - _SURE).round(6)
+        tables = [set_table(size, self.alpha, self.delta) for size in sizes.tolist()]
+        chain = [0] if threshold is not None else _best_chain(tables, weights, means)
         if not chain:
             return None
-        chosen = sizes[chain].tolist()
-        plan = self._plan(batch, limits[chain].tolist(), chosen, weights, means[:, chain])
-        return plan if plan.expected_net_share > 0 else None
-
-    def _plan(
-        self,
-        batch: Batch,
-        thresholds: Sequence[float],
-        sizes: Sequence[int],
-        weights: _Floats,
-        means: _Floats,
-    ) -> SidePlan:
-        first = chain_stopping([self._table(size) for size in sizes], weights, means)[0]
+        means = means[:, chain]
+        first = chain_stopping([tables[place] for place in chain], weights, means)[0]
         return SidePlan.model_validate(
             {
                 "side": self.side,
                 "alpha": self.alpha,
                 "delta": self.delta,
-                "thresholds": tuple(map(float, thresholds)),
-                "weights": tuple(weights.round(6).tolist()),
-                "means": tuple(map(tuple, means.round(6).tolist())),
+                "thresholds": tuple((sign * limits[chain]).tolist()),
+                "weights": tuple(weights.tolist()),
+                "means": tuple(map(tuple, means.tolist())),
                 "expected_labels": round(first.labels, 3),
                 "expected_net_share": round(first.value / len(batch), 6),
             }
         )
 
-    def _table(self, runs: int) -> SetTable:
-        return set_table(runs, self.alpha, self.delta)
-
-    def _chain(self, sizes: _Integers, weights: _Floats, means: _Floats) -> list[int]:
-        """Return the places of the sets of the best chain, empty where none is worth a label."""
-        following = {
-            (ratio, place): next(
-                (later for later in range(place + 1, sizes.size) if sizes[later] >= wide), None
-            )
-            for ratio in _RATIOS
-            for place in range(sizes.size)
-            for wide in [ratio * sizes[place]]
-        }
-        tables = [self._table(size) for size in sizes.tolist()]
-        # what a set and all after it are worth, by ratio, set before it and set
-        worth: dict[tuple[float, int | None, int | None], Stopping] = {}
-        for place in reversed(range(sizes.size)):
-            keys, places = [], []
-            for ratio in _RATIOS:
-                earlier = [one for one in range(place) if following[ratio, one] == place]
-                after = worth.get((ratio, place, following[ratio, place]))
-                for strict in (None, *earlier):
-                    keys.append((ratio, strict, place))
-                    places.append(
-                        Before(
-                            None if strict is None else tables[strict],
-                            after.value if after else 0.0,
-                            after.labels if after else 0.0,
-                        )
-                    )
-            found = stopping(tables[place], weights, means[:, place], places)
-            worth |= dict(zip(keys, found, strict=True))
-        starts = [(ratio, place) for ratio in _RATIOS for place in range(sizes.size)]
-        ratio, start = max(starts, key=lambda key: worth[key[0], None, key[1]].value)
-        chain: list[int] = []
-        before: int | None = None
-        place_now: int | None = start
-        while place_now is not None and worth[ratio, before, place_now].value > 0:
-            chain.append(place_now)
-            before, place_now = place_now, following[ratio, place_now]
-        return chain
-
     def _predicted(self, scores: _Floats) -> tuple[_Floats, _Floats]:
-        """Return the weights of predicted agents, and their mean error over the first scores.
-
-        Shapes (components,) and (components, runs).
-        """
+        """Return the weights of predicted agents, and their errors at scores."""
         if self.history is None:
-            weights = np.full(len(_UNKNOWN), 1 / len(_UNKNOWN))
             errors = np.tile(self.alpha * np.array([_UNKNOWN]).T, scores.size)
-        else:
-            weights, errors = _components(self.history, self.side, self.alpha, scores)
-        means = np.cumsum(errors, axis=1) / np.arange(1, scores.size + 1)
-        return weights, np.clip(means, _SURE, 1 - _SURE)
+            return np.full(len(_UNKNOWN), round(1 / len(_UNKNOWN), 6)), errors
+        weights, errors = _components(self.history, self.side, self.alpha, scores)
+        return weights.round(6), errors
 
 
-def _components(history: History, side: str, alpha: float, scores: _Floats) -> _Predicted:
+def _best_chain(tables: Sequence[SetTable], weights: _Floats, means: _Floats) -> list[int]:
+    """Return the places of the sets of the best chain, empty where none is worth a label."""
+    sizes = np.array([table.runs for table in tables])
+    # the set after each, by the ratio of a chain; one beyond the last where there is none
+    following = {ratio: np.searchsorted(sizes, ratio * sizes).tolist() for ratio in _RATIOS}
+    # what a set and all after it are worth, by ratio, set before it and set
+    worth: dict[tuple[float, int | None, int], Stopping] = {}
+    for place in reversed(range(len(tables))):
+        keys, places = [], []
+        for ratio, after in following.items():
+            later = worth.get((ratio, place, after[place]))
+            for before in (None, *(one for one in range(place) if after[one] == place)):
+                keys.append((ratio, before, place))
+                strict = None if before is None else tables[before]
+                places.append(Before(strict, *((later.value, later.labels) if later else ())))
+        found = stopping(tables[place], weights, means[:, place], places)
+        worth |= dict(zip(keys, found, strict=True))
+    starts = [key for key in worth if key[1] is None]
+    ratio, before, place = max(starts, key=lambda key: worth[key].value)
+    chain: list[int] = []
+    while (key := (ratio, before, place)) in worth and worth[key].value > 0:
+        chain.append(place)
+        before, place = place, following[ratio][place]
+    return chain
+
+
+def _components(
+    history: History, side: str, alpha: float, scores: _Floats
+) -> tuple[_Floats, _Floats]:
     """Return the past agents, and their common error as it differs between agents."""
     wrong = (history.outcomes == (1 if side == "reject" else 0)).astype(np.int64)
     pooled = RiskCurve.fit(side, history.scores, wrong)
@@ -325,7 +285,7 @@ def _components(history: History, side: str, alpha: float, scores: _Floats) -> _
     weights = np.concatenate(
         [np.full(len(own), share / max(len(own), 1)), (1 - share) * chances / chances.sum()]
     )
-    return _Predicted(weights, 1 / (1 + np.exp(-np.vstack([*own, moved]))))
+    return weights, 1 / (1 + np.exp(-np.vstack([*own, moved])))
 
 
 def _log_odds(risk: _Floats) -> _Floats:

@@ -137,18 +137,15 @@ def _log_ratio(
     from scipy.special import betaln, gammaln
 
     a, b = beta
-    right = labels - errors
-    possible = (right <= runs - limit) & (errors < limit) & (right >= 0)
-    k, r = np.where(possible, errors, 0), np.where(possible, right, 0)
+    right = np.clip(labels - errors, 0, runs - limit)
+    marginal = gammaln(a + errors) + gammaln(b + right) - gammaln(a + b + labels) - betaln(a, b)
     sampling = (
-        gammaln(limit + 1)
-        - gammaln(limit - k + 1)
-        + gammaln(runs - limit + 1)
-        - gammaln(runs - limit - r + 1)
-        - gammaln(runs + 1)
-        + gammaln(runs - k - r + 1)
+        (gammaln(limit + 1) - gammaln(limit - errors + 1))
+        + (gammaln(runs - limit + 1) - gammaln(runs - limit - right + 1))
+        - (gammaln(runs + 1) - gammaln(runs - labels + 1))
     )
-    return np.where(possible, betaln(a + k, b + r) - betaln(a, b) - sampling, np.inf)
+    # so many right runs are impossible under K₀ errors
+    return np.where(labels - errors == right, marginal - sampling, np.inf)
 
 
 @lru_cache(maxsize=256)
@@ -188,30 +185,23 @@ def _needed(log_e: _Floats, critical: float) -> _Integers:
 
 
 def _first_crossings(needed: _Integers, runs: int, limit: int) -> _Floats:
-    """Return q_k by the recursion in the docstring of the module."""
+    """Return q_k, which solve the triangular equations in the docstring of the module."""
+    from scipy.linalg import solve_triangular
     from scipy.special import gammaln
 
-    log_factorial = gammaln(np.arange(runs + 2) + 1.0)
+    log_factorial = gammaln(np.arange(runs + 1) + 1.0)
 
     def ways(of: _Integers, chosen: _Integers) -> _Floats:
         return np.asarray(log_factorial[of] - log_factorial[chosen] - log_factorial[of - chosen])
 
-    errors = np.arange(needed.size)
-    # the start is a crossing that no test makes: no label, no error
-    drawn, wrong = np.append(0, needed), np.append(0, errors)
-    found = np.zeros(needed.size + 1)
-    for place, (labels, most) in enumerate(zip(needed.tolist(), errors.tolist(), strict=True), 1):
-        n, k = drawn[:place], wrong[:place]
-        left, more = runs - n, labels - n
-        possible = (more - (most - k) >= 0) & (left - (limit - k) >= more - (most - k))
-        n, k, left, more = n[possible], k[possible], left[possible], more[possible]
-        chance = np.exp(
-            ways(limit - k, most - k)
-            + ways(left - (limit - k), more - (most - k))
-            - ways(left, more)
-        )
-        sign = np.where(n > 0, -1.0, 1.0)
-        found[place] = max(
-            float((sign * np.where(n > 0, found[:place][possible], 1.0)) @ chance), 0
-        )
-    return found[1:]
+    # rows: the start, and each n_i with i errors; columns: each n_k with k errors
+    wrong = np.append(0, np.arange(needed.size))[:, None]
+    drawn = np.append(0, needed)[:, None]
+    left, bad = runs - drawn, limit - wrong
+    errors, more = wrong[1:].T - wrong, needed - drawn
+    possible = (errors >= 0) & (more >= errors) & (left - bad >= more - errors)
+    errors, more = np.where(possible, errors, 0), np.where(possible, more, 0)
+    chance = ways(bad, errors) + ways(left - bad, more - errors) - ways(left, more)
+    chance = np.where(possible, np.exp(chance), 0.0)
+    found = solve_triangular(chance[1:].T, chance[0], lower=True, unit_diagonal=True)
+    return np.asarray(np.maximum(found, 0.0))

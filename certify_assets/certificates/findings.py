@@ -317,7 +317,8 @@ def _of_the_ranking(case: _Case) -> _Found:
     wrong = right if case.settings.side == "reject" else rows - right
     found = (counts.covered_trajectories - counts.error_totals) / (rows - wrong)
     kept, missed = ([0.0, *part, 1.0] for part in (found, counts.error_totals / wrong))
-    if np.trapezoid(kept, missed) > 0.5:
+    # labels of drawn runs may be of one class, where runs without a label count as wrong
+    if np.trapezoid(kept, missed) > 0.5 or case.rows.auroc is None:
         return
     from scipy.special import stdtrit
 

@@ -104,16 +104,11 @@ class Draw:
                     "labels."
                 )
             most = int(sizes.max())
-        drawn = cls(count, 1, estimand, most or 1, seed, table_hash(tasks, runs, scores))
-        kept = max(1, sum(place < 1 for place in drawn._places(tasks).values()))
-        return cls(
-            count,
-            attempts or (1 if estimand == RUNS else -(-count // kept)),
-            estimand,
-            drawn.most,
-            seed,
-            drawn.sha256,
-        )
+        if attempts is None:
+            # as many as the count needs, where every task counts once
+            enough = (b for b in range(1, sizes.max()) if np.minimum(b, sizes).sum() >= count)
+            attempts = 1 if estimand == RUNS else next(enough, int(sizes.max()))
+        return cls(count, attempts, estimand, most or 1, seed, table_hash(tasks, runs, scores))
 
     @classmethod
     def from_inputs(cls, inputs: SampleInputs) -> Self:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ from certify_assets.cli.options import (
     SIDE,
     Finite,
     certificate_argument,
+    gathered,
     scores_argument,
     split_option,
 )
@@ -72,6 +74,40 @@ _CLOSED: Final = (
 _SHOWN: Final = 3
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What a plan is asked for."""
+
+    history: Path | None = None
+    threshold: float | None = None
+    side: str | None = None
+    alpha: float | None = None
+    delta: float | None = None
+
+
+_asked = gathered(
+    "asked",
+    Asked,
+    click.option(
+        "--history",
+        type=PATH,
+        help="Score table of labelled past runs, by which sets are chosen. [default: the certified "
+        "thresholds]",
+    ),
+    click.option(
+        "--threshold", type=Finite(), metavar="SCORE", help="The one threshold to certify."
+    ),
+    click.option(
+        "--side",
+        type=click.Choice([*SIDE.choices, _BOTH]),
+        help="Side to plan; both are drawn together, at half the risk limit a side. [default: each "
+        "of CERTIFICATE]",
+    ),
+    click.option("--alpha", type=OPEN_SHARE, help="Error budget. [default: the certificate's]"),
+    click.option("--delta", type=OPEN_SHARE, help="Risk limit. [default: the certificate's]"),
+)
+
+
 def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add what all three take: how tables are read, and how much is shown."""
     for option in (answers, answers_at_length, column_options, split_option):
@@ -93,31 +129,13 @@ def batch() -> None:
 @certificate_argument
 @scores_argument
 @click.option("--out", type=PATH, help="Write the plan here; draw and close take it.")
-@click.option(
-    "--history",
-    type=PATH,
-    help="Score table of labelled past runs, by which sets are chosen. [default: the certified "
-    "thresholds]",
-)
-@click.option("--threshold", type=Finite(), metavar="SCORE", help="The one threshold to certify.")
-@click.option(
-    "--side",
-    type=click.Choice([*SIDE.choices, _BOTH]),
-    help="Side to plan; both are drawn together, at half the risk limit a side. [default: each of "
-    "CERTIFICATE]",
-)
-@click.option("--alpha", type=OPEN_SHARE, help="Error budget. [default: the certificate's]")
-@click.option("--delta", type=OPEN_SHARE, help="Risk limit. [default: the certificate's]")
+@_asked
 @_shared
 def plan(
     certificate: Path,
     scores: Path,
     out: Path | None,
-    history: Path | None,
-    threshold: float | None,
-    side: str | None,
-    alpha: float | None,
-    delta: float | None,
+    asked: Asked,
     split: str | None,
     reading: ReadingOptions,
 ) -> None:
@@ -126,63 +144,22 @@ def plan(
     CERTIFICATE may certify nothing where --history or --threshold is given. SCORES is the batch,
     with trajectory_id.
     """
-    refuse_overwrite(
-        {"--out": out}, {"CERTIFICATE": certificate, "SCORES": scores, "--history": history}
-    )
-    issued = load_certificates(certificate, Choice(None if side == _BOTH else side))
-    reading = reading.as_issued(certificate, issued)
-    frozen, items = _batch(scores, reading, split), _one_a_side(certificate, issued, alpha)
-    first = next(iter(items.values()))
-    sides = SIDE.choices if side == _BOTH else tuple(items)
-    if threshold is not None and len(sides) > 1:
-        raise InputError("--threshold is of one side. Leave it out, or name the side.")
-    thresholds = None if threshold is None else {sides[0]: threshold}
-    if thresholds is None and history is None:
-        thresholds = _certified(items)
-        if side == _BOTH and len(thresholds or ()) < len(sides):
-            raise InputError(
-                f"{certificate} does not certify both sides. Give --history with labelled past "
-                "runs, or name the side."
-            )
-        sides = tuple(thresholds or sides)
-    made = plan_batch(
-        frozen,
-        alphas={name: alpha or items.get(name, first).alpha for name in sides},
-        delta=delta or min(item.delta for item in items.values()),
-        history=None if history is None else _history(history, reading),
-        thresholds=thresholds,
-        certificate_sha256=first.sha256,
-    )
-    if made is None:
-        raise InputError(
-            f"No labels of {scores} are worth it: they are expected to cost more than they decide. "
-            "Review its runs, or name a --threshold."
-        )
-    made = made.replace(
-        scores=ScoreReading.of_provenance(first.provenance).provenance(),
-        score_range=first.inputs.get("scores"),
-    )
+    inputs = {"CERTIFICATE": certificate, "SCORES": scores, "--history": asked.history}
+    refuse_overwrite({"--out": out}, inputs)
+    made, frozen, _ = _planned(certificate, scores, reading, split, asked)
     if out is not None:
         write_json_atomic(out, made.to_dict())
-    blocks: list[Any] = []
-    documents = []
+    documents, blocks = [], list[Any]()
     for part in BatchDraw(made, frozen, 0).sides:
         documents.append({**part.plan.model_dump(mode="json"), "sets": _sets(part)})
-        blocks += [
-            f"{part.plan.side.capitalize()} side. {_start(part)}",
-            _table_of_sets(documents[-1]["sets"]),
-        ]
+        blocks.append(f"{part.plan.side.capitalize()} side. {_start(part)}")
+        blocks.append(_table_of_sets(documents[-1]["sets"]))
     if made.cut is not None:
         blocks.append(f"Runs up to the score {made.cut:g} may fail, the others pass.")
     document = made.to_dict() | {"sides": documents}
     for name in ("expected_labels", "expected_net_share"):
         document[name] = math.fsum(item[name] for item in documents)
     answer(document | (documents[0] if len(documents) == 1 else {}), *blocks)
-
-
-def _certified(items: Mapping[str, Certificate]) -> dict[str, float] | None:
-    found = {name: item.threshold for name, item in items.items() if item.certified}
-    return {name: value for name, value in found.items() if value is not None} or None
 
 
 def _sets(part: SideDraw) -> list[JsonObject]:
@@ -322,24 +299,55 @@ def _drawn(
         # which names a table as one
         load_certificates(path)
         raise
-    if isinstance(document, dict) and document.get("schema") == BatchPlan.SCHEMA:
-        made = BatchPlan.from_dict(document)
-        known = ScoreReading.of_provenance(made.scores)
-        reading = reading.under(IssuedReading(str(path), known, made.score_range))
-        return BatchDraw(made, _batch(scores, reading, split), seed), reading
-    issued = load_certificates(path)
+    if not isinstance(document, dict) or document.get("schema") != BatchPlan.SCHEMA:
+        made, frozen, reading = _planned(path, scores, reading, split, Asked())
+        return BatchDraw(made, frozen, seed), reading
+    made = BatchPlan.from_dict(document)
+    known = ScoreReading.of_provenance(made.scores)
+    reading = reading.under(IssuedReading(str(path), known, made.score_range))
+    return BatchDraw(made, _batch(scores, reading, split), seed), reading
+
+
+def _planned(
+    path: Path, scores: Path, reading: ReadingOptions, split: str | None, asked: Asked
+) -> tuple[BatchPlan, Batch, ReadingOptions]:
+    """Plan a batch, and return how its tables are read."""
+    issued = load_certificates(path, Choice(None if asked.side == _BOTH else asked.side))
     reading = reading.as_issued(path, issued)
-    items = _one_a_side(path, issued, None)
-    thresholds, frozen = _certified(items), _batch(scores, reading, split)
-    made_of = plan_batch(
+    frozen, items = _batch(scores, reading, split), _one_a_side(path, issued, asked.alpha)
+    first = next(iter(items.values()))
+    sides = tuple(SIDE.choices) if asked.side == _BOTH else tuple(items)
+    thresholds = None
+    if asked.threshold is not None:
+        if len(sides) > 1:
+            raise InputError("--threshold is of one side. Leave it out, or name the side.")
+        thresholds = {sides[0]: asked.threshold}
+    elif asked.history is None:
+        thresholds = {
+            name: item.threshold for name, item in items.items() if item.threshold is not None
+        }
+        if asked.side == _BOTH and len(thresholds) < len(sides):
+            raise InputError(
+                f"{path} does not certify both sides. Give --history with labelled past runs, or "
+                "name the side."
+            )
+        sides = tuple(thresholds)
+    made = plan_batch(
         frozen,
-        alphas={name: items[name].alpha for name in thresholds or items},
-        delta=min(item.delta for item in items.values()),
+        alphas={name: asked.alpha or items.get(name, first).alpha for name in sides},
+        delta=asked.delta or min(item.delta for item in items.values()),
+        history=None if asked.history is None else _history(asked.history, reading),
         thresholds=thresholds,
-        certificate_sha256=next(iter(items.values())).sha256,
+        certificate_sha256=first.sha256,
     )
-    assert made_of is not None
-    return BatchDraw(made_of, frozen, seed), reading
+    if made is None:
+        raise InputError(
+            f"No labels of {scores} are worth it: they are expected to cost more than they decide. "
+            "Review its runs, or name a --threshold."
+        )
+    provenance = ScoreReading.of_provenance(first.provenance).provenance()
+    made = made.replace(scores=provenance, score_range=first.inputs.get("scores"))
+    return made, frozen, reading
 
 
 def _one_a_side(

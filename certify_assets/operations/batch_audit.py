@@ -82,7 +82,6 @@ class BatchAudit:
     record: DrawnBatch
     draw: BatchDraw
     closing: ClosedBatch | None
-    closed: str  # time of the closing; empty while it is open
 
     @classmethod
     def load(cls, corpus: Corpus, batch: str) -> BatchAudit | None:
@@ -95,7 +94,7 @@ class BatchAudit:
             return None
         record, draw = _opened_draw(corpus, batch)
         found = closing_of(corpus, batch)
-        return cls(corpus, record, draw, found and found.content, found.time if found else "")
+        return cls(corpus, record, draw, found and found.content)
 
     @property
     def state(self) -> str:

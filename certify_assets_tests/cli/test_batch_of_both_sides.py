@@ -198,7 +198,7 @@ def test_of_a_document_that_certifies_one_side_that_side_is_planned(
     frame = score_rows(tasks=80, attempts=6, seed=3)
     frame["outcome"], frame["score"] = 1 - frame["outcome"], -frame["score"]
     frame.to_csv("cal.csv", index=False)
-    asked = "certificate cal.csv --alpha .02 --out one.json --json"
+    asked = "certificate cal.csv --alpha .03 --out one.json --json"
     reject, release = call(asked).json["certificates"]
     assert release["certified"] and not reject["certified"]
     plan = call("batch plan one.json batch.csv --json").json

@@ -1,0 +1,303 @@
+"""one_run and average: golden values, what is refused, and whether the promises hold."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from certify_assets.certificates import Settings, certify, certify_sides, evaluate, observe
+from certify_assets.certificates.inputs import UNCLEAR, UNLABELLED
+from certify_assets.certificates.one_run import rows_until_stop, stop_limit
+from certify_assets.certificates.path_limits import path_limits, path_probability, planned_rows
+from certify_assets.errors import InputError
+
+#: rows, α → the fewest rows with 0, 1, … errors, λ*, the path probability, most errors of any width
+LIMITS = {
+    (20, 0.1): ((), 0.0, 0.0, -1),
+    (20, 0.2): ((14,), 0.04398047, 0.04398047, 0),
+    (30, 0.1): ((29,), 0.04710129, 0.04710129, 0),
+    (30, 0.2): ((16, 24), 0.03305657, 0.04703696, 1),
+    (40, 0.1): ((29,), 0.04710129, 0.04710129, 0),
+    (40, 0.2): ((17, 25, 33), 0.02738973, 0.04934907, 2),
+    (63, 0.1): ((33, 50), 0.03378586, 0.04980033, 1),
+    (63, 0.2): ((18, 28, 36, 43, 50, 57), 0.01857003, 0.04949828, 5),
+    (100, 0.1): ((37, 55, 71, 87), 0.02231317, 0.04875855, 3),
+    (100, 0.2): ((20, 29, 37, 45, 53, 60), 0.01357122, 0.04981037, 11),
+    (126, 0.1): ((39, 57, 74, 89, 104, 119), 0.01819920, 0.04950617, 5),
+    (126, 0.2): ((20, 30, 38, 46, 53, 61), 0.01178814, 0.04902505, 14),
+    (200, 0.1): ((41, 61, 78, 93, 109, 123), 0.01345932, 0.04992553, 10),
+    (200, 0.2): ((21, 31, 40, 48, 55, 62), 0.00922337, 0.04968138, 26),
+}
+#: 40 tasks in the order of their scores, with errors at six places
+PLACES = np.arange(1.0, 41.0)
+WRONG = np.isin(PLACES, [17, 29, 30, 36, 37, 39]).astype(int)
+#: 30 tasks, six each at five scores
+TIED = np.repeat([1.0, 2.0, 3.0, 4.0, 5.0], 6)
+TIED_WRONG = np.concatenate([[1] * k + [0] * (6 - k) for k in (0, 0, 1, 2, 4)])
+SAMPLE = {"count": 60, "attempts": 1, "estimand": "tasks", "most": 1, "seed": 7, "sha256": "0" * 64}
+NAMES = [f"task-{place}" for place in range(40)]
+
+
+@pytest.mark.parametrize(("rows", "alpha"), LIMITS)
+def test_golden_limits(rows: int, alpha: float) -> None:
+    fewest, level, path, most = LIMITS[rows, alpha]
+    found = path_limits(rows, alpha, 0.05)
+    shown = [int(np.argmax(found.most >= errors)) for errors in range(min(6, found.stop + 1))]
+    assert (tuple(shown), found.stop) == (fewest, most)
+    assert (round(found.level, 8), round(found.path, 8)) == (level, path)
+
+
+@given(st.integers(1, 9), st.sampled_from([0.1, 0.3, 0.5]), st.integers(0, 1_000))
+@settings(max_examples=30, deadline=None)
+def test_the_path_probability_is_that_of_all_walks(rows: int, alpha: float, seed: int) -> None:
+    rising = np.maximum.accumulate(np.random.default_rng(seed).integers(-1, 4, rows + 1))
+    limits = np.minimum(np.arange(rows + 1) - 1, rising)
+    limits[0] = -1
+    met = 0.0
+    for walk in itertools.product((0, 1), repeat=rows):
+        sums = np.cumsum(walk)
+        if (sums <= limits[1:]).any():
+            met += math.prod(alpha if step else 1 - alpha for step in walk)
+    assert path_probability(limits, alpha) == pytest.approx(met)
+
+
+def test_limits_are_binomial_and_the_next_level_would_be_too_large() -> None:
+    found = path_limits(63, 0.2, 0.05)
+    for rows in range(1, 64):
+        limit = int(found.most[rows])
+        assert binom.cdf(limit, rows, 0.2) <= found.level * (1 + 1e-9)
+        assert binom.cdf(limit + 1, rows, 0.2) > found.level
+    assert found.path <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("rows", "alpha", "planned"), [(20, 0.1, 20), (40, 0.1, 29), (63, 0.1, 38), (20, 0.2, 14)]
+)
+def test_limits_are_planned_for_a_share_of_the_rows(rows: int, alpha: float, planned: int) -> None:
+    assert planned_rows(rows, alpha, 0.05, 0.6) == planned
+    assert planned_rows(rows, alpha, 0.05, 1) == rows
+
+
+@pytest.mark.parametrize(
+    ("scores", "wrong", "procedure", "alpha", "threshold"),
+    [
+        (PLACES, WRONG, "one_run", 0.1, None),
+        (PLACES, WRONG, "one_run", 0.2, 28),
+        (PLACES, WRONG, "average", 0.1, 28),
+        (PLACES, WRONG, "average", 0.2, 40),
+        (TIED, TIED_WRONG, "one_run", 0.1, None),
+        (TIED, TIED_WRONG, "one_run", 0.2, None),
+        (TIED, TIED_WRONG, "average", 0.1, None),
+        (TIED, TIED_WRONG, "average", 0.2, 4),
+    ],
+)
+def test_golden_certificates(
+    scores: NDArray[np.float64],
+    wrong: NDArray[np.int64],
+    procedure: str,
+    alpha: float,
+    threshold: float | None,
+) -> None:
+    asked = {"procedure": procedure, "alpha": alpha, "planned_share": 1}
+    names = NAMES[: scores.size]
+    found = certify(scores, wrong, names, **asked)
+    assert found.threshold == threshold
+    mirrored = certify(-scores, 1 - wrong, names, side="release", **asked)
+    assert mirrored.threshold == (None if threshold is None else -threshold)
+    assert mirrored.coverage == found.coverage and mirrored.tail == found.tail
+
+
+def test_the_promise_is_named_and_said() -> None:
+    proved = certify(PLACES, WRONG, NAMES, procedure="one_run", alpha=0.2)
+    average = certify(PLACES, WRONG, NAMES, procedure="average", alpha=0.2)
+    assert [item.promise for item in (proved, average)] == ["proved", "average"]
+    assert "With 95 % confidence at most 20 % of the decided runs are wrong" in proved.statement
+    assert "one random run of each of 40 tasks" in proved.statement
+    assert "On average over certificates made this way" in average.statement
+    assert "with 95 % confidence this one is below 40 %" in average.statement
+    assert len(proved.assumptions) == len(average.assumptions) == 6
+    assert certify(PLACES, WRONG, NAMES).promise == "confident"
+
+
+@pytest.mark.parametrize(("limit", "read"), [(0, 17), (5, 39), (6, 40)])
+def test_reading_stops_after_more_errors_than_the_limit(limit: int, read: int) -> None:
+    assert rows_until_stop(WRONG == 1, limit) == read
+
+
+@pytest.mark.parametrize(
+    ("alpha", "procedure", "read"),
+    [(0.1, "one_run", 17), (0.2, "one_run", 30), (0.1, "average", 36), (0.2, "average", 40)],
+)
+def test_golden_numbers_of_labels(alpha: float, procedure: str, read: int) -> None:
+    limit = stop_limit(procedure, 40, alpha=alpha, level=0.05, share=1)
+    assert rows_until_stop(WRONG == 1, limit) == read
+
+
+@given(st.integers(0, 10_000), st.sampled_from(["one_run", "average"]), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_the_threshold_is_that_of_all_labels(seed: int, procedure: str, release: bool) -> None:
+    rng = np.random.default_rng(seed)
+    scores = np.round(rng.normal(size=60), 1)
+    wrong = (rng.random(60) < 1 / (1 + np.exp(2 - 2 * scores))).astype(int)
+    asked = {"procedure": procedure, "alpha": 0.2, "sample": SAMPLE}
+    side, turned = ("release", -1) if release else ("reject", 1)
+    outcomes = 1 - wrong if release else wrong
+    limit = stop_limit(procedure, 60, alpha=0.2, level=0.05, share=0.6)
+    order = np.argsort(scores, kind="stable")
+    read = rows_until_stop(wrong[order] == 1, limit)
+    partly = outcomes.copy()
+    partly[order[read:]] = UNLABELLED
+    names = [f"t{place}" for place in range(60)]
+    whole = certify(turned * scores, outcomes, names, side=side, **asked)
+    found = certify(turned * scores, partly, names, side=side, **asked)
+    assert (found.threshold, found.coverage) == (whole.threshold, whole.coverage)
+    if read < 60:
+        # the last row that was read is needed
+        partly[order[read - 1]] = UNLABELLED
+        with pytest.raises(InputError, match="has no label"):
+            certify(turned * scores, partly, names, side=side, **asked)
+
+
+@pytest.mark.parametrize("side", ["reject", "release"])
+def test_an_unclear_label_counts_as_wrong(side: str) -> None:
+    outcomes = np.full(40, int(side == "release"))
+    scores = PLACES if side == "reject" else -PLACES
+    unclear, wrong = outcomes.copy(), outcomes.copy()
+    unclear[:3], wrong[:3] = UNCLEAR, 1 - outcomes[:3]
+    asked = {"side": side, "procedure": "average", "alpha": 0.2, "sample": SAMPLE}
+    one, other = (certify(scores, each, NAMES, **asked) for each in (unclear, wrong))
+    assert one.errors == other.errors == 3 and one.threshold == other.threshold
+    assert one.success_rate == int(side == "release")
+
+
+@pytest.mark.parametrize(
+    ("procedure", "alpha", "least"),
+    [("one_run", 0.1, 29), ("one_run", 0.2, 14), ("average", 0.1, 14), ("average", 0.2, 6)],
+)
+def test_too_few_tasks_are_refused(procedure: str, alpha: float, least: int) -> None:
+    asked = {"procedure": procedure, "alpha": alpha}
+    scores, right = np.arange(float(least)), np.zeros(least, dtype=int)
+    assert certify(scores, right, NAMES[:least], **asked).certified
+    with pytest.raises(InputError, match=f"needs at least {least} tasks"):
+        certify(scores[1:], right[1:], NAMES[1:least], **asked)
+
+
+@pytest.mark.parametrize(
+    ("settings_", "words"),
+    [
+        ({"looks": 3}, "looks are for one_run"),
+        ({"procedure": "one_run", "looks": 2, "look": 3}, "look is 3"),
+        ({"procedure": "average", "candidates": 2}, "average does not hold"),
+    ],
+)
+def test_plans_without_a_proof_are_refused(settings_: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        Settings(**settings_)
+
+
+def test_looks_share_delta_and_grow() -> None:
+    levels = [Settings(procedure="one_run", looks=4, look=look).level(40) for look in (1, 2, 3, 4)]
+    assert levels == pytest.approx([0.005, 0.01, 0.015, 0.02])
+
+
+def test_both_sides_together_have_half_of_delta_each() -> None:
+    found = certify_sides(PLACES, WRONG, NAMES, procedures=("one_run",), joint=True, alpha=0.2)
+    assert [item.delta for item in found.certificates] == [0.025, 0.025]
+
+
+def test_several_runs_a_task_are_used() -> None:
+    rng = np.random.default_rng(1)
+    tasks = np.repeat(np.arange(60), 8)
+    scores = rng.normal(size=480)
+    wrong = (scores > 0.5) & (rng.random(480) < 0.9)
+    found = certify(scores, wrong, tasks, procedure="one_run", alpha=0.2)
+    assert found.certified and found.promise == "proved" and found.trajectories == 480
+    assert found.tail is not None and found.tail <= found.level
+    # on average one run of each task is used
+    assert certify(scores, wrong, tasks, procedure="average", alpha=0.2).trajectories == 60
+
+
+def _labels(
+    kind: str, scores: NDArray[np.float64], alpha: float, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw errors: just above α everywhere, most where the judge is surest, or rising."""
+    rate = np.full(scores.size, 1.02 * alpha)
+    if kind == "falling":
+        rate = np.where(scores < 0.1, 2.2 * alpha, 1.02 * alpha)
+    if kind == "rising":
+        rate = alpha * (0.6 + scores)
+    return (rng.random(scores.size) < rate).astype(np.int64)
+
+
+@pytest.mark.statistics
+@pytest.mark.parametrize("kind", ["flat", "falling", "rising", "ties"])
+@pytest.mark.parametrize("rows", [20, 30, 50, 100, 200])
+@pytest.mark.parametrize("alpha", [0.1, 0.2])
+def test_promises_hold_in_simulated_tables(kind: str, rows: int, alpha: float) -> None:
+    # 2,000 tables: the standard error of a rate of .05 is .005, of the mean ratio below .01
+    trials, rng = 2_000, np.random.default_rng(rows)
+    wrong_share: dict[str, list[float]] = {"one_run": [], "average": []}
+    broken = dict.fromkeys(wrong_share, 0)
+    names = [str(place) for place in range(rows)]
+    for _ in range(trials):
+        scores = rng.random(rows)
+        # five scores only
+        seen = np.ceil(scores * 5) / 5 if kind == "ties" else scores
+        table = observe(seen, _labels(kind, seen, alpha, rng), names)
+        for procedure in wrong_share:
+            asked = Settings(procedure=procedure, alpha=alpha)
+            found = evaluate(table, asked).threshold
+            if found is None:
+                wrong_share[procedure].append(0.0)
+                continue
+            error = _true_error(kind, found, alpha)
+            broken[procedure] += error > (alpha if procedure == "one_run" else 2 * alpha)
+            claimed = np.count_nonzero(seen <= found) / (rows + 1)
+            wrong_share[procedure].append(error * found / claimed)
+    limit = 0.05 + 2 * math.sqrt(0.05 * 0.95 / trials)
+    assert broken["one_run"] / trials <= limit and broken["average"] / trials <= limit
+    ratios = np.array(wrong_share["average"])
+    assert ratios.mean() <= alpha + 2 * ratios.std() / math.sqrt(trials)
+
+
+def _true_error(kind: str, threshold: float, alpha: float) -> float:
+    """Error among scores up to a threshold; scores are uniform."""
+    if kind == "falling":
+        first = min(threshold, 0.1)
+        return alpha * (2.2 * first + 1.02 * (threshold - first)) / threshold
+    return alpha * (0.6 + threshold / 2) if kind == "rising" else 1.02 * alpha
+
+
+@pytest.mark.statistics
+@pytest.mark.parametrize("design", ["whole tasks", "amid other errors", "unlike tasks"])
+def test_clusters_do_not_break_the_proof(design: str) -> None:
+    # 2,000 tables of 40 tasks: the standard error of a rate of .05 is .005
+    trials, alpha, rng = 2_000, 0.2, np.random.default_rng(5)
+    broken = dict.fromkeys(("one draw", "several"), 0)
+    for trial in range(trials):
+        tasks, attempts = 40, 16
+        # the mean is above α in every design, at every threshold
+        rate = {
+            "whole tasks": (rng.random(tasks) < 1.02 * alpha) * 1.0,
+            "amid other errors": np.where(rng.random(tasks) < 0.55 * alpha, 1.0, 0.55 * alpha),
+            "unlike tasks": np.minimum(1, rng.exponential(1.1 * alpha, tasks)),
+        }[design]
+        wrong = (rng.random((tasks, attempts)) < rate[:, None]).astype(int)
+        scores = rng.random((tasks, attempts))
+        picked = rng.integers(0, attempts, tasks)
+        one = observe(
+            scores[np.arange(tasks), picked], wrong[np.arange(tasks), picked], NAMES[:tasks]
+        )
+        asked = Settings(procedure="one_run", alpha=alpha)
+        broken["one draw"] += evaluate(one, asked).threshold is not None
+        if trial < 200:
+            names = np.repeat(NAMES[:tasks], attempts)
+            table = observe(scores.ravel(), wrong.ravel(), names)
+            broken["several"] += evaluate(table, asked).threshold is not None
+    assert broken["one draw"] / trials <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / trials)
+    assert broken["several"] / 200 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 200)
