@@ -124,7 +124,7 @@ class GrpoRun:
         return sha256_bytes(canonical_json(decides))
 
     def at_once(self, count: int, more: int = 0) -> int:
-        """Return the largest divisor of a number of rows that the token budget holds, at least 1."""
+        """Return the largest divisor of a number of rows that the token budget holds, or 1."""
         longest = max(len(prompt.ids) for prompt in self.prompts) + more
         sizes = [size for size in range(1, count + 1) if count % size == 0]
         return max(

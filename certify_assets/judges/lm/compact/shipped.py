@@ -97,4 +97,5 @@ def _count(path: Path) -> int:
     from safetensors import safe_open
 
     with safe_open(str(path), framework="np") as file:
-        return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+        shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+    return sum(map(math.prod, shapes))
