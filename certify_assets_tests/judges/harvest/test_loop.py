@@ -13,10 +13,10 @@ from certify_assets.errors import GateClosedError, IntegrityError, LeakError, St
 from certify_assets.files import read_json
 from certify_assets.judges.families.harvest import harvest_violations
 from certify_assets.judges.lm.judge import CausalJudge
+from certify_assets.judges.pool import load_pool
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.ledger import ledger_entries, ledger_violations
-from certify_assets.operations.pool import load_pool
 from certify_assets.research.harvest_learners import Splits, learner_maker
 from certify_assets.research.harvest_study import HarvestPlan, harvest_rows, run_harvests
 from certify_assets.storage.store import Store
@@ -110,7 +110,7 @@ def test_the_same_harvest_has_the_same_bytes(store: Store) -> None:
 def test_another_start_makes_the_round_stale(store: Store) -> None:
     adapter = store.read_json("judges/lexical/c/adapter.json")
     store.write_json("judges/lexical/c/adapter.json", {**adapter, "adapter_sha256": "0" * 64})
-    with pytest.raises(StaleCertificateError, match="let through by another lexical judge"):
+    with pytest.raises(StaleCertificateError, match="began with another lexical judge"):
         certifier.load_certificates(judged(store, "c", FIRST))
     with pytest.raises(IntegrityError):
         judged(store, "c", FIRST).train()
@@ -125,9 +125,8 @@ def test_a_smuggled_pseudo_label_is_found(store: Store) -> None:
     ].to_numpy()
     store.write_table(key, harvested)
     found = harvest_violations(judged(store, "c", FIRST))
-    assert found[0] == "1 harvested runs are rows of CAL."
-    assert "in CAL" in found[1]
-    assert "not the one that its adapter was trained on" in found[2]
+    assert "in CAL" in found[0]
+    assert "not the one that its adapter was trained on" in found[1]
 
 
 def test_a_gate_that_closes_takes_the_judge_of_an_earlier_opening_away(store: Store) -> None:
