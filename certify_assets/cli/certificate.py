@@ -21,7 +21,7 @@ from certify_assets.certificates import (
 )
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.ladder import climb, next_rung, procedures_of
-from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROMISES, PROVED
+from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISES
 from certify_assets.certificates.sides import budget_words
 from certify_assets.cli.documents import CertificateFile, read_certificate_file
 from certify_assets.cli.drawn import calibration
@@ -204,6 +204,10 @@ def certificate(
     wrote = "" if out is None else f"wrote {out}; "
     if not certified:
         step = _plan(scores, reading, {**asked, "side": side, "procedure": lead.procedure})
+        if rows.sample is not None:
+            known = certifier.table.labelled
+            guess = {"--success-rate": lead.success_rate, "--auroc": known.auroc or 0.5}
+            step += "".join(f" {option} {value:.3g}" for option, value in guess.items())
     elif out is None:
         step = given_command("--out", "c.json")
     else:
@@ -224,8 +228,8 @@ def _plan(scores: Path, reading: ReadingOptions, asked: Mapping[str, Any]) -> st
     words = ["certify", "plan", str(scores)]
     for name, other in (("alpha", None), ("side", "both"), ("procedure", EVERY_PROCEDURE[0])):
         value = asked.get(name, other)
-        # plan takes one procedure, no pilot and no rows
-        if value not in (other, "all", "betting", *(PROMISED[name] for name in (PROVED, AVERAGE))):
+        # plan takes one procedure, and no pilot
+        if value not in (other, "all", "betting"):
             words += [f"--{name}", str(value)]
     chosen = {name: asked[name] for name in PLANNED if name in asked}
     for name, value in {**chosen, **reading.settings.provenance()}.items():
