@@ -220,7 +220,7 @@ def read_pilot(path: Path, reading: ReadingOptions) -> Table:
 
 def stored_pool(document: object) -> Unlabelled | None:
     """Return scores and tasks of a pool as the platform stores it."""
-    from certify_assets.operations.pool import StoredPool
+    from certify_assets.judges.pool import StoredPool
 
     pool = StoredPool.from_dict(document).pool
     return None if pool is None else (pool.scores, np.array(pool.labels, dtype=object)[pool.tasks])
@@ -230,7 +230,7 @@ def read_pool(
     path: Path, reading: ReadingOptions, *, certified: Sequence[str] = ("cal",)
 ) -> Unlabelled:
     """Read scores and tasks of a pool, whose outcomes are not read: its rows of other splits."""
-    from certify_assets.operations.pool import StoredPool
+    from certify_assets.judges.pool import StoredPool
 
     if StoredPool.is_file(path) and (found := stored_pool(read_json(path))):
         return found

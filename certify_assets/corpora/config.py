@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
@@ -56,9 +57,7 @@ class CorpusConfig:
         examples=["my_corpus"],
         pattern=f"^{_NAME}$",
     )
-    format: str = _field(
-        "Source format, several joined by +, auto for the one that fits, or embedded.", "auto"
-    )
+    format: str = _field("Source format, auto for the one that fits, or embedded.", "auto")
     paths: tuple[str, ...] = _field(
         "Files, folders, archives and URLs with the runs.", (), examples=[["runs"]]
     )
@@ -253,19 +252,15 @@ def save_config(store: Store, config: CorpusConfig) -> None:
 
 def load_config(store: Store, name: str) -> CorpusConfig:
     """Return a registered corpus's configuration; embedded corpora need no registration."""
-    if "/" in name or "\\" in name:
-        raise InputError(
-            f"{name!r} is a path, and corpora are called by name; import its runs with `certify "
-            "corpus import PATH --name NAME`, or give `certify certificate` a table of scores."
-        )
-    if is_registered(store, name):
+    # a name is a part of a key
+    if re.fullmatch(_NAME, name) and is_registered(store, name):
         return CorpusConfig.from_dict(store.read_json(corpus_file(name, _CONFIG)))
     if name in EMBEDDED:
         return embedded_config(name)
     known = ", ".join(registered_corpora(store))
     raise InputError(
-        f"no corpus is called {name!r}; known are {known}; register it with `certify corpus "
-        f"import PATH --name {name}`."
+        f"no corpus is called {name!r}; known are {known}. `certify corpus import PATH --name NAME` "
+        "reads one."
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING
 
@@ -179,30 +180,26 @@ def profile_corpus(
     if manifest is not None:
         verify_manifest(manifest, frame)
         belongs = frame["task_id"].map(manifest.assignment)
-        counted = frame[["task_id", "outcome"]]
         splits = {
-            name: cluster_summary(counted[belongs == name])
+            name: cluster_summary(frame[belongs == name])
             for name in SPLITS
             if (belongs == name).any()
         }
         present = [name for name in settings.certifying if name in splits]
-        judged = {" and ".join(present): cluster_summary(counted[belongs.isin(present)])}
+        judged = {" and ".join(present): cluster_summary(frame[belongs.isin(present)])}
         judged |= {name: summary for name, summary in splits.items() if name == "test"}
     texts = render_frame(frame) if rendered is None else rendered
     copies = len(texts) - len({item.digest for item in texts})
     # a flip is a matter of outcomes, and those of TEST are read through its ledger alone
     readable = (belongs != "test").to_numpy()
-
-    def add(lacking: int) -> int:
-        return tasks_to_add(
-            lacking,
-            settings.certifying,
-            manifest,
-            tasks=whole.tasks,
-            profile=settings.profile,
-            train_rl=settings.rl,
-        )
-
+    add = partial(
+        tasks_to_add,
+        splits=settings.certifying,
+        earlier=manifest,
+        tasks=whole.tasks,
+        profile=settings.profile,
+        train_rl=settings.rl,
+    )
     sizes = frame.groupby("task_id").size()
     known = asdict(whole) | {"success_rate": whole.success_rate if whole.trajectories else None}
     return CorpusProfile(
@@ -252,7 +249,7 @@ def certification_gate(
     # tasks, which is unknown before scoring.
     from certify_assets.certificates.pseudo_task import WHOLE_SHARE
 
-    at_delta, floor = n_min(alpha, delta), n_min(alpha, delta / WHOLE_SHARE)
+    floor = n_min(alpha, delta / WHOLE_SHARE)
     # tasks that are in no split yet certify nothing
     certify = 0 if split == "all" else summary.tasks
     lacking = max(0, floor - certify)
@@ -275,27 +272,26 @@ def certification_gate(
     else:
         reason += f": enough. Effective sample size {summary.n_eff:.1f}, needed {floor}."
     return SplitGate(
-        split,
-        alpha,
-        delta,
-        summary.tasks,
-        summary.n_eff,
-        floor,
-        at_delta,
-        floor,
-        possible,
-        enough,
-        more,
-        reason,
+        split=split,
+        alpha=alpha,
+        delta=delta,
+        tasks=summary.tasks,
+        n_eff=summary.n_eff,
+        floor_tasks=floor,
+        n_min=n_min(alpha, delta),
+        n_min_grid=floor,
+        possible=possible,
+        enough_samples=enough,
+        tasks_to_add=more,
+        reason=reason,
     )
 
 
 def _same_instruction(frame: pd.DataFrame) -> tuple[tuple[str, ...], ...]:
-    by_text: dict[str, set[str]] = {}
-    for text, task in set(zip(frame["instruction"], frame["task_id"], strict=True)):
-        if key := instruction_sha256(text):
-            by_text.setdefault(key, set()).add(task)
-    return tuple(sorted({tuple(sorted(tasks)) for tasks in by_text.values() if len(tasks) > 1}))
+    asked = frame[["task_id", "instruction"]].drop_duplicates()
+    words = asked["instruction"].map(instruction_sha256)
+    groups = asked[words != ""].groupby(words)["task_id"].unique()
+    return tuple(sorted({tuple(sorted(tasks)) for tasks in groups if len(tasks) > 1}))
 
 
 def flip_rates(frame: pd.DataFrame, rendered: Sequence[Rendered | Outline]) -> FlipRates:

@@ -118,8 +118,8 @@ def make_manifest(
     # the splits are filled in the order SFT, RL, CAL, TEST up to sizes from the shares by the
     # largest-remainder rule. The corpus's name does not enter, and tasks of a common universe are
     # assigned together, so that no task is in one split here and in another there.
-    own = _tasks(task_ids)
-    others = _tasks(universe) - own
+    own = set(task_ids)
+    others = set(universe) - own
     # pinned tasks count towards the share of SFT; they are recorded where the seed alone would not
     # keep them there
     pinned = set(pretraining_tasks(corpus)) & (own | others)
@@ -148,7 +148,7 @@ def extend_manifest(earlier: SplitManifest, task_ids: Iterable[str]) -> SplitMan
     # the order of SHA-256(seed, task) and fill the splits in the order SFT, RL, CAL, TEST by what
     # each lacks of its share of all tasks so far.
     _verify_assignment(earlier)
-    tasks, before = _tasks(task_ids), earlier.delivered
+    tasks, before = set(task_ids), earlier.delivered
     new = tasks.difference(*before)
     deliveries = (*before, tuple(sorted(new))) if new else before
     assignment = _assign_deliveries(earlier, deliveries)
@@ -183,17 +183,15 @@ def verify_manifest(manifest: SplitManifest, frame: pd.DataFrame) -> None:
             f"{strangers[0]}; use its own manifest."
         )
     verify_pretraining(manifest, pretraining_tasks(manifest.corpus))
-    present = set(frame["task_id"].unique())
-    if unknown := sorted(present - set(manifest.assignment)):
-        raise ManifestError(
-            f"task {unknown[0]!r} of {manifest.corpus} is in no split ({len(unknown)} such "
-            "tasks); make the splits again."
-        )
-    if missing := sorted(set(manifest.assignment) - present):
-        raise ManifestError(
-            f"task {missing[0]!r} of the split manifest has no trajectory ({len(missing)} "
-            "such tasks); make the splits again."
-        )
+    present, assigned = set(frame["task_id"].unique()), set(manifest.assignment)
+    for tasks, fault in (
+        (present - assigned, f"of {manifest.corpus} is in no split"),
+        (assigned - present, "of the split manifest has no trajectory"),
+    ):
+        if tasks:
+            raise ManifestError(
+                f"task {min(tasks)!r} {fault} ({len(tasks)} such tasks); make the splits again."
+            )
 
 
 def verify_pretraining(manifest: SplitManifest, tasks: Iterable[str]) -> None:
@@ -314,32 +312,24 @@ def _sizes(tasks: int, pinned: int, plan: _Plan) -> dict[str, int]:
         shares |= {"cal": shares["cal"] + shares["rl"], "rl": 0.0}
     fixed: dict[str, int] = {}
     sizes = _largest_remainder(tasks, shares)
-    if tasks >= _CAL_TASKS_FROM and sizes["cal"] < plan.minimum_cal:
-        fixed["cal"] = plan.minimum_cal
-        sizes = _with_fixed(tasks, shares, fixed)
-    if pinned > sizes["sft"]:
-        fixed["sft"] = pinned
-        sizes = _with_fixed(tasks, shares, fixed)
+    cal = plan.minimum_cal if tasks >= _CAL_TASKS_FROM else 0
+    for split, least in (("cal", cal), ("sft", pinned)):
+        if sizes[split] < least:
+            fixed[split] = least
+            left = tasks - sum(fixed.values())
+            if left < 0:
+                raise InputError(
+                    f"{tasks} tasks are too few for the {tasks - left} that are pinned or needed "
+                    "in CAL; pin fewer tasks."
+                )
+            rest = {name: 0.0 if name in fixed else share for name, share in shares.items()}
+            sizes = _largest_remainder(left, rest) | fixed
     if empty := [name for name in SPLITS if shares[name] > 0 and sizes[name] < 1]:
         raise InputError(
             f"There are too few tasks ({tasks}) to give {empty[0].upper()} any. Bring more tasks "
             "or change the shares."
         )
     return sizes
-
-
-def _with_fixed(
-    tasks: int, shares: Mapping[str, float], fixed: Mapping[str, int]
-) -> dict[str, int]:
-    left = tasks - sum(fixed.values())
-    if left < 0:
-        raise InputError(
-            f"{tasks} tasks are too few for the {sum(fixed.values())} that are pinned or "
-            "needed in CAL; pin fewer tasks."
-        )
-    return _largest_remainder(
-        left, {name: 0.0 if name in fixed else share for name, share in shares.items()}
-    ) | dict(fixed)
 
 
 def _largest_remainder(total: int, shares: Mapping[str, float]) -> dict[str, int]:
@@ -353,10 +343,3 @@ def _largest_remainder(total: int, shares: Mapping[str, float]) -> dict[str, int
     ]:
         sizes[name] += 1
     return sizes
-
-
-def _tasks(task_ids: Iterable[str]) -> set[str]:
-    tasks = set(task_ids)
-    if wrong := [task for task in tasks if not isinstance(task, str) or not task]:
-        raise InputError(f"task id {wrong[0]!r} is not a text; give task ids as texts.")
-    return tasks

@@ -139,7 +139,7 @@ class AssetStep:
         version: str = "",
         **files: Any,
     ) -> Made:
-        """Return metadata, data version, and the record of it in MLflow as the asset's result.
+        """Return metadata and data version as the asset's result, and record it in MLflow.
 
         Parameters
         ----------
@@ -174,23 +174,19 @@ class AssetStep:
             store.once_committed(partial(_draw_index, store))
         if (judge := judge_of(context.asset_key)) and self.mlflow.enabled:
             files["summary"] = judge_summary(self.judge(judge), figures, reads)
-        recorded = self.mlflow.record(
+        self.mlflow.record(
             context,
             store,
             tags={"certify.ledger": ledger, **(tags or {})},
+            page=page.rpartition("/")[2],
             params=params,
             metrics={**(figures or {}), **metrics},
             documents=documents,
             **files,
         )
-        run = recorded.get("mlflow_run")
-        if page and isinstance(run, dg.UrlMetadataValue):
-            # a reader of the UI may have no access to the disk of the data root
-            links["page_file"] = links["page"]
-            links["page"] = dg.MetadataValue.url(f"{run.url}/artifacts/{page.rpartition('/')[2]}")
         shown = {name: value for name, value in metrics.items() if value is not None}
         return dg.MaterializeResult(
-            metadata={**params, **shown, **metadata, "ledger": ledger, **links, **recorded},
+            metadata={**params, **shown, **metadata, "ledger": ledger, **links},
             tags=self._inputs(),
             data_version=dg.DataVersion(version)
             if version
@@ -224,6 +220,10 @@ def asset(
     )
 
 
+#: parts of a judge that are made before anything that waits with them
+_FIRST = ("model", "scores", "certificate")
+
+
 def judge_asset(
     spec: JudgeSpec, part: str, *kinds: str, **about: Any
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
@@ -235,6 +235,11 @@ def judge_asset(
         "code_version": judge_code_version(spec, part),
         "tags": {FAMILY: spec.kind, COST: spec.cost},
         **about,
+        # certificates before pages of corpora and of other judges
+        "op_tags": {
+            "dagster/priority": str(int(part in _FIRST)),
+            **about.get("op_tags", {}),
+        },
     }
     return asset(folder, group, **about)
 

@@ -58,38 +58,62 @@ class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]
         store: Store,
         *,
         tags: Mapping[str, str],
+        page: str = "",
         **kept: Any,
-    ) -> dict[str, dg.MetadataValue[Any]]:
-        """Write one MLflow run and return its address as asset metadata."""
+    ) -> None:
+        """Write one MLflow run of an asset when the run ends; an observation has its address.
+
+        Nothing waits for MLflow, whose import takes seconds. `page` is the name of the document
+        that shows the asset. Files are copied at once, since the caller may remove them.
+        """
         if not self.enabled:
-            return {}
+            return
         # without the prefix: runs are found by the names of assets
         asset = name_of(context.asset_key)
-        partition = (
-            {"dagster.partition": context.partition_key} if context.has_partition_key else {}
-        )
+        partition = context.partition_key if context.has_partition_key else None
+        where = {"dagster.partition": partition} if partition else {}
         record = Record(
-            name=" ".join([asset, *partition.values()]),
-            tags={
-                "dagster.run_id": context.run.run_id,
-                "dagster.asset": asset,
-                **partition,
-                **tags,
-            },
+            name=" ".join([asset, *where.values()]),
+            tags={"dagster.run_id": context.run.run_id, "dagster.asset": asset, **where, **tags},
             **kept,
         )
-        done = write_record(store, record)
-        if done.url is None:
-            context.log.warning(
-                f"MLflow did not take the record of {asset} ({done.reason}); the asset is complete "
-                "without it."
+        self._waiting.append((store, context.asset_key, partition, page, record))
+        if record.files:
+            self._write(context.instance)
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Write what is recorded of the run, or of its one step in this process."""
+        if context.instance is not None:
+            self._write(context.instance)
+
+    def _write(self, instance: dg.DagsterInstance) -> None:
+        waiting, self._waiting = self._waiting, []
+        for store, asset, partition, page, record in waiting:
+            done = write_record(store, record)
+            metadata: dict[str, dg.MetadataValue[Any]]
+            if done.url is None:
+                dg.get_dagster_logger("certify_assets").warning(
+                    f"MLflow did not take the record of {record.name} ({done.reason}); the asset "
+                    "is complete without it."
+                )
+                metadata = {"mlflow_run": dg.MetadataValue.text(f"not recorded: {done.reason}")}
+            else:
+                # the id next to the link, which is only as good as the address of the MLflow UI
+                metadata = {
+                    "mlflow_run": dg.MetadataValue.url(done.url),
+                    "mlflow_run_id": dg.MetadataValue.text(done.url.rsplit("/", 1)[-1]),
+                }
+                if page:
+                    # a reader of the UI may have no access to the disk of the data root
+                    address = f"{done.url}/artifacts/{page}"
+                    metadata["mlflow_page"] = dg.MetadataValue.url(address)
+            instance.report_runless_asset_event(
+                dg.AssetObservation(asset, partition=partition, metadata=metadata)
             )
-            return {"mlflow_run": dg.MetadataValue.text(f"not recorded: {done.reason}")}
-        # the id next to the link, which is only as good as the address of the MLflow UI
-        return {
-            "mlflow_run": dg.MetadataValue.url(done.url),
-            "mlflow_run_id": dg.MetadataValue.text(done.url.rsplit("/", 1)[-1]),
-        }
+
+    _waiting: list[tuple[Store, dg.AssetKey, str | None, str, Record]] = PrivateAttr(
+        default_factory=list
+    )
 
 
 def resources() -> dict[str, DataRoot | MlflowTracker]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
 
 from certify_assets.certificates import Certifier, Settings
 from certify_assets.errors import InputError
+from certify_assets.judges.base import Scores, score_table
 from certify_assets.judges.record import (
     CandidateScore,
     JudgeRecord,
@@ -15,6 +18,7 @@ from certify_assets.judges.record import (
     files_sha256,
     labelled,
     save_files,
+    texts,
 )
 from certify_assets.judges.specs import DELTA, PROCEDURES, Catalogued, family_of
 from certify_assets.judges.stored import StoredJudge
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     from certify_assets.corpora.config import CorpusConfig
     from certify_assets.corpora.rendering import Rendered
     from certify_assets.judges.base import Bill, Judge
-    from certify_assets.judges.model_files import FileJudge
+    from certify_assets.judges.model_files import FileJudge, Fold
     from certify_assets.judges.reading import JudgeInput
 
 Progress = Callable[[int, int], None]
@@ -100,8 +104,28 @@ class JudgeFamily(Catalogued, ABC):
         """Train the judge again on some SFT rows only; nothing is stored but checkpoints."""
         raise InputError(f"{judge} is not trained on SFT rows alone; name another judge.")
 
+    def held_out(
+        self, judge: StoredJudge, runs: pd.DataFrame, folds: Sequence[Fold]
+    ) -> Iterator[tuple[Judge, Scores]]:
+        """Train the judge again for each fold, and score the runs that the fold holds out.
+
+        Parameters
+        ----------
+        judge : StoredJudge
+            The judge, which is trained.
+        runs : DataFrame
+            Trajectories, to which the places of the folds belong.
+        folds : sequence of Fold
+            The known runs of each are labelled, with both outcomes.
+        """
+        for number, fold in enumerate(folds):
+            model = self.retrained(judge, runs.iloc[fold.known], f"agent_fold_{number}")
+            table = score_table(model, runs.iloc[fold.held], judge.renderer)
+            log_p = (table[name].to_numpy(np.float64) for name in ("log_p_success", "log_p_fail"))
+            yield model, Scores(*log_p)
+
     def reload(self, judge: StoredJudge, place: str, *, expected_sha256: str) -> Judge:
-        """Load a judge that `retrained` made, from files that were stored under a place."""
+        """Load a judge that `held_out` made, from files that were stored under a place."""
         raise InputError(f"{judge} is kept in no other place than its own; name another judge.")
 
 
@@ -125,9 +149,16 @@ class FileFamily(JudgeFamily):
         model = self.fitted(labelled(sft), judge.spec.reading, seed=judge.spec.seed)
         return judge.record(save_files(judge.store, judge.key("adapter"), model), sft)
 
-    def retrained(self, judge: StoredJudge, rows: pd.DataFrame, place: str) -> Judge:
-        """Train on some rows."""
-        return cast("Judge", self.fitted(labelled(rows), judge.reading, seed=judge.spec.seed))
+    def held_out(
+        self, judge: StoredJudge, runs: pd.DataFrame, folds: Sequence[Fold]
+    ) -> Iterator[tuple[Judge, Scores]]:
+        """Train for each fold; what is read of a run is computed once for all of them."""
+        model = self._loaded(judge, "adapter", judge.artifact.adapter_sha256)
+        features = model.features(runs, texts(runs, judge.renderer))
+        for fold in folds:
+            outcomes = runs["outcome"].iloc[fold.known].to_numpy(np.int64)
+            again = model.refitted(features[fold.known], outcomes)
+            yield cast("Judge", again), again.decided(features[fold.held])
 
     def load(
         self, judge: StoredJudge, *, expected_sha256: str, resume: bool, replay: bool
@@ -137,9 +168,12 @@ class FileFamily(JudgeFamily):
 
     def reload(self, judge: StoredJudge, place: str, *, expected_sha256: str) -> Judge:
         """Load a judge from its files."""
+        # every judge of files reads texts or runs, which its own class says
+        return cast("Judge", self._loaded(judge, place, expected_sha256))
+
+    def _loaded(self, judge: StoredJudge, place: str, expected_sha256: str) -> FileJudge:
         with judge.store.as_folder(judge.key(place)) as folder:
-            # every judge of files reads texts or runs, which its own class says
-            return cast("Judge", self.kind.load(folder, expected_sha256=expected_sha256))
+            return self.kind.load(folder, expected_sha256=expected_sha256)
 
 
 def certify_candidates(

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from certify_assets.judges.canary import CanaryReport, score_canaries
 from certify_assets.judges.family import JudgeFamily, maker_of
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import family_of
-from certify_assets.judges.stored import StoredJudge
+from certify_assets.judges.stored import ScoresRecord, StoredJudge
 from certify_assets.work import Report, reported, silent
 
 if TYPE_CHECKING:
@@ -113,7 +113,16 @@ class JudgedCorpus(StoredJudge):
         return self.maker.load(self, expected_sha256=expected, resume=resume, replay=replay)
 
     def score(self, *, report: Report = silent) -> pd.DataFrame:
-        """Score RL, CAL and TEST and store the table; TEST rows carry no outcome."""
+        """Score RL, CAL and TEST and store the table and the pool; TEST rows carry no outcome."""
+        from certify_assets.judges.pooling import write_pool
+
+        # certificates take both: neither is stored without the other
+        with self.store.step(self.corpus.name):
+            table = self._scored(report)
+            write_pool(self)
+        return table
+
+    def _scored(self, report: Report) -> pd.DataFrame:
         # shares of scores that an earlier run left cost nothing now
         with self._timed("score") as counted:
             with self.store.workplace(self.key("shards")):
@@ -146,36 +155,36 @@ class JudgedCorpus(StoredJudge):
         mine = table[table["split"].isin(certifying)]
         canaries = score_canaries(self, model, mine, scores_sha256=sha256)
         self.store.write_json(self.key("canary.json"), canaries.to_dict())
-        document: dict[str, Any] = {
-            "scores_sha256": sha256,
-            "rows": len(table),
-            "cut": cut,
-            "adapter_sha256": record.adapter_sha256,
-            "renderer_sha256": using.sha256,
-            "manifest_sha256": self.corpus.manifest.sha256,
-            "trajectories_sha256": self.corpus.trajectories_sha256,
-            "calibration_splits": certifying,
-            **({} if bill is None else {"bill": bill}),
-        }
-        self.store.write_json(self.key("scores.json"), document)
+        document = ScoresRecord(
+            adapter_sha256=record.adapter_sha256,
+            renderer_sha256=using.sha256,
+            manifest_sha256=self.corpus.manifest.sha256,
+            scores_sha256=sha256,
+            trajectories_sha256=self.corpus.trajectories_sha256,
+            rows=len(table),
+            cut=cut,
+            calibration_splits=certifying,
+            bill=bill,
+        )
+        self.store.write_json(self.key("scores.json"), document.to_dict())
         return table
 
-    def _splits_to_certify(self) -> list[str]:
+    def _splits_to_certify(self) -> tuple[str, ...]:
         """Return the splits that are to certify the judge with the scores of now."""
-        known, manifest = self.read("scores.json"), self.corpus.manifest
+        known, manifest = self.scored, self.corpus.manifest
         if self.corpus.config.rl_labels == "choose":
-            return list(_CAL_ALONE)
+            return _CAL_ALONE
         # under the same splits certificates keep the rows that they were made of
-        if known.get("manifest_sha256") == manifest.sha256:
-            return list(self.calibration_splits)
+        if known and known.manifest_sha256 == manifest.sha256:
+            return self.calibration_splits
         # Another manifest of a delivery leaves tasks in their splits: labels that chose a judge, or
         # that a judge's decisions chose when RL was not guarded, would certify.
-        if known and "rl" not in known.get("calibration_splits", ()):
+        if known and "rl" not in known.calibration_splits:
             table = self.store.read_table(self.key("scores.parquet"))
             of_rl = set(table.loc[table["split"] == "rl", "task_id"])
             if {manifest.assignment[task] for task in of_rl & manifest.assignment.keys()} == {"rl"}:
-                return list(_CAL_ALONE)
-        return [split for split in self.spec.calibration_splits if manifest.tasks[split]]
+                return _CAL_ALONE
+        return tuple(split for split in self.spec.calibration_splits if manifest.tasks[split])
 
     def _named(self, table: pd.DataFrame, splits: Sequence[str]) -> NDArray[np.object_]:
         """Return the split of each row as the score table names it."""
@@ -229,8 +238,8 @@ class JudgedCorpus(StoredJudge):
         if not self.store.exists(self.key("canary.json")):
             return None
         found = CanaryReport.from_dict(self.read("canary.json"))
-        current = self.read("scores.json").get("scores_sha256")
-        return found if found.scores_sha256 == current else None
+        current = self.scored
+        return found if current and found.scores_sha256 == current.scores_sha256 else None
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[Callable[[int], None]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets.documents import Document
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes, write_atomic
-from certify_assets.judges.base import JudgeProvenance
+from certify_assets.judges.base import JudgeProvenance, Scores
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Fold(NamedTuple):
@@ -44,6 +47,18 @@ class FileJudge(ABC):
     @abstractmethod
     def parsed(cls, files: Mapping[str, bytes]) -> Self:
         """Read the judge from files whose hash was compared."""
+
+    @abstractmethod
+    def features(self, runs: pd.DataFrame, texts: Sequence[str]) -> Any:
+        """Return what the judge reads of runs; ``[rows]`` is what it reads of some of them."""
+
+    @abstractmethod
+    def refitted(self, features: Any, labels: NDArray[np.int64]) -> Self:
+        """Train a judge of the same settings on other runs."""
+
+    @abstractmethod
+    def decided(self, features: Any) -> Scores:
+        """Judge runs whose features were computed together with those it was trained on."""
 
     def made(self, renderer_sha256: str, settings: Mapping[str, Any]) -> JudgeProvenance:
         """Return the provenance of a judge with these settings."""

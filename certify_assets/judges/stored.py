@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.documents import Count, Document, JsonObject
 from certify_assets.errors import IntegrityError, StaleCertificateError, quoted
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.reading import USUAL, JudgeInput
@@ -29,6 +30,7 @@ _DECIDING: Final = (
     "adapter.json",
     "scores.json",
     "scores.parquet",
+    "pool.json",
     "certificates.json",
     "audits.json",
     "test_scores.parquet",
@@ -41,6 +43,27 @@ _DECIDING: Final = (
 def judge_file(judge: str, corpus: str, *parts: str) -> str:
     """Return the storage key of a file of a judge on a corpus; of their folder without a name."""
     return "/".join(("judges", judge, corpus, *parts))
+
+
+class ScoresRecord(Document):
+    """What the stored scores of a judge are of, and what they cost."""
+
+    TITLE = "record of scores"
+    SCHEMA = "certify_assets/scores/1"
+    REFUSAL = IntegrityError
+
+    # what certificates depend on; another one of now makes the scores stale
+    adapter_sha256: str
+    renderer_sha256: str
+    manifest_sha256: str
+    scores_sha256: str
+    trajectories_sha256: str
+    rows: Count
+    # runs that the judge does not read whole
+    cut: Count
+    calibration_splits: tuple[str, ...]
+    # counts, tokens, seconds and cost of the scores of a server
+    bill: JsonObject | None = None
 
 
 @dataclass(frozen=True)
@@ -234,10 +257,16 @@ class StoredJudge:
     # the scores
 
     @property
+    def scored(self) -> ScoresRecord | None:
+        """Record of the stored scores, not checked; None where none are stored."""
+        found = self.read("scores.json")
+        return ScoresRecord.from_dict(found) if found else None
+
+    @property
     def bill(self) -> Bill | None:
         """Counts, tokens, seconds and cost of the stored scores of a server; None for others."""
-        bill: Bill | None = self.read("scores.json").get("bill")
-        return bill
+        scored = self.scored
+        return scored.bill if scored else None
 
     @property
     def unread(self) -> str:
@@ -259,7 +288,7 @@ class StoredJudge:
         """Stored scores of RL, CAL and TEST, the hashes they depend on, and the record."""
         # refused where another adapter, renderer or manifest than the stored one made them
         record = self.artifact
-        meta = self.store.read_json(self.key("scores.json"))
+        then = ScoresRecord.from_dict(self.store.read_json(self.key("scores.json")))
         now = {
             "adapter_sha256": record.adapter_sha256,
             "renderer_sha256": self.renderer.sha256,
@@ -267,7 +296,7 @@ class StoredJudge:
             "scores_sha256": self.store.sha256(self.key("scores.parquet")),
             "trajectories_sha256": self.corpus.trajectories_sha256,
         }
-        if stale := next((name for name, value in now.items() if meta.get(name) != value), None):
+        if stale := next((name for name, one in now.items() if getattr(then, name) != one), None):
             about = f"the scores of {self} on {self.corpus} belong to"
             raise self._stale(about, stale.removesuffix("_sha256"), "scores")
         table = self.score_table()
@@ -302,7 +331,8 @@ class StoredJudge:
     @property
     def calibration_splits(self) -> tuple[str, ...]:
         """Splits that certify the judge with its stored scores."""
-        splits = tuple(self.read("scores.json").get("calibration_splits", ()))
+        scored = self.scored
+        splits = scored.calibration_splits if scored else ()
         if not {"cal"} <= set(splits) <= set(self.spec.calibration_splits):
             raise IntegrityError(
                 f"{self.store.locate(self.key('scores.json'))} names {' and '.join(splits)} as the "

@@ -1,53 +1,55 @@
 """Out-of-fold judges: for every task that a judge was trained on, one that never saw the task.
 
 The training tasks are dealt into folds, and each fold has a judge of the same recipe, trained on
-the runs of all other folds. Scores of two folds come from two models, so they are good for a batch
-certificate, which assumes nothing of scores, and for the task sizes of a pool: they come as
-`FoldScores`, which no procedure accepts in place of the scores of one judge.
+the runs of all other folds. What is read of a run is computed once for all folds, and the scales of
+a combined judge stay those of all training runs. Scores of two folds come from two models, so they
+are good for a batch certificate, which assumes nothing of scores, and for the task sizes of a pool:
+they come as `FoldScores`, which no procedure accepts in place of the scores of one judge.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.files import canonical_json, sha256_bytes, stored_as
+from certify_assets.documents import Document
+from certify_assets.errors import IntegrityError
+from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JUDGED_COLUMNS, score_table
-from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.model_files import Fold
 from certify_assets.judges.record import save_files
-from certify_assets.work import Advance, Report, silent
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from certify_assets.judges.judged import JudgedCorpus
+
 FOLDS: Final = 5
 _SALT: Final = 0x7F01D
+_ONE_OUTCOME: Final = "the runs of the other tasks do not have both outcomes."
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TaskFold:
-    """The document of one fold, stored after the files of its judge."""
+    """Tasks that one judge never saw."""
 
-    number: int
-    #: hash of all that the folds depend on: the judge, its record, splits, texts and runs
-    bound_sha256: str
-    #: held out, sorted
     tasks: tuple[str, ...]
-    #: labelled runs of the other tasks
-    runs: int
-    #: of the fold's judge; empty where the other tasks cannot train one
+    #: of that judge; empty where the runs of the other tasks do not have both outcomes
     adapter_sha256: str
-    #: why there is none
-    reason: str
 
-    @property
-    def place(self) -> str:
-        """Where the files of its judge are stored, below those of the judge."""
-        return _place(self.bound_sha256, self.number)
+
+class TaskFolds(Document):
+    """The folds of a judge, stored next to the files of their judges."""
+
+    TITLE = "folds of a judge"
+    SCHEMA = 1
+    REFUSAL = IntegrityError
+
+    folds: tuple[TaskFold, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,36 +113,51 @@ def why_no_folds(judge: JudgedCorpus) -> str:
     )
 
 
-def train_task_folds(judge: JudgedCorpus, *, report: Report = silent) -> list[TaskFold]:
-    """Train the out-of-fold judges that are missing; return all of them.
+def train_task_folds(judge: JudgedCorpus) -> tuple[NDArray[np.float64], str]:
+    """Train and store the out-of-fold judges of a judge that has some.
 
-    A killed call resumes with the folds that are there. Empty where `why_no_folds` says why.
+    Returns
+    -------
+    scores : ndarray of float64, shape (n,)
+        Of the runs of SFT, in order, each by the judge that never saw its task; NaN where there is
+        no such judge.
+    reason : str
+        Why there is none; empty where every run has a score.
     """
-    if why_no_folds(judge):
-        return []
-    known = judge.corpus.split("sft")
-    known = known[known["outcome"].notna()]
+    runs = judge.corpus.split("sft")
+    task, labelled = runs["task_id"], runs["outcome"].notna().to_numpy(bool)
     dealt = deal_tasks(sorted(training_tasks(judge)), judge.spec.seed)
-    bound, folds = _bound(judge), []
-    for number, tasks in enumerate(dealt):
-        key = judge.key(f"{_place(bound, number)}.json")
-        if judge.store.exists(key):
-            folds.append(stored_as(TaskFold, judge.store.read_json(key)))
-            continue
-        fold = _trained(judge, known[~known["task_id"].isin(tasks)], number, tasks, bound)
-        judge.store.write_json(key, asdict(fold))
-        report(Advance("training without some tasks", number + 1, len(dealt)))
-        folds.append(fold)
-    return folds
+    mine = [task.isin(tasks).to_numpy(bool) for tasks in dealt]
+    folds = [Fold(np.flatnonzero(labelled & ~held), np.flatnonzero(held)) for held in mine]
+    taught = [runs["outcome"].iloc[fold.known].nunique() == 2 for fold in folds]
+    made = judge.family.held_out(
+        judge, runs, [fold for fold, both in zip(folds, taught, strict=True) if both]
+    )
+    scores, adapters = np.full(len(runs), np.nan), [""] * len(folds)
+    for number in np.flatnonzero(taught).tolist():
+        model, found = next(made)
+        scores[folds[number].held] = found.score
+        save_files(judge.store, judge.key(_place(judge), str(number)), model)
+        adapters[number] = model.provenance().adapter_sha256
+    document = TaskFolds(
+        folds=tuple(TaskFold(tuple(of), sha256) for of, sha256 in zip(dealt, adapters, strict=True))
+    )
+    judge.store.write_json(judge.key(f"{_place(judge)}.json"), document.to_dict())
+    return scores, "" if all(taught) else _ONE_OUTCOME
 
 
-def score_unseen(judge: JudgedCorpus, runs: pd.DataFrame, *, report: Report = silent) -> FoldScores:
+def stored_task_folds(judge: JudgedCorpus) -> TaskFolds:
+    """Return the folds that the scores step of the judge made."""
+    return TaskFolds.from_dict(judge.read(f"{_place(judge)}.json"))
+
+
+def score_unseen(judge: JudgedCorpus, runs: pd.DataFrame) -> FoldScores:
     """Score those runs whose task the judge was trained on, by judges that never saw the task.
 
     Parameters
     ----------
     judge : JudgedCorpus
-        The judge that these stand in for. Its folds are trained here where they are missing.
+        The judge that these stand in for.
     runs : DataFrame
         Trajectories, of any tasks.
 
@@ -151,50 +168,22 @@ def score_unseen(judge: JudgedCorpus, runs: pd.DataFrame, *, report: Report = si
     """
     seen = runs["task_id"].isin(training_tasks(judge)).to_numpy(bool)
     adapters, judged = [""] * len(runs), np.full((len(runs), len(JUDGED_COLUMNS)), np.nan)
-    reasons = [why_no_folds(judge)] if seen.any() else []
-    for fold in train_task_folds(judge, report=report) if seen.any() else []:
+    reason = why_no_folds(judge) if seen.any() else ""
+    folds = stored_task_folds(judge).folds if seen.any() and not reason else ()
+    for number, fold in enumerate(folds):
         mine = np.flatnonzero(runs["task_id"].isin(fold.tasks).to_numpy(bool))
         if not mine.size:
             continue
         if not fold.adapter_sha256:
-            reasons.append(fold.reason)
+            reason = _ONE_OUTCOME
             continue
-        model = judge.maker.reload(judge, fold.place, expected_sha256=fold.adapter_sha256)
+        place = f"{_place(judge)}/{number}"
+        model = judge.maker.reload(judge, place, expected_sha256=fold.adapter_sha256)
         table = score_table(model, runs.iloc[mine], judge.renderer)
         judged[mine] = table[list(JUDGED_COLUMNS)].to_numpy(np.float64)
-        for place in mine.tolist():
-            adapters[place] = fold.adapter_sha256
-    reason = " ".join(dict.fromkeys(filter(None, reasons)))
+        for row in mine.tolist():
+            adapters[row] = fold.adapter_sha256
     return FoldScores(seen, tuple(adapters), reason, judged)
-
-
-def _trained(
-    judge: JudgedCorpus, rows: pd.DataFrame, number: int, tasks: Sequence[str], bound: str
-) -> TaskFold:
-    adapter, reason = "", ""
-    if rows["outcome"].nunique() < 2:
-        reason = (
-            f"the runs of the other tasks do not have both outcomes, so fold {number} of {judge} "
-            "has no judge."
-        )
-    else:
-        place = _place(bound, number)
-        model = judge.family.retrained(judge, rows, place)
-        save_files(judge.store, judge.key(place), model)
-        adapter = model.provenance().adapter_sha256
-    return TaskFold(
-        number=number,
-        bound_sha256=bound,
-        tasks=tuple(tasks),
-        runs=len(rows),
-        adapter_sha256=adapter,
-        reason=reason,
-    )
-
-
-def _place(bound: str, number: int) -> str:
-    # a deployed judge and one that was trained again since have folds of their own
-    return f"folds/{bound[:16]}/{number}"
 
 
 def deal_tasks(tasks: Sequence[str], seed: int) -> list[list[str]]:
@@ -204,14 +193,11 @@ def deal_tasks(tasks: Sequence[str], seed: int) -> list[list[str]]:
     return [sorted(tasks[place] for place in order[fold::count]) for fold in range(count)]
 
 
-def _bound(judge: JudgedCorpus) -> str:
-    record = judge.artifact
-    return sha256_bytes(
-        canonical_json(
-            {
-                "record": record.to_dict(),
-                "trajectories_sha256": judge.corpus.trajectories_sha256,
-                "folds": FOLDS,
-            }
-        )
-    )
+def _place(judge: JudgedCorpus) -> str:
+    """Where the folds of a judge are stored: one that was trained again since has its own."""
+    bound = {
+        "record": judge.artifact.to_dict(),
+        "trajectories_sha256": judge.corpus.trajectories_sha256,
+        "folds": FOLDS,
+    }
+    return f"folds/{sha256_bytes(canonical_json(bound))[:16]}"

@@ -26,14 +26,12 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import JsonObject
 from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import rounded
-from certify_assets.judges.base import score_table
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.model_files import Fold
 from certify_assets.judges.specs import JUDGES
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from certify_assets.corpora.rendering import Rendered
 
 #: what the document of folds is of
 _BOUND: Final = ("adapter_sha256", "manifest_sha256", "scores_sha256")
@@ -78,36 +76,31 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
     # the rows on which all judges are compared
     cal = rows[rows["split"] == "cal"].reset_index(drop=True)
     agents, outcomes = cal["agent"].astype(str), cal["outcome"].to_numpy(np.float64)
-    sft, runs = judge.corpus.split("sft"), runs_of(judge, cal)
-    sft = sft[sft["outcome"].notna()]
-    unseen, every = np.full(len(cal), np.nan), cal["score"].to_numpy(np.float64)
+    runs, sft = training_and(judge, cal)
+    every, unseen = cal["score"].to_numpy(np.float64), np.full(len(cal), np.nan)
     owner = np.full(len(cal), -1)
-    made, left_out = list[JsonObject](), list[JsonObject]()
-    for number, held in enumerate(agent_groups([*sft["agent"], *agents], folds, seed)):
-        inside, known = agents.isin(held).to_numpy(), runs_without(sft, held)
-        if known is None or not inside.any():
+    made, left_out, dealt = list[JsonObject](), list[JsonObject](), list[Fold]()
+    for held in agent_groups([*runs["agent"][:sft], *agents], folds, seed):
+        known, inside = known_without(runs[:sft], held), np.flatnonzero(agents.isin(held))
+        if known is None or not inside.size:
             reason = "no CAL run is theirs, or the SFT runs of the others lack an outcome"
             left_out.append({"agents": held, "reason": reason})
         else:
-            unseen[inside] = retrained_scores(judge, known, f"agent_fold_{number}", runs[inside])
-            owner[inside] = number
-            new, old = (auroc(scores[inside], outcomes[inside]) for scores in (unseen, every))
-            made.append(
-                {
-                    "agents": held,
-                    "sft_runs": len(known),
-                    "cal_runs": int(inside.sum()),
-                    "auroc": new if np.isfinite(new) else None,
-                    "auroc_trained_on_all": old if np.isfinite(old) else None,
-                }
-            )
+            dealt.append(Fold(known, sft + inside))
+            made.append({"agents": held, "sft_runs": known.size, "cal_runs": inside.size})
+    for number, (_, found) in enumerate(judge.family.held_out(judge, runs, dealt)):
+        inside = dealt[number].held - sft
+        unseen[inside], owner[inside] = found.score, number
+        for name, scores in (("auroc", unseen), ("auroc_trained_on_all", every)):
+            area = auroc(scores[inside], outcomes[inside])
+            made[number][name] = area if np.isfinite(area) else None
     if not made:
         raise InputError(
             f"no fold over the agents of {judge.corpus} can be trained: "
             f"{left_out[0]['reason']}; import runs of more agents."
         )
     figures = _figures(cal, unseen, every, owner)
-    found: JsonObject = rounded(
+    document: JsonObject = rounded(
         {
             "schema": "certify_assets/agent_disjoint/1",
             "corpus": judge.corpus.name,
@@ -120,8 +113,8 @@ def evaluate_agent_folds(judge: JudgedCorpus, *, folds: int = 4, seed: int = 42)
             **{name: hashes[name] for name in _BOUND},
         }
     )
-    judge.store.write_json(agent_folds_key(judge.corpus.name, judge.name), found)
-    return found
+    judge.store.write_json(agent_folds_key(judge.corpus.name, judge.name), document)
+    return document
 
 
 def _figures(
@@ -207,26 +200,17 @@ def agent_folds_key(corpus: str, judge: str) -> str:
     return f"comparison/{corpus}/agent_disjoint_{judge}.json"
 
 
-def runs_of(judge: JudgedCorpus, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs of a table of labelled scores that may certify, in its order."""
-    frame = judge.labelled_runs(judge.calibration_splits)
-    return frame.set_index("trajectory_id").loc[table["trajectory_id"]].reset_index()
+def training_and(judge: JudgedCorpus, table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """Return the labelled runs of SFT, then those of a table of scores; and how many are of SFT."""
+    import pandas as pd
+
+    sft, runs = judge.corpus.split("sft"), judge.labelled_runs(judge.calibration_splits)
+    runs = runs.set_index("trajectory_id", drop=False).loc[table["trajectory_id"]]
+    sft = sft[sft["outcome"].notna()]
+    return pd.concat([sft, runs], ignore_index=True), len(sft)
 
 
-def runs_without(sft: pd.DataFrame, agents: Sequence[str]) -> pd.DataFrame | None:
-    """Return the training runs of the other agents; None where they lack one of both outcomes."""
-    known = sft[~sft["agent"].astype(str).isin(agents)]
-    return known if known["outcome"].nunique() == 2 else None
-
-
-def retrained_scores(
-    judge: JudgedCorpus,
-    training: pd.DataFrame,
-    place: str,
-    runs: pd.DataFrame,
-    rendered: Sequence[Rendered] | None = None,
-) -> NDArray[np.float64]:
-    """Train the judge again on some runs, and score others with it."""
-    model = judge.family.retrained(judge, training, place)
-    scored = score_table(model, runs, judge.renderer, rendered=rendered)
-    return np.asarray(scored["score"], np.float64)
+def known_without(sft: pd.DataFrame, agents: Sequence[str]) -> NDArray[np.int64] | None:
+    """Return the places of the runs of the other agents; None where they lack an outcome."""
+    known = np.flatnonzero(~sft["agent"].astype(str).isin(agents).to_numpy(bool))
+    return known if sft["outcome"].iloc[known].nunique() == 2 else None

@@ -25,18 +25,18 @@ from certify_assets.errors import (
 )
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.pool import (
+    StoredPool,
+    document_of,
+    load_pool,
+    rows_of,
+    stored_pool,
+    takes_pool,
+)
 from certify_assets.judges.record import JudgeRecord, columns, runs_are_tasks
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES
 from certify_assets.judges.stored import judge_file
 from certify_assets.operations.ledger import record_pool, register
-from certify_assets.operations.pool import (
-    StoredPool,
-    document_of,
-    gather_pool,
-    load_pool,
-    rows_of,
-    takes_pool,
-)
 from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.spending import Claim, claim, read_spending
 from certify_assets.storage.moment import remembered
@@ -56,25 +56,16 @@ def own_key(corpus: str, judge: str) -> str:
 def certify_judge(
     judge: JudgedCorpus, *, run_id: str = "cli", procedures: Sequence[str] = PROCEDURES
 ) -> list[Certificate]:
-    """Gather the pool where a procedure takes one, then certify with it.
+    """Register the read of TEST, claim δ, issue the certificates and store them.
 
-    Both sides at all budgets with every procedure; see `gather_pool` and `certify_with`.
+    Both sides at all budgets with every procedure. Scores and pool are those that the judge stored
+    when it scored: nothing is trained, and nothing is scored.
     """
-    # judges that were trained for the pool are kept, whatever becomes of the certificates
-    with judge.store.step(judge.corpus.name, apart=True):
-        pool = gather_pool(judge) if any(map(takes_pool, procedures)) else None
     with judge.corpus.writing():
-        return certify_with(judge, pool, run_id=run_id, procedures=procedures)
+        return _certify(judge, run_id, procedures)
 
 
-def certify_with(
-    judge: JudgedCorpus,
-    pool: StoredPool | None,
-    *,
-    run_id: str = "cli",
-    procedures: Sequence[str] = PROCEDURES,
-) -> list[Certificate]:
-    """Register the read of TEST, claim δ, issue the certificates and store them."""
+def _certify(judge: JudgedCorpus, run_id: str, procedures: Sequence[str]) -> list[Certificate]:
     corpus, config = judge.corpus, judge.corpus.config
     cal, hashes, adapter = judge.calibration
     leak = corpus.require_leak_checks()
@@ -92,6 +83,7 @@ def certify_with(
     if shared is not None:
         provenance["accepted_shared_tasks"] = shared
     provenance |= judge.family.provenance(adapter) | relabelling_finding(judge)
+    pool = stored_pool(judge) if any(map(takes_pool, procedures)) else None
     if pool is not None:
         record_pool(corpus, judge=judge.name, configuration=hashes, run_id=run_id)
     # the same test again has the same event, so that its certificates are the same
@@ -315,11 +307,10 @@ def verify_stored(judge: JudgedCorpus) -> list[str]:
     documents = judge.store.read_json(judge.key("certificates.json"))["certificates"]
     try:
         pool = load_pool(judge, [Certificate.from_dict(item) for item in documents])
-        # out-of-fold scores too
-        if pool is not None and gather_pool(judge) != pool:
+        if pool is not None and stored_pool(judge) != pool:
             return [
-                f"the pool of {judge} on {judge.corpus} is another when it is gathered again; "
-                f"materialize judges/{judge}/certificate again."
+                f"the pool of the certificates of {judge} on {judge.corpus} is not the one that "
+                f"was stored with its scores; materialize judges/{judge}/certificate again."
             ]
         load_certificates(judge)
     except CertifyError as error:

@@ -145,7 +145,7 @@ def cover(
     trained = runs["task_id"].isin(training_tasks(judge)).to_numpy(bool)
     unscored = ""
     if trained.any() and policy != "review":
-        unseen = score_unseen(judge, runs, report=report)
+        unseen = score_unseen(judge, runs)
         scored, unscored = unseen.for_batch(scored), unseen.reason
         adapters[trained] = np.array(unseen.adapters, dtype=object)[trained]
     without = trained & np.isnan(scored["score"].to_numpy(np.float64))

@@ -18,12 +18,12 @@ from certify_assets.certificates.agents import (
     agent_shift,
     leave_one_agent_out,
 )
-from certify_assets.corpora.rendering import render_frame
 from certify_assets.documents import Document
 from certify_assets.errors import InputError
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.model_files import Fold
 from certify_assets.judges.record import columns
-from certify_assets.operations.agent_folds import retrained_scores, runs_of, runs_without
+from certify_assets.operations.agent_folds import known_without, training_and
 from certify_assets.operations.certifier import deciding_certificates
 
 if TYPE_CHECKING:
@@ -114,17 +114,20 @@ def _unseen(
         return unseen, ""
     if not (spec.retrainable and spec.quick):
         return unseen, f"{judge} takes longer than seconds to train"
-    sft = frames["sft"][frames["sft"]["outcome"].notna()]
-    if len(rest) * len(sft) > MOST_RUNS:
+    runs, sft = training_and(judge, cal)
+    if len(rest) * sft > MOST_RUNS:
         return unseen, f"training {judge} without each of {len(rest)} agents takes too long"
-    runs, alone = runs_of(judge, cal), []
-    rendered = render_frame(runs, judge.renderer)
-    for agent in rest:
-        known = runs_without(sft, [agent])
-        if known is None:
-            alone.append(agent)
-        else:
-            unseen[agent] = retrained_scores(judge, known, "left_out", runs, rendered)
+    known = {agent: known_without(runs[:sft], [agent]) for agent in rest}
+    folds = {
+        agent: Fold(places, np.arange(sft, len(runs)))
+        for agent, places in known.items()
+        if places is not None
+    }
+    for agent, (_, found) in zip(
+        folds, judge.family.held_out(judge, runs, [*folds.values()]), strict=True
+    ):
+        unseen[agent] = found.score
+    alone = [agent for agent in rest if agent not in folds]
     if not alone:
         return unseen, ""
     return unseen, f"without {', '.join(alone)} the training runs do not have both outcomes"

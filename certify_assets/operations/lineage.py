@@ -19,6 +19,7 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file, shortest
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.pool import PROVENANCE
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.operations.batch_audit import BatchAudit, settled_rows
 from certify_assets.operations.batch_record import (
@@ -38,7 +39,6 @@ from certify_assets.operations.decision_tables import (
 )
 from certify_assets.operations.delivery import known_runs
 from certify_assets.operations.deployment import read_deployments
-from certify_assets.operations.pool import PROVENANCE
 from certify_assets.operations.recertification_record import (
     CERTIFICATES,
     DOCUMENT,

@@ -20,6 +20,14 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, GateClosedError, InputError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.pool import (
+    JUDGE,
+    StoredPool,
+    document_of,
+    pool_part,
+    stored_pool,
+    takes_pool,
+)
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import DELTA, PROCEDURES, SIDES, judges
 from certify_assets.operations.audit_sample import (
@@ -35,14 +43,6 @@ from certify_assets.operations.deployment import corrected_labels, load_deployme
 from certify_assets.operations.labels import labels_head, overruled, read_labels
 from certify_assets.operations.ledger import record_pool
 from certify_assets.operations.monitor_record import LabelPrefix
-from certify_assets.operations.pool import (
-    JUDGE,
-    StoredPool,
-    document_of,
-    gather_pool,
-    pool_part,
-    takes_pool,
-)
 from certify_assets.operations.recertification_record import (
     CERTIFICATES,
     DOCUMENT,
@@ -194,7 +194,7 @@ def _pool(judge: JudgedCorpus, plan: Plan) -> StoredPool:
     """Return the pool of a recertification: the judge's, with the tasks that batches brought."""
     corpus = judge.corpus
     certified = set(plan.table["task_id"])
-    found = gather_pool(judge).without(certified)
+    found = stored_pool(judge).without(certified)
     delivered = load_decisions(corpus).drop_duplicates("trajectory_id")
     known = certified | set(corpus.manifest.assignment)
     delivered = delivered[~delivered["task_id"].isin(known)]

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from certify_assets.certificates import Audit, Certificate, ThresholdCurve
     from certify_assets.certificates.pool import GivenPool
     from certify_assets.corpora.profile import CorpusProfile
+    from certify_assets.judges.pool import StoredPool
     from certify_assets.judges.record import CandidateScore
     from certify_assets.operations.left_out_agents import LeftOutAgents
-    from certify_assets.operations.pool import StoredPool
 
 #: what resampling by the pseudo-task adds
 _WORST = ", together with one more task that is wrong in every run"

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from certify_assets.certificates import AgentError, Audit, Certificate, Sides
     from certify_assets.certificates.pool import GivenPool
     from certify_assets.corpora.profile import CorpusProfile
+    from certify_assets.judges.pool import StoredPool
     from certify_assets.operations.left_out_agents import LeftOutAgents
-    from certify_assets.operations.pool import StoredPool
 
 #: which procedure of several a page is about
 DEPLOYED = "pseudo_task"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.prompt import AuditorPrompt
+from certify_assets.judges.pool import load_pool
 from certify_assets.operations.audit import CertificateAudit, load_audits
 from certify_assets.operations.certifier import deciding_certificates, load_certificates
 from certify_assets.operations.left_out_agents import left_out_agents
-from certify_assets.operations.pool import load_pool
 from certify_assets.operations.spending import read_spending
 from certify_assets.reports.wording import (
     home_of,
@@ -71,8 +71,8 @@ def write_page(judge: JudgedCorpus) -> str:
 
 def reading_facts(judge: JudgedCorpus, record: JudgeRecord) -> dict[str, str]:
     """Return what a judge reads of a run, how many of the scored runs are cut, and its prompt."""
-    scores = judge.read("scores.json")
-    cut = percent(scores["cut"] / max(1, scores["rows"]))
+    scored = judge.scored
+    cut = percent(scored.cut / max(1, scored.rows) if scored else None)
     prompt = (record.registered or {}).get("auditor", {})
     if judge.spec.uses_language_model:
         prompt = record.reading.prompt.to_dict()

@@ -31,13 +31,13 @@ from certify_assets.errors import CertifyError, InputError
 from certify_assets.files import canonical_json, rounded, sha256_bytes, significant
 from certify_assets.judges.base import judge_auroc
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.pool import takes_pool
 from certify_assets.judges.record import columns
 from certify_assets.judges.specs import ALPHAS, DELTA, SIDES, judges
 from certify_assets.operations.audit import load_audits
 from certify_assets.operations.certifier import load_certificates
 from certify_assets.operations.comparison import labelled_rows
 from certify_assets.operations.ledger import LedgerEntry, announce_study, record_result
-from certify_assets.operations.pool import takes_pool
 
 if TYPE_CHECKING:
     import pandas as pd

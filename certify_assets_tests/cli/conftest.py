@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from certify_assets.cli import main, progress
+from certify_assets.storage.store import Store
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Answer, Call
+from certify_assets_tests.operations_builders import ProvisionalBatch
 
 
 @pytest.fixture
@@ -26,6 +28,27 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
         return Answer(int(end.value.code or 0), captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def operated(operated: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The data root of the same name, where commands look without --root."""
+    monkeypatch.setenv("CERTIFY_ROOT", operated.root)
+    return operated
+
+
+@pytest.fixture
+def corpora(corpora: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The data root of the same name, where commands look without --root."""
+    monkeypatch.setenv("CERTIFY_ROOT", corpora.root)
+    return corpora
+
+
+@pytest.fixture
+def provisional(provisional: ProvisionalBatch, monkeypatch: pytest.MonkeyPatch) -> ProvisionalBatch:
+    """The batch of the same name, where commands look without --root."""
+    monkeypatch.setenv("CERTIFY_ROOT", provisional.store.root)
+    return provisional
 
 
 @pytest.fixture(scope="module")

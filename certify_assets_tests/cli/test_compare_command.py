@@ -13,10 +13,10 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_judges_of_named_corpora_are_compared(call: Call, corpora: Store) -> None:
-    answer = call(f"judge compare one two --root {corpora.root} --json")
+    answer = call("judge compare one two --json")
     assert answer.code == 0
     assert [item["corpus"] for item in answer.json["corpora"]] == ["one", "two"]
-    shown = call(f"judge compare one --root {corpora.root}")
+    shown = call("judge compare one")
     assert shown.code == 0
     assert "lexical" in shown.out
     assert "length_only" in shown.out
@@ -29,7 +29,7 @@ def test_the_judges_of_named_corpora_are_compared(call: Call, corpora: Store) ->
 def test_without_names_every_corpus_is_and_those_without_scores_are_left_out(
     call: Call, corpora: Store, tmp_path: Path
 ) -> None:
-    answer = call(f"judge compare --root {corpora.root} --json")
+    answer = call("judge compare --json")
     assert len(answer.json["corpora"]) == 3
     assert {item["corpus"] for item in answer.json["left_out"]} == {"miniwob_mixed", "miniwob_weak"}
     nothing = call(f"judge compare --root {tmp_path}/empty --json")
@@ -41,9 +41,7 @@ def test_unseen_agents_page_and_tables_are_written(
 ) -> None:
     paths = {kind: tmp_path / f"table.{kind}" for kind in ("html", "csv")}
     options = " ".join(f"--{kind} {path}" for kind, path in paths.items())
-    answer = call(
-        f"judge compare three --agent-disjoint --folds 3 --root {corpora.root} --json {options}"
-    )
+    answer = call(f"judge compare three --agent-disjoint --folds 3 --json {options}")
     (document,) = answer.json["corpora"]
     assert answer.code == 0
     assert len(document["agent_disjoint"][0]["folds"]) == 3
@@ -55,9 +53,9 @@ def test_unseen_agents_page_and_tables_are_written(
 
 
 def test_what_cannot_be_compared_is_a_sentence(call: Call, corpora: Store, tmp_path: Path) -> None:
-    unknown = call(f"judge compare nope --root {corpora.root}")
+    unknown = call("judge compare nope")
     assert unknown.code == 2 and "no corpus is called 'nope'" in unknown.err
-    untrained = call(f"judge compare one --judge base --root {corpora.root}")
+    untrained = call("judge compare one --judge base")
     assert untrained.code == 2 and "not trained on SFT alone" in untrained.err
-    same = call(f"judge compare one --html {tmp_path}/x --csv {tmp_path}/x --root {corpora.root}")
+    same = call(f"judge compare one --html {tmp_path}/x --csv {tmp_path}/x")
     assert same.code == 2 and "would be overwritten" in same.err

@@ -17,12 +17,14 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     from certify_assets.cli import launching
 
     monkeypatch.setattr(launching, "change_partition", lambda *_, **__: None)
-    return tmp_path / "data" / "root"
+    path = tmp_path / "data" / "root"
+    monkeypatch.setenv("CERTIFY_ROOT", str(path))
+    return path
 
 
 def test_the_gates_are_those_of_cal_and_test(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=110, attempts=2)
-    answer = call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root} --json")
+    answer = call(f"corpus import {tmp_path}/runs.jsonl --name c --json")
     assert answer.code == 0
     gates = {(gate["split"], gate["alpha"]): gate["tasks"] for gate in answer.json["gates"]}
     assert set(gates) == {
@@ -31,7 +33,7 @@ def test_the_gates_are_those_of_cal_and_test(call: Call, root: Path, tmp_path: P
     assert gates["rl and cal", 0.1] > gates["test", 0.1]
     # each procedure has the number of thresholds that it was calibrated with
     assert Corpus(Store(str(root)), "c").config.grid is None
-    paper = call(f"corpus import {tmp_path}/runs.jsonl --name p --root {root} --set profile=paper")
+    paper = call(f"corpus import {tmp_path}/runs.jsonl --name p --set profile=paper")
     assert "50 tasks are available to certify (RL and CAL)" in paper.out
 
 
@@ -39,7 +41,7 @@ def test_a_corpus_too_small_to_split_is_stored_and_told(
     call: Call, root: Path, tmp_path: Path
 ) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=2, attempts=2)
-    answer = call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root}")
+    answer = call(f"corpus import {tmp_path}/runs.jsonl --name c")
     assert (
         answer.code == 0
         and "cannot be split" in answer.err
@@ -55,7 +57,7 @@ def test_what_was_left_out_is_said_and_many_agents_are_not_all_listed(
         "\n".join(["task_id,outcome,agent,text", *rows, "t1,,nobody,x"]),
         "utf-8",
     )
-    answer = call(f"corpus import {tmp_path}/runs.csv --name c --root {root}")
+    answer = call(f"corpus import {tmp_path}/runs.csv --name c")
     assert answer.code == 0 and "person 0: 1" in answer.out and "and 87 more" in answer.out
     assert (
         "no_label (1), the first: runs.csv row 92 has no outcome; keep such runs with the "
@@ -63,17 +65,16 @@ def test_what_was_left_out_is_said_and_many_agents_are_not_all_listed(
     ) in answer.out
     assert (
         call(
-            f"corpus import {tmp_path}/runs.csv "
-            f"--name a_name_of_forty_characters_that_is_not_cut --root {root}"
+            f"corpus import {tmp_path}/runs.csv --name a_name_of_forty_characters_that_is_not_cut"
         ).code
         == 0
     )
-    assert "a_name_of_forty_characters_that_is_not_cut" in call(f"corpus list --root {root}").out
+    assert "a_name_of_forty_characters_that_is_not_cut" in call("corpus list").out
 
 
 def test_a_domain_is_stated_or_said_to_be_unknown(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=6, attempts=1)
-    asked = f"corpus import {tmp_path}/runs.jsonl --root {root} --json"
+    asked = f"corpus import {tmp_path}/runs.jsonl --json"
     assert call(f"{asked} --name c").json["domain"] == "not stated"
     assert call(f"{asked} --name d --set domain=shell").json["domain"] == "shell"
     assert Store(str(root)).read_json("corpora/d/corpus.json")["domain"] == "shell"
@@ -84,7 +85,7 @@ def test_a_domain_is_stated_or_said_to_be_unknown(call: Call, root: Path, tmp_pa
 def test_a_corpus_is_replaced_only_when_asked(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "one.jsonl", tasks=20, attempts=2)
     write_runs(tmp_path / "two.jsonl", tasks=30, attempts=2)
-    imported = f"corpus import --name c --root {root}"
+    imported = "corpus import --name c"
     assert call(f"{imported} {tmp_path}/one.jsonl").code == 0
     before = Store(str(root)).now().ledger("c")
     # a call that was killed is made again in the same words
@@ -114,7 +115,7 @@ def test_a_delivery_is_listed_before_it_is_applied_and_keeps_what_is_not_named(
     more = one.read_text("utf-8").replace("agent-0", "agent-new")
     more = more.replace('/0"', '/8"').replace('/1"', '/9"').replace("page", "a page")
     two.write_text(more, "utf-8")
-    imported = f"corpus import --name c --root {root}"
+    imported = "corpus import --name c"
     made = call(f"{imported} {one} --set rl=false --set seed=7 --json")
     assert (made.code, made.json["version"]) == (0, 1)
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
@@ -138,10 +139,10 @@ def test_a_delivery_is_listed_before_it_is_applied_and_keeps_what_is_not_named(
 
 
 def test_a_failed_import_leaves_nothing_behind(call: Call, root: Path, tmp_path: Path) -> None:
-    answer = call(f"corpus import {tmp_path}/none.csv --name c --root {root}")
+    answer = call(f"corpus import {tmp_path}/none.csv --name c")
     assert answer.code == 2 and not root.parent.exists()
     root.mkdir(parents=True)
-    call(f"corpus import {tmp_path}/none.csv --name c --root {root}")
+    call(f"corpus import {tmp_path}/none.csv --name c")
     assert root.is_dir() and not list(root.iterdir())
 
 
@@ -161,7 +162,7 @@ def test_impossible_settings_are_refused(
     call: Call, root: Path, tmp_path: Path, setting: str, said: str
 ) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=4)
-    named = ("--name", "c", "--root", root)
+    named = ("--name", "c")
     answer = call("corpus", "import", tmp_path / "runs.jsonl", *named, "--set", setting)
     assert answer.code == 2 and said in answer.err and not root.exists()
 
@@ -174,9 +175,9 @@ def test_a_corpus_is_shown_as_tables_and_as_its_page(
     from certify_assets.reports.corpus_page import render_corpus
 
     write_runs(tmp_path / "runs.jsonl", tasks=40)
-    call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root} --set domain=shell")
+    call(f"corpus import {tmp_path}/runs.jsonl --name c --set domain=shell")
     page = tmp_path / "page.html"
-    answer = call(f"corpus show c --root {root} --page {page}")
+    answer = call(f"corpus show c --page {page}")
     assert answer.code == 0
     for words in (
         "Corpus c",
@@ -195,35 +196,32 @@ def test_a_corpus_is_shown_as_tables_and_as_its_page(
         "import.json",
         "trajectories.parquet",
     ]
-    assert call(f"corpus show c --root {root} --page {tmp_path}").code == 2
+    assert call(f"corpus show c --page {tmp_path}").code == 2
     listed = {
-        entry["name"]: entry["domain"]
-        for entry in call(f"corpus list --root {root} --json").json["corpora"]
+        entry["name"]: entry["domain"] for entry in call("corpus list --json").json["corpora"]
     }
     assert listed == {"c": "shell", "miniwob_mixed": "web", "miniwob_weak": "web"}
-    assert "shell" in call(f"corpus list --root {root}").out
+    assert "shell" in call("corpus list").out
 
 
 def test_an_embedded_corpus_is_shown_from_nothing(call: Call, root: Path) -> None:
-    shown = call(f"corpus show miniwob_weak --root {root} --json").json
+    shown = call("corpus show miniwob_weak --json").json
     assert shown["domain"] == {"name": "web", "origin": "stated"}
     assert shown["profile"]["tasks"] == 125
     assert shown["splits"]["cal"]["tasks"] >= 50
     assert not root.exists()
     assert shown["page"] is None
     assert 0 < shown["profile"]["flips"]["cell_rate"] < shown["profile"]["flips"]["task_rate"]
-    assert call(f"corpus show nothing --root {root}").code == 2
+    assert call("corpus show nothing").code == 2
 
 
 def test_the_list_counts_what_was_read(call: Call, root: Path, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs.jsonl", tasks=20, attempts=2)
-    call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root}")
-    found = {
-        entry["name"]: entry for entry in call(f"corpus list --root {root} --json").json["corpora"]
-    }
+    call(f"corpus import {tmp_path}/runs.jsonl --name c")
+    found = {entry["name"]: entry for entry in call("corpus list --json").json["corpora"]}
     assert (found["c"]["trajectories"], found["c"]["tasks"], found["c"]["versions"]) == (40, 20, 1)
     assert found["miniwob_weak"]["trajectories"] is None
-    assert "40" in call(f"corpus list --root {root}").out
+    assert "40" in call("corpus list").out
 
 
 def test_a_removed_corpus_keeps_its_history(
@@ -233,26 +231,26 @@ def test_a_removed_corpus_keeps_its_history(
 
     monkeypatch.setattr(launching, "change_partition", lambda *_, **__: None)
     write_runs(tmp_path / "runs.jsonl", tasks=20, attempts=2)
-    call(f"corpus import {tmp_path}/runs.jsonl --name c --root {root}")
+    call(f"corpus import {tmp_path}/runs.jsonl --name c")
     certificates = "judges/lexical/c/certificates.json"
     Store(str(root)).write_json(certificates, {"certificates": []})
-    unanswered = call(f"corpus rm c --root {root} --json")
+    unanswered = call("corpus rm c --json")
     assert (unanswered.code, unanswered.out) == (2, "") and "give --yes" in unanswered.err
     assert Store(str(root)).exists("corpora/c/trajectories.parquet")
-    answer = call(f"corpus rm c --root {root} --yes --json")
+    answer = call("corpus rm c --yes --json")
     assert answer.code == 0
     assert set(answer.json["removed"]) == {"corpus.json", "import.json", "trajectories.parquet"}
     kept = Store(str(root))
     assert kept.exists(certificates) and len(Corpus(kept, "c").deliveries.read()) == 1
     assert not kept.exists("corpora/c")
-    again = call(f"corpus rm c --root {root} --yes --json")
+    again = call("corpus rm c --yes --json")
     assert (again.code, again.json["removed"]) == (0, [])
     # what it stored goes when it is given up, and the ledger still holds
-    gone = call(f"gc --discard space --discard-older 0 --older 0 --root {root} --json").json
+    gone = call("gc --discard space --discard-older 0 --older 0 --json").json
     assert gone["discarded"] == gone["removed"] > 0
-    assert call(f"ledger verify c --root {root}").code == 0
-    assert call(f"corpus rm never --root {root} --yes").code == 2
-    call(f"corpus import {tmp_path}/runs.jsonl --name d --root {root}")
-    assert call(f"corpus rm d --root {root} --yes").code == 0
+    assert call("ledger verify c").code == 0
+    assert call("corpus rm never --yes").code == 2
+    call(f"corpus import {tmp_path}/runs.jsonl --name d")
+    assert call("corpus rm d --yes").code == 0
     assert not Store(str(root)).exists("corpora/d")
-    assert "comes with the package" in call(f"corpus rm miniwob_weak --root {root} --yes").err
+    assert "comes with the package" in call("corpus rm miniwob_weak --yes").err

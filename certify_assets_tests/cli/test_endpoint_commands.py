@@ -49,33 +49,36 @@ def root(tmp_path_factory: pytest.TempPathFactory, server: Faulty) -> Path:
     return folder / "root"
 
 
+@pytest.fixture(autouse=True)
+def _named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CERTIFY_ROOT", str(root))
+
+
 def test_an_endpoint_judge_is_listed_registered_and_scores(call: Call, root: Path) -> None:
-    listed = call(f"judge list --root {root} --json")
+    listed = call("judge list --json")
     assert listed.code == 0
     assert listed.json["judges"][-1]["family"] == "endpoint"
     assert listed.json["problems"] == []
-    assert call(f"judge score c --judge mine --root {root}").code == 2, "not registered yet"
-    trained = call(f"judge train c --judge mine --root {root} --json")
+    assert call("judge score c --judge mine").code == 2, "not registered yet"
+    trained = call("judge train c --judge mine --json")
     assert trained.code == 0
     assert trained.json["reading"]["read"] == "top"
     assert trained.json["settings"]["model"] == "m"
-    scored = call(f"judge score c --judge mine --root {root}")
+    scored = call("judge score c --judge mine")
     assert scored.code == 0
     for words in ("Cost", "parse rate", "cost per decision"):
         assert words in scored.out
     assert "scoring cal: 16 of 16" in scored.err, "progress is said"
-    again = call(f"judge score c --judge mine --root {root} --json").json
+    again = call("judge score c --judge mine --json").json
     assert again["bill"]["cost_now"] == 0.0
     assert again["bill"]["cost"] > 0
     assert again["bill"]["scored"] == again["rows"]
 
 
 def test_new_runs_are_scored_with_their_bill(call: Call, root: Path, tmp_path: Path) -> None:
-    call(f"judge train c --judge mine --root {root}")
+    call("judge train c --judge mine")
     runs = write_runs(tmp_path / "new.jsonl", tasks=3, attempts=2, seed=9)
-    found = call(
-        f"judge score c {runs} --judge mine --root {root} --out {tmp_path}/scores.csv --json"
-    )
+    found = call(f"judge score c {runs} --judge mine --out {tmp_path}/scores.csv --json")
     assert found.code == 0 and found.json["rows"] == 6 and found.json["bill"]["decisions"] == 6
     assert (tmp_path / "scores.csv").read_text("utf-8").count("\n") == 7
 

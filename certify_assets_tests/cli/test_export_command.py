@@ -197,7 +197,6 @@ def test_provisional_runs_are_counted_and_left_out(
     out = tmp_path / "scores.json"
     made = call(
         *("ops", "export", "c", out, "--format", "langfuse", "--json"),
-        *("--root", provisional.store.root),
     )
     values = {event["body"]["value"] for event in json.loads(out.read_text("utf-8"))["batch"]}
     assert made.code == 0 and made.json["written"] > 0 < made.json["provisional"]

@@ -65,7 +65,7 @@ def test_a_file_in_the_place_of_something_else_is_told_where_to_go(
     for line, words in (
         (str(path), f"Did you mean 'certify certificate {path}'?"),
         (str(tmp_path), f"'certify corpus import {tmp_path} --name NAME'"),
-        (f"run {path} {root}", "is a path, and corpora are called by name"),
+        (f"run {path} {root}", "no corpus is called"),
         (f"corpus import {path} --name c {root}", "for a table of scores use `certify certif"),
     ):
         answer = call(line)

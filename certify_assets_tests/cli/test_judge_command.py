@@ -25,16 +25,21 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "root"
 
 
+@pytest.fixture(autouse=True)
+def _named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CERTIFY_ROOT", str(root))
+
+
 def test_the_judges_are_listed(call: Call) -> None:
     assert [row["judge"] for row in call("judge list --json").json["judges"]] == list(JUDGES)
     assert "lexical_weighted" in call("judge list").out
 
 
 def test_a_judge_is_trained_and_scores_its_corpus(call: Call, root: Path) -> None:
-    trained = call(f"judge train c --root {root} --json")
+    trained = call("judge train c --json")
     assert trained.code == 0 and trained.json["candidates"] == 1
-    assert "sft tasks" in call(f"judge train c --root {root}").out
-    scored = call(f"judge score c --root {root} --json")
+    assert "sft tasks" in call("judge train c").out
+    scored = call("judge score c --json")
     assert scored.code == 0 and scored.json["unscored"] == 0 and scored.json["auroc"] > 0.5
     table = Store(str(root)).read_table("judges/lexical/c/scores.parquet")
     assert len(table) == scored.json["rows"]
@@ -45,13 +50,13 @@ def test_a_judge_is_trained_and_scores_its_corpus(call: Call, root: Path) -> Non
 def test_new_runs_are_scored_into_a_table_that_other_commands_read(
     call: Call, root: Path, tmp_path: Path, suffix: str
 ) -> None:
-    call(f"judge train c --root {root}")
+    call("judge train c")
     runs = write_runs(tmp_path / "new.jsonl", tasks=40, attempts=3, seed=5)
     lines = runs.read_text("utf-8").splitlines()
     first = {**json.loads(lines[0]), "outcome": None}
     runs.write_text("\n".join([json.dumps(first), *lines[1:]]), "utf-8")
     out = tmp_path / f"scores{suffix}"
-    answer = call(f"judge score c {runs} --root {root} --out {out} --json")
+    answer = call(f"judge score c {runs} --out {out} --json")
     assert answer.code == 0
     assert answer.json["rows"] == 120
     assert answer.json["dropped"] == {}
@@ -65,7 +70,7 @@ def test_new_runs_are_scored_into_a_table_that_other_commands_read(
 
 
 def test_a_table_without_outcomes_is_scored(call: Call, root: Path, tmp_path: Path) -> None:
-    call(f"judge train c --root {root}")
+    call("judge train c")
     records = map(
         json.loads,
         write_runs(tmp_path / "labelled.jsonl", tasks=4, attempts=2, seed=5)
@@ -77,7 +82,7 @@ def test_a_table_without_outcomes_is_scored(call: Call, root: Path, tmp_path: Pa
         for record in records
     ]
     (runs := tmp_path / "new.jsonl").write_text("\n".join(lines), "utf-8")
-    answer = call(f"judge score c {runs} --root {root} --out {tmp_path}/scores.csv --json")
+    answer = call(f"judge score c {runs} --out {tmp_path}/scores.csv --json")
     assert answer.code == 0
     assert answer.json["rows"] == 8
     assert pd.read_csv(tmp_path / "scores.csv")["outcome"].isna().all()
@@ -85,24 +90,22 @@ def test_a_table_without_outcomes_is_scored(call: Call, root: Path, tmp_path: Pa
     rows = pd.DataFrame(map(json.loads, lines))
     texts = rows.drop(columns="steps").assign(text="opened; left")
     texts.to_csv(odd / "new.csv", sep=";", index=False)
-    answer = call(f"judge score c {odd}/new.csv --root {root} --out {tmp_path}/odd.csv")
+    answer = call(f"judge score c {odd}/new.csv --out {tmp_path}/odd.csv")
     assert "new.csv read as: semicolons between fields" in " ".join(answer.err.split())
 
 
 def test_what_cannot_be_scored_is_a_sentence(call: Call, root: Path, tmp_path: Path) -> None:
     runs = write_runs(tmp_path / "new.jsonl", tasks=3, attempts=1)
-    assert "give one with --out" in call(f"judge score c {runs} --root {root}").err
-    assert (
-        "does not end in" in call(f"judge score c {runs} --root {root} --out {tmp_path}/x.txt").err
-    )
-    assert call(f"judge score c {runs} --root {root} --out {runs}").code == 2
-    assert call(f"judge score nope {runs} --root {root} --out {tmp_path}/x.csv").code == 2
-    untrained = call(f"judge score c {runs} --judge base --root {root} --out {tmp_path}/x.csv")
+    assert "give one with --out" in call(f"judge score c {runs}").err
+    assert "does not end in" in call(f"judge score c {runs} --out {tmp_path}/x.txt").err
+    assert call(f"judge score c {runs} --out {runs}").code == 2
+    assert call(f"judge score nope {runs} --out {tmp_path}/x.csv").code == 2
+    untrained = call(f"judge score c {runs} --judge base --out {tmp_path}/x.csv")
     assert untrained.code == 2 and untrained.err.count("\n") <= 2
 
 
 def test_a_transfer_judge_is_trained_on_the_other_corpora(call: Call, root: Path) -> None:
-    command = f"judge train c --judge lexical_transfer --root {root} --json"
+    command = "judge train c --judge lexical_transfer --json"
     none = call(command)
     assert none.code == 2 and "no corpus can train a judge for c" in none.err
     add_corpus(Store(str(root)), "d", tasks=20, domain="shell")
@@ -110,7 +113,7 @@ def test_a_transfer_judge_is_trained_on_the_other_corpora(call: Call, root: Path
     assert trained["sft_trajectories"] > 0
     assert [source["corpus"] for source in trained["transfer"]["sources"]] == ["d"]
     assert "miniwob_weak" in trained["transfer"]["left_out"]
-    assert call(f"judge score c --judge lexical_transfer --root {root}").code == 0
+    assert call("judge score c --judge lexical_transfer").code == 0
 
 
 @pytest.mark.parametrize(
@@ -124,5 +127,5 @@ def test_a_transfer_judge_is_trained_on_the_other_corpora(call: Call, root: Path
 def test_an_unknown_corpus_is_named_with_those_that_are_known(
     call: Call, root: Path, command: str
 ) -> None:
-    answer = call(f"{command} nope --root {root}")
+    answer = call(f"{command} nope")
     assert answer.code == 2 and "no corpus is called 'nope'; known are c, " in answer.err

@@ -27,8 +27,9 @@ from certify_assets_tests.paths import REPOSITORY
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     made = Store(str(tmp_path / "root"))
+    monkeypatch.setenv("CERTIFY_ROOT", made.root)
     register_runs(made, "c", tmp_path / "none.jsonl")
     return made
 
@@ -45,17 +46,17 @@ def read(store: Store, registration: str, scores: str) -> None:
 
 
 def test_what_was_registered_and_read_is_shown(call: Call, store: Store) -> None:
-    assert call(f"ledger status --root {store.root}").code == 0
+    assert call("ledger status").code == 0
     registration = register(Corpus(store, "c"), {"seed": 42}, run_id="r")
     read(store, registration, "a")
     read(store, registration, "a")
-    answer = call(f"ledger status c --root {store.root} --json")
+    answer = call("ledger status c --json")
     one = answer.json
     assert [item["kind"] for item in one["reads"]] == ["first", "replay"]
     assert answer.code == 0 and one["registrations"][0]["plan"] == {"seed": 42}
     (reader,) = one["readers"]
     assert (reader["first"], reader["replay"], reader["changed"], reader["results"]) == (1, 1, 0, 2)
-    assert "TEST of c: 1 registration" in call(f"ledger status --root {store.root}").out
+    assert "TEST of c: 1 registration" in call("ledger status").out
 
 
 def test_a_broken_rule_is_exit_3(call: Call, store: Store) -> None:
@@ -64,7 +65,7 @@ def test_a_broken_rule_is_exit_3(call: Call, store: Store) -> None:
     read(store, registration, "b")
     with pytest.raises(LedgerError):
         read(store, "0" * 64, "a")
-    answer = call(f"ledger status --root {store.root}")
+    answer = call("ledger status")
     assert answer.code == 3 and "is changed" in answer.out and "is unregistered" in answer.out
 
 
@@ -75,7 +76,7 @@ def test_a_rule_broken_under_an_earlier_registration_is_shown_and_no_longer_exit
         registration = register(Corpus(store, "c"), {"seed": seed}, run_id="r")
         for name in scores:
             read(store, registration, name)
-    answer = call(f"ledger status c --root {store.root} --json")
+    answer = call("ledger status c --json")
     assert answer.code == 0 and answer.json["violations"] == []
     reads = [(item["kind"], item["registration"]) for item in answer.json["reads"]]
     assert [kind for kind, _ in reads] == ["first", "changed", "first"]
@@ -100,11 +101,11 @@ def known(store: Store) -> Head:
 
 def test_a_whole_ledger_is_verified_with_its_objects(call: Call, store: Store, known: Head) -> None:
     head = head_text(known)
-    assert call(f"ledger status c --root {store.root} --json").json["head"] == head
-    answer = call(f"ledger verify c --root {store.root} --head {head} --json")
+    assert call("ledger status c --json").json["head"] == head
+    answer = call(f"ledger verify c --head {head} --json")
     (found,) = answer.json["verified"]
     assert answer.code == 0 and found["head"] == known and found["events"] == known["sequence"]
-    assert head in call(f"ledger verify --root {store.root}").out
+    assert head in call("ledger verify").out
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_an_altered_event_is_exit_3_with_its_number(
     call: Call, store: Store, known: Head, statement: str
 ) -> None:
     _rewrite(store, statement)
-    answer = call(f"ledger verify --root {store.root}")
+    answer = call("ledger verify")
     assert answer.code == 3 and "event 3 of c was altered; restore" in answer.err
 
 
@@ -127,28 +128,28 @@ def test_events_that_were_cut_off_are_found_by_a_head(
     call: Call, store: Store, known: Head
 ) -> None:
     _rewrite(store, f"DELETE FROM events WHERE sequence = {known['sequence']}")
-    assert call(f"ledger verify --root {store.root}").code == 0
-    answer = call(f"ledger verify --root {store.root} --head {head_text(known)}")
+    assert call("ledger verify").code == 0
+    answer = call(f"ledger verify --head {head_text(known)}")
     assert answer.code == 3 and "lost event 4 that the head that was given names" in answer.err
-    assert call(f"ledger verify --root {store.root} --head c:4").code == 2
+    assert call("ledger verify --head c:4").code == 2
 
 
 def test_an_altered_or_missing_object_is_exit_3(call: Call, store: Store, known: Head) -> None:
     plan = Store(store.root).objects.path(sha256_bytes(canonical_json({"seed": 42})))
     plan.write_bytes(b"{}")
-    answer = call(f"ledger verify --root {store.root}")
+    answer = call("ledger verify")
     assert answer.code == 3 and f"the object {plan.name[:12]} of" in answer.err
     plan.unlink()
-    assert "is gone; restore it" in call(f"ledger verify --root {store.root}").err
+    assert "is gone; restore it" in call("ledger verify").err
 
 
 def test_an_export_is_verified_by_the_program_in_the_docs(
     call: Call, store: Store, known: Head, tmp_path: Path
 ) -> None:
     out = tmp_path / "c.jsonl"
-    said = call(f"ledger export c --root {store.root} --out {out}").out.strip()
+    said = call(f"ledger export c --out {out}").out.strip()
     assert said.startswith(f"{out}: ") and said.endswith(f" events, head {head_text(known)}")
-    assert call(f"ledger export c --root {store.root}").out == out.read_text("utf-8")
+    assert call("ledger export c").out == out.read_text("utf-8")
     page = (REPOSITORY / "docs/security.md").read_text("utf-8")
     (program,) = re.findall(r"```python title=\"verify_export.py\"\n(.*?)```", page, re.DOTALL)
     script = tmp_path / "verify_export.py"
@@ -161,13 +162,13 @@ def test_an_export_is_verified_by_the_program_in_the_docs(
 
     assert check().stdout.split() == [head_text(known)] and not check().stderr
     blank(store, "c", lambda _, said: {**said, "judge": "blanked"} if "judge" in said else None)
-    assert call(f"ledger export c --root {store.root} --out {out}").code == 0
+    assert call(f"ledger export c --out {out}").code == 0
     assert check().stdout.split() == [head_text(known)]
     blanked = check().stderr.count("was blanked")
-    assert f"{blanked} of the events were blanked" in call(f"ledger verify --root {store.root}").out
+    assert f"{blanked} of the events were blanked" in call("ledger verify").out
     out.write_text(out.read_text("utf-8").replace("stored", "another"), "utf-8")
     assert check().returncode == 1
-    assert call(f"ledger export d --root {store.root}").code == 2
+    assert call("ledger export d").code == 2
 
 
 def test_indexes_are_made_again_from_the_events(call: Call, store: Store, known: Head) -> None:
@@ -184,12 +185,12 @@ def test_indexes_are_made_again_from_the_events(call: Call, store: Store, known:
         for table in (chains, uses):
             connection.execute(table.delete())
     assert rows() != before
-    assert call(f"ledger rebuild --root {store.root}").code == 0
+    assert call("ledger rebuild").code == 0
     assert rows() == before
 
 
 def test_an_unknown_corpus_is_named(call: Call, store: Store) -> None:
-    answer = call(f"ledger status d --root {store.root}")
+    answer = call("ledger status d")
     assert answer.code == 2 and "no corpus is called 'd'" in answer.err
 
 
@@ -198,7 +199,7 @@ def test_a_blanked_name_leaves_the_page_of_the_queue(call: Call, operated: Store
     append_label(corpus, Label("r1", 1, "Wilhelmine", "file", "first"))
     page = queue_page_key("c")
     operated.write_bytes(page, b"<p>Wilhelmine agrees with bob</p>")
-    assert call(f"ledger blank c --reviewer Wilhelmine --root {operated.root}").code == 0
+    assert call("ledger blank c --reviewer Wilhelmine").code == 0
     assert b"Wilhelmine" not in operated.read_bytes(page)
     published = Path(operated.locate(page))
     assert published.is_file() and b"Wilhelmine" not in published.read_bytes()

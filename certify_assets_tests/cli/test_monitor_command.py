@@ -88,7 +88,7 @@ def test_review_queue_and_mixed_provenance_are_refused(
 ) -> None:
     good = True if column == "audit_sample" else "audit_sample"
     path = labels(tmp_path / "l.csv", **{column: [good] * 1199 + [value]})
-    answer = call("monitor", certificate, path, "--json")
+    answer = call(f"monitor {certificate} {path} --json")
     assert answer.code == 2 and not answer.out
     assert "row 1200" in answer.err and column in answer.err and "review queue" in answer.err
 

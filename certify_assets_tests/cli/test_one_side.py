@@ -13,6 +13,7 @@ from certify_assets.cli.gate import markdown
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.defs.judges.checks import certified
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.pool import load_pool
 from certify_assets.operations.audit import audit_judge, overview
 from certify_assets.operations.certifier import (
     certify_judge,
@@ -21,7 +22,6 @@ from certify_assets.operations.certifier import (
     why_nothing,
 )
 from certify_assets.operations.checks import deployment_stands
-from certify_assets.operations.pool import load_pool
 from certify_assets.operations.rollout import deploy
 from certify_assets.reports.index_page import write_index
 from certify_assets.reports.judge_page import verdict, write_page

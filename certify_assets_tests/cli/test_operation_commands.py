@@ -30,45 +30,41 @@ def test_a_judge_is_deployed_shown_and_deployed_again(
     # nothing answers there
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    nothing = call(f"ops status c --root {operated.root} --json")
+    nothing = call("ops status c --json")
     assert nothing.code == 3 and nothing.json["refusal"]["code"] == "not_deployed"
-    made = call(f"ops deploy c lexical --audit-rate .1 --draw-seed 7 --root {operated.root} --json")
+    made = call("ops deploy c lexical --audit-rate .1 --draw-seed 7 --json")
     assert made.code == 0 and made.json["alpha"] == {"reject": 0.1} and made.json["decides"]
     assert (
         made.json["sampling"] == {"audit_rate": 0.1, "spot_rate": 0.05, "seed": 7}
         and "error" in made.json["mlflow"]
     )
-    other = call(f"ops deploy c lexical --alpha reject=.2 --root {operated.root}")
+    other = call("ops deploy c lexical --alpha reject=.2")
     assert (
         other.code == 0
         and "reject at 20 %" in other.out
         and "the deployment holds without the record" in other.err
     )
-    again = call(f"ops rollback c --root {operated.root} --json").json
+    again = call("ops rollback c --json").json
     assert again["certificates"] == made.json["certificates"] and again["number"] == 3
-    shown = call(f"ops status c --root {operated.root}")
+    shown = call("ops status c")
     for words in ("certify ops rollback c NUMBER", "reject at 20 %", "It decides new runs."):
         assert words in shown.out
     assert shown.code == 0 and made.json["certificates"][0][:12] in shown.out
-    history = call(f"ops history c --root {operated.root} --json").json
+    history = call("ops history c --json").json
     assert [step["deployed"] for step in history["steps"]] == [[1, 3], [2]]
-    assert "lexical" in call(f"ops history c --root {operated.root}").out
-    unknown = call(f"ops rollback c 9 --root {operated.root}")
+    assert "lexical" in call("ops history c").out
+    unknown = call("ops rollback c 9")
     assert unknown.code == 2 and "no deployment number 9" in unknown.err
-    assert [
-        item["number"]
-        for item in call(f"ops status c --root {operated.root} --json").json["deployments"]
-    ] == [1, 2, 3]
+    assert [item["number"] for item in call("ops status c --json").json["deployments"]] == [1, 2, 3]
 
 
 def test_a_judge_is_deployed_for_batch_certificates_alone(call: Call, operated: Store) -> None:
     operated.delete("judges/lexical/c/audits.json")
-    root = ("--root", operated.root)
-    assert call("ops", "deploy", "c", "lexical", *root).code == 3
-    made = call("ops", "deploy", "c", "lexical", "--batch-only", "--alpha", ".2", *root, "--json")
+    assert call("ops deploy c lexical").code == 3
+    made = call("ops deploy c lexical --batch-only --alpha .2 --json")
     assert made.code == 0 and made.json["certificates"] == []
     assert made.json["batch_alpha"] == {"reject": 0.2, "release": 0.2}
-    shown = call("ops", "status", "c", *root)
+    shown = call("ops status c")
     assert shown.code == 0 and "Batch certificates decide new runs." in shown.out
     assert "batch certificates alone, reject at 20 %" in " ".join(shown.out.split())
 
@@ -85,17 +81,14 @@ def test_a_judge_is_deployed_for_batch_certificates_alone(call: Call, operated: 
     ],
 )
 def test_a_mistake_is_exit_2(call: Call, operated: Store, arguments: list[str], words: str) -> None:
-    answer = call("ops", "deploy", *arguments, "--root", operated.root)
+    answer = call("ops", "deploy", *arguments)
     assert answer.code == 2 and words in answer.err
 
 
 def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_path: Path) -> None:
-    call(f"ops deploy c lexical --audit-rate .2 --draw-seed 5 --root {operated.root}")
+    call("ops deploy c lexical --audit-rate .2 --draw-seed 5")
     deliver(operated.local_path("inbox/c") / "a.jsonl", tasks=30)
-    answer = call(
-        f"ops ingest c --root {operated.root} --json --decisions "
-        f"{tmp_path}/d.parquet --queue {tmp_path}/q.csv"
-    )
+    answer = call(f"ops ingest c --json --decisions {tmp_path}/d.parquet --queue {tmp_path}/q.csv")
     (document,) = answer.json["batches"]
     assert (
         answer.code == 0
@@ -110,9 +103,9 @@ def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_p
     assert tuple(rows.columns) == (*DECISION_COLUMNS, "ledger") and len(rows) == 120
     assert list(dict.fromkeys(queue["asked"])) == ["audit_sample", "spot_check", "undecided"]
     assert len(queue) == (rows["asked"] != "").sum()
-    again = call(f"ops ingest c --root {operated.root} --json")
+    again = call("ops ingest c --json")
     assert again.code == 0 and again.json["known"] == 120 and again.json["batches"] == [document]
-    shown = call(f"ops ingest c --root {operated.root}")
+    shown = call("ops ingest c")
     assert (
         "120 received before" in shown.err
         and f"Batch {document['batch']}: 120 runs" in shown.out
@@ -123,73 +116,45 @@ def test_new_runs_are_decided_and_written_out(call: Call, operated: Store, tmp_p
 def test_a_refused_batch_is_exit_3_and_says_why(
     call: Call, operated: Store, tmp_path: Path
 ) -> None:
-    answer = call(
-        "ops", "ingest", "c", deliver(tmp_path / "a.jsonl", tasks=3), "--root", operated.root
-    )
-    assert (
-        answer.code == 3
-        and "not_deployed: no judge is deployed on c" in answer.out
-        and "review" in answer.out
-    )
-    assert (
-        call(f"ops ingest c {tmp_path}/a.jsonl --root {operated.root} --json").json["batches"][0][
-            "decided"
-        ]
-        is False
-    )
+    runs = deliver(tmp_path / "a.jsonl", tasks=3)
+    answer = call(f"ops ingest c {runs}")
+    assert answer.code == 3 and "not_deployed: no judge is deployed on c" in answer.out
+    assert not call(f"ops ingest c {runs} --json").json["batches"][0]["decided"]
 
 
 def test_what_incoming_refuses(call: Call, operated: Store, tmp_path: Path, scores: Path) -> None:
-    answer = call(f"ops ingest c {scores} --root {operated.root}")
+    answer = call(f"ops ingest c {scores}")
     assert answer.code == 2 and "for a table of scores use `certify certificate`" in answer.err
-    empty = call(f"ops ingest c --root {operated.root}")
+    empty = call("ops ingest c")
     assert empty.code == 0 and "holds no file" in empty.err
     path = deliver(tmp_path / "a.jsonl", tasks=2)
-    answer = call(f"ops ingest c {path} --decisions {path} --root {operated.root}")
+    answer = call(f"ops ingest c {path} --decisions {path}")
     assert answer.code == 2 and "would be overwritten" in answer.err
-    answer = call(f"ops ingest c --decisions {tmp_path}/d.csv --root {operated.root}")
+    answer = call(f"ops ingest c --decisions {tmp_path}/d.csv")
     assert answer.code == 2 and "nothing was decided by this call" in answer.err
 
 
 def test_a_decision_is_followed(call: Call, operated: Store, tmp_path: Path) -> None:
-    call(f"ops deploy c lexical --root {operated.root}")
-    document = call(
-        "ops",
-        "ingest",
-        "c",
-        deliver(tmp_path / "<a>.jsonl", tasks=5),
-        "--root",
-        operated.root,
-        "--json",
-    ).json
-    answer = call(f"ops lineage new-1-task-000/0 --root {operated.root} --json")
-    assert (
-        answer.code == 0
-        and answer.json["holds"]
-        and answer.json["kind"] == "decision"
-        and answer.json["broken"] == []
-    )
-    shown = call("ops", "lineage", document["batch"], "--corpus", "c", "--root", operated.root)
+    call("ops deploy c lexical")
+    runs = deliver(tmp_path / "<a>.jsonl", tasks=5)
+    document = call(f"ops ingest c {runs} --json").json
+    answer = call("ops lineage new-1-task-000/0 --json")
+    assert answer.code == 0 and answer.json["holds"] and answer.json["broken"] == []
+    follow = f"ops lineage {document['batch']} --corpus c"
+    shown = call(follow)
     assert shown.code == 0 and "Every link holds." in shown.out and "source <a>.jsonl" in shown.out
-    (tmp_path / "<a>.jsonl").rename(tmp_path / "moved")
-    moved = call("ops", "lineage", document["batch"], "--corpus", "c", "--root", operated.root)
+    runs.rename(tmp_path / "moved")
+    moved = call(follow)
     said = " ".join(moved.out.split())
     assert moved.code == 0 and re.search(r"\d+ links hold. Moved source files: 1;", said)
-    (tmp_path / "moved").rename(tmp_path / "<a>.jsonl")
+    (tmp_path / "moved").rename(runs)
     operated.write_bytes("judges/lexical/c/adapter/weights.safetensors", b"other")
     pin_present_files(operated)
-    answer = call(f"ops lineage new-1-task-000/0 --root {operated.root}")
+    answer = call("ops lineage new-1-task-000/0")
     assert answer.code == 3 and "1 links do not hold." in answer.out
-    broken = call(
-        "ops",
-        "lineage",
-        document["batches"][0]["certificates"][0][:10],
-        "--root",
-        operated.root,
-        "--json",
-    )
+    broken = call(f"ops lineage {document['batches'][0]['certificates'][0][:10]} --json")
     assert broken.code == 3 and broken.json["broken"] == ["model judges/lexical/c: differs"]
-    missing = call(f"ops lineage nothing --root {operated.root}")
+    missing = call("ops lineage nothing")
     assert missing.code == 2 and "Give a trajectory id, a batch" in missing.err
 
 
@@ -197,7 +162,7 @@ def test_a_dry_run_says_on_stdout_what_is_new_and_stores_nothing(
     call: Call, operated: Store, tmp_path: Path
 ) -> None:
     path = deliver(tmp_path / "new.jsonl", tasks=3)
-    answer = call(f"ops ingest c {path} --dry-run --root {operated.root}")
+    answer = call(f"ops ingest c {path} --dry-run")
     assert answer.code == 3 and "not_deployed: no judge" in answer.err, "as the call would exit"
     assert answer.out.startswith("12 runs read; 12 new, 0 changed, 0 received before")
     assert ready_batches(Corpus(operated, "c")) == []
@@ -206,10 +171,10 @@ def test_a_dry_run_says_on_stdout_what_is_new_and_stores_nothing(
 def test_the_status_names_provisional_batches_and_closes_them(
     call: Call, provisional: ProvisionalBatch, tmp_path: Path
 ) -> None:
-    store, corpus = provisional.store, Corpus(provisional.store, "c")
+    corpus = Corpus(provisional.store, "c")
     audit = BatchAudit.load(corpus, provisional.name)
     assert audit is not None
-    arguments = ("ops", "status", "c", "--root", store.root)
+    arguments = ("ops", "status", "c")
     found = call(*arguments, "--json")
     (batch,) = found.json["batches"]
     assert found.code == 0 and found.json["faults"] == []
@@ -236,7 +201,7 @@ def test_the_queue_of_an_ingest_begins_with_the_draw(
     assert audit is not None
     runs = received(Corpus(provisional.store, "c"), provisional.name).paths
     queue = tmp_path / "queue.csv"
-    found = call("ops", "ingest", "c", *runs, "--queue", queue, "--root", provisional.store.root)
+    found = call("ops", "ingest", "c", *runs, "--queue", queue)
     assert found.code == 0 and "Promise: batch certificate:" in " ".join(found.out.split())
     assert (
         f"of {len(audit.wanted)} runs of its draw are settled (`certify review queue c`)"

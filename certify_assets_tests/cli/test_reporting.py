@@ -81,18 +81,18 @@ def done(answer: Answer) -> None:
 
 def test_training_and_scoring_are_reported(call: Call, watched: Store) -> None:
     names = ("judges/lexical/model", "judges/lexical/scores")
-    done(call(f"judge train c --judge lexical --root {watched.root}"))
-    done(call(f"judge score c --judge lexical --root {watched.root}"))
+    done(call("judge train c --judge lexical"))
+    done(call("judge score c --judge lexical"))
     assert reported(watched, *names) == of_documents(watched, *names)
 
 
 @pytest.mark.slow
 def test_a_deployment_is_reported(call: Call, watched: Store) -> None:
-    done(call(f"ops deploy c lexical --root {watched.root}"))
+    done(call("ops deploy c lexical"))
     assert reported(watched, "operations/deployment") == of_documents(
         watched, "operations/deployment"
     )
-    done(call(f"ops rollback c 1 --root {watched.root}"))
+    done(call("ops rollback c 1"))
     with pytest.raises(ValueError, match="too many values"):
         reported(watched, "operations/deployment")
 
@@ -100,17 +100,17 @@ def test_a_deployment_is_reported(call: Call, watched: Store) -> None:
 def test_batches_and_decisions_are_reported(call: Call, watched: Store) -> None:
     deploy(judged(watched), sampling=PLAN, track=False)
     deliver(watched.local_path("inbox/c/new.jsonl"))
-    done(call(f"ops ingest c --root {watched.root}"))
+    done(call("ops ingest c"))
     names = ("operations/incoming_runs", "operations/decisions")
     versions = reported(watched, *names)
     # nothing is new in the same files
-    done(call(f"ops ingest c --root {watched.root}"))
+    done(call("ops ingest c"))
     assert reported(watched, *names) == versions and len(set(versions)) == 2
 
 
 def test_an_import_is_reported(call: Call, watched: Store, tmp_path: Path) -> None:
     runs = write_runs(tmp_path / "more.jsonl", tasks=110, attempts=1, seed=9)
-    done(call(f"corpus import {runs} --replace --name c --root {watched.root}"))
+    done(call(f"corpus import {runs} --replace --name c"))
     name = "corpora/trajectories"
     assert reported(watched, name) == of_documents(watched, name)
 
@@ -125,10 +125,10 @@ def test_what_status_closes_is_reported_once(
         said = [Label(run, agreeing(audit)[run], "ann", "cli", run) for run in audit.wanted]
         append_labels(Corpus(store, "c"), said)
     assert audit.state == "provisional"
-    done(call(f"ops status c --root {store.root}"))
+    done(call("ops status c"))
     assert audit_of(provisional).state != "provisional"
     assert reported(store, name) == [audits_version(Corpus(store, "c"))]
-    done(call(f"ops status c --root {store.root}"))
+    done(call("ops status c"))
     assert len(reported(store, name)) == 1
 
 
@@ -138,7 +138,7 @@ def test_imported_labels_are_resolved_and_reported(
     runs = session_batch(watched)
     labels = tmp_path / "labels.csv"
     pd.DataFrame({"trajectory_id": runs[:2], "outcome": [0, 1]}).to_csv(labels, index=False)
-    where = ("--reviewer", "ann", "--root", watched.root)
+    where = ("--reviewer", "ann")
     done(call("review", "import", "c", labels, *where))
     done(call("review", "import", "c", labels, *where))
     name = "operations/reviewed_labels"
@@ -164,7 +164,7 @@ def test_a_recertification_and_its_deployment_are_reported(call: Call, watched: 
     deploy(judged(watched), sampling=PLAN, track=False)
     audit = drawn_tasks(PLAN, "c", "audit", 40)
     label_rows(watched, "c", write_batch(watched, "c", "0001-a", PLAN, tasks=audit))
-    made = call(f"ops recertify c --deploy --root {watched.root} --json")
+    made = call("ops recertify c --deploy --json")
     done(made)
     version, deployed = reported(watched, "operations/recertification", "operations/deployment")
     assert version == made.json["inputs_sha256"]
@@ -196,10 +196,10 @@ def test_without_an_instance_nothing_of_dagster_is_touched(
     call: Call, operated: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(launching, "platform")
-    done(call(f"judge train c --judge lexical --root {operated.root}"))
+    done(call("judge train c --judge lexical"))
     # a home that is named and not there is no instance either
     monkeypatch.setenv("DAGSTER_HOME", str(operated.local_path("nowhere")))
-    done(call(f"judge train c --judge lexical --root {operated.root}"))
+    done(call("judge train c --judge lexical"))
     assert not operated.local_path("dagster").exists()
     assert not operated.local_path("nowhere").exists()
 
@@ -209,7 +209,7 @@ def test_a_report_that_fails_is_one_warning(
 ) -> None:
     watched.local_path("dagster/dagster.yaml").write_text("storage: nothing\n", "utf-8")
     with caplog.at_level(logging.WARNING, logger="certify_assets"):
-        answer = call(f"judge train c --judge lexical --root {watched.root}")
+        answer = call("judge train c --judge lexical")
     assert answer.code == 0 and "lexical" in answer.out
     (warning,) = [record for record in caplog.records if record.name == "certify_assets"]
     assert warning.levelno == logging.WARNING

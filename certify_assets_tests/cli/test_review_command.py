@@ -13,14 +13,15 @@ from certify_assets_tests.review_builders import labels_of, session_batch
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     made = Store(str(tmp_path / "root"))
+    monkeypatch.setenv("CERTIFY_ROOT", made.root)
     session_batch(made)
     return made
 
 
 def test_the_queue_is_printed_with_its_budget(call: Call, store: Store) -> None:
-    answer = call(f"review queue c --root {store.root} --limit 3")
+    answer = call("review queue c --limit 3")
     assert answer.code == 0 and "54 min in all, at 6 min a run, which is assumed" in answer.out
     assert (
         "The certificate decided 3 of 12 runs that nobody is asked about (25.0 %): 18 min saved."
@@ -31,7 +32,7 @@ def test_the_queue_is_printed_with_its_budget(call: Call, store: Store) -> None:
         and "audit-0/0" in answer.out
         and "open-0/0" not in answer.out
     )
-    document = call(f"review queue c --root {store.root} --json --limit 1").json
+    document = call("review queue c --json --limit 1").json
     assert (
         document["waiting"] == 9
         and document["budget"]["labels"] == 9
@@ -44,14 +45,14 @@ def test_the_queue_is_printed_with_its_budget(call: Call, store: Store) -> None:
 
 def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Path) -> None:
     table, tasks = tmp_path / "queue.csv", tmp_path / "tasks.json"
-    answer = call(f"review export c {table} --label-studio {tasks} --root {store.root}")
+    answer = call(f"review export c {table} --label-studio {tasks}")
     assert answer.code == 0
     assert answer.out == f"{table}: 9 runs to label\n{tasks}: 9 runs to label\n"
     assert len(json.loads(tasks.read_text(encoding="utf-8"))) == 9
     frame = pd.read_csv(table, dtype=str)
     frame["outcome"] = "1"
     frame.to_csv(table, index=False)
-    done = call(f"review import c {table} --root {store.root} --reviewer Ann --json").json
+    done = call(f"review import c {table} --reviewer Ann --json").json
     assert done == {
         "corpus": "c",
         "added": 9,
@@ -62,15 +63,15 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
         "overruled": 0,
         "closed": [],
     }
-    again = call(f"review import c {table} --root {store.root} --reviewer Ann")
+    again = call(f"review import c {table} --reviewer Ann")
     assert "0 labels of Ann added to c, 0 changed, 9 unchanged. 0 rows have" in again.out
     assert len(labels_of(store)) == 9
-    assert call(f"review queue c --root {store.root} --json").json["waiting"] == 0
+    assert call("review queue c --json").json["waiting"] == 0
     later = table.with_stem("later")
     frame.head(2).assign(outcome="0").to_csv(later, index=False)
-    turned = call(f"review import c {later} --root {store.root} --reviewer Ann")
+    turned = call(f"review import c {later} --reviewer Ann")
     assert "0 labels of Ann added to c, 2 changed, 0 unchanged." in turned.out
-    older = call(f"review import c {table} --root {store.root} --reviewer Ann")
+    older = call(f"review import c {table} --reviewer Ann")
     assert "0 changed, 9 unchanged" in older.out
     assert "2 of the unchanged are overruled" in " ".join(older.out.split())
 
@@ -78,7 +79,7 @@ def test_export_and_import_by_the_command(call: Call, store: Store, tmp_path: Pa
 def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
     path.write_text("trajectory_id,outcome\nopen-0/0,1\nopen-1/0,maybe\n", encoding="utf-8")
-    answer = call(f"review import c {path} --root {store.root} --reviewer Ann")
+    answer = call(f"review import c {path} --reviewer Ann")
     assert (
         answer.code == 2
         and "row 2 (line 3), column outcome: 'maybe' is not an outcome" in answer.err
@@ -105,7 +106,7 @@ def test_a_label_file_at_fault_is_one_sentence(call: Call, store: Store, tmp_pat
         ),
         (["export", "c", "queue.txt"], "does not end in .csv, .parquet or .jsonl"),
         (["export", "c", "--label-studio", "queue.csv"], "does not end in .json"),
-        (["queue", "../c"], "'../c' is a path, and corpora are called by name"),
+        (["queue", "../c"], "no corpus is called '../c'"),
         (["serve", "c", "--gold", "none.csv"], "none.csv"),
     ],
 )
@@ -118,14 +119,14 @@ def test_what_cannot_be_done_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    answer = call("review", *arguments, "--root", store.root)
+    answer = call("review", *arguments)
     assert answer.code == 2 and words in " ".join(answer.err.split()), answer.err
 
 
 def test_a_taken_port_is_refused_by_its_number(call: Call, store: Store) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        answer = call(f"review serve c --port {port} --root {store.root}")
+        answer = call(f"review serve c --port {port}")
     said = " ".join(answer.err.split())
     assert answer.code == 2 and f"127.0.0.1:{port} cannot be listened on" in said
     assert "--port" in said
@@ -137,7 +138,7 @@ def test_criteria_that_would_give_known_runs_away_are_refused(
     gold, criteria = tmp_path / "gold.csv", tmp_path / "criteria.csv"
     gold.write_text("trajectory_id,outcome\nauto-0/0,1\nauto-1/0,0\n", "utf-8")
     criteria.write_text("task_id,criterion\nauto-0,It is done.\naudit-0,It is done.\n", "utf-8")
-    options = ["--gold", gold, "--criteria", criteria, "--root", store.root]
+    options = ["--gold", gold, "--criteria", criteria]
     answer = call("review", "serve", "c", *options)
     assert answer.code == 2 and "no criterion for 1 of the tasks of" in answer.err
     assert "would show reviewers that their runs are known" in answer.err

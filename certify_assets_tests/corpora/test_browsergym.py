@@ -3,10 +3,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from certify_assets.corpora.formats import FORMATS, SourceFile, detect_format, import_corpus
+from certify_assets.corpora.formats import FORMATS, SourceFile, detect_format
 from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
-from certify_assets_tests.corpora.builders import from_frame, reader, write_json
+from certify_assets_tests.corpora.builders import from_frame, reader
 from certify_assets_tests.corpora.formats.browsergym import DATE, info, infos, summary, write_run
 
 FOLDER = f"{DATE}_alpha_on_web.press_3"
@@ -119,12 +119,3 @@ def test_pickles_are_never_opened(tmp_path: Path) -> None:
     good(tmp_path / "study")
     assert read(tmp_path / "study").dropped == {"file_pickle_refused": 2}
     assert not mark.exists()
-
-
-def test_webarena_verified_is_refused_with_the_reason(tmp_path: Path) -> None:
-    verdict = {"task_id": 1, "status": "success", "score": 1.0, "evaluators_results": []}
-    write_json(tmp_path / "eval_result.json", verdict | {"webarena_verified_version": "1"})
-    write_json(tmp_path / "network.har", {"log": {"entries": []}})
-    said = r"eval_result\.json is a verdict of WebArena Verified.*without the instruction.*AgentLab"
-    with pytest.raises(InputError, match=said):
-        import_corpus(tmp_path, name="wav")

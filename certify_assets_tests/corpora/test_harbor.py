@@ -23,7 +23,7 @@ def test_a_trajectory_becomes_steps(tmp_path: Path) -> None:
     write(tmp_path / "jobs")
     imported = read(tmp_path / "jobs")
     runs = {run.trajectory_id.removeprefix("0000-"): run for run in from_frame(imported.frame)}
-    assert set(runs) == {"sort__a", "sort__b", "key__a", "key__b", "stages__a"}
+    assert set(runs) == {"sort__a", "sort__b", "key__a", "key__b"}
     run = runs["sort__a"]
     assert (run.task_id, run.agent, run.attempt) == ("sort", "hand maker/model-x", 0)
     assert run.instruction == "Sort the names."
@@ -31,11 +31,8 @@ def test_a_trajectory_becomes_steps(tmp_path: Path) -> None:
     assert run.steps == (Step(said, "a"),)
     # out of time is the agent's own failure
     assert (runs["sort__b"].attempt, runs["sort__b"].outcome) == (1, 0)
-    # a run goes on in further documents, whose copied context is not repeated, and in stages
+    # a run goes on in further documents, whose copied context is not repeated
     assert [step.observation for step in runs["key__a"].steps] == ["x", "key"]
-    assert runs["stages__a"].instruction == "Plan first."
-    seen = [step.observation for step in runs["stages__a"].steps]
-    assert seen == ["a room\nuser: Now act.", "done"]
     assert imported.notes["runs of subagents left out"] == 1
 
 

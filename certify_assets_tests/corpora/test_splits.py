@@ -127,10 +127,9 @@ def test_corpora_of_one_universe_share_the_assignment() -> None:
     assert set(first.assignment) == set(one) and set(first.universe) == set(other) - set(one)
 
 
-@pytest.mark.parametrize(("tasks", "words"), [("ab", "too few"), ([1, 2, 3], "not a text")])
-def test_what_cannot_be_split_is_refused(tasks: Any, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        make_manifest(tasks, "c")
+def test_what_cannot_be_split_is_refused() -> None:
+    with pytest.raises(InputError, match="too few"):
+        make_manifest("ab", "c")
 
 
 def test_trajectories_follow_their_task() -> None:

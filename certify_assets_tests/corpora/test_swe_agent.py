@@ -6,7 +6,6 @@ import pytest
 from certify_assets.corpora.formats import ImportedCorpus, detect_format, import_corpus
 from certify_assets.corpora.profile import profile_corpus
 from certify_assets.corpora.schema import Step
-from certify_assets.errors import InputError
 from certify_assets_tests.corpora.builders import from_frame, write_json, write_lines
 from certify_assets_tests.corpora.swe_builders import ISSUE, SWE_PROMPT, report, traj
 from certify_assets_tests.paths import shared_data
@@ -147,12 +146,6 @@ def test_what_could_not_be_set_up_has_no_outcome(tmp_path: Path) -> None:
     imported = read(tmp_path)
     assert outcomes(imported) == {"org__name-1": 0}
     assert imported.dropped == {"infrastructure_error": 1}
-
-
-def test_a_file_without_a_trajectory_is_explained(tmp_path: Path) -> None:
-    write_json(tmp_path / "a.traj", {"steps": []})
-    with pytest.raises(InputError, match=r"a\.traj has no trajectory in it"):
-        detect_format([tmp_path])
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from certify_assets.defs.resources import DataRoot, MlflowTracker
 from certify_assets.storage.store import Store
 from certify_assets_tests.paths import REPOSITORY
 
-__all__ = ["configured", "materialize", "partitions", "resources", "tick"]
+__all__ = ["configured", "materialize", "observed", "partitions", "resources", "tick"]
 
 
 @contextmanager
@@ -32,6 +32,14 @@ def configured(home: Path, *corpora: str) -> Iterator[dg.DagsterInstance]:
     with dg.DagsterInstance.from_config(str(home)) as instance:
         instance.add_dynamic_partitions(CORPORA, list(corpora))
         yield instance
+
+
+def observed(instance: dg.DagsterInstance, asset: str) -> Mapping[str, dg.MetadataValue[Any]]:
+    """Metadata of the last observation of an asset, which names its MLflow run."""
+    asked = dg.AssetKey(asset.split("/"))
+    (record,) = instance.fetch_observations(asked, limit=1).records
+    assert record.asset_observation is not None
+    return record.asset_observation.metadata
 
 
 def tick(sensor: dg.SensorDefinition, root: Path, cursor: str | None = None) -> dg.SensorResult:

@@ -15,7 +15,7 @@ from certify_assets.errors import InputError
 from certify_assets.judges.specs import JUDGES
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import register_runs, write_runs
-from certify_assets_tests.defs.running import configured
+from certify_assets_tests.defs.running import configured, observed
 
 pytestmark = pytest.mark.slow
 
@@ -172,7 +172,7 @@ def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back
         for event in result.get_asset_materialization_events()
     }  # type: ignore[union-attr]
     client = MlflowClient(tracking_uri=tracking_uri(store))
-    run = client.get_run(str(made["judges/grpo/model"]["mlflow_run_id"].value))
+    run = client.get_run(str(observed(instance, "judges/grpo/model")["mlflow_run_id"].value))
     walked, walked_runs = [], []
     while True:
         walked.append(run.data.tags["dagster.asset"])
@@ -192,7 +192,8 @@ def test_the_lineage_is_walked_in_mlflow_from_grpo_to_the_compact_model_and_back
         "judges/compact_model",
     ]
     for judge in ("sft", "grpo"):
-        run = client.get_run(str(made[f"judges/{judge}/model"]["mlflow_run_id"].value))
+        found = observed(instance, f"judges/{judge}/model")["mlflow_run_id"]
+        run = client.get_run(str(found.value))
         assert {item.path for item in client.list_artifacts(run.info.run_id, "adapter")} == {
             f"adapter/{name}"
             for name in (

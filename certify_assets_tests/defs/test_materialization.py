@@ -16,6 +16,7 @@ from certify_assets.judges.specs import QUICK_JUDGES
 from certify_assets.storage.store import Store
 from certify_assets.storage.tracking import Tracker
 from certify_assets_tests.conftest import Demo
+from certify_assets_tests.defs.running import observed
 
 if TYPE_CHECKING:
     pass
@@ -69,7 +70,7 @@ def test_asset_metadata_is_what_the_pages_need(instance: dg.DagsterInstance) -> 
     floats = [value for value in metadata.values() if isinstance(value, dg.FloatMetadataValue)]
     assert 4 <= len(floats) <= 12
     page = _materialization(instance, "corpora", "report").metadata
-    assert Path(str(page["page_file"].value)).is_file()
+    assert Path(str(page["page"].value)).is_file()
     scores = _materialization(instance, "judges", "lexical", "scores").metadata
     assert {"dagster/row_count", "dagster/column_schema", "dagster/column_lineage"} <= set(scores)
     runs = _materialization(instance, "corpora", "trajectories").metadata["dagster/column_schema"]
@@ -83,7 +84,7 @@ def test_asset_metadata_is_what_the_pages_need(instance: dg.DagsterInstance) -> 
 def test_mlflow_holds_the_runs_with_their_dagster_tags(
     demo: Demo, instance: dg.DagsterInstance
 ) -> None:
-    url = _materialization(instance, "judges", "lexical", "certificate").metadata["mlflow_run"]
+    url = observed(instance, "judges/lexical/certificate")["mlflow_run"]
     assert isinstance(url, dg.UrlMetadataValue) and url.url is not None
     with sqlite3.connect(demo.root / "mlflow/mlflow.db") as database:
         tags = dict(

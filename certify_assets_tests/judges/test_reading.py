@@ -137,7 +137,6 @@ def test_the_page_names_the_model_and_every_unusual_part_of_the_prompt(corpora: 
     entry = {"name": "mine", "family": "base", "model": str(folder), "tokens": 512}
     configure(corpora.root, {**entry, "prompt": prompt})
     mine = judged(corpora, "three", "mine")
-    corpora.write_json(mine.key("scores.json"), {"cut": 1, "rows": 8})
     record = mine.train()
     facts = reading_facts(mine, record)
     revision = record.detail("provenance")["settings"]["revision"]

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from certify_assets.errors import InputError, IntegrityError
+from certify_assets.errors import IntegrityError
 from certify_assets.judges.base import JUDGED_COLUMNS, judge_auroc
-from certify_assets.judges.families.lexical import LexicalFamily
+from certify_assets.judges.families.lexical import LexicalFamily, LexicalJudge
 from certify_assets.judges.record import texts
 from certify_assets.judges.task_folds import (
     score_unseen,
+    stored_task_folds,
     train_task_folds,
     training_tasks,
     why_no_folds,
@@ -16,17 +17,23 @@ from certify_assets.judges.task_folds import (
 from certify_assets.storage.store import Store
 from certify_assets_tests.builders import judged
 
+FOLDS = "judges/lexical/c/folds"
 
-def files(store: Store) -> dict[str, str]:
-    places = [f"judges/lexical/c/{fold.place}" for fold in train_task_folds(judged(store))]
-    names = [".json", "/judge.json", "/weights.safetensors"]
-    return {key: store.sha256(key) for place in places for key in map(place.__add__, names)}
+
+def place_of(store: Store) -> str:
+    (document,) = (name for name in store.names(FOLDS) if name.endswith(".json"))
+    return f"{FOLDS}/{document.removesuffix('.json')}"
+
+
+def hashes(store: Store) -> dict[str, str]:
+    parts = (f"/{number}/{file}" for number in range(5) for file in LexicalJudge.FILES)
+    return {part: store.sha256(place_of(store) + part) for part in (".json", *parts)}
 
 
 def test_every_training_task_is_scored_by_a_judge_that_never_saw_it(operated: Store) -> None:
     judge = judged(operated)
     runs = judge.corpus.trajectories
-    found, folds = score_unseen(judge, runs), train_task_folds(judge)
+    found, folds = score_unseen(judge, runs), stored_task_folds(judge).folds
     tasks = training_tasks(judge)
     assert tasks == set(judge.corpus.manifest.tasks["sft"]) and found.reason == ""
     assert sorted(task for fold in folds for task in fold.tasks) == sorted(tasks)
@@ -38,7 +45,7 @@ def test_every_training_task_is_scored_by_a_judge_that_never_saw_it(operated: St
     mine = runs["task_id"].isin(fold.tasks).to_numpy()
     others = runs[of_sft & ~mine & runs["outcome"].notna().to_numpy()]
     again = LexicalFamily().fitted(others, judge.reading, seed=judge.spec.seed)
-    assert again.adapter_sha256 == fold.adapter_sha256 and fold.runs == len(others)
+    assert again.adapter_sha256 == fold.adapter_sha256
     assert {found.adapters[place] for place in np.flatnonzero(mine)} == {fold.adapter_sha256}
     table, _ = judge.score_runs(runs)
     used = found.for_batch(table)
@@ -48,32 +55,28 @@ def test_every_training_task_is_scored_by_a_judge_that_never_saw_it(operated: St
     assert judge_auroc(used[of_sft]) < judge_auroc(table[of_sft]), "and remembers what it saw"
 
 
-def test_a_killed_training_resumes_and_is_the_same_again(operated: Store) -> None:
-    folds = train_task_folds(judged(operated))
-    before = files(operated)
-    operated.delete(f"judges/lexical/c/{folds[3].place}.json")
-    operated.delete(f"judges/lexical/c/{folds[3].place}/weights.safetensors")
-    train_task_folds(judged(operated))
-    assert files(operated) == before
-    operated.remove_tree("judges/lexical/c/folds")
-    train_task_folds(judged(operated))
-    assert files(operated) == before, "two trainings are the same, byte for byte"
+def test_folds_trained_again_are_the_same_and_score_as_stored(operated: Store) -> None:
+    judge = judged(operated)
+    before = hashes(operated)
+    operated.remove_tree(FOLDS)
+    scores, reason = train_task_folds(judged(operated))
+    assert hashes(operated) == before and reason == ""
+    runs = judge.corpus.split("sft")
+    table = runs.assign(**dict.fromkeys(JUDGED_COLUMNS, 0.0))
+    assert np.array_equal(score_unseen(judge, runs).for_batch(table)["score"], scores)
 
 
 def test_altered_files_of_a_fold_are_refused(operated: Store) -> None:
     judge = judged(operated)
-    fold, other = train_task_folds(judge)[:2]
     runs = judge.corpus.trajectories
-    mine = runs[runs["task_id"].isin(fold.tasks)]
-    for file in ("judge.json", "weights.safetensors"):
-        operated.write_bytes(
-            judge.key(fold.place, file), operated.read_bytes(judge.key(other.place, file))
-        )
+    place = place_of(operated)
+    for file in LexicalJudge.FILES:
+        operated.write_bytes(f"{place}/0/{file}", operated.read_bytes(f"{place}/1/{file}"))
     with pytest.raises(IntegrityError, match="holds adapter"):
-        score_unseen(judged(operated), mine)
-    operated.write_json(judge.key(f"{fold.place}.json"), {"schema": 1, "number": 0})
-    with pytest.raises(InputError, match="document of a TaskFold cannot be read"):
-        score_unseen(judged(operated), mine)
+        score_unseen(judged(operated), runs)
+    operated.write_json(f"{place}.json", {"schema": 1, "folds": 0})
+    with pytest.raises(IntegrityError, match="folds is 0"):
+        score_unseen(judged(operated), runs)
 
 
 def test_without_a_fold_judge_runs_stay_unscored(operated: Store) -> None:

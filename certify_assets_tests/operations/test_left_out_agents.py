@@ -8,6 +8,7 @@ import pytest
 
 from certify_assets.certificates import certify
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.judges.families.lexical import LexicalFamily
 from certify_assets.judges.record import columns, texts
 from certify_assets.operations.audit import audit_judge, judge_overview
 from certify_assets.operations.certifier import certify_judge, deciding_certificates
@@ -73,7 +74,8 @@ def test_a_judge_that_never_saw_the_agent_is_fooled_by_it(dialects: Store) -> No
     # the same by hand
     cal, _, _ = judge.calibration
     sft = judge.corpus.split("sft")
-    model = judge.family.retrained(judge, sft[sft["agent"] != "odd"], "again")
+    others = sft[sft["agent"] != "odd"]
+    model = LexicalFamily().fitted(others, judge.reading, seed=judge.spec.seed)
     runs = judge.corpus.split("cal").set_index("trajectory_id").loc[cal["trajectory_id"]]
     scores = model.score(texts(runs.reset_index(), judge.renderer)).score
     rest = (cal["agent"] != "odd").to_numpy()

@@ -1,6 +1,9 @@
 """The platform's pool: every task that certifies nothing, by the rule, stored, and no outcome of it."""
 
 import json
+import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +14,12 @@ from certify_assets.certificates import Certificate, certify
 from certify_assets.cli.main import main
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import ForgedCertificateError, IntegrityError, StaleCertificateError
+from certify_assets.judges.families.lexical import LexicalFamily, LexicalJudge
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.pool import StoredPool, load_pool, stored_pool
+from certify_assets.judges.pooling import write_pool
 from certify_assets.judges.record import columns, texts
-from certify_assets.judges.task_folds import train_task_folds
+from certify_assets.judges.task_folds import stored_task_folds
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.certifier import (
     certify_judge,
@@ -22,7 +28,6 @@ from certify_assets.operations.certifier import (
     why_nothing,
 )
 from certify_assets.operations.ledger import ledger_entries, ledger_status
-from certify_assets.operations.pool import StoredPool, gather_pool, load_pool
 from certify_assets.operations.spending import read_spending
 from certify_assets.reports import judge_page
 from certify_assets.storage.store import Store
@@ -69,7 +74,7 @@ def stored(store: Store) -> StoredPool:
 
 def test_the_rule_takes_every_task_that_certifies_nothing(store: Store) -> None:
     judge = judged(store)
-    found, tasks = gather_pool(judge), judge.corpus.manifest.tasks
+    found, tasks = stored_pool(judge), judge.corpus.manifest.tasks
     taken = {part.name: set(part.scores) for part in found.parts}
     assert judge.calibration_splits == ("rl", "cal")
     assert taken == {
@@ -88,9 +93,10 @@ def test_the_rule_takes_every_task_that_certifies_nothing(store: Store) -> None:
     assert found.parts[3].scores == {
         task: tuple(sorted(rows["score"])) for task, rows in of_test.groupby("task_id")
     }
-    fold = train_task_folds(judge)[0]
-    model = judge.family.reload(judge, fold.place, expected_sha256=fold.adapter_sha256)
+    fold = stored_task_folds(judge).folds[0]
     runs = judge.corpus.split("sft")
+    others = runs[~runs["task_id"].isin(fold.tasks)]
+    model = LexicalFamily().fitted(others, judge.reading, seed=judge.spec.seed)
     mine = runs[runs["task_id"] == fold.tasks[0]]
     again = model.score(texts(mine, judge.renderer)).score
     assert found.parts[0].scores[fold.tasks[0]] == tuple(sorted(again.tolist()))
@@ -127,7 +133,8 @@ def test_tasks_that_cannot_be_scored_in_seconds_are_left_out_and_counted(store: 
         retrainable = False
 
     slow = JudgedCorpus.of(judge.corpus, Slow(**judge.spec.model_dump()))
-    found = gather_pool(slow)
+    store.remove_tree(judge.key("folds"))
+    found = write_pool(slow)
     sft = found.parts[0]
     assert not sft.scores and sft.left_out == len(judge.corpus.manifest.tasks["sft"])
     assert "takes long" in sft.reason and f"{sft.left_out} of SFT left out" in found.sentence
@@ -148,7 +155,7 @@ def test_an_unlabelled_task_of_a_certifying_split_is_in_the_pool(store: Store) -
     Corpus(store, "c").prepare()
     judged(store).train()
     judged(store).score()
-    assert set(gather_pool(judged(store)).parts[2].scores) == {task}
+    assert set(stored_pool(judged(store)).parts[2].scores) == {task}
 
 
 def test_certificates_name_the_stored_pool_and_recompute_with_it(store: Store) -> None:
@@ -238,7 +245,7 @@ def test_a_pool_that_is_not_the_rules_is_refused_whatever_it_claims(store: Store
     _with_pool(store, picked)
     with pytest.raises(StaleCertificateError, match="the ledger gives them nothing"):
         load_certificates(judged(store))
-    assert "another when it is gathered again" in verify_stored(judged(store))[0]
+    assert "not the one that was stored with its scores" in verify_stored(judged(store))[0]
     _with_pool(store, pool, "given")
     with pytest.raises(ForgedCertificateError, match="do not recompute"):
         load_certificates(judged(store))
@@ -255,6 +262,7 @@ def test_the_same_rows_with_another_pool_are_another_test(store: Store) -> None:
     about = store.read_json("judges/lexical/c/scores.json")
     about["scores_sha256"] = store.write_table("judges/lexical/c/scores.parquet", table)
     store.write_json("judges/lexical/c/scores.json", about)
+    write_pool(judged(store))
     again = certified(store)
     spent = read_spending(Corpus(store, "c")).tests
     assert [one.number for one in spent] == [1, 2]
@@ -281,3 +289,32 @@ def test_the_page_and_the_file_say_from_what_the_size_ratio_came(
         with pytest.raises(SystemExit) as stopped:
             main([*asked, *pool])
         assert stopped.value.code == 0, capsys.readouterr().err
+
+
+def test_certifying_trains_nothing_and_asks_no_server(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*given: object, **named: object) -> None:
+        raise AssertionError("a certificate only reads what was stored before")
+
+    for owner, name in (
+        *((JudgedCorpus, name) for name in ("train", "score", "load")),
+        *((LexicalFamily, name) for name in ("train", "fitted", "held_out", "reload")),
+        *((LexicalJudge, name) for name in ("crossfit", "score", "decided")),
+        (socket, "socket"),
+    ):
+        monkeypatch.setattr(owner, name, refused)
+    made = certified(store)
+    assert load_certificates(judged(store)) == made
+    with pytest.raises(AssertionError, match="was stored before"):
+        verify_stored(judged(store))
+
+
+def test_the_certifier_imports_no_training_and_no_endpoint() -> None:
+    said = "import sys, certify_assets.operations.certifier; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", said], capture_output=True, check=True, text=True
+    )
+    makes = ("task_folds", "pooling", "families", "endpoint", "certharvest")
+    names = {f"certify_assets.judges.{name}" for name in makes} | {"sklearn", "torch", "openai"}
+    assert not names & set(loaded.stdout.split())

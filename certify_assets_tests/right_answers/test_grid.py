@@ -18,7 +18,7 @@ def _no_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_deployment_records_the_grid_of_its_certificate(call: Call, operated: Store) -> None:
-    made = call("ops", "deploy", "c", "lexical", "--root", operated.root, "--json").json
+    made = call(f"ops deploy c lexical --root {operated.root} --json").json
     certificates = Workspace.open(operated.root).corpus("c").judge("lexical").certificates
     (grid,) = {
         item.parameters["grid"] for item in certificates if item.sha256 in made["certificates"]

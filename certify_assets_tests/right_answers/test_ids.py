@@ -60,12 +60,12 @@ def test_two_spellings_of_one_task_are_refused(
         frame.to_json(path, orient="records", lines=True)
     else:
         getattr(frame, f"to_{ending}")(path, index=False)
-    refused = call("certificate", path)
+    refused = call(f"certificate {path}")
     assert refused.code == 2
     for spelling in SPELLINGS[name]:
         assert ascii(spelling).replace("  ", r"\x20\x20") in refused.err
     assert "row 3" in refused.err and "in row 1" in refused.err
-    folded = call("certificate", path, "--set", "ids=fold", "--json")
+    folded = call(f"certificate {path} --set ids=fold --json")
     assert folded.json["certificates"][0]["tasks"] == 60
     assert folded.json["certificates"][0]["provenance"] == {"ids": "fold"}
 
@@ -74,11 +74,11 @@ def test_two_spellings_of_one_task_are_refused(
 def test_names_that_look_alike_are_a_finding(name: str, call: Call, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     rows(*ALIKE[name]).to_csv(path, index=False)
-    found = call("certificate", path, "--side", "reject", "--json").json
+    found = call(f"certificate {path} --side reject --json").json
     said = next(one["message"] for one in found["findings"] if one["code"] == "similar_ids")
     assert found["tasks"] == 61 and "2 of 61 task names" in said
     assert all(ascii(spelling) in said for spelling in ALIKE[name])
-    folded = call("certificate", path, "--side", "reject", "--set", "ids=fold", "--json").json
+    folded = call(f"certificate {path} --side reject --set ids=fold --json").json
     assert folded["tasks"] == 60
     assert all(one["code"] != "similar_ids" for one in folded["findings"])
 
@@ -88,7 +88,7 @@ def test_other_names_stay_other_tasks(call: Call, tmp_path: Path) -> None:
     frame = score_rows(tasks=len(names), attempts=4, seed=3)
     path = tmp_path / "a.csv"
     frame.assign(task_id=[name for name in names for _ in range(4)]).to_csv(path, index=False)
-    found = call("certificate", path, "--side", "reject", "--json").json
+    found = call(f"certificate {path} --side reject --json").json
     assert found["tasks"] == len(names)
     assert all(one["code"] != "similar_ids" for one in found["findings"])
 
@@ -100,8 +100,8 @@ def test_folded_spellings_give_the_certificate_of_one(call: Call, tmp_path: Path
     frame.assign(task_id=[name.removesuffix(".0") for name in names]).to_csv(
         tmp_path / "plain.csv", index=False
     )
-    mixed = call("certificate", tmp_path / "mixed.csv", "--set", "ids=fold", "--json").json
-    plain = call("certificate", tmp_path / "plain.csv", "--json").json
+    mixed = call(f"certificate {tmp_path}/mixed.csv --set ids=fold --json").json
+    plain = call(f"certificate {tmp_path}/plain.csv --json").json
     for one, other in zip(mixed["certificates"], plain["certificates"], strict=True):
         assert other["tasks"] == 80
         assert one == {**other, "provenance": {"ids": "fold"}, "digest": one["digest"]}
@@ -126,7 +126,7 @@ def test_runs_in_two_spellings_are_refused(call: Call, tmp_path: Path) -> None:
     frame = score_rows(tasks=60, attempts=4, seed=3)
     frame["trajectory_id"] = ["7", "7.0", *frame["trajectory_id"].tolist()[2:]]
     frame.to_csv(tmp_path / "a.csv", index=False)
-    refused = call("certificate", tmp_path / "a.csv")
+    refused = call(f"certificate {tmp_path}/a.csv")
     assert refused.code == 2 and "'7.0' and '7' in row 1" in refused.err
     assert "give each run its own id" in refused.err
 

@@ -46,7 +46,7 @@ def test_known_tasks_in_another_spelling_are_refused(
 ) -> None:
     assert imported(write(tmp_path / "a.jsonl", "t")).code == 0
     new = write(tmp_path / "b.jsonl", "new", SPELLINGS[name])
-    answer = call("ops", "ingest", "c1", new, "--root", tmp_path / "root", "--dry-run", "--json")
+    answer = call(f"ops ingest c1 {new} --root {tmp_path}/root --dry-run --json")
     assert answer.code == 2 and "have the instruction of a task of c1" in answer.err
 
 
@@ -76,6 +76,6 @@ def test_runs_without_an_instruction_are_named(
     path = write(tmp_path / "a.jsonl", "t", lambda text: "")
     assert imported(path).json["notes"] == {"runs have no instruction": 40}
     new = write(tmp_path / "b.jsonl", "new", lambda text: " ")
-    answer = call("ops", "ingest", "c1", new, "--root", tmp_path / "root", "--dry-run")
+    answer = call(f"ops ingest c1 {new} --root {tmp_path}/root --dry-run")
     # no judge is deployed, so that nothing would be decided
     assert answer.code == 3 and "40 runs have no instruction." in answer.out

@@ -53,13 +53,13 @@ def test_outcomes_in_other_words_are_refused_until_it_is_said(
     else:
         frame.to_json(path, orient="records", lines=True)
     PLAIN.to_csv(plain, index=False)
-    refused = call("certificate", path)
+    refused = call(f"certificate {path}")
     wanted = "threshold=NUMBER" if isinstance(success, int | float) else "success=VALUE"
     assert refused.code == 2 and f"--set {wanted}" in refused.err
     assert "row 1" in refused.err and f"{failure!r}" in refused.err.replace("'20'", "20")
     found = call("certificate", path, "--side", "reject", "--json", *given(settings)).json
     assert found["provenance"] == settings
-    expected = call("certificate", plain, "--side", "reject", "--json").json
+    expected = call(f"certificate {plain} --side reject --json").json
     assert without_reading(found) == without_reading(expected)
     keywords = {key: value.split(",") for key, value in settings.items()}
     if "threshold" in keywords:
@@ -82,25 +82,25 @@ def test_no_option_is_repeated_for_later_tables(call: Call, tmp_path: Path) -> N
         "columns": named,
         "success": "good",
     }
-    assert call("verify", kept, cal).code == 0
-    assert call("audit", kept, new).code == 0
-    assert call("monitor", kept, new).code == 0
-    assert call("decide", kept, new).code == 0
-    assert call("report", kept, cal, "--out", tmp_path / "page.html").code == 0
+    assert call(f"verify {kept} {cal}").code == 0
+    assert call(f"audit {kept} {new}").code == 0
+    assert call(f"monitor {kept} {new}").code == 0
+    assert call(f"decide {kept} {new}").code == 0
+    assert call(f"report {kept} {cal} --out {tmp_path}/page.html").code == 0
     # a table in the usual names is read as well
     usual = written(LATER, "good", "bad").assign(task_id="n" + LATER["task_id"])
     usual.to_csv(tmp_path / "usual.csv", index=False)
-    usual_audit = call("audit", kept, tmp_path / "usual.csv", "--json").json
-    assert usual_audit == call("audit", kept, new, "--json").json
+    usual_audit = call(f"audit {kept} {tmp_path}/usual.csv --json").json
+    assert usual_audit == call(f"audit {kept} {new} --json").json
     # and labels of a batch
-    assert call("batch", "plan", kept, new, "--out", tmp_path / "plan.json").code == 0
+    assert call(f"batch plan {kept} {new} --out {tmp_path}/plan.json").code == 0
     draw = tmp_path / "draw.csv"
     drawn = call("batch", "draw", tmp_path / "plan.json", new, "--seed", 1, "--out", draw)
     assert drawn.code == 0
     labels = pd.read_csv(new)[["Run", "Verdict"]]
     order = pd.read_csv(draw)["trajectory_id"]
     labels[labels["Run"].isin(order)].to_csv(tmp_path / "labels.csv", index=False)
-    closed = call("batch", "close", tmp_path / "plan.json", new, draw, tmp_path / "labels.csv")
+    closed = call(f"batch close {tmp_path}/plan.json {new} {draw} {tmp_path}/labels.csv")
     assert closed.code in (0, 3) and closed.err.count("certify:") == 0
 
 
@@ -132,17 +132,17 @@ def test_rows_without_an_outcome_are_left_out_where_that_is_said(
     empty.loc[[1, 5, 9], "outcome"] = ""
     empty.to_csv(path, index=False)
     PLAIN.drop([1, 5, 9]).to_csv(plain, index=False)
-    refused = call("certificate", path)
+    refused = call(f"certificate {path}")
     assert refused.code == 2 and "row 2" in refused.err and "3 rows" in refused.err
     assert "--set unlabelled=drop" in refused.err
-    read = call("certificate", path, "--set", "unlabelled=drop", "--json", "--out", kept)
+    read = call(f"certificate {path} --set unlabelled=drop --json --out {kept}")
     assert "3 rows without an outcome left out" in read.err
-    expected = call("certificate", plain, "--json").json["certificates"]
+    expected = call(f"certificate {plain} --json").json["certificates"]
     found = read.json["certificates"]
     assert [*map(without_reading, found)] == [*map(without_reading, expected)]
-    assert call("verify", kept, path).code == 0
+    assert call(f"verify {kept} {path}").code == 0
     # runs without an outcome are decided
-    decided = call("decide", kept, path, "--json").json
+    decided = call(f"decide {kept} {path} --json").json
     assert sum(decided[name] for name in ("reject", "release", "human")) == len(PLAIN)
     assert certify(empty, unlabelled="drop").reject.trajectories == len(PLAIN) - 3
     assert "3 rows without an outcome left out" in str(certify(empty, unlabelled="drop").explain())
@@ -175,7 +175,7 @@ def test_grades_and_words_for_no_label_are_asked_about_at_once(call: Call, tmp_p
     frame = PLAIN.assign(outcome=pd.Series(cells, dtype=object))
     frame.loc[[1, 5], "outcome"] = ["unsure", "skip"]
     frame.to_csv(tmp_path / "a.csv", index=False)
-    refused = call("certificate", tmp_path / "a.csv")
+    refused = call(f"certificate {tmp_path}/a.csv")
     assert refused.code == 2 and "from 3 to 8" in refused.err
     line = refused.err.partition("try: certify ")[2].strip()
     assert line.endswith("--set threshold=NUMBER --set no_label=skip,unsure")
@@ -207,10 +207,10 @@ def test_a_setting_that_cannot_be_meant_is_refused(
 def test_a_column_that_is_named_and_missing_is_refused(call: Call, tmp_path: Path) -> None:
     PLAIN.to_csv(tmp_path / "a.csv", index=False)
     for kind in ("task", "score", "outcome", "id", "agent", "split"):
-        refused = call("certificate", tmp_path / "a.csv", "--columns", f"{kind}=nowhere")
+        refused = call(f"certificate {tmp_path}/a.csv --columns {kind}=nowhere")
         assert refused.code == 2 and f"--columns {kind}=NAME" in refused.err
         assert "--columns ''" not in refused.err
-    refused = call("certificate", tmp_path / "a.csv", "--columns", "judge=score")
+    refused = call(f"certificate {tmp_path}/a.csv --columns judge=score")
     with pytest.raises(InputError, match="Give each of task"):
         certify(PLAIN, columns={"judge": "score"})
     assert refused.code == 2 and "Give each of task, score, " in refused.err
@@ -222,7 +222,7 @@ def test_a_name_of_a_column_may_hold_commas(call: Call, tmp_path: Path) -> None:
     named = ",".join(f"{kind}={name}" for kind, name in odd.items())
     kept = tmp_path / "c.json"
     assert call("certificate", tmp_path / "a.csv", "--columns", named, "--out", kept).code == 0
-    assert call("verify", kept, tmp_path / "a.csv").code == 0
+    assert call(f"verify {kept} {tmp_path}/a.csv").code == 0
 
 
 def test_a_frame_is_decided_as_it_was_certified() -> None:
@@ -235,6 +235,6 @@ def test_a_frame_is_decided_as_it_was_certified() -> None:
 
 def test_decisions_need_no_outcomes_that_are_understood(call: Call, tmp_path: Path) -> None:
     PLAIN.to_csv(tmp_path / "a.csv", index=False)
-    assert call("certificate", tmp_path / "a.csv", "--out", tmp_path / "c.json").code == 0
+    assert call(f"certificate {tmp_path}/a.csv --out {tmp_path}/c.json").code == 0
     LATER.assign(outcome="to be reviewed").to_csv(tmp_path / "b.csv", index=False)
-    assert call("decide", tmp_path / "c.json", tmp_path / "b.csv").code == 0
+    assert call(f"decide {tmp_path}/c.json {tmp_path}/b.csv").code == 0

@@ -111,7 +111,7 @@ def test_what_the_agent_said_is_kept_whatever_its_role_is_called(
     path = tmp_path / "runs.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
     if role == "nobody":
-        refused = call("corpus", "import", path, "--name", "c", "--root", tmp_path / "root")
+        refused = call(f"corpus import {path} --name c --root {tmp_path}/root")
         assert refused.code == 2 and "no message with the role assistant" in refused.err
     else:
         _, runs = imported(call, path)

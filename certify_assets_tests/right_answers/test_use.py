@@ -23,8 +23,8 @@ def _columns(row: str) -> int:
 
 def test_the_page_of_a_table_has_whole_rows_and_a_true_title(call: Call, tmp_path: Path) -> None:
     certificate, page = tmp_path / "c.json", tmp_path / "c.html"
-    assert call("certificate", SCORES, "--out", certificate).code == 0
-    assert call("report", certificate, SCORES, "--out", page).code == 0
+    assert call(f"certificate {SCORES} --out {certificate}").code == 0
+    assert call(f"report {certificate} {SCORES} --out {page}").code == 0
     html = page.read_text("utf-8")
     # nothing is released
     assert re.search(r"<h1>scores\.csv, auto-fail ≤ 10\s%</h1>", html)
@@ -35,7 +35,7 @@ def test_the_page_of_a_table_has_whole_rows_and_a_true_title(call: Call, tmp_pat
 
 def test_a_name_cannot_turn_the_text_after_it(call: Call, tmp_path: Path) -> None:
     certificate, page = tmp_path / "c.json", tmp_path / "c.html"
-    call("certificate", SCORES, "--out", certificate)
+    call(f"certificate {SCORES} --out {certificate}")
     call("report", certificate, SCORES, "--out", page, "--title", "safe\u202etxt.exe")
     html = page.read_text("utf-8")
     assert "safe\\u202etxt.exe" in html and "\u202e" not in html
@@ -58,9 +58,9 @@ def test_an_agent_that_only_the_file_names_is_said(imported: Import, tmp_path: P
 
 
 def test_an_empty_inbox_and_a_draw_are_one_line(call: Call, operated: Store) -> None:
-    empty = call("ops", "ingest", "c", "--root", operated.root)
+    empty = call(f"ops ingest c --root {operated.root}")
     assert empty.out == "" and empty.err.count("\n") == 1 and "holds no file" in empty.err
-    drawn = call("ops", "ingest", "c", "--draw", "--root", operated.root)
+    drawn = call(f"ops ingest c --draw --root {operated.root}")
     assert (drawn.out, drawn.err) == ("No run waits for a draw of labels.\n", "")
 
 

@@ -24,7 +24,7 @@ def test_an_import_keeps_the_whole_text(call: Call, tmp_path: Path) -> None:
     table = tmp_path / "runs.jsonl"
     run = {"task_id": "t", "outcome": 1, "steps": [["act", LONG], ["x" * 20_000_001, ""]]}
     table.write_text(json.dumps(run) + "\n", "utf-8")
-    answer = call("corpus", "import", table, "--name", "c", "--root", tmp_path / "root", "--json")
+    answer = call(f"corpus import {table} --name c --root {tmp_path}/root --json")
     assert "texts longer than 20,000,000 characters" in str(answer.json["notes"])
     ((first, second),) = stored_steps(tmp_path / "root", "c")
     assert first == ("act", LONG)

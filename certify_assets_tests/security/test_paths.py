@@ -44,7 +44,7 @@ def test_no_key_leads_out_of_the_root(store: Store, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES, ids=SHOWN)
 def test_no_such_name_is_a_corpus(store: Store, name: str) -> None:
-    with pytest.raises(InputError, match="name of corpus.json is"):
+    with pytest.raises(InputError, match=r"name of corpus\.json is"):
         CorpusConfig(name)
     with pytest.raises(InputError):
         load_config(store, name)

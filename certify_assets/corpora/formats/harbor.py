@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from certify_assets.corpora.formats.base import (
     Draft,
@@ -37,11 +37,10 @@ from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
 _RESULT = begins_with(b'"task_name"', b'"trial_name"', b'"trial_uri"')
-_PATTERNS = ("*/agent/trajectory.json*", "*/agent/trajectory.cont-*.json*")
-_PART_NAME = re.compile(
-    r"(?P<trial>.+?)(?:/steps/(?P<stage>[^/]+))?"
-    r"/agent/trajectory(?:\.cont-(?P<next>\d{1,6}))?\.json"
-)
+_FIRST = ("*/agent/trajectory.json", "*/agent/trajectory.json.gz")
+# what an agent writes after its context was summarised
+_NEXT = ("*/agent/trajectory.cont-*.json", "*/agent/trajectory.cont-*.json.gz")
+_NUMBER = re.compile(r"cont-(\d{1,6})\.json$")
 # folders of a trial with results of their own
 _INSIDE = frozenset({"agent", "verifier", "artifacts", "steps"})
 # A trial that ended with an exception has a valid reward only where the agent itself brought it
@@ -53,15 +52,6 @@ _AGENTS_OWN = frozenset(
         "ContentPolicyViolationError"
     )
 )
-
-
-class _Part(NamedTuple):
-    """One file of a trajectory, which may be in stages and continue in further files."""
-
-    stage: str
-    number: int
-    origin: Origin
-    document: Record | str
 
 
 def _is_result(file: SourceFile) -> bool:
@@ -87,57 +77,54 @@ def harbor(files: FileSet, reading: Reading) -> Drafts:
         elif record and record.keys().isdisjoint(("n_total_trials", "stats")):
             said = "is not a Harbor trial's result: it lacks task_name or agent_info."
             reading.other(file.name, said)
-    named = (_PART_NAME.fullmatch(file.plain_name) for file in files.matching(*_PATTERNS))
-    parts = Counter(match["trial"] for match in named if match)
-    waiting: dict[str, list[_Part]] = {}
-    draft = partial(_draft, trials=trials, waiting=waiting, reading=reading)
-    for file in files.matching(*_PATTERNS):
-        if match := _PART_NAME.fullmatch(file.plain_name):
-            folder = match["trial"]
-            order = match["stage"] or "", int(match["next"] or 0)
-            part = _Part(*order, reading.origin(file), _document(file))
-            waiting.setdefault(folder, []).append(part)
-            # an archive may mix the files of trials, and memory holds those that are not complete
-            if len(waiting[folder]) == parts[folder]:
-                yield from reading.runs([(folder, {})], draft)
-    missing: list[tuple[str, Record]] = [(folder, {}) for folder in trials if folder not in parts]
-    yield from reading.runs(missing, draft)
+    draft = partial(_draft, trials=trials, further=_further(files), reading=reading)
+    found: set[str] = set()
+    for file in files.matching(*_FIRST):
+        found.add(_trial(file))
+        for _, document in documents([file], reading):
+            yield from reading.runs([(reading.origin(file), document)], draft)
+    for folder in trials:
+        if folder not in found:
+            words = "has no agent/trajectory.json; nothing can be judged."
+            reading.drop("no_trajectory", f"{folder} {words}")
 
 
-def _document(file: SourceFile) -> Record | str:
-    try:
-        return one_object(file.read())
-    except BrokenFileError as error:
-        return str(error)
+def _trial(file: SourceFile) -> str:
+    return str(PurePosixPath(file.plain_name).parent.parent)
+
+
+def _further(files: FileSet) -> dict[str, list[Record | str]]:
+    """Read the files in which trajectories continue, by trial."""
+    found: dict[str, list[tuple[int, Record | str]]] = {}
+    for file in files.matching(*_NEXT):
+        if match := _NUMBER.search(file.plain_name):
+            with suppress(BrokenFileError):
+                part = int(match[1]), one_object(file.read())
+                found.setdefault(_trial(file), []).append(part)
+    return {
+        trial: [document for _, document in sorted(parts, key=lambda part: part[0])]
+        for trial, parts in found.items()
+    }
 
 
 def _draft(
-    _: Record,
-    folder: str,
+    document: Any,
+    origin: Origin,
     *,
     trials: dict[str, Record],
-    waiting: dict[str, list[_Part]],
+    further: dict[str, list[Record | str]],
     reading: Reading,
 ) -> Draft:
-    trial, parts = trials.get(folder), waiting.pop(folder, [])
-    if trial is None:
+    folder = str(PurePosixPath(origin.file).parent.parent)
+    written = [document, *further.get(folder, [])]
+    if not all(map(_is_atif, written)):
+        raise LeftOutError("file_unreadable", "is not a trajectory in the format ATIF")
+    if (trial := trials.get(folder)) is None:
         raise LeftOutError("no_label", "has no result.json of its trial")
-    if not parts:
-        raise LeftOutError("no_trajectory", "has no agent/trajectory.json; nothing can be judged")
-    stages = [str(stage.get("step_name")) for stage in objects(trial.get("step_results"))]
-    order = {name: number for number, name in enumerate(stages)}
-    parts.sort(key=lambda part: (order.get(part.stage, 0), part.stage, part.number))
-    written = [
-        part.document
-        for part in parts
-        if isinstance(part.document, dict) and _is_atif(part.document)
-    ]
-    if len(written) < len(parts):
-        raise LeftOutError("file_unreadable", "has a trajectory that is not in the format ATIF")
-    instruction, steps = _conversation(written, reading)
-    agent = _agent(mapping(trial["agent_info"]))
     if error := _infrastructure_error(trial):
         raise LeftOutError("infrastructure_error", f"ended with {error}; its reward is not valid")
+    instruction, steps = _conversation(written, reading)
+    agent = _agent(mapping(trial["agent_info"]))
     return Draft(
         task_id=trial["task_name"],
         agent=agent,
@@ -145,7 +132,7 @@ def _draft(
         steps=steps,
         outcome=_reward(trial, folder, reading),
         outcome_name="reward",
-        origin=parts[0].origin,
+        origin=origin,
         trajectory_id=name_of(trial.get("id")),
         repetition=folder,
         named_agent=agent,
@@ -178,12 +165,12 @@ def _reward(trial: Record, folder: str, reading: Reading) -> Any:
     return rewards.get(key) if key else next(iter(rewards.values()), None)
 
 
-def _is_atif(document: Record | str) -> bool:
+def _is_atif(document: Any) -> bool:
     is_version = text_of(inside(document, "schema_version")).startswith("ATIF-")
     return is_version and isinstance(inside(document, "steps"), list)
 
 
-def _conversation(documents: Sequence[Record], reading: Reading) -> tuple[str, tuple[Step, ...]]:
+def _conversation(documents: Sequence[Any], reading: Reading) -> tuple[str, tuple[Step, ...]]:
     """Return the instruction and the steps of a run, which may continue in further files."""
     asked: list[str] = []
     run = Conversation()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from certify_assets.corpora.formats.files import (
 )
 from certify_assets.corpora.formats.gathering import Gathered, StepTexts, gather
 from certify_assets.corpora.formats.outcomes import OUTCOME_OPTIONS, Outcomes
+from certify_assets.corpora.formats.records import DELIMITED, HEAD
 from certify_assets.corpora.schema import to_frame
 from certify_assets.errors import InputError
 from certify_assets.tables.delimited import UTF16
@@ -43,7 +43,6 @@ _BROKEN = frozenset(
     words("unreadable_record file_unreadable file_broken_archive file_ends_early file_unsafe_path")
 )
 _EXPLAINED = 2
-_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +54,7 @@ class ImportFacts:
     dropped : dict of str to int
         How many records, and (reasons that begin with "file_") files, were left out, by reason.
     format : str
-        Name of the format, or names joined by +.
+        Name of the format.
     files : dict of str to str
         SHA-256 of every file read.
     examples : dict of str to str
@@ -107,8 +106,7 @@ def import_corpus(
     paths : path or iterable of paths
         Files, folders and tar archives (read without unpacking).
     format : str, default "auto"
-        Name of a format, several joined by + that together make one corpus, or "auto" to take the
-        one that fits the files.
+        Name of a format, or "auto" to take the one that fits the files.
     name : str
         Name of the corpus.
     options : mapping, optional
@@ -144,57 +142,31 @@ def gather_corpus(
     """
     if not name.strip():
         raise InputError("the corpus has no name; give it one.")
-    roots = _roots(paths)
+    roots = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     if not roots:
         raise InputError("there is no path to import; give files, folders or archives.")
     limits = _limits(options or {})
-    formats = (
-        [FORMATS[detect_format(roots, limits)]]
-        if format == "auto"
-        else [_known(part) for part in format.split("+")]
-    )
-    reading = Reading(options=_options(formats, options or {}))
+    form = _known(detect_format(roots, limits) if format == "auto" else format)
+    reading = Reading(options=_options(form, options or {}))
     with closing(StepTexts()) as texts:
-        runs = gather(_drafts(formats, roots, reading, limits), name, reading, texts)
-        yield runs, _facts(runs, formats, roots, reading)
+        runs = gather(_drafts(form, roots, reading, limits), name, reading, texts)
+        yield runs, _facts(runs, form, roots, reading)
 
 
-@contextmanager
 def gather_new_runs(
     paths: Paths,
     *,
     format: str = "auto",
     name: str,
     options: Mapping[str, Any] | None = None,
-) -> Iterator[tuple[Gathered, ImportFacts]]:
+) -> AbstractContextManager[tuple[Gathered, ImportFacts]]:
     """Read runs whose outcomes are not known yet, as `gather_corpus`."""
-    roots, unknown = _roots(paths), None
     chosen = {**(options or {}), "keep_unlabelled": True}
-    if format == "auto":
-        try:
-            format = detect_format(roots, _limits(chosen))
-        except InputError as error:
-            # a table is recognised by its outcome, which new runs need not have
-            format, unknown = "table", error
-    with ExitStack() as stack:
-        try:
-            found = stack.enter_context(
-                gather_corpus(roots, format=format, name=name, options=chosen)
-            )
-        except InputError as error:
-            as_a_table = any(
-                words in str(error) for words in ("has no column", "has no option", "the option ")
-            )
-            raise error if unknown is None or as_a_table else unknown from None
-        yield found
-
-
-def _roots(paths: Paths) -> list[Path]:
-    return [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
+    return gather_corpus(paths, format=format, name=name, options=chosen)
 
 
 def _facts(
-    runs: Gathered, formats: Sequence[CorpusFormat], roots: Sequence[Path], reading: Reading
+    runs: Gathered, form: CorpusFormat, roots: Sequence[Path], reading: Reading
 ) -> ImportFacts:
     # of several reasons the most frequent
     often = [reason for reason, _ in reading.dropped.most_common()]
@@ -208,15 +180,15 @@ def _facts(
         if (total := reading.dropped.total()) > 1:
             number = reading.dropped[often[0]]
             why += f" {number:,} of {total:,} records are left out for this reason."
-        titles = " or ".join(form.title for form in formats)
-        raise InputError(f"nothing in {', '.join(map(str, roots))} can be used as {titles}: {why}")
+        given = ", ".join(map(str, roots))
+        raise InputError(f"nothing in {given} can be used as {form.title}: {why}")
     return ImportFacts(
         dropped=dict(sorted(reading.dropped.items())),
-        format="+".join(form.name for form in formats),
+        format=form.name,
         files=reading.hashes,
         examples=reading.examples,
         notes=dict(reading.notes),
-        label_source="; ".join(dict.fromkeys(form.label_source for form in formats)),
+        label_source=form.label_source,
         label_facts=dict(sorted(reading.label_facts.items())),
         read_as=tuple(
             f"{files[0]}{f' and {len(files) - 1} more' if len(files) > 1 else ''} read as: {said}"
@@ -226,38 +198,28 @@ def _facts(
 
 
 def _drafts(
-    formats: Sequence[CorpusFormat], roots: Sequence[Path], reading: Reading, limits: ReadLimits
+    form: CorpusFormat, roots: Sequence[Path], reading: Reading, limits: ReadLimits
 ) -> Iterator[Draft]:
     outcomes = Outcomes(reading)
-    others: list[dict[str, str]] = []
-    for form in formats:
-        reading.others = {}
-        files = FileSet(roots, form.suffixes, reading, limits)
-        yield from outcomes.read(form.read(files, reading), form.marks)
-        others.append(reading.others)
+    files = FileSet(roots, form.suffixes, reading, limits)
+    yield from outcomes.read(form.read(files, reading), form.marks)
     outcomes.require_clear()
-    for name, why in others[0].items():
-        if all(name in other for other in others):
-            reading.drop("file_other_format", why)
+    for why in reading.others.values():
+        reading.drop("file_other_format", why)
 
 
 def _known(format: str) -> CorpusFormat:
     if format not in FORMATS:
-        raise InputError(
-            f"there is no format {format!r}; name one of {', '.join(sorted(FORMATS))} or "
-            "auto, or several joined by +."
-        )
+        known = ", ".join(sorted(FORMATS))
+        raise InputError(f"there is no format {format!r}; name one of {known} or auto.")
     return FORMATS[format]
 
 
-def _options(formats: Sequence[CorpusFormat], options: Mapping[str, Any]) -> dict[str, Any]:
-    known = dict(COMMON_OPTIONS)
-    for form in formats:
-        known |= form.options
+def _options(form: CorpusFormat, options: Mapping[str, Any]) -> dict[str, Any]:
+    known = {**COMMON_OPTIONS, **form.options}
     if unknown := sorted(set(options) - set(known)):
         raise InputError(
-            f"format {'+'.join(form.name for form in formats)} has no option {unknown[0]!r}; "
-            f"it has {', '.join(sorted(known))}."
+            f"format {form.name} has no option {unknown[0]!r}; it has {', '.join(sorted(known))}."
         )
     TableSettings.of({"ids": options.get("ids")})
     return {
@@ -287,69 +249,54 @@ def detect_format(paths: Sequence[Path], limits: ReadLimits | None = None) -> st
         the candidates.
     """
     fitting: dict[str, str] = {}
+    # by the sentence without its file, so that many files of one kind give one
     reasons: dict[str, str] = {}
     suffixes = {suffix for form in FORMATS.values() for suffix in form.suffixes}
     tally, empty = Tally(), True
     for file in FileSet(paths, suffixes, tally, limits):
         empty = False
-        if reason := _not_looked_into(file):
-            _add_reason(reasons, reason, file.name)
-            continue
-        for form in FORMATS.values():
-            # one file of a format is enough: the others are not opened for it again
-            if form.name in fitting or file.suffix not in form.suffixes:
-                continue
-            if _fits(form, file):
-                fitting[form.name] = file.name
-            elif not fitting and len(reasons) < _EXPLAINED:
-                _add_reason(reasons, form.explain(file), file.name)
-    given = ", ".join(str(path) for path in paths)
+        said = _not_looked_into(file)
+        # one file of a format is enough: the others are not opened for it again
+        forms = [
+            form
+            for form in FORMATS.values()
+            if form.name not in fitting and file.suffix in form.suffixes and not said
+        ]
+        fits = [form.name for form in forms if form.recognises(file)]
+        fitting |= dict.fromkeys(fits, file.name)
+        explained = (form.explain(file) for form in forms if len(reasons) < _EXPLAINED)
+        for reason in (said, *([] if fitting else explained)):
+            if reason:
+                reasons.setdefault(reason.replace(file.name, ""), reason)
+    given = ", ".join(map(str, paths))
     if not fitting:
-        why = list(reasons.values()) or list(
-            islice(chain(tally.examples.values(), tally.others.values()), _EXPLAINED)
-        )
+        why = list(reasons.values()) or [*tally.examples.values(), *tally.others.values()]
         if empty and not why:
             raise InputError(f"there is no file in {given}; check the path.")
         known = "; ".join(f"{form.name}: {form.title}" for form in FORMATS.values())
-        ask = f": {' '.join(why)}" if why else f"; name one with --format ({known})."
+        ask = f": {' '.join(why[:_EXPLAINED])}" if why else f"; name one with --format ({known})."
         raise InputError(f"no known format fits {given}{ask}")
     if len(fitting) > 1:
         found = ", ".join(f"{key} (such as {file})" for key, file in sorted(fitting.items()))
         raise InputError(
-            f"more than one format fits {given}: {found}; name one with --format, or several "
-            "that make one corpus joined by +."
+            f"more than one format fits {given}: {found}; name one with --format, and import the "
+            "others as corpora of their own."
         )
     return next(iter(fitting))
 
 
-def _add_reason(reasons: dict[str, str], reason: str | None, name: str) -> None:
-    if reason:
-        reasons.setdefault(reason.replace(name, ""), reason)
-
-
 def _not_looked_into(file: SourceFile) -> str | None:
-    """Say what no reader looks into: large files, text in UTF-16, what was compressed twice."""
+    """Say what no reader looks into: large and broken files, and text in UTF-16."""
     if file.size > file.limit:
         return (
             f"{file.name} has {file.size:,} bytes and was not looked into; raise the option "
             "max_file_mb or name its format."
         )
     try:
-        head = file.head(2)
+        # all that a format looks at
+        head = file.head(HEAD)
     except BrokenFileError as error:
         return str(error)
-    if head in UTF16 and file.suffix not in (".csv", ".tsv"):
+    if head[:2] in UTF16 and file.suffix not in DELIMITED:
         return f"{file.name} is in UTF-16; save it as UTF-8."
-    if head == _GZIP:
-        return (
-            f"{file.name} is compressed once more inside; decompress it until its own suffix says "
-            "what it is."
-        )
     return None
-
-
-def _fits(form: CorpusFormat, file: SourceFile) -> bool:
-    try:
-        return form.fits(file)
-    except BrokenFileError:
-        return False

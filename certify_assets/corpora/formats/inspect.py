@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -18,6 +18,7 @@ from certify_assets.corpora.formats.base import (
     Draft,
     Drafts,
     LeftOutError,
+    Origin,
     Reading,
     corpus_format,
     unusable,
@@ -225,26 +226,6 @@ def _read_json(file: SourceFile, path: Path, library: Any) -> tuple[Any, _Sample
     return log, samples
 
 
-@dataclass(frozen=True)
-class _Evaluation:
-    """What a log says of all its samples."""
-
-    task: str
-    agent: str
-    variant: tuple[str, ...]
-    # of the run of the evaluation, which a retry keeps
-    identity: str
-
-    @classmethod
-    def of(cls, spec: Any, file: SourceFile, agent: Any) -> _Evaluation:
-        named = " ".join(filter(None, (spec.model, spec.solver)))
-        task, agent = spec.task or PurePosixPath(file.plain_name).stem, str(agent or named)
-        variant = tuple(_setting(name, value) for name, value in sorted(spec.task_args.items()))
-        parts = "\0".join((spec.task_id or spec.eval_id, task, agent, *variant))
-        identity = sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        return cls(task, agent, variant, identity)
-
-
 def _setting(name: str, value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
     return json.dumps(f"{name}={text}")[1:-1][:_SETTING]
@@ -253,20 +234,26 @@ def _setting(name: str, value: Any) -> str:
 def _drafts(file: SourceFile, log: Any, samples: _Samples, reading: Reading) -> Drafts:
     if note := _UNFINISHED.get(log.status):
         reading.notes[note] += 1
-    evaluation = _Evaluation.of(log.eval, file, reading.options.get("agent"))
-    reading.sha256(file)
-    draft = partial(_draft, file=file, evaluation=evaluation, reading=reading)
+    spec = log.eval
+    named = " ".join(filter(None, (spec.model, spec.solver)))
+    agent = str(reading.options.get("agent") or named or "unknown")
+    task = spec.task or PurePosixPath(file.plain_name).stem
+    variant = tuple(_setting(name, value) for name, value in sorted(spec.task_args.items()))
+    # a retry of the evaluation keeps it
+    parts = "\0".join((spec.task_id or spec.eval_id, task, agent, *variant))
+    identity = sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    draft = partial(_draft, task=task, agent=agent, identity=identity, reading=reading)
     places = ((f"{file.name} {place}", sample) for place, sample in samples)
     row = 0
     for row, found in enumerate(places, 1):
         for run in reading.runs([found], draft):
-            yield replace(run, origin=reading.origin(file, row))
+            yield replace(run, origin=reading.origin(file, row), variant=variant)
     if not row:
         reading.drop("file_without_samples", f"{file.name} has no sample.")
 
 
 def _draft(
-    sample: Record, place: str, *, file: SourceFile, evaluation: _Evaluation, reading: Reading
+    sample: Record, place: str, *, task: str, agent: str, identity: str, reading: Reading
 ) -> Draft:
     for key in ("id", "epoch"):
         if not is_id(sample.get(key)):
@@ -285,16 +272,15 @@ def _draft(
         spoken += [_message(answer)._replace(role="assistant") for answer in given if answer]
     number = f"{sample['id']}/{sample['epoch']}"
     return Draft(
-        task_id=f"{evaluation.task}/{sample['id']}",
-        agent=evaluation.agent or "unknown",
+        task_id=f"{task}/{sample['id']}",
+        agent=agent,
         instruction=_asked(sample.get("input"), sample.get("choices")),
         steps=steps_of_messages(spoken, reading),
         outcome=outcome,
-        origin=reading.origin(file),
-        trajectory_id=name_of(sample.get("uuid")) or f"{evaluation.identity}/{number}",
+        origin=Origin(place, ""),
+        trajectory_id=name_of(sample.get("uuid")) or f"{identity}/{number}",
         repetition=str(sample["epoch"]),
-        named_agent=evaluation.agent or "unknown",
-        variant=evaluation.variant,
+        named_agent=agent,
         outcome_name=scorer,
     )
 

@@ -21,9 +21,9 @@ from certify_assets.corpora.formats.traces import TRACE_OPTIONS, drafts_of_trace
 
 _KINDS = (
     words("id run_type inputs trace_id"),
-    words("id run_type inputs dotted_order"),
     words("key run_id feedback_source"),
 )
+_PLACES = ("trace_id", "run_id")
 _PAGES = ("runs", "data", "feedback")
 _SOURCES = {"app": "human", "model": "llm_judge", "auto_eval": "llm_judge"}
 _OF_ROOT = words("name session_name session_id reference_example_id inputs thread_id")
@@ -53,41 +53,27 @@ def langsmith(files: FileSet, reading: Reading) -> Drafts:
 
 
 def _is_record(record: Record) -> bool:
-    if "run_type" not in record:
-        return is_id(record.get("key")) and any(map(is_id, _places(record)))
-    placed = record.get("trace_id") or record.get("dotted_order") or not record.get("parent_run_id")
-    return is_id(record.get("id")) and bool(placed)
-
-
-def _places(feedback: Record) -> tuple[str, str]:
-    return str(feedback.get("trace_id") or ""), str(feedback.get("run_id") or "")
+    if "run_type" in record:
+        placed = record.get("trace_id") or not record.get("parent_run_id")
+        return is_id(record.get("id")) and bool(placed)
+    return is_id(record.get("key")) and any(is_id(record.get(key)) for key in _PLACES)
 
 
 def _with_inner(run: Record) -> Iterator[Record]:
     """Return a run and the runs inside it."""
-    waiting = [run]
+    waiting = [{**run, "trace_id": run.get("trace_id") or run["id"]}]
     # no recursion: runs may be nested deeper than Python allows
     while waiting:
         run = waiting.pop()
         yield run
-        above = {"trace_id": _trace_id(run), "parent_run_id": run["id"]}
+        above = {"trace_id": run["trace_id"], "parent_run_id": run["id"]}
         below = ({**above, **child} for child in objects(run.get("child_runs")))
         waiting += filter(_is_record, below)
 
 
-def _ancestors(run: Record) -> list[str]:
-    """Return the ids above a run from its dotted order, <start>Z<id> a level."""
-    parts = text_of(run.get("dotted_order")).split(".")
-    return [part.partition("Z")[2] for part in parts[:-1]]
-
-
-def _trace_id(run: Record) -> str:
-    return str(run.get("trace_id") or next(iter(_ancestors(run)), run["id"]))
-
-
 def _assessment(record: Record) -> Assessment:
     source = text_of(inside(parsed(record.get("feedback_source")), "type")).lower()
-    trace_id, run_id = _places(record)
+    trace_id, run_id = (str(record.get(key) or "") for key in _PLACES)
     return Assessment(
         trace_id=trace_id,
         span_id=run_id,
@@ -98,8 +84,7 @@ def _assessment(record: Record) -> Assessment:
 
 
 def _span(run: Record, origin: Origin) -> Span:
-    above, extra = _ancestors(run), mapping(parsed(run.get("extra")))
-    parent = str(run.get("parent_run_id") or next(reversed(above), ""))
+    extra, parent = mapping(parsed(run.get("extra"))), str(run.get("parent_run_id") or "")
     about = {} if parent else {key: run.get(key) for key in _OF_ROOT}
     about["metadata"] = extra.get("metadata") or parsed(run.get("metadata"))
     # an empty object says nothing; as text it would be something that was said
@@ -108,7 +93,7 @@ def _span(run: Record, origin: Origin) -> Span:
         str(run.get("name") or ""),
         {**about, **said, "extra": extra, "langsmith.span.kind": run.get("run_type")},
         error=run.get("error"),
-        trace_id=_trace_id(run),
+        trace_id=str(run["trace_id"]),
         span_id=str(run["id"]),
         parent_id=parent,
         start=nanoseconds(run.get("start_time")),

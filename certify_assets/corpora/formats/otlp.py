@@ -13,8 +13,7 @@ from certify_assets.corpora.formats.spans import Span, Traces, nanoseconds
 from certify_assets.corpora.formats.texts import mapping, objects, text_of
 from certify_assets.corpora.formats.traces import TRACE_OPTIONS, drafts_of_traces
 
-_REQUEST = re.compile(rb'"resource_?(?:[sS]pans|[lL]ogs)"\s*:\s*\[')
-_CAPITAL = re.compile("[A-Z]")
+_REQUEST = re.compile(rb'"resource(?:Spans|Logs)"\s*:\s*\[')
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 _ERRORS = ("2", "status_code_error", "error")
 _PLAIN = ("stringValue", "boolValue", "doubleValue", "bytesValue")
@@ -55,7 +54,7 @@ def otlp(files: FileSet, reading: Reading) -> Drafts:
     logged: dict[_Ids, list[SpanEvent]] = {}
     for ids, record in sorted(logs, key=lambda item: _time(item[1])):
         attributes = _pairs(record.get("attributes"))
-        name = text_of(_field(record, "eventName") or attributes.get("event.name"))
+        name = text_of(record.get("eventName") or attributes.get("event.name"))
         event = SpanEvent(name, attributes, _value(record.get("body")))
         logged.setdefault(ids, []).append(event)
     for ids, record, origin in spans:
@@ -65,7 +64,7 @@ def otlp(files: FileSet, reading: Reading) -> Drafts:
         ]
         traces.add(_span(ids, record, [*own, *logged.get(ids, ())], origin))
         # a recorder keeps 128 attributes unless it is asked for more
-        if lost := nanoseconds(_field(record, "droppedAttributesCount")):
+        if lost := nanoseconds(record.get("droppedAttributesCount")):
             reading.notes["attributes that the recorder left out"] += lost
         logged.setdefault(ids, []).extend(own)
     for ids, events in logged.items():
@@ -75,22 +74,22 @@ def otlp(files: FileSet, reading: Reading) -> Drafts:
 
 
 def _is_request(record: Record) -> bool:
-    return any(_field(record, name) is not None for name in ("resourceSpans", "resourceLogs"))
+    return any(record.get(name) is not None for name in ("resourceSpans", "resourceLogs"))
 
 
 def _inner(record: Record, *names: str) -> list[Record]:
     found = [record]
     for name in names:
-        found = [inner for outer in found for inner in objects(_field(outer, name))]
+        found = [inner for outer in found for inner in objects(outer.get(name))]
     return found
 
 
 def _ids(record: Record) -> _Ids:
-    return text_of(_field(record, "traceId")), text_of(_field(record, "spanId"))
+    return text_of(record.get("traceId")), text_of(record.get("spanId"))
 
 
 def _time(record: Record) -> int:
-    return nanoseconds(_field(record, "timeUnixNano"))
+    return nanoseconds(record.get("timeUnixNano"))
 
 
 def _span(ids: _Ids, record: Record, events: list[SpanEvent], origin: Origin) -> Span:
@@ -103,17 +102,10 @@ def _span(ids: _Ids, record: Record, events: list[SpanEvent], origin: Origin) ->
         error=(status.get("message") or True) if failed else None,
         trace_id=ids[0],
         span_id=ids[1],
-        parent_id=text_of(_field(record, "parentSpanId")),
-        start=nanoseconds(_field(record, "startTimeUnixNano")),
+        parent_id=text_of(record.get("parentSpanId")),
+        start=nanoseconds(record.get("startTimeUnixNano")),
         origin=origin,
     )
-
-
-def _field(record: Record, name: str) -> Any:
-    """Return a field, also under the name that it has in protocol buffers."""
-    if name in record:
-        return record[name]
-    return record.get(_CAPITAL.sub(lambda match: f"_{match[0].lower()}", name))
 
 
 def _pairs(pairs: Any, depth: int = 0) -> Record:
@@ -124,12 +116,12 @@ def _value(value: Any, depth: int = 0) -> Any:
     """Return the value of an attribute, which JSON holds with its type."""
     found = mapping(value)
     for name in _PLAIN:
-        if (plain := _field(found, name)) is not None:
+        if (plain := found.get(name)) is not None:
             return plain
-    if (number := _field(found, "intValue")) is not None:
+    if (number := found.get("intValue")) is not None:
         # 64 bits do not fit into a number of JSON, so it is text
         return int(number) if _INTEGER.fullmatch(str(number)) else number
-    several, pairs = _field(found, "arrayValue"), _field(found, "kvlistValue")
+    several, pairs = found.get("arrayValue"), found.get("kvlistValue")
     if depth > _DEEPEST or (several is None and pairs is None):
         return None
     if several is not None:

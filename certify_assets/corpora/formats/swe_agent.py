@@ -45,21 +45,11 @@ def _is_run(file: SourceFile) -> bool:
     return file.plain_name.lower().endswith(_RUNS)
 
 
-def _explain(file: SourceFile) -> str | None:
-    if not _is_run(file):
-        return None
-    return (
-        f"{file.name} has no trajectory in it; a SWE-agent run is a JSON object with "
-        "trajectory, history and info."
-    )
-
-
 @corpus_format(
     title="SWE-agent and mini-swe-agent runs (.traj, .traj.json) with SWE-bench reports",
     suffixes=(".traj", ".json", ".jsonl"),
     domain="software",
     fits=lambda file: _is_run(file) and bool(_TRAJECTORY.search(file.head(HEAD))),
-    explain=_explain,
     label_source="tests of the instance, run by the SWE-bench harness on the submitted patch",
 )
 def swe_agent(files: FileSet, reading: Reading) -> Drafts:

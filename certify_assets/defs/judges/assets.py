@@ -10,6 +10,7 @@ from certify_assets.defs.names import CORPORA_GROUP, corpora_partitions, judge_k
 from certify_assets.defs.policies import EXPIRES, KEPT_CURRENT, attempted, pool_of
 from certify_assets.defs.setup import judges
 from certify_assets.judges.judged import JudgedCorpus
+from certify_assets.judges.pool import load_pool
 from certify_assets.judges.spec import JudgeSpec
 from certify_assets.operations import certifier, monitoring
 from certify_assets.operations.audit import audit_judge
@@ -20,7 +21,6 @@ from certify_assets.operations.judge_figures import (
 )
 from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.operations.monitor_record import MonitorRecord
-from certify_assets.operations.pool import load_pool
 from certify_assets.operations.spending import read_spending
 from certify_assets.reports import judge_page, monitor_page
 
@@ -104,6 +104,7 @@ def _certificate(spec: JudgeSpec) -> dg.AssetsDefinition:
         certificates = certifier.certify_judge(judge, run_id=step.run_id)
         figures = certified_figures(certifier.deciding(certificates))
         sides = certifier.deciding_sides(certificates)
+        step.context.log.info(f"{judge}: {sides.sentence}")
         pool = load_pool(judge, certificates)
         headline = sides.lead
         metadata = {

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, computed_field
 
+from certify_assets.documents import CLOSED
 from certify_assets.errors import IntegrityError, StaleCertificateError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import Bill, JudgeProvenance, Scores
@@ -35,14 +37,15 @@ _SHOWN = 80
 Kept = tuple[Path | None, Sequence[bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointReport:
+class EndpointReport(BaseModel):
     """Counts of one scoring."""
+
+    model_config = ConfigDict(**CLOSED, frozen=True)
 
     decisions: int
     scored: int
     # texts without, by reason: unparsed, missing, not_finite, refused or failed
-    unscored: Mapping[str, int]
+    unscored: dict[str, int]
     # answers read, and those in which no verdict was found; with k votes a text has k
     answers: int
     unparsed_answers: int
@@ -63,21 +66,17 @@ class EndpointReport:
     # of the first answer without a verdict, its beginning
     first_unparsed: str = ""
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def parse_rate(self) -> float:
-        """Share of the answers in which a verdict was found; NaN without answers."""
-        return 1 - self.unparsed_answers / self.answers if self.answers else float("nan")
+    def parse_rate(self) -> float | None:
+        """Share of the answers in which a verdict was found; None without answers."""
+        return 1 - self.unparsed_answers / self.answers if self.answers else None
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def cost_per_decision(self) -> float:
-        """Cost of a text, scored or not; NaN without texts."""
-        return self.cost / self.decisions if self.decisions else float("nan")
-
-    def to_dict(self) -> Bill:
-        """Return the report as a JSON object; what cannot be divided is null."""
-        shares = {"parse_rate": self.parse_rate, "cost_per_decision": self.cost_per_decision}
-        finite = {name: value if np.isfinite(value) else None for name, value in shares.items()}
-        return {**asdict(self), **finite}
+    def cost_per_decision(self) -> float | None:
+        """Cost of a text, scored or not; None without texts."""
+        return self.cost / self.decisions if self.decisions else None
 
     @classmethod
     def merged(cls, reports: Sequence[EndpointReport]) -> EndpointReport:
@@ -85,7 +84,8 @@ class EndpointReport:
         unscored: Counter[str] = Counter()
         for report in reports:
             unscored.update(report.unscored)
-        figures = [item.name for item in fields(cls) if item.type in ("int", "float")]
+        fields = cls.model_fields.items()
+        figures = [name for name, field in fields if field.annotation in (int, float)]
         return cls(
             unscored=dict(sorted(unscored.items())),
             currency=reports[-1].currency,
@@ -175,7 +175,7 @@ class EndpointJudge:
 
     def bill(self) -> Bill:
         """Return counts, tokens, seconds and cost of all that was scored."""
-        return EndpointReport.merged([run.report for run in self.runs]).to_dict()
+        return EndpointReport.merged([run.report for run in self.runs]).model_dump(mode="json")
 
     async def _run(self, journal: AnswerJournal, texts: list[str]) -> EndpointRun:
         begun, entry = time.monotonic(), self.connection.entry

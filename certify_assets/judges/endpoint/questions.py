@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, ClassVar, Protocol, TypeGuard
 
 from certify_assets.corpora.rendering import defuse
+from certify_assets.documents import Document
 from certify_assets.errors import CertifyError, InputError, IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.endpoint.settings import PAPER, EndpointEntry
@@ -125,9 +126,12 @@ class MisshapenError(CertifyError):
     """An answer of another form than the interface has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Document):
     """What is kept of one answer."""
+
+    TITLE = "answer that was kept"
+    SCHEMA = "certify_assets/answer/1"
+    REFUSAL = IntegrityError
 
     # log-probabilities of success and failure
     logs: tuple[float, float] | None = None
@@ -144,18 +148,6 @@ class Reply:
     def tokens(self) -> tuple[int, int]:
         """Prompt and completion tokens; 0 where the server does not count."""
         return self.prompt_tokens or 0, self.completion_tokens or 0
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Reply:
-        """Take it back from a journal."""
-        try:
-            logs = value["logs"]
-            return cls(**{**value, "logs": None if logs is None else tuple(map(float, logs))})
-        except (TypeError, KeyError, ValueError):
-            raise IntegrityError(
-                "an answer that was kept is of another version; give the judge another name in "
-                "judges.yaml."
-            ) from None
 
 
 def read_logprobs(body: Mapping[str, Any], names: Sequence[str]) -> Reply:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -303,7 +303,7 @@ class _Scoring:
 async def ask_once(client: Client, journal: AnswerJournal, key: str, item: Request) -> Reply:
     """Ask the server and keep its answer."""
     reply = item.read(await client.ask(item.url, item.payload, tokens=item.tokens))
-    journal.put(key, asdict(reply))
+    journal.put(key, reply.to_dict())
     return reply
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from array import array
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import chain, count, repeat
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -26,7 +30,7 @@ from certify_assets.work import Report
 if TYPE_CHECKING:
     import pandas as pd
 
-_TOKEN = r"(?u)\b\w\w+\b"
+_WORD = re.compile(r"\w\w+")
 _RULE = (
     "the weight on successes with the largest certified reject coverage on CAL at alpha 0.1 "
     "(at 0.2 where none certifies), the smaller weight on a tie; the level is divided by the "
@@ -50,6 +54,51 @@ class LexicalSettings:
     max_features: int = 50_000
     # recorded; the training itself draws no random number
     seed: int = 42
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """How often each feature occurs in some texts: any of them can train a judge, or be scored."""
+
+    # feature → column
+    places: Mapping[str, int]
+    # sparse matrix, a row a text; columns in the order of the features
+    counts: Any
+
+    @classmethod
+    def of(cls, texts: Sequence[str], settings: LexicalSettings) -> Counted:
+        """Count the features of texts."""
+        places: defaultdict[str, int] = defaultdict(count().__next__)
+        counts = _counted(texts, settings, places)
+        if not places:
+            raise InputError(f"{len(texts)} training texts have no word; check the rendering.")
+        names = sorted(places)
+        columns = [places[name] for name in names]
+        return cls(dict(zip(names, range(len(names)), strict=True)), counts[:, columns])
+
+    def __getitem__(self, rows: NDArray[Any]) -> Counted:
+        """Return some of the texts."""
+        return Counted(self.places, self.counts[rows])
+
+    def columns(self, vocabulary: Sequence[str]) -> Any:
+        """Return the counts of some features."""
+        return _sorted_rows(self.counts[:, [self.places[name] for name in vocabulary]])
+
+    def frequent(self, settings: LexicalSettings) -> tuple[str, ...]:
+        """Return the features that a judge of these texts has, sorted."""
+        texts = self.counts.shape[0]
+        documents, totals = self.counts.getnnz(axis=0), np.asarray(self.counts.sum(axis=0)).ravel()
+        kept = np.flatnonzero(documents >= min(settings.min_documents, texts))
+        # the most frequent first, ties in the order of the names
+        kept = kept[np.argsort(-totals[kept], kind="stable")][: settings.max_features]
+        if not kept.size:
+            raise InputError(
+                f"no word occurs in {settings.min_documents} of {texts} training texts; lower "
+                "min_documents."
+            )
+        names = np.empty(len(self.places), dtype=object)
+        names[list(self.places.values())] = list(self.places)
+        return tuple(str(name) for name in names[np.sort(kept)])
 
 
 class LexicalDocument(Document):
@@ -95,13 +144,14 @@ class LexicalJudge(ArrayJudge):
         renderer_sha256: str = "",
     ) -> Self:
         """Train on rendered trajectories of the SFT split."""
+        labels = training_labels(outcomes)
         settings = LexicalSettings(success_weight=success_weight, seed=seed)
-        return cls.crossfit(texts, outcomes, (), settings, renderer_sha256)[0]
+        return cls.crossfit(Counted.of(texts, settings), labels, (), settings, renderer_sha256)[0]
 
     @classmethod
     def crossfit(
         cls,
-        texts: Sequence[str],
+        words: Counted,
         outcomes: ArrayLike,
         folds: Sequence[Fold],
         settings: LexicalSettings,
@@ -112,8 +162,10 @@ class LexicalJudge(ArrayJudge):
         Words and their idf are those of all texts: labels have no part in them.
         """
         labels = training_labels(outcomes)
-        vocabulary, counts = _vocabulary(texts, settings)
-        idf = 1.0 + np.log((1 + len(texts)) / (1 + counts.getnnz(axis=0)))
+        vocabulary = words.frequent(settings)
+        counts = words.columns(vocabulary)
+        documents = counts.shape[0]
+        idf = 1.0 + np.log((1 + documents) / (1 + counts.getnnz(axis=0)))
         features = _weigh(counts, idf)
         # one thread: sums in one order give the same weights on any number of cores, and on vectors
         # this short it is faster
@@ -128,7 +180,7 @@ class LexicalJudge(ArrayJudge):
         about = LexicalDocument(
             settings=settings,
             renderer_sha256=renderer_sha256,
-            training={"rows": len(texts), "successes": int(labels.sum())},
+            training={"rows": documents, "successes": int(labels.sum())},
             vocabulary=vocabulary,
         )
         arrays = {
@@ -139,11 +191,27 @@ class LexicalJudge(ArrayJudge):
         }
         return cls(about, arrays), held_out
 
+    def features(self, runs: pd.DataFrame, texts: Sequence[str]) -> Counted:
+        """Count the words of texts."""
+        return Counted.of(texts, self.about.settings)
+
+    def refitted(self, features: Counted, labels: NDArray[np.int64]) -> Self:
+        """Train again, with the words that are frequent in these texts."""
+        about = self.about
+        return self.crossfit(features, labels, (), about.settings, about.renderer_sha256)[0]
+
+    def decided(self, features: Counted) -> Scores:
+        """Judge texts whose words are counted."""
+        return self._scores(_weigh(features.columns(self.about.vocabulary), self.arrays["idf"]))
+
     def score(self, texts: Sequence[str]) -> Scores:
         """Judge rendered trajectories."""
         if not len(texts):
             return scores_from_log_odds(np.zeros(0))
-        log_odds = np.asarray(self._features(texts) @ self.arrays["coefficients"], np.float64)
+        return self._scores(self._features(texts))
+
+    def _scores(self, features: Any) -> Scores:
+        log_odds = np.asarray(features @ self.arrays["coefficients"], np.float64)
         return scores_from_log_odds(log_odds + self.arrays["intercept"])
 
     def reasons(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
@@ -169,7 +237,8 @@ class LexicalJudge(ArrayJudge):
 
     def _features(self, texts: Sequence[str]) -> Any:
         """Return TF-IDF rows; a sparse matrix of shape (texts, features)."""
-        counts = _vectorizer(self.about.settings, self.about.vocabulary).transform(texts)
+        places = {name: place for place, name in enumerate(self.about.vocabulary)}
+        counts = _counted(texts, self.about.settings, places)
         return _weigh(_sorted_rows(counts), self.arrays["idf"])
 
 
@@ -191,37 +260,35 @@ def _fitted(features: Any, labels: NDArray[np.int64], settings: LexicalSettings)
     return model.fit(features, labels, sample_weight=weights)
 
 
-def _vocabulary(texts: Sequence[str], settings: LexicalSettings) -> tuple[tuple[str, ...], Any]:
-    """Return the features of the training texts, sorted, and their counts."""
-    vectorizer = _vectorizer(settings)
-    try:
-        counts = vectorizer.fit_transform(texts)
-    except ValueError:
-        raise InputError(
-            f"{len(texts)} training texts have no word; check the rendering."
-        ) from None
-    documents = np.asarray(counts.getnnz(axis=0))
-    totals = np.asarray(counts.sum(axis=0)).ravel()
-    names = vectorizer.get_feature_names_out()
-    kept = np.flatnonzero(documents >= min(settings.min_documents, len(texts)))
-    # the most frequent first, ties in the order of the names
-    kept = kept[np.argsort(-totals[kept], kind="stable")][: settings.max_features]
-    if not kept.size:
-        raise InputError(
-            f"no word occurs in {settings.min_documents} of {len(texts)} training texts; lower "
-            "min_documents."
-        )
-    kept = np.sort(kept)
-    return tuple(str(names[place]) for place in kept), _sorted_rows(counts[:, kept])
-
-
-def _vectorizer(settings: LexicalSettings, vocabulary: Sequence[str] | None = None) -> Any:
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    places = None if vocabulary is None else {word: place for place, word in enumerate(vocabulary)}
-    return CountVectorizer(
-        ngram_range=(1, settings.longest_ngram), token_pattern=_TOKEN, vocabulary=places
+def _features(text: str, settings: LexicalSettings) -> Iterator[str]:
+    """Return the words of a text, then its sequences of words."""
+    words = _WORD.findall(text.lower())
+    longer = (
+        map(" ".join, zip(*(words[start:] for start in range(length)), strict=False))
+        for length in range(2, settings.longest_ngram + 1)
     )
+    return chain(words, *longer)
+
+
+def _counted(texts: Sequence[str], settings: LexicalSettings, places: dict[str, int]) -> Any:
+    """Count the features that have a place: a sparse matrix of shape (texts, places)."""
+    from scipy.sparse import csr_matrix
+
+    # a dictionary that gives places gives every feature one
+    given = isinstance(places, defaultdict)
+    found, ends = array("q"), [0]
+    for text in texts:
+        features = _features(text, settings)
+        found.extend(
+            map(places.__getitem__, features) if given else map(places.get, features, repeat(-1))
+        )
+        ends.append(len(found))
+    columns, rows = np.asarray(found), np.repeat(np.arange(len(texts)), np.diff(ends))
+    has_place = columns >= 0
+    columns, rows = columns[has_place], rows[has_place]
+    # a feature that occurs several times in a text is summed
+    ones = np.ones(columns.size, np.int64)
+    return csr_matrix((ones, (rows, columns)), shape=(len(texts), len(places)))
 
 
 def _sorted_rows(counts: Any) -> Any:
@@ -338,14 +405,6 @@ class LexicalFamily(FileFamily):
         model = self.fitted(rows, judge.spec.reading, seed=judge.spec.seed)
         save_files(judge.store, judge.key("adapter"), model)
         return model, {}
-
-    def retrained(self, judge: StoredJudge, rows: pd.DataFrame, place: str) -> LexicalJudge:
-        """Train with the weight that was chosen for the stored judge."""
-        weight = judge.artifact.success_weight
-        assert weight is not None
-        return self.fitted(
-            labelled(rows), judge.reading, success_weight=weight, seed=judge.spec.seed
-        )
 
 
 def _selection(

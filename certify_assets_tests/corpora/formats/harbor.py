@@ -1,4 +1,4 @@
-"""Harbor: trials that succeed, fail, run out of time, break, continue, or have stages."""
+"""Harbor: trials that succeed, fail, run out of time, break, or continue."""
 
 import json
 from pathlib import Path
@@ -7,9 +7,9 @@ from typing import Any
 from certify_assets_tests.corpora.formats import Counts
 
 COUNTS = Counts(
-    trajectories=5,
-    tasks=3,
-    successes=3,
+    trajectories=4,
+    tasks=2,
+    successes=2,
     dropped={"infrastructure_error": 1, "no_label": 2, "no_trajectory": 2},
 )
 
@@ -137,11 +137,3 @@ def write(root: Path, canary: str | None = None) -> None:
     }
     trial("key__a", {"reward": 0.5}, continued)
     trial("key__b", {"score": 1}, whole)
-    verdict = {"verifier_result": {"rewards": {"reward": 1, "note": canary}}}
-    staged = {
-        f"steps/act/{first}": told("Now act.", ("Act", "run", "done")),
-        f"steps/plan/{first}": told("Plan first.", ("Plan", "look", "a room")),
-        "steps/act/verifier/result.json": {"note": canary},
-    }
-    stages = [{"step_name": name} | verdict for name in ("plan", "act")]
-    trial("stages__a", {"reward": 1.0}, staged, step_results=stages)

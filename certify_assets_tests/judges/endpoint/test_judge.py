@@ -67,7 +67,7 @@ def test_the_bill_is_per_decision() -> None:
     assert (report.prompt_tokens, report.completion_tokens) == (200, 20)
     costs = (report.cost, report.cost_now, report.cost_per_decision)
     assert costs == pytest.approx((6e-4, 6e-4, 3e-4))
-    assert report.to_dict()["parse_rate"] == 1.0 and report.models == ("m",)
+    assert report.model_dump()["parse_rate"] == 1.0 and report.models == ("m",)
 
 
 def test_equal_texts_are_asked_once_and_no_text_is_none() -> None:
@@ -78,7 +78,7 @@ def test_equal_texts_are_asked_once_and_no_text_is_none() -> None:
     assert max(server.arrived.values()) == 1
     assert found.report.cache_hits == 2
     assert found.scores.score[0] == found.scores.score[3]
-    assert empty.scores.score.shape == (0,) and empty.report.to_dict()["parse_rate"] is None
+    assert empty.scores.score.shape == (0,) and empty.report.model_dump()["parse_rate"] is None
 
 
 def test_stated_probabilities_and_their_parse_rate() -> None:
@@ -223,7 +223,7 @@ def test_the_key_is_sent_and_written_nowhere(
             judge.run(["run 2"])
     assert found.reasons == ("", "", "refused") and found.report.retries == 2
     assert "your key is [key]" in journal.read_text()
-    said = [str(found.report.to_dict()), str(asdict(judge.provenance())), repr(judge)]
+    said = [str(found.report.model_dump()), str(asdict(judge.provenance())), repr(judge)]
     said += [str(caught.value), caplog.text]
     said += [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
     for piece in said:

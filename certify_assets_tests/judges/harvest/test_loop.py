@@ -13,10 +13,10 @@ from certify_assets.errors import GateClosedError, IntegrityError, LeakError, St
 from certify_assets.files import read_json
 from certify_assets.judges.families.harvest import harvest_violations
 from certify_assets.judges.lm.judge import CausalJudge
+from certify_assets.judges.pool import load_pool
 from certify_assets.operations import certifier
 from certify_assets.operations.audit import audit_judge
 from certify_assets.operations.ledger import ledger_entries, ledger_violations
-from certify_assets.operations.pool import load_pool
 from certify_assets.research.harvest_learners import Splits, learner_maker
 from certify_assets.research.harvest_study import HarvestPlan, harvest_rows, run_harvests
 from certify_assets.storage.store import Store

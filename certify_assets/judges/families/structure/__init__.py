@@ -13,7 +13,7 @@ from certify_assets.documents import Document
 from certify_assets.errors import IntegrityError
 from certify_assets.judges.base import JudgeProvenance, Reason, Scores, scores_from_log_odds
 from certify_assets.judges.configured import WordsEntry
-from certify_assets.judges.families.lexical import LexicalJudge, LexicalSettings
+from certify_assets.judges.families.lexical import Counted, LexicalJudge, LexicalSettings
 from certify_assets.judges.families.structure.features import FEATURES, VERSION, structure_features
 from certify_assets.judges.families.structure.trees import BoostedTrees
 from certify_assets.judges.family import FileFamily
@@ -79,19 +79,20 @@ class StructureJudge(ArrayJudge):
         cls, runs: pd.DataFrame, outcomes: ArrayLike, *, seed: int = 42, renderer_sha256: str = ""
     ) -> Self:
         """Train on labelled runs."""
-        return cls.crossfit(runs, outcomes, (), StructureSettings(seed=seed), renderer_sha256)[0]
+        features, settings = structure_features(runs), StructureSettings(seed=seed)
+        return cls.crossfit(features, outcomes, (), settings, renderer_sha256)[0]
 
     @classmethod
     def crossfit(
         cls,
-        runs: pd.DataFrame,
+        features: NDArray[np.float32],
         outcomes: ArrayLike,
         folds: Sequence[Fold],
         settings: StructureSettings,
         renderer_sha256: str,
     ) -> tuple[Self, list[NDArray[np.float64]]]:
         """Train, and score the rows that each fold holds out by trees fitted to its others."""
-        labels, features = training_labels(outcomes), structure_features(runs)
+        labels = training_labels(outcomes)
         held_out = [
             _fitted(features[fold.known], labels[fold.known], settings).decision(
                 features[fold.held]
@@ -101,13 +102,26 @@ class StructureJudge(ArrayJudge):
         about = StructureDocument(
             settings=settings,
             renderer_sha256=renderer_sha256,
-            training={"rows": len(runs), "successes": int(labels.sum())},
+            training={"rows": len(features), "successes": int(labels.sum())},
         )
         return cls(about, _fitted(features, labels, settings)._asdict()), held_out
 
+    def features(self, runs: pd.DataFrame, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Compute the features of runs."""
+        return structure_features(runs)
+
+    def refitted(self, features: NDArray[np.float32], labels: NDArray[np.int64]) -> Self:
+        """Train again."""
+        about = self.about
+        return self.crossfit(features, labels, (), about.settings, about.renderer_sha256)[0]
+
+    def decided(self, features: NDArray[np.float32]) -> Scores:
+        """Judge runs whose features are computed."""
+        return scores_from_log_odds(self.trees.decision(features))
+
     def score_runs(self, runs: pd.DataFrame, texts: Sequence[str] = ()) -> Scores:
         """Judge trajectories by their steps; the texts are not read."""
-        return scores_from_log_odds(self.trees.decision(structure_features(runs)))
+        return self.decided(structure_features(runs))
 
     def reasons(self, runs: pd.DataFrame, texts: Sequence[str] = ()) -> list[list[Reason]]:
         """Return what each feature adds to the score of each run, the largest first."""
@@ -188,6 +202,18 @@ class CombinedDocument(Document):
 
 
 @dataclass(frozen=True, eq=False)
+class Read:
+    """What both judges read of some runs."""
+
+    words: Counted
+    steps: NDArray[np.float32]
+
+    def __getitem__(self, rows: NDArray[Any]) -> Read:
+        """Return what they read of some of the runs."""
+        return Read(self.words[rows], self.steps[rows])
+
+
+@dataclass(frozen=True, eq=False)
 class CombinedJudge(FileJudge):
     """The mean of the standardised scores of a lexical and a structure judge of the same runs."""
 
@@ -216,23 +242,42 @@ class CombinedJudge(FileJudge):
         """Train both judges on labelled runs and their texts, and measure their scales there."""
         labels = training_labels(outcomes)
         folds = task_folds(runs["task_id"].to_numpy(object), labels, seed)
-        words, of_words = LexicalJudge.crossfit(
-            texts, labels, folds, LexicalSettings(seed=seed), renderer_sha256
-        )
+        settings = LexicalSettings(seed=seed)
+        counted, features = Counted.of(texts, settings), structure_features(runs)
+        words, of_words = LexicalJudge.crossfit(counted, labels, folds, settings, renderer_sha256)
         steps, of_steps = StructureJudge.crossfit(
-            runs, labels, folds, StructureSettings(seed=seed), renderer_sha256
+            features, labels, folds, StructureSettings(seed=seed), renderer_sha256
         )
         scales = CombinedDocument(
-            lexical=Scale.held_out(of_words, words.score(texts).score),
-            structure=Scale.held_out(of_steps, steps.score_runs(runs).score),
+            lexical=Scale.held_out(of_words, words.decided(counted).score),
+            structure=Scale.held_out(of_steps, steps.decided(features).score),
         )
         return cls(words, steps, scales)
 
+    def features(self, runs: pd.DataFrame, texts: Sequence[str]) -> Read:
+        """Count the words of texts, and compute the features of runs."""
+        return Read(self.lexical.features(runs, texts), self.structure.features(runs, texts))
+
+    def refitted(self, features: Read, labels: NDArray[np.int64]) -> Self:
+        """Train both judges again; their scales stay, which are of all training runs."""
+        words = self.lexical.refitted(features.words, labels)
+        return type(self)(words, self.structure.refitted(features.steps, labels), self.scales)
+
+    def decided(self, features: Read) -> Scores:
+        """Judge runs whose features are computed."""
+        return self._mean(
+            self.lexical.decided(features.words), self.structure.decided(features.steps)
+        )
+
     def score_runs(self, runs: pd.DataFrame, texts: Sequence[str]) -> Scores:
         """Judge trajectories by their texts and their steps."""
-        words = self.scales.lexical(self.lexical.score(texts).score)
-        steps = self.scales.structure(self.structure.score_runs(runs).score)
-        return scores_from_log_odds((words + steps) / 2)
+        return self._mean(self.lexical.score(texts), self.structure.score_runs(runs))
+
+    def _mean(self, words: Scores, steps: Scores) -> Scores:
+        scales = self.scales
+        return scores_from_log_odds(
+            (scales.lexical(words.score) + scales.structure(steps.score)) / 2
+        )
 
     def reasons(self, runs: pd.DataFrame, texts: Sequence[str]) -> list[list[Reason]]:
         """Return what each word and each feature adds to the score of each run."""

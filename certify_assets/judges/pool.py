@@ -5,8 +5,8 @@ is fixed: every task that is not among the calibration rows, scored by a judge t
 it. Tasks of which such scores would take longer than seconds are left out, and the document says
 how many and why. No outcome of the pool is read, and that scores of TEST went in is in the ledger.
 
-A pool is stored in the document of its certificates, so that they are recomputed with it whatever
-is delivered later.
+A pool is made with the scores of its judge, and certificates only read it. It is in their document
+as well, so that they are recomputed with it whatever is delivered later.
 """
 
 from __future__ import annotations
@@ -19,19 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.pool import EVERY_TASK, Pool, observe_pool
-from certify_assets.corpora.splits import SPLITS
 from certify_assets.documents import Document
-from certify_assets.errors import IntegrityError
-from certify_assets.judges.judged import JudgedCorpus
-from certify_assets.judges.task_folds import score_unseen, why_no_folds
-from certify_assets.work import Report, silent
+from certify_assets.errors import IntegrityError, StaleCertificateError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pandas as pd
-
     from certify_assets.certificates import Certificate
+    from certify_assets.judges.stored import StoredJudge
 
 #: entry of a certificate's provenance that names the document of its pool
 PROVENANCE: Final = "pool_document_sha256"
@@ -143,46 +138,6 @@ def takes_pool(procedure: str) -> bool:
     return PROCEDURES[procedure].calibrated
 
 
-def gather_pool(judge: JudgedCorpus, *, report: Report = silent) -> StoredPool:
-    """Gather the pool of a judge's certificates by the rule; nothing is stored but folds.
-
-    Judges are trained and runs are scored here, so that no certificate does. The same judge, splits
-    and runs give the same bytes, whatever the outcomes of the pool are.
-    """
-    certified, _, record = judge.calibration
-    table = judge.scores[0][["split", "task_id", "score"]]
-    table = table[~table["task_id"].isin(certified["task_id"])]
-    parts = [_part(judge, split, table[table["split"] == split], report) for split in SPLITS]
-    return StoredPool(
-        corpus=judge.corpus.name,
-        judge=judge.name,
-        adapter_sha256=record.adapter_sha256,
-        parts=tuple(parts),
-    )
-
-
-def _part(judge: JudgedCorpus, split: str, scored: pd.DataFrame, report: Report) -> PoolPart:
-    """Return the tasks of a split, scored by the judge where it was not trained on them."""
-    spec, tasks = judge.spec, len(judge.corpus.manifest.tasks[split])
-    trained, reason = split in spec.training_splits, ""
-    if trained:
-        if why_no_folds(judge):
-            reason = "the judge was trained on them, and training it without some takes long"
-    elif spec.needs_other_corpora and split in ("sft", "rl"):
-        reason = "runs of other corpora that the judge was trained on may be of them"
-    elif split == "sft":
-        reason = "the judge has not scored them, which takes longer than seconds or costs money"
-    if reason and tasks:
-        return PoolPart(split, "", {}, tasks, reason)
-    if trained:
-        runs = judge.corpus.split(split).assign(outcome=None)
-        found = score_unseen(judge, runs, report=report)
-        part = pool_part(split, runs["task_id"].tolist(), found.for_pool(), FOLDS)
-        return replace(part, reason=found.reason)
-    scores = scored["score"].to_numpy(np.float64)
-    return pool_part(split, scored["task_id"].tolist(), scores, JUDGE if len(scored) else "")
-
-
 def pool_part(name: str, tasks: Sequence[str], scores: NDArray[np.float64], by: str) -> PoolPart:
     """Return the part of some runs, from the task and score of each."""
     found: dict[str, list[float | None]] = {}
@@ -190,6 +145,17 @@ def pool_part(name: str, tasks: Sequence[str], scores: NDArray[np.float64], by: 
         score = None if np.isnan(scores[row]) else float(scores[row])
         found.setdefault(str(tasks[row]), []).append(score)
     return PoolPart(name, by, {task: tuple(of) for task, of in found.items()})
+
+
+def stored_pool(judge: StoredJudge) -> StoredPool:
+    """Return the pool that was stored with the scores of a judge; refuse that of another."""
+    pool = StoredPool.from_dict(judge.read("pool.json"))
+    if pool.adapter_sha256 != judge.artifact.adapter_sha256:
+        raise StaleCertificateError(
+            f"the pool of {judge} on {judge.corpus} was scored by another judge than the stored "
+            f"one; materialize judges/{judge}/scores again."
+        )
+    return pool
 
 
 def document_of(certificates: Sequence[Certificate], pool: StoredPool | None) -> dict[str, Any]:
@@ -215,7 +181,7 @@ def pool_in(
     return found
 
 
-def load_pool(judge: JudgedCorpus, certificates: Sequence[Certificate]) -> StoredPool | None:
+def load_pool(judge: StoredJudge, certificates: Sequence[Certificate]) -> StoredPool | None:
     """Return the pool that a judge's certificates name; None where they name none."""
     # another pool is another test, for which no δ was claimed: whoever loads them finds out
     document = judge.store.read_json(judge.key("certificates.json"))
