@@ -71,8 +71,9 @@ def plan(
     Tables are drawn from a model matched to the facts: Gaussian task effects on the logit of
     success, Gaussian score noise. With the planned number of tasks, about 80 % of them certify
     something. one_run and average are planned from unlabelled SCORES with --success-rate and
-    --auroc, or from labelled ones: coverage, chance, and labels to read. In --json, coverage is that of the planned number, and predicted_coverage the limit
-    with ever more tasks. Exit code 3 when no number of tasks does.
+    --auroc, or from labelled ones: coverage, chance, and labels to read. In --json, coverage is
+    that of the planned number, and predicted_coverage the limit with ever more tasks. Exit code 3
+    when no number of tasks does.
     """
     from certify_assets.certificates import Settings, plan_sample_size
 
