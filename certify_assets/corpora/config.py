@@ -259,8 +259,8 @@ def load_config(store: Store, name: str) -> CorpusConfig:
         return embedded_config(name)
     known = ", ".join(registered_corpora(store))
     raise InputError(
-        f"no corpus is called {name!r}; known are {known}. `certify corpus import PATH --name NAME` "
-        "reads one."
+        f"no corpus is called {name!r}; known are {known}. Import one with `certify corpus import "
+        "PATH --name NAME`."
     )
 
 

@@ -31,19 +31,19 @@ _Kind = tuple[str, int]
 class _Look(NamedTuple):
     words: str
     fill: str
-    # colour of the mark and its path around the centre; a dot where there is no path
+    # colour of the mark, and its path around the centre
     ink: str = ""
     path: str = "h.01"
 
 
-_CROSS = "m-2 -2l4 4m-4 0l4 -4"
+_CROSS, _TICK = "m-2 -2l4 4m-4 0l4 -4", "m-2.5 0l2 2l3 -4"
 # by decision and outcome, in the order of the legend
 _LOOKS: Mapping[_Kind, _Look] = {
     ("reject", 0): _Look("auto-fail, failed", svg.SHARE_SOFT),
     ("reject", 1): _Look("auto-fail, but succeeded (error)", svg.WRONG, svg.PAPER, _CROSS),
     ("human", 0): _Look("reviewed, failed", svg.HUMAN_SOFT),
     ("human", 1): _Look("reviewed, succeeded", svg.HUMAN_SOFT, svg.HUMAN),
-    ("release", 1): _Look("auto-pass, succeeded", svg.PASS_SOFT, svg.INK),
+    ("release", 1): _Look("auto-pass, succeeded", svg.PASS_SOFT, svg.INK, _TICK),
     ("release", 0): _Look("auto-pass, but failed (error)", svg.WRONG, svg.PAPER, _CROSS),
     ("run", 0): _Look("failed", svg.HUMAN_SOFT),
     ("run", 1): _Look("succeeded", svg.SHARE, svg.PAPER),
@@ -157,7 +157,7 @@ def _add_cell(paths: dict[str, list[str]], kind: _Kind, x: float, y: float, cell
     look, width = _LOOKS[kind], max(0.8, cell - 1)
     paths[f'fill="{look.fill}"'].append(f"M{x:.4g} {y:.5g}h{width:.3g}v12h-{width:.3g}z")
     if look.ink:
-        thick = 1.4 if look.path == _CROSS else min(width, 12) * 0.42
+        thick = 1.4 if look.path in (_CROSS, _TICK) else min(width, 12) * 0.42
         style = f'stroke="{look.ink}" stroke-width="{thick:.3g}" stroke-linecap="round" fill="none"'
         paths[style].append(f"M{x + width / 2:.4g} {y + 6:.5g}{look.path}")
 
