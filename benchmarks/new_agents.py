@@ -36,7 +36,8 @@ from numpy.typing import NDArray
 from published import DATA, FOLDS, PUBLISHED, labelled_runs, out_of_fold
 
 from certify_assets.certificates import certify
-from certify_assets.certificates.batch import Batch, BatchDraw
+from certify_assets.certificates.batch import Batch
+from certify_assets.certificates.batch_draw import BatchDraw
 from certify_assets.certificates.batch_planning import History, plan_batch
 from certify_assets.certificates.batch_tables import error_limit
 from certify_assets.corpora.embedded import EMBEDDED

@@ -47,7 +47,7 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
-from certify_assets.certificates.batch import BatchCertificate
+from certify_assets.certificates.batch_draw import BatchCertificate
 from certify_assets.certificates.batch_tables import error_limit
 from certify_assets.cli import main as certify
 from certify_assets.corpora.corpus import Corpus

@@ -144,11 +144,7 @@ def label_draw(store: Store, batch: str) -> None:
 
 def agreeing(audit: BatchAudit) -> dict[str, int]:
     """Return the outcomes of drawn runs that certify whatever the seed: those the judge expects."""
-    return {
-        name: 0 if side.plan.side == "reject" else 1
-        for side in audit.draw.sides
-        for name in side.names
-    }
+    return {name: 1 - side.wrong for side in audit.draw.sides for name in side.names}
 
 
 def other_scores(store: Store) -> None:

@@ -12,7 +12,8 @@ from certify_assets.certificates.audit import (
     threshold_curve,
 )
 from certify_assets.certificates.auroc import auroc
-from certify_assets.certificates.batch import Batch, BatchCertificate, BatchPlan
+from certify_assets.certificates.batch import Batch, BatchPlan
+from certify_assets.certificates.batch_draw import BatchCertificate
 from certify_assets.certificates.batch_planning import History, plan_batch
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.certifier import (

@@ -16,7 +16,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from certify_assets.certificates.batch import Batch, BatchPlan, SidePlan, chain_stopping
+from certify_assets.certificates.batch import Batch, BatchPlan, SidePlan
+from certify_assets.certificates.batch_stopping import chain_stopping
 from certify_assets.certificates.batch_stopping import Before, Stopping, stopping
 from certify_assets.certificates.batch_tables import SetTable, set_table
 from certify_assets.certificates.counts import SIDES

@@ -112,6 +112,26 @@ def stopping(
     ]
 
 
+def chain_stopping(tables: Sequence[SetTable], weights: _Floats, means: _Floats) -> list[Stopping]:
+    """Return where to give up each set of a chain, from the widest to the strictest.
+
+    Parameters
+    ----------
+    tables : sequence of SetTable
+        The strictest first.
+    weights : float array, shape (components,)
+    means : float array, shape (components, sets)
+    """
+    found: list[Stopping] = []
+    gain = labels = 0.0
+    for place in reversed(range(len(tables))):
+        strict = tables[place - 1] if place else None
+        (one,) = stopping(tables[place], weights, means[:, place], [Before(strict, gain, labels)])
+        gain, labels = one.value, one.labels
+        found.append(one)
+    return found[::-1]
+
+
 @dataclass(frozen=True, eq=False)
 class _Prediction:
     """The mixture over agents, in each place of a chain."""

@@ -20,7 +20,7 @@ from certify_assets.certificates import (
     History,
     plan_batch,
 )
-from certify_assets.certificates.batch import BatchDraw, SideDraw, certificate_sentence
+from certify_assets.certificates.batch_draw import BatchDraw, SideDraw, certificate_sentence
 from certify_assets.cli.batch_files import (
     draw_rows,
     labels_of,
@@ -168,13 +168,13 @@ def _sets(part: SideDraw) -> list[JsonObject]:
     predicted = dict(zip(part.plan.thresholds, errors.tolist(), strict=True))
     return [
         {
-            "threshold": threshold,
-            "runs": table.runs,
-            "predicted_error": round(predicted[threshold], 6),
-            "critical_value": table.critical_value,
-            "labels": table.needed.tolist(),
+            "threshold": one.threshold,
+            "runs": one.table.runs,
+            "predicted_error": round(predicted[one.threshold], 6),
+            "critical_value": one.table.critical_value,
+            "labels": one.table.needed.tolist(),
         }
-        for (threshold, _), table in zip(part.sets, part.tables, strict=True)
+        for one in part.sets
     ]
 
 
@@ -194,7 +194,7 @@ def _table_of_sets(sets: list[JsonObject]) -> TextTable:
 
 def _start(part: SideDraw) -> str:
     """Say which labels certify what."""
-    tables = part.tables
+    tables = [one.table for one in part.sets]
     needed = tables[0].needed.tolist()
     said = (
         f"Start with the surest {tables[0].runs} runs. They are certified if the first {needed[0]} "

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from certify_assets.certificates.batch import BatchDraw
+from certify_assets.certificates.batch_draw import BatchDraw
 from certify_assets.cli.output import write_tables
 from certify_assets.cli.reading import remedies, say_read_as
 from certify_assets.documents import CLOSED, Count, Document, Sha256
@@ -48,8 +48,8 @@ def draw_rows(draw: BatchDraw) -> list[tuple[int | str, ...]]:
     tasks = dict(zip(draw.batch.trajectories, draw.batch.tasks, strict=True))
     levels: dict[str, int] = {}
     for side in draw.sides:
-        for level, (_, names) in enumerate(side.sets):
-            levels |= {name: level for name in names if name not in levels}
+        for level, one in enumerate(side.sets):
+            levels |= {name: level for name in one.names if name not in levels}
     return [
         (number, name, tasks[name], draw.seed, draw.batch_sha256, levels[name])
         for number, name in enumerate(draw.order, 1)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from certify_assets.certificates.batch import Batch, BatchCertificate, BatchDraw, BatchPlan
+from certify_assets.certificates.batch import Batch, BatchPlan
+from certify_assets.certificates.batch_draw import BatchCertificate, BatchDraw
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import Document
 from certify_assets.errors import CertifyError, IntegrityError
@@ -170,9 +171,7 @@ class BatchAudit:
         last = None if self.closing is None else self.closing.labels_sequence
         replaced = overruled(read_labels(self.corpus, last))
         return sum(
-            replaced.get(name) == int(side.plan.side == "release")
-            for side in self.draw.sides
-            for name in side.names
+            replaced.get(name) == 1 - side.wrong for side in self.draw.sides for name in side.names
         )
 
     def sentence(self) -> str:
@@ -336,11 +335,9 @@ def settled_rows(audit: BatchAudit) -> pd.DataFrame:
     rows = rows[rows["trajectory_id"].isin(audit.runs)]
     decisions = np.full(len(rows), "human", dtype=object)
     reasons = np.full(len(rows), "batch_not_certified", dtype=object)
-    for draw, certificate in zip(audit.draw.sides, audit.certificates, strict=True):
-        if certificate.threshold is not None:
-            names = dict(draw.sets)[certificate.threshold]
-            inside = rows["trajectory_id"].isin(names).to_numpy(bool)
-            decisions[inside], reasons[inside] = certificate.side, "batch_certificate"
+    for side, certificate in zip(audit.draw.sides, audit.certificates, strict=True):
+        inside = rows["trajectory_id"].isin(side.inside(certificate.threshold)).to_numpy(bool)
+        decisions[inside], reasons[inside] = certificate.side, "batch_certificate"
     labelled = rows["trajectory_id"].isin(list(audit.outcomes)).to_numpy(bool)
     decisions[labelled], reasons[labelled] = "human", "batch_draw"
     asked = np.where(decisions == "human", "undecided", "").astype(object)

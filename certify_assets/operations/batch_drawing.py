@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from certify_assets.certificates.batch import Batch, BatchDraw, BatchPlan
+from certify_assets.certificates.batch import Batch, BatchPlan
+from certify_assets.certificates.batch_draw import BatchDraw
 from certify_assets.certificates.batch_planning import History, plan_batch
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import CertifyError, InputError

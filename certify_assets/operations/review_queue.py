@@ -222,11 +222,10 @@ def _draw_budget(audit: BatchAudit) -> DrawBudget:
     known = dict(audit.outcomes)
     for side in audit.draw.sides:
         now = side.progress(audit.outcomes)
-        known |= dict.fromkeys(now.wanted if now else (), int(side.plan.side == "release"))
+        known |= dict.fromkeys(now.wanted if now else (), 1 - side.wrong)
     saved = 0
     for side, found in zip(audit.draw.sides, audit.draw.close(known), strict=True):
-        decided = () if found.threshold is None else dict(side.sets)[found.threshold]
-        saved += sum(name not in known for name in decided)
+        saved += sum(name not in known for name in side.inside(found.threshold))
     return DrawBudget(audit.record.batch, len(audit.wanted), len(audit.runs), saved)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,29 +18,36 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
-_MAP_WIDTH = 1000.0
+_WIDTH = 1000.0
 _GAP = 26.0
+_LEGEND = 26.0
+# height of a row and widest cell
+_PITCH = 13.0
 _MOST_CELLS = 9000
 _MOST_TASKS = 640
-_LEGEND = 26.0
-# (decision, outcome) → words of the legend, fill of the cell, colour and shape of its mark
-_LOOKS: dict[tuple[str, int], tuple[str, str, str, str]] = {
-    ("reject", 0): ("auto-fail, failed", svg.SHARE_SOFT, "", ""),
-    ("reject", 1): ("auto-fail, but succeeded (error)", svg.WRONG, svg.PAPER, "cross"),
-    ("human", 0): ("reviewed, failed", svg.HUMAN_SOFT, "", ""),
-    ("human", 1): ("reviewed, succeeded", svg.HUMAN_SOFT, svg.HUMAN, "dot"),
-    ("release", 1): ("auto-pass, succeeded", "url(#map-hatch)", svg.INK, "dot"),
-    ("release", 0): ("auto-pass, but failed (error)", svg.WRONG, svg.PAPER, "bar"),
-    ("run", 0): ("failed", svg.HUMAN_SOFT, "", ""),
-    ("run", 1): ("succeeded", svg.SHARE, svg.PAPER, "dot"),
+_Kind = tuple[str, int]
+
+
+class _Look(NamedTuple):
+    words: str
+    fill: str
+    # colour of the mark, and its path around the centre
+    ink: str = ""
+    path: str = "h.01"
+
+
+_CROSS, _TICK = "m-2 -2l4 4m-4 0l4 -4", "m-2.5 0l2 2l3 -4"
+# by decision and outcome, in the order of the legend
+_LOOKS: Mapping[_Kind, _Look] = {
+    ("reject", 0): _Look("auto-fail, failed", svg.SHARE_SOFT),
+    ("reject", 1): _Look("auto-fail, but succeeded (error)", svg.WRONG, svg.PAPER, _CROSS),
+    ("human", 0): _Look("reviewed, failed", svg.HUMAN_SOFT),
+    ("human", 1): _Look("reviewed, succeeded", svg.HUMAN_SOFT, svg.HUMAN),
+    ("release", 1): _Look("auto-pass, succeeded", svg.PASS_SOFT, svg.INK, _TICK),
+    ("release", 0): _Look("auto-pass, but failed (error)", svg.WRONG, svg.PAPER, _CROSS),
+    ("run", 0): _Look("failed", svg.HUMAN_SOFT),
+    ("run", 1): _Look("succeeded", svg.SHARE, svg.PAPER),
 }
-_HATCH = (
-    '<defs><pattern id="map-hatch" width="4" height="4" patternUnits="userSpaceOnUse" '
-    'patternTransform="rotate(45)">'
-    f'<rect width="4" height="4" fill="{svg.PASS_SOFT}"/><path d="M0 0v4" stroke="{svg.PASS}" '
-    'stroke-width="2"/></pattern></defs>'
-)
 
 
 @dataclass(frozen=True)
@@ -53,19 +60,6 @@ class Heatmap:
     wrong_tasks: int
 
 
-@dataclass(frozen=True)
-class _MapLayout:
-    panels: int
-    rows: int
-    cell: float
-    pitch: float
-    label: float
-
-    @property
-    def named(self) -> bool:
-        return self.pitch >= 10
-
-
 def task_heatmap(
     tasks: Sequence[object],
     scores: NDArray[np.float64],
@@ -73,19 +67,18 @@ def task_heatmap(
     decisions: Sequence[str],
 ) -> Heatmap:
     """Draw one row a task (best success rate on top), one cell a run (lowest score left)."""
-    # unscored runs are at the right end of their row: nothing is known of them, so they go to
-    # human review
-    rows = _sorted_rows(
-        tasks, outcomes, lambda i: (bool(np.isnan(scores[i])), float(np.nan_to_num(scores[i])))
+    # unscored runs go to human review; they are at the right end of their row
+    values = np.nan_to_num(scores)
+    rows = _sorted_rows(tasks, outcomes, lambda i: (bool(np.isnan(scores[i])), float(values[i])))
+    kinds = [(decision, int(right)) for decision, right in zip(decisions, outcomes, strict=True)]
+    errors = {("reject", 1), ("release", 0)}
+    wrong = sum(any(kinds[i] in errors for i in members) for _, members in rows)
+    shares = ", ".join(
+        f"{percent(sum(decision == name for decision in decisions) / max(1, len(kinds)))} {name}"
+        for name in ("reject", "release", "human")
     )
-    wrong = sum(
-        any((decisions[i], int(outcomes[i])) in {("reject", 1), ("release", 0)} for i in members)
-        for _, members in rows
-    )
-    kinds = [
-        (decision, int(outcome)) for decision, outcome in zip(decisions, outcomes, strict=True)
-    ]
-    return _draw_map(rows, kinds, _map_label(rows, decisions, outcomes, wrong), wrong)
+    said = f"{shares}; {count(wrong)} tasks hold at least one wrong decision."
+    return _draw(rows, kinds, outcomes, said, wrong)
 
 
 def outcome_heatmap(
@@ -97,155 +90,77 @@ def outcome_heatmap(
     """Draw the outcomes of a corpus that no judge has read: one row a task, one cell a run."""
     rows = _sorted_rows(tasks, outcomes, lambda i: (agents[i], attempts[i]))
     kinds = [("run", int(outcome)) for outcome in outcomes]
-    even = sum(len({int(outcomes[i]) for i in members}) == 1 for _, members in rows)
-    label = (
-        f"Map of {counted(len(kinds), 'run')} of {counted(len(rows), 'task')} sorted by "
-        f"success rate ({percent(float(np.mean(outcomes)))} overall): "
-        f"all attempts at {counted(even, 'task')} end alike."
-    )
-    return _draw_map(rows, kinds, label, 0)
-
-
-def _draw_map(
-    rows: list[tuple[object, list[int]]],
-    every: Sequence[tuple[str, int]],
-    label: str,
-    wrong: int,
-) -> Heatmap:
-    mean = max(1.0, len(every) / max(1, len(rows)))
-    kept = min(len(rows), _MOST_TASKS, max(1, int(_MOST_CELLS / mean)))
-    shown = (
-        [rows[i] for i in np.linspace(0, len(rows) - 1, kept).round().astype(int)]
-        if kept < len(rows)
-        else rows
-    )
-    longest = max((len(_shortened(str(task))) for task, _ in shown), default=1)
-    layout = _map_layout(
-        len(shown), max((len(members) for _, members in shown), default=1), 12 + 5.3 * longest
-    )
-    parts: dict[str, list[str]] = defaultdict(list)
-    labels: list[str] = []
-    for position, (task, members) in enumerate(shown):
-        panel, row = divmod(position, layout.rows)
-        x = panel * (_MAP_WIDTH + _GAP) / layout.panels + layout.label
-        y = _LEGEND + row * layout.pitch
-        if layout.named:
-            labels.append(_row_label(str(task), x - 5, y + layout.pitch * 0.72))
-        for column, index in enumerate(members):
-            _map_cell(parts, every[index], (x + column * layout.cell, y), layout)
-    height = _LEGEND + layout.rows * layout.pitch + 4
-    present = set(every)
-    kinds = [kind for kind in _LOOKS if kind in present]
-    drawn = _HATCH + _map_legend(kinds) + _paths(parts)
-    body = drawn + f'<g class="rows">{"".join(labels)}</g>'
-    return Heatmap(
-        svg.inline_svg(body, f"0 0 {_MAP_WIDTH:g} {height:g}", label, classes="map"),
-        len(rows),
-        len(shown),
-        wrong,
-    )
+    even = sum(len({kinds[i] for i in members}) == 1 for _, members in rows)
+    said = f"all attempts at {counted(even, 'task')} end alike."
+    return _draw(rows, kinds, outcomes, said, 0)
 
 
 def _sorted_rows(
     tasks: Sequence[object], outcomes: NDArray[np.int8], order: Callable[[int], Any]
-) -> list[tuple[object, list[int]]]:
-    groups: dict[object, list[int]] = defaultdict(list)
-    for index, task in enumerate(tasks):
-        groups[task].append(index)
-    ordered = {t: sorted(m, key=lambda i: (*order(i), i)) for t, m in groups.items()}
-    return sorted(
-        ordered.items(),
-        key=lambda item: (-float(np.mean([outcomes[i] for i in item[1]])), str(item[0])),
+) -> list[tuple[str, list[int]]]:
+    groups: dict[str, list[int]] = defaultdict(list)
+    for index in sorted(range(len(tasks)), key=order):
+        groups[str(tasks[index])].append(index)
+    return sorted(groups.items(), key=lambda item: (-float(np.mean(outcomes[item[1]])), item[0]))
+
+
+def _draw(
+    rows: Sequence[tuple[str, list[int]]],
+    kinds: Sequence[_Kind],
+    outcomes: NDArray[np.int8],
+    said: str,
+    wrong: int,
+) -> Heatmap:
+    most = min(len(rows), _MOST_TASKS, max(1, _MOST_CELLS * len(rows) // max(1, len(kinds))))
+    shown = [rows[i] for i in np.linspace(0, len(rows) - 1, most).round().astype(int)]
+    widest = max(len(members) for _, members in shown)
+    margin = 12 + 5.3 * max(len(_shortened(task)) for task, _ in shown)
+    # as many columns of rows as leave room to see a cell
+    panels = next(
+        number
+        for number in (4, 3, 2, 1)
+        if number == 1 or (_room(number, margin) >= 9 * widest and len(shown) >= 10 * number)
     )
-
-
-def _map_layout(tasks: int, widest: int, label: float) -> _MapLayout:
-    for panels in (4, 3, 2, 1):
-        room = (_MAP_WIDTH + _GAP) / panels - _GAP - label
-        rows = -(-tasks // panels)
-        if room / widest >= 9 and (rows >= 10 or panels == 1):
-            return _MapLayout(panels, max(1, rows), min(13.0, room / widest), 13.0, label)
-    panels = 2 if widest <= 80 else 1
-    room = (_MAP_WIDTH + _GAP) / panels - _GAP - label
-    return _MapLayout(
-        panels,
-        max(1, -(-tasks // panels)),
-        room / widest,
-        11.0 if tasks <= 90 * panels else 7.0,
-        label,
-    )
-
-
-def _map_cell(
-    parts: dict[str, list[str]],
-    kind: tuple[str, int],
-    corner: tuple[float, float],
-    layout: _MapLayout,
-) -> None:
-    x, y = corner
-    width, height = max(0.8, layout.cell - 1), layout.pitch - 1
-    _, fill, ink, shape = _LOOKS[kind]
-    parts[f'fill="{fill}"'].append(f"M{x:.4g} {y:.5g}h{width:.3g}v{height:.3g}h-{width:.3g}z")
-    middle, centre = x + width / 2, y + height / 2
-    if shape == "dot":
-        parts[
-            f'stroke="{ink}" stroke-width="{min(width, height) * 0.42:.3g}" stroke-linecap="round"'
-        ].append(f"M{middle:.4g} {centre:.5g}h.01")
-    elif shape == "bar":
-        arm = min(width, height) * 0.27
-        parts[f'stroke="{ink}" stroke-width="{arm * 0.7:.3g}" fill="none"'].append(
-            f"M{middle - arm:.4g} {centre:.5g}h{2 * arm:.3g}"
-        )
-    elif shape == "cross":
-        arm = min(width, height) * 0.27
-        parts[f'stroke="{ink}" stroke-width="{arm * 0.55:.3g}" fill="none"'].append(
-            f"M{middle - arm:.4g} {centre - arm:.5g}l{2 * arm:.3g} "
-            f"{2 * arm:.3g}m-{2 * arm:.3g} 0l{2 * arm:.3g}-{2 * arm:.3g}"
-        )
-
-
-def _paths(parts: dict[str, list[str]]) -> str:
+    height, cell = -(-len(shown) // panels), min(_PITCH, _room(panels, margin) / widest)
+    paths: dict[str, list[str]] = defaultdict(list)
+    names = []
+    for place, (task, members) in enumerate(shown):
+        panel, row = divmod(place, height)
+        x = panel * (_WIDTH + _GAP) / panels + margin
+        y = _LEGEND + row * _PITCH
+        title = f"<title>{escape(task)}</title>{escape(_shortened(task))}"
+        names.append(f'<text x="{x - 5:.4g}" y="{y + 9.4:.5g}">{title}</text>')
+        for column, index in enumerate(members):
+            _add_cell(paths, kinds[index], x + column * cell, y, cell)
+    keys, x = [], 0.0
+    for kind in (kind for kind in _LOOKS if kind in set(kinds)):
+        words = _LOOKS[kind].words
+        _add_cell(paths, kind, x, 2, _PITCH)
+        keys.append(f'<text class="key" x="{x + 18:g}" y="12">{escape(words)}</text>')
+        x += 34 + 6.1 * len(words)
     # fills first: a mark must lie on its cell
-    ordered = sorted(parts.items(), key=lambda item: (item[0].startswith("stroke"), item[0]))
-    return "".join(f'<path {style} d="{"".join(segments)}"/>' for style, segments in ordered)
-
-
-def _row_label(task: str, x: float, y: float) -> str:
-    return (
-        f'<text x="{x:.4g}" '
-        f'y="{y:.5g}"><title>{escape(task)}</title>{escape(_shortened(task))}</text>'
+    drawn = "".join(f'<path {style} d="{"".join(paths[style])}"/>' for style in sorted(paths))
+    body = "".join([drawn, *keys, '<g class="rows">', *names, "</g>"])
+    box = f"0 0 {_WIDTH:g} {_LEGEND + height * _PITCH + 4:g}"
+    label = (
+        f"Map of {counted(len(kinds), 'run')} of {counted(len(rows), 'task')} sorted by success "
+        f"rate ({percent(float(np.mean(outcomes)))} overall): {said}"
     )
+    return Heatmap(svg.inline_svg(body, box, label, classes="map"), len(rows), len(shown), wrong)
+
+
+def _room(panels: int, margin: float) -> float:
+    return (_WIDTH + _GAP) / panels - _GAP - margin
+
+
+def _add_cell(paths: dict[str, list[str]], kind: _Kind, x: float, y: float, cell: float) -> None:
+    look, width = _LOOKS[kind], max(0.8, cell - 1)
+    paths[f'fill="{look.fill}"'].append(f"M{x:.4g} {y:.5g}h{width:.3g}v12h-{width:.3g}z")
+    if look.ink:
+        thick = 1.4 if look.path in (_CROSS, _TICK) else min(width, 12) * 0.42
+        style = f'stroke="{look.ink}" stroke-width="{thick:.3g}" stroke-linecap="round" fill="none"'
+        paths[style].append(f"M{x + width / 2:.4g} {y + 6:.5g}{look.path}")
 
 
 def _shortened(task: str) -> str:
     return task if len(task) <= 20 else f"{task[:10]}…{task[-9:]}"
-
-
-def _map_legend(kinds: list[tuple[str, int]]) -> str:
-    pieces, x = [], 0.0
-    for kind in kinds:
-        parts: dict[str, list[str]] = defaultdict(list)
-        _map_cell(parts, kind, (x, 2), _MapLayout(1, 1, 13, 13, 0))
-        words = _LOOKS[kind][0]
-        place = f'class="key" x="{x + 18:g}" y="12"'
-        pieces.append(f"{_paths(parts)}<text {place}>{escape(words)}</text>")
-        x += 34 + 6.1 * len(words)
-    return "".join(pieces)
-
-
-def _map_label(
-    rows: list[tuple[object, list[int]]],
-    decisions: Sequence[str],
-    outcomes: NDArray[np.int8],
-    wrong: int,
-) -> str:
-    total = max(1, len(decisions))
-    shares = ", ".join(
-        f"{percent(sum(d == kind for d in decisions) / total)} {kind}"
-        for kind in ("reject", "release", "human")
-    )
-    return (
-        f"Map of {counted(len(decisions), 'run')} of {counted(len(rows), 'task')} sorted by "
-        f"success rate ({percent(float(np.mean(outcomes)))} overall): "
-        f"{shares}; {count(wrong)} tasks hold at least one wrong decision."
-    )

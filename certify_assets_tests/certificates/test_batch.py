@@ -10,14 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from certify_assets.certificates.batch import (
-    Batch,
-    BatchDraw,
-    BatchPlan,
-    SideDraw,
-    SidePlan,
-    certificate_sentence,
-)
+from certify_assets.certificates.batch import Batch, BatchPlan, SidePlan
+from certify_assets.certificates.batch_draw import BatchDraw, SideDraw, certificate_sentence
 from certify_assets.certificates.batch_planning import History, RiskCurve, plan_batch
 from certify_assets.certificates.batch_stopping import Before, stopping
 from certify_assets.certificates.batch_tables import SetTable, error_limit, set_table
@@ -177,8 +171,8 @@ def test_golden_chain() -> None:
     batch = Batch.of(names, names, np.arange(100.0))
     plan = side_plan(39.0, 69.0, 99.0, alpha=0.2)
     side = SideDraw(plan, batch, [(37 * i + 11) % 100 for i in range(100)], 0, "0" * 64)
-    assert [table.limit for table in side.tables] == [9, 15, 21]
-    assert [table.needed[:4].tolist() for table in side.tables] == [
+    assert [one.table.limit for one in side.sets] == [9, 15, 21]
+    assert [one.table.needed[:4].tolist() for one in side.sets] == [
         [12, 19, 25, 29],
         [13, 22, 30, 36],
         [14, 24, 32, 39],
@@ -193,18 +187,18 @@ def test_golden_chain() -> None:
 
 
 def test_a_draw_depends_on_seed_plan_and_batch_alone(batch: Batch) -> None:
-    names = drawn(batch, 0.5).sets[0][1]
+    names = drawn(batch, 0.5).sets[0].names
     shuffled = Batch.of(batch.trajectories[::-1], batch.tasks[::-1], batch.scores[::-1])
-    assert drawn(shuffled, 0.5).sets[0][1] == names
-    assert drawn(batch, 0.5, seed=8).sets[0][1] != names
-    assert drawn(batch, 0.4, 0.5).sets[1][1] != names, "another plan draws another order"
+    assert drawn(shuffled, 0.5).sets[0].names == names
+    assert drawn(batch, 0.5, seed=8).sets[0].names != names
+    assert drawn(batch, 0.4, 0.5).sets[1].names != names, "another plan draws another order"
     assert sorted(names) == list(batch.trajectories[:60])
     with pytest.raises(InputError, match="twice"):
         Batch.of(["a", "a"], ["t", "t"], [0.1, 0.1])
 
 
 def test_the_order_of_a_set_is_that_of_a_wider_one(batch: Batch) -> None:
-    strict, wide = (names for _, names in drawn(batch, 0.4, 0.8).sets)
+    strict, wide = (one.names for one in drawn(batch, 0.4, 0.8).sets)
     assert tuple(name for name in wide if name in strict) == strict
     side = drawn(batch, 0.4, 0.8)
     assert tuple(labelled(side)) == side.names[: len(labelled(side))], "the order if none is wrong"
@@ -218,7 +212,7 @@ def test_sets_widen_until_labels_do_not_pay(batch: Batch) -> None:
     known = labelled(side, ring)
     strict = side.close(known)
     assert (strict.threshold, strict.decided, strict.errors_found) == (0.4, 48, 0)
-    assert strict.labels_used == side.tables[0].needed[0], "labels of the ring do not count"
+    assert strict.labels_used == side.sets[0].table.needed[0], "labels of the ring do not count"
     assert strict.labels_used < len(known) < strict.labels_used + 10, "it gives up on the ring"
     now = side.progress(known)
     assert now is not None and now.wanted == () and "Stop:" in now.sentence()
@@ -227,12 +221,12 @@ def test_sets_widen_until_labels_do_not_pay(batch: Batch) -> None:
 
 def test_it_gives_up_and_goes_on_where_more_labels_come(batch: Batch) -> None:
     side = drawn(batch, 0.8)
-    early = frozenset(side.sets[0][1][:3])
+    early = frozenset(side.sets[0].names[:3])
     known = labelled(side, early)
     stopped = side.close(known)
     assert (stopped.state, stopped.certified) == ("not_worth_it", False)
     assert stopped.labels_used == stopped.errors_found == len(known) <= 3
-    for name in side.sets[0][1]:
+    for name in side.sets[0].names:
         known[name] = int(name in early)
         if (found := side.close(known)).certified:
             break
@@ -241,7 +235,7 @@ def test_it_gives_up_and_goes_on_where_more_labels_come(batch: Batch) -> None:
 
 def test_more_errors_than_the_budget_end_it(batch: Batch) -> None:
     side = drawn(batch, 0.25)
-    names, table = side.sets[0][1], side.tables[0]
+    names, table = side.sets[0].names, side.sets[0].table
     found = side.close(dict.fromkeys(names, 1))
     assert (found.state, found.labels_used) == ("to_reviewers", table.limit)
     assert found.errors_found == table.limit and found.threshold is None
@@ -254,12 +248,12 @@ def test_more_errors_than_the_budget_end_it(batch: Batch) -> None:
 
 def test_only_the_first_labels_of_a_set_count(batch: Batch) -> None:
     side = drawn(batch, 0.4, 0.8)
-    names = side.sets[0][1]
+    names = side.sets[0].names
     gap = dict.fromkeys((*names[:3], *names[4:40], "run-x"), 0)
     found = side.close(gap)
     assert (found.labels_used, found.state) == (3, "continue") and found.label_next == (names[3],)
     whole = side.close({**gap, names[3]: 0})
-    assert whole.certified and whole.labels_used == side.tables[0].needed[0]
+    assert whole.certified and whole.labels_used == side.sets[0].table.needed[0]
     # later labels change nothing of what is certified
     assert side.close(dict.fromkeys(names, 0)) == whole
 
@@ -392,7 +386,7 @@ def test_both_sides_hold_at_once(history: History) -> None:
         draw, truth = BatchDraw(plan, batch, int(rng.integers(2**62))), dict[str, int]()
         for side in draw.sides:
             error = int(side.plan.side == "reject")
-            wrong = rng.choice(len(side.names), side.tables[0].limit, replace=False)
+            wrong = rng.choice(len(side.names), side.sets[0].table.limit, replace=False)
             truth |= dict.fromkeys(side.names, 1 - error)
             truth |= {side.names[place]: error for place in wrong.tolist()}
         known: dict[str, int] = {}

@@ -10,7 +10,8 @@ from shutil import copytree
 import pandas as pd
 import pytest
 
-from certify_assets.certificates.batch import Batch, BatchDraw, BatchPlan
+from certify_assets.certificates.batch import Batch, BatchPlan
+from certify_assets.certificates.batch_draw import BatchDraw
 from certify_assets.cli import main
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Call

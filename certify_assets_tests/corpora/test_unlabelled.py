@@ -1,4 +1,4 @@
-"""Every format is read without its labels where none are needed, and dropped where they are."""
+"""Every format is read without its labels where none are needed."""
 
 import gzip
 import json
@@ -9,11 +9,8 @@ from typing import Any
 
 import pytest
 
-from certify_assets.corpora.formats import FORMATS, Reading, gather_new_runs
-from certify_assets.corpora.formats.files import FileSet
-from certify_assets.corpora.formats.gathering import StepTexts, gather
+from certify_assets.corpora.formats import FORMATS, gather_new_runs
 from certify_assets.corpora.schema import to_frame
-from certify_assets.errors import InputError
 from certify_assets_tests.corpora.eval_files import unpacked, zip_bytes
 from certify_assets_tests.corpora.formats import load_formats
 
@@ -133,29 +130,6 @@ def test_new_runs_need_no_label(name: str, change: Change, tmp_path: Path) -> No
     assert facts.format == name and left == expected, facts.examples
     assert len(frame) == LABELS[name].runs and frame["outcome"].isna().all()
     assert all(frame["steps"].map(len) > 0) and all(frame["task_id"])
-
-
-@EVERY
-def test_where_labels_are_needed_such_runs_are_dropped(
-    name: str, change: Change, tmp_path: Path
-) -> None:
-    root, form, reading = (
-        write_unlabelled(tmp_path / "runs", name, change),
-        FORMATS[name],
-        Reading(),
-    )
-    drafts = form.read(FileSet([root], form.suffixes, reading), reading)
-    if name == "table" and change is removed:
-        with pytest.raises(InputError, match="has no column 'outcome'"):
-            list(drafts)
-        return
-    texts = StepTexts()
-    assert not gather(drafts, "c", reading, texts).rows
-    texts.close()
-    # unlabelled runs are counted before copies and trials without a recording are
-    assert reading.dropped["no_label"] >= LABELS[name].runs, reading
-    example = reading.examples["no_label"]
-    assert any(word in example for word in ("outcome", "annotations", "label"))
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))

@@ -123,11 +123,9 @@ def _labelled(
         first.setdefault(run, draft)
     if record.get("valid") is False:
         raise LeftOutError("infrastructure_error", "is marked as not valid by its source")
-    if not draft.steps:
-        raise LeftOutError("no_trajectory", "has no action of the agent; nothing can be judged")
     if not annotations and not reading.options.get("keep_unlabelled"):
         raise LeftOutError("no_label", "has no annotations next to it; give annotations.csv too")
-    if run is None:
+    if run is None or not draft.steps:
         return draft
     if first[run].content() != draft.content():
         raise LeftOutError(

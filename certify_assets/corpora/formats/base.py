@@ -21,6 +21,7 @@ from certify_assets.corpora.schema import Step
 from certify_assets.errors import InputError
 
 _Place = TypeVar("_Place")
+_Found = TypeVar("_Found")
 
 
 class LeftOutError(Exception):
@@ -121,8 +122,8 @@ class Reading(Tally):
 
     def runs(
         self,
-        records: Iterable[tuple[_Place, Record | str]],
-        draft: Callable[[Record, _Place], Draft],
+        records: Iterable[tuple[_Place, _Found | str]],
+        draft: Callable[[_Found, _Place], Draft],
     ) -> Drafts:
         """Make a run of every record; count those that are left out, with their place."""
         for place, record in records:
@@ -131,7 +132,9 @@ class Reading(Tally):
                     raise unusable(record)
                 run = draft(record, place)
                 if not run.steps:
-                    raise LeftOutError("no_trajectory", "holds no step of the agent")
+                    raise LeftOutError(
+                        "no_trajectory", "has no action of the agent; nothing can be judged"
+                    )
                 yield run
             except LeftOutError as left:
                 self.drop(left.reason, f"{place} {left.words}.")

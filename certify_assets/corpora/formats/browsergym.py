@@ -92,18 +92,17 @@ def browsergym(files: FileSet, reading: Reading) -> Drafts:
         elif name == _STEPS:
             found.add(str(_path(file).parent))
             for _, data in contents([file], reading):
-                yield from reading.runs([(reading.origin(file), {_STEPS: data})], draft)
+                yield from reading.runs([(reading.origin(file), data)], draft)
         elif name != _SUMMARY:
             said = f"is neither {_STEPS} nor {_SUMMARY}; this format uses no other JSON file."
             reading.other(file.name, said)
     # a run without steps may be left out for another reason too
-    missing = ((folder, {_STEPS: b""}) for folder in summaries if folder not in found)
-    nowhere = ((Origin(f"{folder}/{_STEPS}", ""), record) for folder, record in missing)
-    yield from reading.runs(nowhere, draft)
+    missing = (Origin(f"{folder}/{_STEPS}", "") for folder in summaries if folder not in found)
+    yield from reading.runs(((origin, b"") for origin in missing), draft)
 
 
 def _draft(
-    record: Record, origin: Origin, *, summaries: dict[str, Record | str], reading: Reading
+    data: bytes, origin: Origin, *, summaries: dict[str, Record | str], reading: Reading
 ) -> Draft:
     path = PurePosixPath(origin.file)
     summary = summaries.get(str(path.parent), {})
@@ -118,23 +117,20 @@ def _draft(
             "infrastructure_error",
             f"is of a run that broke down (err_msg in {_SUMMARY}); see the option keep_errors",
         )
-    if not record[_STEPS]:
+    if not data:
         raise LeftOutError("no_trajectory", f"is missing: there is no {_STEPS}; {_EXPORT}")
-    infos = _infos(record[_STEPS])
+    infos = _infos(data)
     named = _FOLDER.fullmatch(path.parent.name)
     if not named:
         raise unusable(
             "its folder is not named <agent>_on_<task>_<seed>, so its agent and task are not "
             "known; rename the folder"
         )
-    steps = steps_of_turns(map(_turn, infos))
-    if not steps:
-        raise LeftOutError("no_trajectory", "has no action of the agent; nothing can be judged")
     return Draft(
         task_id=named["task"],
         agent=named["agent"],
         instruction=next(filter(None, map(_goal, infos)), ""),
-        steps=steps,
+        steps=steps_of_turns(map(_turn, infos)),
         outcome=summary.get("cum_reward"),
         outcome_name="cum_reward",
         origin=origin,

@@ -82,7 +82,7 @@ def harbor(files: FileSet, reading: Reading) -> Drafts:
     for file in files.matching(*_FIRST):
         found.add(_trial(file))
         for _, document in documents([file], reading):
-            yield from reading.runs([(reading.origin(file), {"": document})], draft)
+            yield from reading.runs([(reading.origin(file), document)], draft)
     for folder in trials:
         if folder not in found:
             words = "has no agent/trajectory.json; nothing can be judged."
@@ -108,7 +108,7 @@ def _further(files: FileSet) -> dict[str, list[Record | str]]:
 
 
 def _draft(
-    record: Record,
+    document: Any,
     origin: Origin,
     *,
     trials: dict[str, Record],
@@ -116,7 +116,7 @@ def _draft(
     reading: Reading,
 ) -> Draft:
     folder = str(PurePosixPath(origin.file).parent.parent)
-    written = [record[""], *further.get(folder, [])]
+    written = [document, *further.get(folder, [])]
     if not all(map(_is_atif, written)):
         raise LeftOutError("file_unreadable", "is not a trajectory in the format ATIF")
     if (trial := trials.get(folder)) is None:

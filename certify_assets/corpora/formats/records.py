@@ -159,7 +159,10 @@ def _parquet_rows(file: SourceFile, columns: Collection[str]) -> Iterator[Row]:
 
 
 def opened(file: SourceFile, wanted: AbstractSet[str] = frozenset()) -> Opened:
-    """Open a file of records; the `wanted` fields tell its header from other lines."""
+    """Open a file of records; the `wanted` fields tell its header from other lines.
+
+    Without any, the names in JSON, which cost a reading, are not looked for.
+    """
     if file.suffix in PARQUET:
         with _parquet(file) as table:
             names = sorted(table.schema_arrow.names)
@@ -179,7 +182,7 @@ def opened(file: SourceFile, wanted: AbstractSet[str] = frozenset()) -> Opened:
                 yield line, row if isinstance(row, str) else dict(zip(names, row, strict=True))
 
         return Opened(names, cells, text.read_as)
-    first = [record for _, record in islice(json_rows(file), _FIRST_ROWS)]
+    first = [record for _, record in islice(json_rows(file), _FIRST_ROWS if wanted else 0)]
     found = (name for record in first if isinstance(record, dict) for name in record)
     return Opened(list(dict.fromkeys(found)), lambda _: json_rows(file))
 

@@ -130,8 +130,9 @@ def _called(
 def _opened(file: SourceFile, wanted: frozenset[str]) -> Opened:
     """Open a file; refuse one that holds no table."""
     found = opened(file, wanted)
-    first = None if file.suffix in PARQUET else next(found.rows(found.names), None)
-    if found.names and (first or file.suffix in PARQUET):
+    # names of JSON are those of a row, and Parquet has names without any
+    first = None if found.names and file.suffix in (*JSON, *PARQUET) else next(found.rows([]), None)
+    if found.names and (first or file.suffix in (*JSON, *PARQUET)):
         return found
     problem = f"row 1 cannot be used: {first[1]}" if first else "it is empty, or has no row"
     raise _NoTableError(
