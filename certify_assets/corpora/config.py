@@ -221,7 +221,7 @@ class Domain:
 
 
 def format_domain(format: str) -> Domain:
-    """Return the domain of a format, or of several joined by + that agree on it."""
+    """Return the domain of a format."""
     from certify_assets.corpora.formats import FORMATS
 
     known = {name: form.domain for name, form in FORMATS.items()} | {"embedded": "web"}
