@@ -88,6 +88,14 @@ def test_features_say_what_their_names_say() -> None:
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    "said", ["timeout", "Time out.", "it timed out", "ValueError: x", "No such file", "aborted"]
+)
+def test_an_error_is_found_in_any_words_for_one(said: str) -> None:
+    assert features("", ("look", said))["error in the last step"] == 1
+    assert features("", ("look", "all is well"))["error in the last step"] == 0
+
+
 def test_features_are_of_a_run_alone_and_finite() -> None:
     together = structure_features(FRAME)
     assert together.dtype == np.float32 and together.shape == (len(FRAME), len(FEATURES))

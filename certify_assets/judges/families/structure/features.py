@@ -45,7 +45,7 @@ _WORDS: Final[Mapping[str, re.Pattern[str]]] = {
 }
 #: of which every match of the pattern of errors has one
 _PARTS_OF_ERRORS: Final = (
-    *("error", "exception", "traceback", "fail", "invalid", "denied", "refused", "timed"),
+    *("error", "exception", "traceback", "fail", "invalid", "denied", "refused", "time"),
     *("no such", "not found", "undefined", "unknown", "unexpected", "illegal", "abort"),
 )
 _WORD = re.compile(r"\w{3,}")
