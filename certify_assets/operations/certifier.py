@@ -24,7 +24,6 @@ from certify_assets.errors import (
     StaleCertificateError,
 )
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.pool import (
     StoredPool,
     document_of,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
 
     from certify_assets.certificates import Certificate, Sides
     from certify_assets.certificates.pool import Pool
+    from certify_assets.judges.judged import JudgedCorpus
 
 
 def own_key(corpus: str, judge: str) -> str:
