@@ -139,7 +139,7 @@ def ties(bench: Bench) -> dict[str, Any]:
         if bench.hardware.half
         else replace(bench.judge, model=copy.deepcopy(bench.judge.model).bfloat16())
     )
-    full = score_prompts(judge, prompts, config=ScoringConfig()).scores.score
+    full = score_prompts(judge, prompts, config=ScoringConfig()).score
     short = []
     for place in range(0, count, 16):
         ids = bench.hardware.tensor([list(prompt.ids) for prompt in prompts[place : place + 16]])
@@ -228,7 +228,7 @@ def parity(bench: Bench) -> dict[str, Any]:
     )
     with with_lora(bench) as judge:
         found = engine_parity(judge, prompts, config=config).to_dict()
-        first, again = (score_prompts(judge, prompts, config=config).scores.score for _ in range(2))
+        first, again = (score_prompts(judge, prompts, config=config).score for _ in range(2))
     return {**found, "same_bits_twice": bool(np.array_equal(first, again))}
 
 
@@ -242,19 +242,14 @@ def grpo_settings(bench: Bench, **settings: Any) -> tuple[tuple[list[Encoded], l
 
 def grpo_exact(bench: Bench) -> dict[str, Any]:
     """Seconds a prompt of exact GRPO."""
-    from certify_assets.judges.lm.grpo import train_grpo
+    from certify_assets.judges.lm.grpo import GrpoRun
     from certify_assets.judges.lm.reward import ARMS
 
     rows, config = grpo_settings(bench, steps=3 if bench.quick else 5)
     marks: list[float] = []
     with with_lora(bench) as judge, tempfile.TemporaryDirectory() as folder:
-        train_grpo(
-            judge,
-            *rows,
-            Path(folder),
-            arm=ARMS["reject_3"],
-            config=config,
-            progress=lambda *_: marks.append(time.perf_counter()),
+        GrpoRun(judge, *rows, ARMS["reject_3"], config).train(
+            Path(folder), progress=lambda *_: marks.append(time.perf_counter())
         )
     return {
         "seconds_a_prompt": statistics.median(np.diff(marks).tolist()) / config.prompts_per_step
@@ -279,7 +274,7 @@ def grpo_sampled(bench: Bench) -> dict[str, Any]:
 def sampled_seconds(bench: Bench, most: int) -> float:
     from transformers import TrainerCallback
 
-    from certify_assets.judges.lm.grpo import sampled_trainer
+    from certify_assets.judges.lm.grpo import GrpoRun, sampled_trainer
     from certify_assets.judges.lm.reward import ARMS
 
     rows, config = grpo_settings(
@@ -298,7 +293,7 @@ def sampled_seconds(bench: Bench, most: int) -> float:
         quiet(),
         redirect_stdout(sys.stderr),
     ):
-        trainer = sampled_trainer(judge, *rows, Path(folder), arm=ARMS["reject_3"], config=config)
+        trainer = sampled_trainer(GrpoRun(judge, *rows, ARMS["reject_3"], config), Path(folder))
         trainer.add_callback(Clock())
         trainer.train()
     return (marks[-1] - marks[0]) / (len(marks) - 1) / config.prompts_per_step

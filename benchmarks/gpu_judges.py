@@ -30,7 +30,7 @@ from certify_assets.certificates import certify
 from certify_assets.certificates.auroc import auroc
 from certify_assets.errors import CertifyError
 from certify_assets.files import write_json_atomic
-from certify_assets.judges.lm.grpo import GrpoConfig, train_grpo
+from certify_assets.judges.lm.grpo import GrpoConfig, GrpoRun
 from certify_assets.judges.lm.judge import CausalJudge, load_base
 from certify_assets.judges.lm.language_model import Hardware
 from certify_assets.judges.lm.models import SMOLLM2
@@ -105,14 +105,10 @@ class Ladder:
         rows = self.splits["rl"]
         for name, weight in tuned.language.model.named_parameters():
             weight.requires_grad_("lora_" in name)
-        train_grpo(
-            tuned.language,
-            tuned.encoder.encode_texts(rows["text"].tolist()),
-            [int(outcome) for outcome in rows["outcome"]],
-            folder,
-            arm=ARMS["reject_3"],
-            config=GrpoConfig(learning_rate=2e-5, steps=5 if self.tenth else 150, save_every=0),
-        )
+        prompts = tuned.encoder.encode_texts(rows["text"].tolist())
+        outcomes = [int(outcome) for outcome in rows["outcome"]]
+        config = GrpoConfig(learning_rate=2e-5, steps=5 if self.tenth else 150, save_every=0)
+        GrpoRun(tuned.language, prompts, outcomes, ARMS["reject_3"], config).train(folder)
         return tuned
 
 

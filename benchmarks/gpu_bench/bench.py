@@ -178,9 +178,10 @@ class Bench:
         judge = self.judge
         config = ScoringConfig(token_budget=self.shape.budget, **settings)
         score_prompts(judge, prompts[: max(1, len(prompts) // 6)], config=config)
-        runs: list[Any] = []
-        taken = self.seconds(lambda: runs.append(score_prompts(judge, prompts, config=config)))
-        run = runs[0]
+        taken = self.seconds(lambda: score_prompts(judge, prompts, config=config))
+        lengths = [len(prompt.ids) for prompt in prompts]
+        batches = config.batches(prompts)
+        padded = sum(len(batch) * max(lengths[row] for row in batch) for batch in batches)
         flops = sum(self.shape.flops(len(prompt.ids)) for prompt in prompts)
         return {
             "rows": len(prompts),
@@ -188,7 +189,5 @@ class Bench:
             "rows_per_second": len(prompts) / taken,
             "tflops": flops / taken / 1e12,
             "share_of_peak": flops / taken / 1e12 / self.peak,
-            "padding": run.padded_tokens / run.tokens - 1,
-            "out_of_memory": run.out_of_memory,
-            "engine": run.fingerprint.engine,
+            "padding": padded / sum(lengths) - 1,
         }

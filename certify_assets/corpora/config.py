@@ -221,7 +221,7 @@ class Domain:
 
 
 def format_domain(format: str) -> Domain:
-    """Return the domain of a format, or of several joined by + that agree on it."""
+    """Return the domain of a format."""
     from certify_assets.corpora.formats import FORMATS
 
     known = {name: form.domain for name, form in FORMATS.items()} | {"embedded": "web"}
@@ -259,8 +259,8 @@ def load_config(store: Store, name: str) -> CorpusConfig:
         return embedded_config(name)
     known = ", ".join(registered_corpora(store))
     raise InputError(
-        f"no corpus is called {name!r}; known are {known}. `certify corpus import PATH --name NAME` "
-        "reads one."
+        f"no corpus is called {name!r}; known are {known}. Import one with `certify corpus import "
+        "PATH --name NAME`."
     )
 
 

@@ -40,7 +40,7 @@ class PromptEntry(Entry):
     marker: str = ""
     success: str = Field(default="", description="the verdict after the marker, with its space")
     fail: str = ""
-    system_role: str = Field(
+    system_role: Literal["system", "user"] = Field(
         default="system", description="system, or user: at the head of the user's message"
     )
 

@@ -33,7 +33,7 @@ def _one_step(one_step_arms: None) -> None:
 @pytest.mark.slow
 def test_another_start_makes_the_chosen_arm_stale(arms_store: Store) -> None:
     start_judge(arms_store, seed=1)
-    with pytest.raises(StaleCertificateError, match="started from another sft judge"):
+    with pytest.raises(StaleCertificateError, match="began with another sft judge"):
         _ = judge_of(arms_store).artifact
 
 

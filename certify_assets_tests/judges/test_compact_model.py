@@ -14,14 +14,14 @@ from certify_assets.corpora.splits import make_manifest
 from certify_assets.errors import InputError, IntegrityError
 from certify_assets.judges.lm.compact import compact_model_path
 from certify_assets.judges.lm.compact.shipped import require_shipped, shipped, tasks_in_common
-from certify_assets.judges.lm.models import load_model
+from certify_assets.judges.lm.judge import load_base
 from certify_assets.storage.store import Store
 
 
 def test_what_ships_is_what_its_provenance_says_and_what_judges_load() -> None:
     found = require_shipped()
     assert found.faults == () and found.parameters == 1_824_416
-    assert found.revision == load_model("compact").revision
+    assert found.revision == load_base("compact")[0].revision
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])

@@ -69,7 +69,7 @@ class Local:
         from certify_assets.judges.lm.score import score_prompts
 
         if ids not in self.known:
-            scores = score_prompts(self.language, [Encoded(ids)]).scores
+            scores = score_prompts(self.language, [Encoded(ids)])
             found = (float(scores.log_p_success[0]), float(scores.log_p_fail[0]))
             self.known[ids] = dict(zip((" SUCCESS", " FAIL"), found, strict=True))
         return self.known[ids]

@@ -17,7 +17,6 @@ from certify_assets.judges.families.endpoint import EndpointSpec
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.lm.compact import compact_model_path
 from certify_assets.judges.lm.judge import load_base, load_tokenizer
-from certify_assets.judges.lm.models import load_model
 from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.reading import WHOLE, JudgeInput
 from certify_assets.judges.specs import judge_problems, judge_spec
@@ -163,7 +162,7 @@ def test_a_reading_that_the_model_cannot_do_is_refused(reading: JudgeInput, said
 
 
 @pytest.mark.parametrize("model", ["compact", "me/tiny", str(compact_model_path())])
-@pytest.mark.parametrize("load", [load_model, load_tokenizer])
+@pytest.mark.parametrize("load", [load_base, load_tokenizer])
 def test_no_model_is_loaded_by_a_revision_that_can_move(model: str, load: Any) -> None:
     with pytest.raises(InputError, match=r"'main'.*(take the revision out|give the commit)"):
         load(model, "main")
@@ -187,7 +186,7 @@ def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatc
         place = f"http://127.0.0.1:{server.server_address[1]}"
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", place)
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-        for load in (load_model, load_tokenizer):
+        for load in (load_base, load_tokenizer):
             with pytest.raises(InputError, match=r"me/nothing cannot be loaded \(.*its commit"):
                 load("me/nothing", "0" * 40)
         server.shutdown()

@@ -15,7 +15,7 @@ from certify_assets.judges.base import score_table
 from certify_assets.judges.configured import Entry, NamedEntry, Seed
 from certify_assets.judges.families.causal import CausalFamily, base_judge
 from certify_assets.judges.family import certify_candidates
-from certify_assets.judges.lm.grpo import GrpoConfig, single_tokens, train_grpo
+from certify_assets.judges.lm.grpo import GrpoConfig, GrpoRun, single_tokens
 from certify_assets.judges.lm.reward import ARMS, Arm, arm_of
 from certify_assets.judges.reading import COMPACT
 from certify_assets.judges.record import JudgeRecord
@@ -293,7 +293,7 @@ def _reinforce(
     """Train an arm, or resume it, and keep its adapter after each number of steps."""
     from certify_assets.judges.lm.adapters import load_adapter, save_adapter
 
-    base, config = base_judge(judge), _spec(judge).config
+    base = base_judge(judge)
     language, _ = load_adapter(base.language, start, trainable=True)
     about = {
         "base": language.source,
@@ -306,13 +306,9 @@ def _reinforce(
         document = {**about, "steps": step}
         save_adapter(language.model, folder / f"step_{step}", document, source=language.source)
 
-    log = train_grpo(
-        language,
-        base.encoder.encode_frame(rl),
-        [int(outcome) for outcome in rl["outcome"]],
+    prompts, outcomes = base.encoder.encode_frame(rl), [int(outcome) for outcome in rl["outcome"]]
+    log = GrpoRun(language, prompts, outcomes, arm, _spec(judge).config).train(
         folder / "checkpoints",
-        arm=arm,
-        config=config,
         evaluate=keep,
         progress=lambda step, steps, loss: report(Advance(f"grpo {arm.name}", step, steps, loss)),
     )

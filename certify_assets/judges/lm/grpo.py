@@ -66,39 +66,88 @@ class GrpoConfig:
         return [int(row) for row in np.concatenate(epochs)[:needed]]
 
 
-def train_grpo(
-    language: LanguageModel,
-    prompts: Sequence[Encoded],
-    outcomes: Sequence[int],
-    folder: Path,
-    *,
-    arm: Arm,
-    config: GrpoConfig,
-    evaluate: Callable[[int], None] | None = None,
-    progress: Progress | None = None,
-) -> list[dict[str, float]]:
-    """Train the model's adapter in place by GRPO; checkpoints of the same run are resumed.
+@dataclass(frozen=True, eq=False)
+class GrpoRun:
+    """A training of a model's adapter, in place, on prompts and their outcomes."""
 
-    Returns
-    -------
-    list of dict
-        TRL's log, a row a step.
+    language: LanguageModel
+    prompts: Sequence[Encoded]
+    outcomes: Sequence[int]
+    arm: Arm
+    config: GrpoConfig
 
-    Raises
-    ------
-    InputError
-        If a verdict has several tokens, the folder has checkpoints of another run, or a loss is
-        not a number.
-    """
-    make = sampled_trainer if config.sampled else exact_trainer
-    sha256 = _run_sha256(language, prompts, outcomes, arm, config)
-    with session(language.model):
-        trainer = make(language, prompts, outcomes, folder, arm=arm, config=config)
-        log = run(
-            trainer, sha256, progress=progress, evaluate_at=config.evaluate_at, evaluate=evaluate
+    def train(
+        self,
+        folder: Path,
+        *,
+        evaluate: Callable[[int], None] | None = None,
+        progress: Progress | None = None,
+    ) -> list[dict[str, float]]:
+        """Train; checkpoints of the same run in the folder are resumed.
+
+        Returns
+        -------
+        list of dict
+            TRL's log, a row a step.
+
+        Raises
+        ------
+        InputError
+            If a verdict has several tokens, the folder has checkpoints of another run, or a loss is
+            not a number.
+        """
+        make = sampled_trainer if self.config.sampled else exact_trainer
+        at = self.config.evaluate_at
+        sha256, model = self.sha256, self.language.model
+        with session(model):
+            trainer = make(self, folder)
+            log = run(trainer, sha256, progress=progress, evaluate_at=at, evaluate=evaluate)
+        model.eval()
+        return log
+
+    @property
+    def sha256(self) -> str:
+        """Hash of all that decides the run, the adapter at the start included."""
+        language = self.language
+        verdicts = [list(language.verdicts.success), list(language.verdicts.fail)]
+        decides = {
+            "judge": [language.source, language.revision, verdicts],
+            "start": sha256_bytes(adapter_weights(language.model)),
+            "arm": self.arm.costs(),
+            # when something is kept changes no weight
+            "config": {**asdict(self.config), "evaluate_at": (), "save_every": 0},
+            "rows": [
+                [list(prompt.ids), int(outcome)]
+                for prompt, outcome in zip(self.prompts, self.outcomes, strict=True)
+            ],
+        }
+        return sha256_bytes(canonical_json(decides))
+
+    def at_once(self, count: int, more: int = 0) -> int:
+        """Return the largest divisor of a number of rows that the token budget holds, or 1."""
+        longest = max(len(prompt.ids) for prompt in self.prompts) + more
+        sizes = [size for size in range(1, count + 1) if count % size == 0]
+        return max(
+            (size for size in sizes if size * longest <= self.config.micro_tokens), default=1
         )
-    language.model.eval()
-    return log
+
+    def arguments(self, kind: Any, folder: Path, **settings: Any) -> Any:
+        """Return the configuration of a trainer, with what both have alike."""
+        config = self.config
+        return arguments(
+            kind,
+            folder,
+            Hardware.of(self.language.model),
+            seed=config.seed,
+            save_every=config.save_every,
+            learning_rate=config.learning_rate,
+            lr_scheduler_type="linear",
+            max_steps=config.steps,
+            max_grad_norm=config.max_grad_norm,
+            # TRL turns it on by itself, which on a small model costs time
+            gradient_checkpointing=False,
+            **settings,
+        )
 
 
 def single_tokens(verdicts: VerdictTokens) -> tuple[int, int]:
@@ -111,21 +160,13 @@ def single_tokens(verdicts: VerdictTokens) -> tuple[int, int]:
     return verdicts.success[0], verdicts.fail[0]
 
 
-def exact_trainer(
-    language: LanguageModel,
-    prompts: Sequence[Encoded],
-    outcomes: Sequence[int],
-    folder: Path,
-    *,
-    arm: Arm,
-    config: GrpoConfig,
-) -> Any:
+def exact_trainer(grpo_run: GrpoRun, folder: Path) -> Any:
     """Return TRL's trainer of prompts with the expected reward for a loss, not yet run."""
     from datasets import Dataset
     from trl.trainer.sft_config import SFTConfig
     from trl.trainer.sft_trainer import SFTTrainer
 
-    verdicts = single_tokens(language.verdicts)
+    config, arm, verdicts = grpo_run.config, grpo_run.arm, single_tokens(grpo_run.language.verdicts)
 
     class ExactTrainer(ResumableTrainer, SFTTrainer):
         """The trainer with another loss."""
@@ -137,21 +178,21 @@ def exact_trainer(
             return_outputs: bool = False,
             num_items_in_batch: Any = None,
         ) -> Any:
-            log_probs = verdict_log_probs(inner_model(self.model), inputs, verdicts)
+            # float32 adapters multiply in the type of the weights
+            with self.accelerator.autocast():
+                log_probs = verdict_log_probs(inner_model(self.model), inputs, verdicts)
             return exact_loss(log_probs, inputs["outcomes"].tolist(), arm, config.samples).mean()
 
-    at_once = _at_once(config.prompts_per_step, max(len(row.ids) for row in prompts), config)
+    at_once = grpo_run.at_once(config.prompts_per_step)
     rows = [
-        {"ids": list(prompts[row].ids), "outcome": int(outcomes[row])}
-        for row in config.order(len(prompts))
+        {"ids": list(grpo_run.prompts[row].ids), "outcome": int(grpo_run.outcomes[row])}
+        for row in config.order(len(grpo_run.prompts))
     ]
     return ExactTrainer(
-        model=language.model,
-        args=arguments(
+        model=grpo_run.language.model,
+        args=grpo_run.arguments(
             SFTConfig,
             folder,
-            Hardware.of(language.model),
-            **_shared(config),
             per_device_train_batch_size=at_once,
             gradient_accumulation_steps=config.prompts_per_step // at_once,
             train_sampling_strategy="sequential",
@@ -161,7 +202,7 @@ def exact_trainer(
         ),
         train_dataset=Dataset.from_list(rows),
         data_collator=_padded,
-        processing_class=language.tokenizer,
+        processing_class=grpo_run.language.tokenizer,
     )
 
 
@@ -212,20 +253,13 @@ def _padded(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 #   order from a generator that a resumed run begins again, drops what fills no step, and takes a
 #   step too many where it is resumed after the last one in the middle of an epoch.
 # * The adapter comes with the model, trainable: with a peft_config TRL would add a second one.
-def sampled_trainer(
-    language: LanguageModel,
-    prompts: Sequence[Encoded],
-    outcomes: Sequence[int],
-    folder: Path,
-    *,
-    arm: Arm,
-    config: GrpoConfig,
-) -> Any:
+def sampled_trainer(grpo_run: GrpoRun, folder: Path) -> Any:
     """Return TRL's GRPOTrainer on encoded prompts, as the paper ran it, not yet run."""
     from datasets import Dataset
     from trl.trainer.grpo_config import GRPOConfig
     from trl.trainer.grpo_trainer import GRPOTrainer
 
+    language, prompts, config = grpo_run.language, grpo_run.prompts, grpo_run.config
     success, fail = single_tokens(language.verdicts)
 
     class SampledTrainer(ResumableTrainer, GRPOTrainer):
@@ -241,23 +275,21 @@ def sampled_trainer(
     ) -> list[float | None]:
         pairs = zip(completion_ids, outcome, strict=True)
         return [
-            completion_reward(arm, completion, given, success=success, fail=fail)
+            completion_reward(grpo_run.arm, completion, given, success=success, fail=fail)
             for completion, given in pairs
         ]
 
-    longest = max(len(row.ids) for row in prompts) + config.max_completion_tokens
-    at_once = _at_once(config.samples, longest, config)
+    at_once = grpo_run.at_once(config.samples, config.max_completion_tokens)
     order = config.order(len(prompts))
-    rows = {"prompt": [str(row) for row in order], "outcome": [int(outcomes[row]) for row in order]}
+    outcomes = [int(grpo_run.outcomes[row]) for row in order]
+    rows = {"prompt": [str(row) for row in order], "outcome": outcomes}
     with _stopping_at(language.model, (success, fail)):
         return SampledTrainer(
             model=language.model,
             reward_funcs=verdict_reward,
-            args=arguments(
+            args=grpo_run.arguments(
                 GRPOConfig,
                 folder,
-                Hardware.of(language.model),
-                **_shared(config),
                 per_device_train_batch_size=at_once,
                 gradient_accumulation_steps=config.prompts_per_step * config.samples // at_once,
                 num_generations=config.samples,
@@ -276,26 +308,6 @@ def sampled_trainer(
         )
 
 
-def _shared(config: GrpoConfig) -> dict[str, Any]:
-    """Return what the two trainers are configured with alike."""
-    return {
-        "seed": config.seed,
-        "save_every": config.save_every,
-        "learning_rate": config.learning_rate,
-        "lr_scheduler_type": "linear",
-        "max_steps": config.steps,
-        "max_grad_norm": config.max_grad_norm,
-        # TRL turns it on by itself, which on a small model costs time
-        "gradient_checkpointing": False,
-    }
-
-
-def _at_once(count: int, longest: int, config: GrpoConfig) -> int:
-    """Return the largest divisor of a number of rows that the token budget holds, at least 1."""
-    sizes = [size for size in range(1, count + 1) if count % size == 0]
-    return max((size for size in sizes if size * longest <= config.micro_tokens), default=1)
-
-
 @contextmanager
 def _stopping_at(model: Any, verdicts: tuple[int, int]) -> Iterator[None]:
     """Name the verdicts among the model's ends of text while TRL reads them."""
@@ -307,26 +319,3 @@ def _stopping_at(model: Any, verdicts: tuple[int, int]) -> Iterator[None]:
         yield
     finally:
         settings.eos_token_id = before
-
-
-def _run_sha256(
-    language: LanguageModel,
-    prompts: Sequence[Encoded],
-    outcomes: Sequence[int],
-    arm: Arm,
-    config: GrpoConfig,
-) -> str:
-    """Return the hash of all that decides a run, its trainable weights at the start included."""
-    verdicts = [list(language.verdicts.success), list(language.verdicts.fail)]
-    decides = {
-        "judge": [language.source, language.revision, verdicts],
-        "start": sha256_bytes(adapter_weights(language.model)),
-        "arm": arm.costs(),
-        # when something is kept changes no weight
-        "config": {**asdict(config), "evaluate_at": (), "save_every": 0},
-        "rows": [
-            [list(prompt.ids), int(outcome)]
-            for prompt, outcome in zip(prompts, outcomes, strict=True)
-        ],
-    }
-    return sha256_bytes(canonical_json(decides))

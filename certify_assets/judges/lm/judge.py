@@ -12,8 +12,8 @@ from certify_assets.files import canonical_json, read_json, sha256_bytes, write_
 from certify_assets.judges.base import JudgeProvenance, Scores
 from certify_assets.judges.lm import parity
 from certify_assets.judges.lm.adapters import Provenance, load_adapter
-from certify_assets.judges.lm.language_model import Hardware, LanguageModel, load_tokenizer_files
-from certify_assets.judges.lm.models import known_model, load_model, require_commit
+from certify_assets.judges.lm.language_model import Hardware, LanguageModel, files_of, is_folder
+from certify_assets.judges.lm.models import known_model, require_commit
 from certify_assets.judges.lm.prompt import PromptEncoder
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.lm.score import EngineFingerprint, ScoringConfig, score_prompts
@@ -79,7 +79,7 @@ class CausalJudge:
             adapter_sha256=self.lora_sha256,
             shards=self.shards,
             progress=self.progress,
-        ).scores
+        )
 
     def save(self, folder: Path) -> None:
         """Write the adapter, where there is one, and what it belongs to; not the base model."""
@@ -161,20 +161,49 @@ class CausalJudge:
 def load_base(
     model: str, revision: str | None = None, reading: JudgeInput = COMPACT
 ) -> tuple[LanguageModel, PromptEncoder]:
-    """Load a base model with the encoder of its prompts; refuse a reading it is not made for."""
-    language = load_model(model, revision, reading.prompt, Hardware.present())
+    """Load a language model with the encoder of its prompts, by its name in a configuration.
+
+    Parameters
+    ----------
+    model, revision
+        A known name; or a folder; or a hub's name with its commit.
+    reading
+        What is read of a run, and the prompt around it.
+
+    Raises
+    ------
+    InputError
+        When there is no such model, its files cannot be read or lack weights, or it is not made
+        for the reading.
+    """
+    require_commit(model, revision)
+    known = known_model(model)
+    files = files_of(known.path(model), revision)
+    # refused before the weights, which take longest
     encoder = PromptEncoder(
-        language.tokenizer,
+        files.tokenizer(),
         prompt=reading.prompt,
         renderer=reading.renderer,
-        budget_tokens=_budget(model, language, reading),
+        budget_tokens=_budget(model, known.context or _context(files.config()), reading),
     )
-    return replace(language, verdicts=encoder.verdicts), encoder
+    language = LanguageModel(
+        model=files.model(Hardware() if known.exact else Hardware.present()),
+        tokenizer=encoder.tokenizer,
+        verdicts=encoder.verdicts,
+        source=Path(model).name if is_folder(model) else model,
+        revision=known.revision or files.revision,
+    )
+    return language, encoder
 
 
-def _budget(name: str, language: LanguageModel, reading: JudgeInput) -> int:
+def load_tokenizer(model: str, revision: str | None = None) -> Any:
+    """Load the tokenizer of a language model alone."""
+    require_commit(model, revision)
+    return files_of(known_model(model).path(model), revision, weights=False).tokenizer()
+
+
+def _budget(name: str, context: int | None, reading: JudgeInput) -> int:
     """Return the tokens of a prompt; refuse more than the model's context."""
-    context = known_model(name).context or _context(language.model.config)
     if reading.tokens is None:
         return min(_TOKENS, context or _TOKENS)
     if context is not None and reading.tokens > context:
@@ -192,9 +221,3 @@ def _context(config: Any) -> int | None:
     found = [getattr(text, name, None) for name in ("max_position_embeddings", "max_seq_len")]
     # XLNet declares −1 for any
     return next((size for size in found if type(size) is int and size > 0), None)
-
-
-def load_tokenizer(model: str, revision: str | None = None) -> Any:
-    """Load the tokenizer of a base model alone."""
-    require_commit(model, revision)
-    return load_tokenizer_files(known_model(model).path(model), revision)

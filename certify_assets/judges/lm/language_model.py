@@ -12,8 +12,6 @@ from certify_assets.errors import CertifyError, InputError, quoted
 
 # seconds that a hub has for its first answer
 _PATIENCE = 10.0
-# tokens of a verdict: it is a word or two
-_LONGEST_VERDICT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,114 +110,78 @@ def is_folder(name: str) -> bool:
         return False
 
 
-def verdict_tokens(tokenizer: Any, marker: str, words: Sequence[str]) -> VerdictTokens:
-    """Return the tokens of two words as they follow the marker."""
-    control = set(tokenizer.all_special_ids)
-    before = list(tokenizer.encode(marker, add_special_tokens=False))
-    found = []
-    for word in words:
-        whole = list(tokenizer.encode(marker + word, add_special_tokens=False))
-        if whole[: len(before)] != before or len(whole) == len(before):
-            raise InputError(
-                f"the verdict {word!r} is joined to the marker {marker!r} by this tokenizer; end "
-                "the marker with another character, or begin the verdict with a space."
-            )
-        found.append(tuple(whole[len(before) :]))
-        if not control.isdisjoint(found[-1]):
-            raise InputError(
-                f"the verdict {quoted(word)} holds a control token of this tokenizer; choose "
-                "another word."
-            )
-        if len(found[-1]) > _LONGEST_VERDICT:
-            raise InputError(
-                f"the verdict {quoted(word)} has {len(found[-1])} tokens; choose a word of at most "
-                f"{_LONGEST_VERDICT}."
-            )
-    success, fail = found
-    shorter = min(len(success), len(fail))
-    if success[:shorter] == fail[:shorter]:
+def files_of(source: str, revision: str | None, *, weights: bool = True) -> Files:
+    """Find the files of a model: a folder's, or a hub's by its commit."""
+    if is_folder(source):
+        if weights:
+            _require_weights(Path(source))
+        return Files(source, {})
+    if Path(source).is_absolute():
         raise InputError(
-            f"the verdicts {words[0]!r} and {words[1]!r} are the tokens {success} and {fail} of "
-            "this tokenizer, where one begins the other; choose other words for the verdicts."
+            f"{quoted(source)} is no folder; give the folder of a model with config.json, "
+            "tokenizer.json and .safetensors, or a hub name with its commit."
         )
-    return VerdictTokens(success, fail)
-
-
-def load_language_model(
-    source: str | Path,
-    *,
-    revision: str | None = None,
-    on: Hardware | None = None,
-    marker: str = "VERDICT:",
-    words: Sequence[str] = (" SUCCESS", " FAIL"),
-) -> LanguageModel:
-    """Load a causal language model from a hub by name, or from a folder; by default on a CPU.
-
-    Raises
-    ------
-    InputError
-        When there is no such model, its files cannot be read or lack weights, or the words cannot
-        be told apart by its tokenizer.
-    """
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    on, folder, local = on or Hardware(), Path(source), is_folder(str(source))
-    if local:
-        _require_weights(folder)
-    tokenizer = load_tokenizer_files(str(source), revision)
-    # read in a moment, as weights are not: refuse words that it cannot tell apart
-    verdicts = verdict_tokens(tokenizer, marker, words)
-    with _loading(source):
-        config = AutoConfig.from_pretrained(str(source), **_keywords(source, revision))
-        # the type was asked for its speed, and rounding is a price that these never paid
-        exact = on.device == "cpu" and config.dtype != torch.bfloat16
-        # the library declares a model alone, and returns what was loaded with it
-        found: Any = AutoModelForCausalLM.from_pretrained(
-            str(source),
-            dtype=torch.float32 if exact else getattr(torch, on.dtype),
-            use_safetensors=True,
-            output_loading_info=True,
-            **_keywords(source, revision),
+    if revision is None:
+        raise InputError(
+            f"{source} is no folder and has no revision; give the commit of the hub repository, "
+            "so that the model can be loaded again."
         )
-        model, loaded = found
-        _require_loaded(source, model.to(on.device).eval(), loaded)
-    return LanguageModel(
-        model=model,
-        tokenizer=tokenizer,
-        verdicts=verdicts,
-        source=folder.name if local else str(source),
-        revision=weights_sha256(folder) if local else str(revision),
-    )
+    _require_hub(source, revision)
+    return Files(source, {"revision": revision})
 
 
-def load_tokenizer_files(source: str, revision: str | None) -> Any:
-    """Load a tokenizer from a folder, or from a hub by its commit."""
-    from transformers import AutoTokenizer
+@dataclass(frozen=True)
+class Files:
+    """Where transformers finds a model."""
 
-    if not is_folder(source):
-        if Path(source).is_absolute():
-            raise InputError(
-                f"{quoted(source)} is no folder; give the folder of a model with config.json, "
-                "tokenizer.json and .safetensors, or a hub name with its commit."
+    source: str
+    keywords: Mapping[str, str]
+
+    @property
+    def revision(self) -> str:
+        """The commit, or the hash of a folder's files."""
+        return self.keywords.get("revision") or weights_sha256(Path(self.source))
+
+    def tokenizer(self) -> Any:
+        """Load the tokenizer."""
+        from transformers import AutoTokenizer
+
+        with _loading(self.source):
+            return AutoTokenizer.from_pretrained(
+                self.source, trust_remote_code=False, **self.keywords
             )
-        if revision is None:
-            raise InputError(
-                f"{source} is no folder and has no revision; give the commit of the hub "
-                "repository, so that the model can be loaded again."
+
+    def config(self) -> Any:
+        """Load the configuration, in a moment, as weights are not."""
+        from transformers import AutoConfig
+
+        with _loading(self.source):
+            return AutoConfig.from_pretrained(self.source, trust_remote_code=False, **self.keywords)
+
+    def model(self, on: Hardware) -> Any:
+        """Load the weights; refuse a folder that lacks some, or in which some are no numbers."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        # the type was asked for its speed, and rounding is a price that float32 ones never paid
+        exact = on.device == "cpu" and self.config().dtype != torch.bfloat16
+        with _loading(self.source):
+            # the library declares a model alone, and returns what was loaded with it
+            found: Any = AutoModelForCausalLM.from_pretrained(
+                self.source,
+                dtype=torch.float32 if exact else getattr(torch, on.dtype),
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                **self.keywords,
             )
-        require_hub(source, revision)
-    with _loading(source):
-        return AutoTokenizer.from_pretrained(source, **_keywords(source, revision))
-
-
-def _keywords(source: str | Path, revision: str | None) -> dict[str, Any]:
-    safe = {"trust_remote_code": False}
-    return safe if is_folder(str(source)) else {**safe, "revision": revision}
+            model, loaded = found
+            _require_loaded(self.source, model.to(on.device).eval(), loaded)
+        return model
 
 
 @contextmanager
-def _loading(source: str | Path) -> Iterator[None]:
+def _loading(source: str) -> Iterator[None]:
     """Turn what fails in the libraries that read somebody's files into a sentence."""
     import torch
 
@@ -250,21 +212,21 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(shown)
 
 
-def reason_of(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     """Return the first line of a library's message, and the next where that announces it."""
     said = [line.strip() for line in str(error).splitlines() if line.strip()]
     first, *more = said or [type(error).__name__]
     return (f"{first} {more[0]}" if first.endswith(":") and more else first).rstrip(".")
 
 
-def _unloadable(source: str | Path, error: Exception) -> InputError:
+def _unloadable(source: str, error: Exception) -> InputError:
     return InputError(
-        f"the model {source} cannot be loaded ({reason_of(error)}); give a folder with "
+        f"the model {source} cannot be loaded ({_reason_of(error)}); give a folder with "
         "config.json, tokenizer.json and .safetensors, or a hub name with its commit."
     )
 
 
-def _require_loaded(source: str | Path, model: Any, loaded: Mapping[str, Any]) -> None:
+def _require_loaded(source: str, model: Any, loaded: Mapping[str, Any]) -> None:
     """Refuse weights that are missing, which are random numbers then, or no numbers."""
     missing = sorted(loaded["missing_keys"])
     if missing:
@@ -283,7 +245,7 @@ def _require_loaded(source: str | Path, model: Any, loaded: Mapping[str, Any]) -
             )
 
 
-def require_hub(source: str, revision: str) -> None:
+def _require_hub(source: str, revision: str) -> None:
     """Refuse a commit that is neither kept here nor at the hub, which is asked once."""
     # each of the files would be asked for again and again, a minute without a network
     from huggingface_hub import HfApi, try_to_load_from_cache

@@ -5,18 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from certify_assets.errors import InputError
 from certify_assets.judges.lm import smollm2
 from certify_assets.judges.lm.compact import CONTEXT, compact_model_path
-from certify_assets.judges.lm.language_model import (
-    Hardware,
-    LanguageModel,
-    is_folder,
-    load_language_model,
-)
+from certify_assets.judges.lm.language_model import is_folder
 from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.lm.recipe import Recipe
 from certify_assets.judges.reading import COMPACT, WHOLE, JudgeInput
@@ -90,40 +85,6 @@ def require_commit(name: str, revision: str | None) -> None:
             f"the revision of {name} is {revision!r}; give the commit of the hub repository, 40 "
             "hexadecimal digits, for a branch or a tag can move."
         )
-
-
-def load_model(
-    name: str,
-    revision: str | None = None,
-    prompt: AuditorPrompt | None = None,
-    on: Hardware | None = None,
-) -> LanguageModel:
-    """Load a language model by what a judge's configuration calls it.
-
-    Parameters
-    ----------
-    name, revision
-        A known name; or a folder; or a hub's name with its commit.
-    prompt
-        Whose verdict words the tokenizer must tell apart.
-    on
-        Device and type of the weights; by default a CPU and float32. An exact model is never
-        loaded elsewhere.
-
-    """
-    require_commit(name, revision)
-    known, prompt = known_model(name), prompt or AuditorPrompt()
-    on = Hardware() if known.exact or on is None else on
-    language = load_language_model(
-        known.path(name),
-        revision=revision,
-        on=on,
-        marker=prompt.marker,
-        words=prompt.words,
-    )
-    if known.folder is None:
-        return language
-    return replace(language, source=name, revision=known.revision or language.revision)
 
 
 _KNOWN = {

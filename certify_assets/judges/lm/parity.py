@@ -93,10 +93,10 @@ def engine_parity(
     limits = engine_limits(judge)
     order = sorted(range(len(prompts)), key=lambda row: (len(prompts[row].ids), prompts[row].ids))
     sample = [prompts[row] for row in order[:: max(1, len(order) // _ROWS)][:_ROWS]]
-    reference = score_prompts(judge, sample, config=ScoringConfig(rows=1)).scores
+    reference = score_prompts(judge, sample, config=ScoringConfig(rows=1))
     return parity(
         reference,
-        score_prompts(judge, sample, config=config).scores,
+        score_prompts(judge, sample, config=config),
         # of scores that are far apart, between which rounding moves further
         tolerance=limits["tolerance"] * max(1.0, float(np.nanstd(reference.score))),
         least_agreement=limits["least_agreement"],

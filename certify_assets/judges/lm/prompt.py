@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from certify_assets.corpora.rendering import Renderer, defuse, render_frame
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.lm.language_model import Encoded, VerdictTokens, verdict_tokens
+from certify_assets.judges.lm.language_model import Encoded, VerdictTokens
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,8 +25,9 @@ ENCODER_VERSION = "certify_assets/prompt_encoder/1"
 _PLACE = "<<<the run is put here>>>"
 _CUT = "\n[middle of the run cut]\n  "
 _SMALLEST_BODY = 16
+# tokens of a verdict: it is a word or two
+_LONGEST_VERDICT = 16
 SYSTEM = "system"
-_ROLES = (SYSTEM, "user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +50,13 @@ class AuditorPrompt:
     system_role: str = SYSTEM
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if not isinstance(value, str) or (
-                name in ("marker", "success", "fail") and not value.strip()
-            ):
-                raise InputError(f"the auditor prompt's {name} is {value!r}; give a text.")
+        for name in ("marker", "success", "fail"):
+            if not getattr(self, name).strip():
+                raise InputError(f"the auditor prompt's {name} is empty; give a text.")
         if not (self.system + self.opening + self.closing).strip():
             raise InputError(
                 "the auditor prompt is empty; give a system text or a closing that asks the "
                 "question."
-            )
-        if self.system_role not in _ROLES:
-            raise InputError(
-                f"the system_role of the auditor prompt is {self.system_role!r}; choose "
-                f"{' or '.join(_ROLES)}."
             )
         if self.success == self.fail:
             raise InputError(
@@ -123,7 +117,7 @@ class PromptEncoder:
                 "tokens around the run; "
                 f"give at least {around + len(self._cut_ids) + _SMALLEST_BODY}."
             )
-        self._check_marker()
+        _ = self.verdicts
 
     @cached_property
     def prefix_ids(self) -> tuple[int, ...]:
@@ -142,10 +136,38 @@ class PromptEncoder:
         """Token ids after the run, the marker last, the same for every run."""
         return self._ids(self._around[1])
 
-    @property
+    @cached_property
     def verdicts(self) -> VerdictTokens:
-        """The tokens of the two verdicts after the marker."""
-        return verdict_tokens(self.tokenizer, self.prompt.marker, self.prompt.words)
+        """The tokens of the two verdicts where the prompt ends; refuses words that are unfit."""
+        found = []
+        for word in self.prompt.words:
+            whole = self._ids(self._around[1] + word)
+            tokens = whole[len(self.suffix_ids) :]
+            if whole[: len(self.suffix_ids)] != self.suffix_ids or not tokens:
+                raise InputError(
+                    f"this tokenizer joins the verdict {word!r} to the end of the prompt; begin "
+                    "the verdict with a space."
+                )
+            if not self._controls.keys().isdisjoint(tokens):
+                raise InputError(
+                    f"the verdict {quoted(word)} holds a control token of this tokenizer; choose "
+                    "another word."
+                )
+            if len(tokens) > _LONGEST_VERDICT:
+                raise InputError(
+                    f"the verdict {quoted(word)} has {len(tokens)} tokens; choose a word of at "
+                    f"most {_LONGEST_VERDICT}."
+                )
+            found.append(tokens)
+        success, fail = found
+        shorter = min(len(success), len(fail))
+        if success[:shorter] == fail[:shorter]:
+            raise InputError(
+                f"the verdicts {self.prompt.success!r} and {self.prompt.fail!r} are the tokens "
+                f"{success} and {fail} of this tokenizer, where one begins the other; choose other "
+                "words for the verdicts."
+            )
+        return VerdictTokens(success, fail)
 
     @property
     def sha256(self) -> str:
@@ -177,10 +199,6 @@ class PromptEncoder:
         return Encoded(
             self.prefix_ids + head + self._cut_ids + body[tail:] + self.suffix_ids, tail - len(head)
         )
-
-    def cuts(self, texts: Sequence[str]) -> list[bool]:
-        """Return which rendered runs are cut to the budget of tokens."""
-        return [encoded.cut_tokens > 0 for encoded in self.encode_texts(texts)]
 
     def encode_texts(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode rendered runs, in their order."""
@@ -251,18 +269,6 @@ class PromptEncoder:
 
     def _ids(self, text: str) -> tuple[int, ...]:
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
-
-    def _check_marker(self) -> None:
-        """Refuse a tokenizer for which the verdict is not read where the prompt ends."""
-        after = self._around[1]
-        for word, tokens in zip(
-            self.prompt.words, (self.verdicts.success, self.verdicts.fail), strict=True
-        ):
-            if self._ids(after + word) != self.suffix_ids + tokens:
-                raise InputError(
-                    f"this tokenizer joins the verdict {word!r} to the end of the prompt; begin "
-                    "the verdict with a space."
-                )
 
 
 def _templated(tokenizer: Any, prompt: AuditorPrompt, user: str) -> str:

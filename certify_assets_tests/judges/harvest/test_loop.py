@@ -110,7 +110,7 @@ def test_the_same_harvest_has_the_same_bytes(store: Store) -> None:
 def test_another_start_makes_the_round_stale(store: Store) -> None:
     adapter = store.read_json("judges/lexical/c/adapter.json")
     store.write_json("judges/lexical/c/adapter.json", {**adapter, "adapter_sha256": "0" * 64})
-    with pytest.raises(StaleCertificateError, match="let through by another lexical judge"):
+    with pytest.raises(StaleCertificateError, match="began with another lexical judge"):
         certifier.load_certificates(judged(store, "c", FIRST))
     with pytest.raises(IntegrityError):
         judged(store, "c", FIRST).train()
@@ -125,9 +125,8 @@ def test_a_smuggled_pseudo_label_is_found(store: Store) -> None:
     ].to_numpy()
     store.write_table(key, harvested)
     found = harvest_violations(judged(store, "c", FIRST))
-    assert found[0] == "1 harvested runs are rows of CAL."
-    assert "in CAL" in found[1]
-    assert "not the one that its adapter was trained on" in found[2]
+    assert "in CAL" in found[0]
+    assert "not the one that its adapter was trained on" in found[1]
 
 
 def test_a_gate_that_closes_takes_the_judge_of_an_earlier_opening_away(store: Store) -> None:

@@ -51,15 +51,15 @@ def test_an_adapter_reaches_every_linear_layer_but_the_head() -> None:
 
 def test_an_adapter_leaves_the_base_as_it_was(tmp_path: Path) -> None:
     prompts, base = models.prompts(9), models.judge(models.tiny_qwen3())
-    plain = score_prompts(base, prompts).scores.score
+    plain = score_prompts(base, prompts).score
     hashed = _trained(tmp_path, 1)
     judge, sha256 = load_adapter(base, tmp_path)
     assert sha256 == hashed
-    apart = score_prompts(judge, prompts).scores.score
+    apart = score_prompts(judge, prompts).score
     with judge.model.disable_adapter():
-        assert np.array_equal(score_prompts(judge, prompts).scores.score, plain)
+        assert np.array_equal(score_prompts(judge, prompts).score, plain)
     assert np.abs(apart - plain).max() > 1e-2
-    assert np.array_equal(score_prompts(judge, prompts).scores.score, apart)
+    assert np.array_equal(score_prompts(judge, prompts).score, apart)
 
 
 def test_an_adapter_is_the_same_bytes_each_time(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from certify_assets.judges.lm.grpo import GrpoConfig, train_grpo
+from certify_assets.judges.lm.grpo import GrpoConfig, GrpoRun
+from certify_assets.judges.lm.judge import load_base
 from certify_assets.judges.lm.language_model import Encoded, Hardware, LanguageModel
-from certify_assets.judges.lm.models import load_model
 from certify_assets.judges.lm.parity import engine_parity, parity
 from certify_assets.judges.lm.reward import ARMS
 from certify_assets.judges.lm.score import ScoringConfig, score_prompts
@@ -39,7 +39,7 @@ def _device() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def compact() -> LanguageModel:
-    return load_model("compact")
+    return load_base("compact")[0]
 
 
 def _on_cuda(judge: LanguageModel, dtype: str = "bfloat16") -> LanguageModel:
@@ -60,19 +60,18 @@ def test_bfloat16_rows_agree_with_float32_on_a_cpu(compact: LanguageModel) -> No
     prompts = _prompts(64)
     reference = score_prompts(compact, prompts)
     same = score_prompts(_on_cuda(compact, "float32"), prompts)
-    assert parity(reference.scores, same.scores, tolerance=1e-3).passed
+    assert parity(reference, same, tolerance=1e-3).passed
     half = score_prompts(_on_cuda(compact), prompts)
-    assert half.fingerprint.dtype == "bfloat16"
-    assert len(set(half.scores.score.tolist())) == 64
-    assert parity(reference.scores, half.scores, tolerance=0.25, least_agreement=0.8).passed
+    assert len(set(half.score.tolist())) == 64
+    assert parity(reference, half, tolerance=0.25, least_agreement=0.8).passed
 
 
 def test_padded_rows_agree_with_rows_alone_and_with_themselves(compact: LanguageModel) -> None:
     judge, prompts = _on_cuda(compact), _prompts(64)
     config = ScoringConfig.suited(judge)
     assert config.rows == 0 and engine_parity(judge, prompts, config=config).passed
-    padded = score_prompts(judge, prompts, config=config).scores.score
-    assert np.array_equal(score_prompts(judge, prompts, config=config).scores.score, padded)
+    padded = score_prompts(judge, prompts, config=config).score
+    assert np.array_equal(score_prompts(judge, prompts, config=config).score, padded)
 
 
 def test_two_steps_of_fine_tuning(compact: LanguageModel, tmp_path: Path) -> None:
@@ -96,14 +95,13 @@ def test_two_steps_of_exact_grpo(compact: LanguageModel, tmp_path: Path) -> None
     outcomes = [place % 2 for place in range(12)]
     config = GrpoConfig(steps=2, learning_rate=1e-3, micro_tokens=1000)
     runs = [
-        train_grpo(
+        GrpoRun(
             with_adapter(replace(judge, model=copy.deepcopy(judge.model))),
             prompts,
             outcomes,
-            tmp_path / Hardware.of(judge.model).dtype,
-            arm=ARMS["reject_3"],
-            config=config,
-        )
+            ARMS["reject_3"],
+            config,
+        ).train(tmp_path / Hardware.of(judge.model).dtype)
         for judge in (compact, _on_cuda(compact))
     ]
     losses = np.array([[step["loss"] for step in run] for run in runs])

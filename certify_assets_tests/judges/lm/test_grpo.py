@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.grpo import GrpoConfig, exact_loss, train_grpo
+from certify_assets.judges.lm.grpo import GrpoConfig, GrpoRun, exact_loss
 from certify_assets.judges.lm.language_model import LanguageModel, VerdictTokens
 from certify_assets.judges.lm.reward import ARMS, Arm
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
@@ -70,9 +71,8 @@ def test_training_raises_the_reward_and_asks_for_evaluation_when_due(tmp_path: P
     asked: list[int] = []
     config = GrpoConfig(steps=30, learning_rate=2e-2, prompts_per_step=16, evaluate_at=(10, 30))
     rows = random_rows(32, noise=0.0)
-    log = train_grpo(
-        judge, *rows, tmp_path, arm=ARMS["reject_3"], config=config, evaluate=asked.append
-    )
+    run = GrpoRun(judge, *rows, ARMS["reject_3"], config)
+    log = run.train(tmp_path, evaluate=asked.append)
     assert asked == [10, 30] and len(log) == 30 and not judge.model.training
     # the loss is minus 7/8 of the expected reward
     assert log[-1]["loss"] < log[0]["loss"] - 0.4
@@ -82,7 +82,7 @@ def test_training_raises_the_reward_and_asks_for_evaluation_when_due(tmp_path: P
 
 def _train(folder: Path, judge: LanguageModel, arm: Arm = ARM, **settings: Any) -> Any:
     config = GrpoConfig(**SMALL)
-    return train_grpo(judge, *random_rows(10), folder, arm=arm, config=config, **settings)
+    return GrpoRun(judge, *random_rows(10), arm, config).train(folder, **settings)
 
 
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
@@ -117,18 +117,27 @@ def test_the_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
 
 def test_small_batches_add_up_to_the_large_one(tmp_path: Path) -> None:
     whole, *parts = (
-        train_grpo(
+        GrpoRun(
             with_adapter(tiny_judge()),
             *random_rows(8),
-            tmp_path / str(tokens),
-            arm=ARM,
-            config=GrpoConfig(**{**SMALL, "steps": 1}, micro_tokens=tokens),
-        )[0]
+            ARM,
+            GrpoConfig(**{**SMALL, "steps": 1}, micro_tokens=tokens),
+        ).train(tmp_path / str(tokens))[0]
         for tokens in (10_000, 45, 1)
     )
     for part in parts:
         assert part["grad_norm"] == pytest.approx(whole["grad_norm"], rel=1e-4)
         assert part["loss"] == pytest.approx(whole["loss"], rel=1e-5)
+
+
+def test_weights_in_bfloat16_are_trained_as_well(tmp_path: Path) -> None:
+    half = tiny_judge()
+    half.model.bfloat16()
+    losses = [
+        [step["loss"] for step in _train(tmp_path / judge.source, with_adapter(judge))]
+        for judge in (tiny_judge(), replace(half, source="half"))
+    ]
+    np.testing.assert_allclose(losses[1], losses[0], atol=0.05)
 
 
 def test_the_order_visits_every_row_once_an_epoch() -> None:

@@ -183,7 +183,7 @@ def test_the_hash_covers_all_that_makes_the_ids() -> None:
 def test_what_cannot_be_a_prompt_is_refused() -> None:
     tokenizer = encoder_of("template").tokenizer
     for changes, words in (
-        ({"marker": ""}, "marker is ''"),
+        ({"marker": ""}, "marker is empty"),
         ({"fail": " SUCCESS"}, "both verdicts"),
         ({"system": "<<<the run is put here>>>"}, "marks the run's place"),
     ):

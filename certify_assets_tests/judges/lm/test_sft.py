@@ -38,7 +38,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 def test_the_loss_of_the_first_step_by_hand(tmp_path: Path) -> None:
     base, (prompts, outcomes) = models.judge(models.tiny_qwen3()), _rows(4)
-    scores = score_prompts(base, prompts).scores
+    scores = score_prompts(base, prompts)
     right = np.where(outcomes, scores.log_p_success, scores.log_p_fail)
     trained = train_sft(base, prompts, outcomes, tmp_path, config=SMALL)
     assert trained["steps"] == 1
@@ -59,7 +59,7 @@ def test_training_learns_and_leaves_the_base_as_it_was(
     def apart(scores: np.ndarray) -> float:
         return float(scores[successes].mean() - scores[~successes].mean())
 
-    before = score_prompts(base, prompts).scores.score
+    before = score_prompts(base, prompts).score
     state, config = torch.get_rng_state(), base.model.config.to_dict()
     base.model.config.eos_token_id = config["eos_token_id"] = 5
     seen: list[tuple[int, int]] = []
@@ -74,9 +74,9 @@ def test_training_learns_and_leaves_the_base_as_it_was(
     assert seen == [(step, 24) for step in range(1, 25)] and capsys.readouterr().out == ""
     assert torch.equal(torch.get_rng_state(), state) and "forward" not in base.model.__dict__
     assert base.model.config.to_dict() == config and not base.model.training
-    assert np.array_equal(score_prompts(base, prompts).scores.score, before)
+    assert np.array_equal(score_prompts(base, prompts).score, before)
     judge, sha256 = load_adapter(base, tmp_path)
-    assert apart(score_prompts(judge, prompts).scores.score) > apart(before) + 1
+    assert apart(score_prompts(judge, prompts).score) > apart(before) + 1
     assert sha256 == document["adapter_sha256"]
     assert json.loads((tmp_path / "provenance.json").read_text("utf-8")) == document
     assert document["config"] == asdict(settings)

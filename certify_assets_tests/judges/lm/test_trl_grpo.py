@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from certify_assets.errors import InputError
-from certify_assets.judges.lm.grpo import GrpoConfig, sampled_trainer, train_grpo
+from certify_assets.judges.lm.grpo import GrpoConfig, GrpoRun, sampled_trainer
 from certify_assets.judges.lm.language_model import Encoded, LanguageModel
 from certify_assets.judges.lm.reward import ARMS, Arm
 from certify_assets_tests.judges.lm.tiny import random_rows, tiny_judge, with_adapter
@@ -32,7 +32,7 @@ def _watched(
     import torch
     from transformers import TrainerCallback
 
-    trainer = sampled_trainer(judge, *rows, folder, arm=arm, config=config)
+    trainer = sampled_trainer(GrpoRun(judge, *rows, arm, config), folder)
     trainer.seen = []
 
     class Watch(TrainerCallback):  # type: ignore[misc]
@@ -118,7 +118,7 @@ def test_a_run_stops_at_verdicts_and_resumes_with_the_same_bits(tmp_path: Path) 
     # a name that no hub has: a checkpoint must ask none for it
     whole.model.peft_config["default"].base_model_name_or_path = "compact"
     ends = whole.model.generation_config.eos_token_id
-    run = train_grpo(whole, *rows, tmp_path / "whole", arm=ARM, config=config)
+    run = GrpoRun(whole, *rows, ARM, config).train(tmp_path / "whole")
     assert whole.model.generation_config.eos_token_id == ends
     assert not whole.model.training
     steps = [line for line in run if "completions/mean_length" in line]
@@ -137,13 +137,8 @@ def test_a_run_stops_at_verdicts_and_resumes_with_the_same_bits(tmp_path: Path) 
     # first from the middle, with a checkpoint that was cut short; then from the end
     for taken in ([5, 6], []):
         again, seen = with_adapter(tiny_judge(taught=12)), list[int]()
-        resumed = train_grpo(
-            again,
-            *rows,
-            folder,
-            arm=ARM,
-            config=config,
-            progress=lambda step, *_, seen=seen: seen.append(step),
+        resumed = GrpoRun(again, *rows, ARM, config).train(
+            folder, progress=lambda step, *_, seen=seen: seen.append(step)
         )
         assert seen == taken and resumed == run
         for (name, one), (_, other) in zip(
@@ -151,10 +146,4 @@ def test_a_run_stops_at_verdicts_and_resumes_with_the_same_bits(tmp_path: Path) 
         ):
             assert bool((one == other).all()), name
     with pytest.raises(InputError, match="another model, other settings or rows"):
-        train_grpo(
-            with_adapter(tiny_judge(taught=12)),
-            *rows,
-            folder,
-            arm=ARMS["accuracy"],
-            config=config,
-        )
+        GrpoRun(with_adapter(tiny_judge(taught=12)), *rows, ARMS["accuracy"], config).train(folder)

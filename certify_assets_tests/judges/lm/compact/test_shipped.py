@@ -9,8 +9,8 @@ from functools import lru_cache
 from certify_assets.corpora.embedded import EMBEDDED, PRETRAINING_TASKS, load_embedded
 from certify_assets.corpora.splits import make_manifest
 from certify_assets.judges.lm.compact import compact_model_path
+from certify_assets.judges.lm.judge import load_base
 from certify_assets.judges.lm.language_model import LanguageModel
-from certify_assets.judges.lm.models import load_model
 from certify_assets.judges.lm.prompt import PromptEncoder
 
 FOLDER = compact_model_path()
@@ -19,7 +19,7 @@ PROVENANCE = json.loads((FOLDER / "provenance.json").read_text("utf-8"))
 
 @lru_cache(maxsize=1)
 def compact() -> LanguageModel:
-    return load_model("compact")
+    return load_base("compact")[0]
 
 
 def test_it_is_small() -> None:
