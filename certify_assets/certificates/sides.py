@@ -21,6 +21,7 @@ from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.inputs import Observations
 from certify_assets.certificates.issuance import confidence_words
 from certify_assets.certificates.pool import Pool
+from certify_assets.certificates.procedures import AVERAGE
 from certify_assets.certificates.settings import BONFERRONI, Settings
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, quoted
@@ -39,6 +40,11 @@ _WEAKEST = (
 _PAIR = 2
 #: keys of a document next to its certificates, all of which follow from these
 OUTLINE: Final = ("decided", "human", "joint_delta", "statement")
+
+
+def budget_words(item: Certificate) -> str:
+    """Say how many decisions may be wrong: at most so many, or so many on average."""
+    return at_most(item.alpha) + (" on average" if item.promise == AVERAGE else "")
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class Sides:
         if not self.certified:
             return "Nothing is certified: every run goes to review."
         parts = " and ".join(
-            f"{percent(self.shares[item.side])} {WORDS[item.side]} ({at_most(item.alpha)})"
+            f"{percent(self.shares[item.side])} {WORDS[item.side]} ({budget_words(item)})"
             for item in self.certified
         )
         return (

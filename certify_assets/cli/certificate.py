@@ -21,7 +21,8 @@ from certify_assets.certificates import (
 )
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.ladder import climb, next_rung, procedures_of
-from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROMISES, PROVED
+from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISES
+from certify_assets.certificates.sides import budget_words
 from certify_assets.cli.documents import CertificateFile, read_certificate_file
 from certify_assets.cli.drawn import calibration
 from certify_assets.cli.gate import gated, min_coverage_option, report, too_little
@@ -52,7 +53,7 @@ from certify_assets.errors import ForgedCertificateError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.tables.settings import written_columns
-from certify_assets.words import WORDS, at_most, percent
+from certify_assets.words import WORDS, percent
 
 _BAR = 60
 _MARKS = {"reject": "█", "human": "░", "release": "▒"}
@@ -203,6 +204,10 @@ def certificate(
     wrote = "" if out is None else f"wrote {out}; "
     if not certified:
         step = _plan(scores, reading, {**asked, "side": side, "procedure": lead.procedure})
+        if rows.sample is not None:
+            known = certifier.table.labelled
+            guess = {"--success-rate": lead.success_rate, "--auroc": known.auroc or 0.5}
+            step += "".join(f" {option} {value:.3g}" for option, value in guess.items())
     elif out is None:
         step = given_command("--out", "c.json")
     else:
@@ -223,8 +228,8 @@ def _plan(scores: Path, reading: ReadingOptions, asked: Mapping[str, Any]) -> st
     words = ["certify", "plan", str(scores)]
     for name, other in (("alpha", None), ("side", "both"), ("procedure", EVERY_PROCEDURE[0])):
         value = asked.get(name, other)
-        # plan takes one procedure, no pilot and no rows
-        if value not in (other, "all", "betting", *(PROMISED[name] for name in (PROVED, AVERAGE))):
+        # plan takes one procedure, and no pilot
+        if value not in (other, "all", "betting"):
             words += [f"--{name}", str(value)]
     chosen = {name: asked[name] for name in PLANNED if name in asked}
     for name, value in {**chosen, **reading.settings.provenance()}.items():
@@ -278,13 +283,16 @@ def summary(found: CertificateSet, *, whole: bool = False, more: Sequence[str] =
         more = [f"{rest} more finding{'s' * (rest > 1)}: certify show FILE", *more]
     together = "" if found.joint_delta is None else "both sides together: "
     confidence = 100 * (1 - (found.joint_delta or lead.delta))
+    trust = f"{confidence:.4g} % confidence"
+    if lead.promise == AVERAGE:
+        trust = f"at most twice that with {trust}"
     names = [item.side for item in items] if len(items) > 1 else []
     each = [{**item.to_dict(), "sha256": item.sha256} for item in items]
     return [
         sides.sentence,
         _bar(sides),
         f"{lead.trajectories:,} runs of {lead.tasks:,} tasks: {counts}; "
-        f"{at_most(lead.alpha)}, {together}{confidence:.4g} % confidence",
+        f"{budget_words(lead)}, {together}{trust}",
         *(figures("Certificate", *each, most=_FIGURES, names=names) if whole else ()),
         # where nothing is certified, the first line says it
         *([found.statement or lead.statement] if sides.certified or whole else []),

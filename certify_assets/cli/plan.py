@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+import numpy as np
 
 from certify_assets.cli.options import OPEN_SHARE, PATH, SHARE, SIDE, setting_option, settings_help
 from certify_assets.cli.output import NOTHING, answer, answers
 from certify_assets.cli.reading import labelled, read_scores, reading_options
 from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.words import percent
 
 if TYPE_CHECKING:
-    from certify_assets.certificates import CorpusFacts
+    from certify_assets.certificates import CorpusFacts, Settings
 
 _DEFAULT_ATTEMPTS = 8
 #: settings of a certificate that a plan takes by --set
-PLANNED = ("delta", "guard", "grid", "seed")
+PLANNED = ("delta", "guard", "grid", "seed", "planned_share")
 _EFFORT = ("trials", "most_tasks")
 _EFFORTS = (
     "sft_auroc= (AUROC of the fine-tuned judge, for the second gate), trials= (fresh draws that "
@@ -68,8 +70,10 @@ def plan(
 
     Tables are drawn from a model matched to the facts: Gaussian task effects on the logit of
     success, Gaussian score noise. With the planned number of tasks, about 80 % of them certify
-    something. In --json, coverage is that of the planned number, and predicted_coverage the limit
-    with ever more tasks. Exit code 3 when no number of tasks does.
+    something. one_run and average are planned from unlabelled SCORES with --success-rate and
+    --auroc, or from labelled ones: coverage, chance, and labels to read. In --json, coverage is
+    that of the planned number, and predicted_coverage the limit with ever more tasks. Exit code 3
+    when no number of tasks does.
     """
     from certify_assets.certificates import Settings, plan_sample_size
 
@@ -79,6 +83,8 @@ def plan(
     chosen = {"alpha": alpha, "procedure": procedure}
     rare |= {name: value for name, value in chosen.items() if value is not None}
     asked = Settings(side=side, **rare)
+    if asked.method.by_rows:
+        _plan_rows(scores, reading, asked, facts)
     found = plan_sample_size(
         _facts(scores, reading, **facts, sft_auroc=settings.get("sft_auroc")),
         asked,
@@ -93,6 +99,69 @@ def plan(
         f"Planned for success rate {known.success_rate:.3f}, AUROC {known.auroc:.3f} and ICC "
         f"{known.icc:.3f}, at α = {asked.alpha:g} on the {side} side by {asked.procedure}.",
         code=0 if found.tasks_needed is not None else NOTHING,
+    )
+
+
+def _plan_rows(
+    scores: Path | None, reading: ReadingOptions, asked: Settings, given: Mapping[str, Any]
+) -> NoReturn:
+    """Plan one labelled run a task, from unlabelled scores and a guess or from labelled ones."""
+    from certify_assets.certificates import observe
+    from certify_assets.certificates.gates import judge_gate, sample_gate, saturation_gate
+    from certify_assets.certificates.row_planning import MISSED, RowModel
+
+    if scores is None:
+        raise click.UsageError(f"{asked.procedure} is planned from scores: give SCORES.")
+    rate, area = given["success_rate"], given["auroc"]
+    guessed = rate is not None and area is not None
+    table = read_scores(scores, reading, outcomes=not guessed).choose_split("cal")
+    if not guessed:
+        if table.outcomes is None:
+            raise click.UsageError(
+                f"{scores} has no outcomes. Guess --success-rate and --auroc, or give a table with "
+                "some labels."
+            )
+        known = labelled(table)
+        pilot = observe(known.scores, known.labels, known.tasks)
+        rate = rate or float(np.mean(known.labels))
+        area = area or pilot.auroc or 0.5
+    model = RowModel.of(table.scores, rate, area)
+    tasks = given["tasks"] or len(set(table.tasks.tolist()))
+    found, needed = model.plan(tasks, asked), model.tasks_needed(asked)
+    gates = (
+        judge_gate(area),
+        saturation_gate(None, area),
+        sample_gate(float(tasks), alpha=asked.alpha, delta=asked.delta, grid=1),
+    )
+    document = {
+        "predicted_coverage": found.coverage,
+        "uncertainty": MISSED[asked.procedure],
+        "chance": found.chance,
+        "tasks": tasks,
+        "labels": found.labels,
+        "tasks_needed": needed,
+        "labels_needed": None if needed is None else model.plan(needed, asked).labels,
+        "gates": [gate.to_dict() for gate in gates],
+    }
+    lines = [
+        f"One labelled run of each of {tasks:,} tasks is expected to decide "
+        f"{percent(found.coverage)} of the runs, and certifies something with a chance of "
+        f"{percent(found.chance)}.",
+        f"Expect to read {found.labels:.0f} labels in the order of the score.",
+    ]
+    if needed is not None:
+        lines.append(f"With {needed:,} tasks the chance is 80 %.")
+    else:
+        lines.append("1,500 tasks give no chance of 80 %; a better judge or a larger α would.")
+    answer(
+        document,
+        *lines,
+        f"In a trial on five corpora such predictions missed the coverage by "
+        f"{MISSED[asked.procedure]} on average.",
+        *(gate.sentence() for gate in gates),
+        f"Planned for success rate {rate:.3f} and AUROC {area:.3f}, at α = {asked.alpha:g} on the "
+        f"{asked.side} side by {asked.procedure}.",
+        code=0 if needed is not None else NOTHING,
     )
 
 

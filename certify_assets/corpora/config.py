@@ -221,12 +221,11 @@ class Domain:
 
 
 def format_domain(format: str) -> Domain:
-    """Return the domain of a format, or of several joined by + that agree on it."""
+    """Return the domain of a format."""
     from certify_assets.corpora.formats import FORMATS
 
     known = {name: form.domain for name, form in FORMATS.items()} | {"embedded": "web"}
-    names = {known.get(part, "") for part in format.split("+")}
-    name = names.pop() if len(names) == 1 else ""
+    name = known.get(format, "")
     return Domain(name, "derived" if name else "unknown")
 
 

@@ -330,7 +330,7 @@ class Corpus:
                 roots, format=config.format, name=self.name, options=dict(config.options)
             ) as (runs, facts),
         ):
-            other = {*known.split("+")}.isdisjoint(("embedded", *facts.format.split("+")))
+            other = known not in ("embedded", facts.format)
             if other and config.format == "auto":
                 raise InputError(
                     f"{self} was read as {known} and these files are {facts.format}; import them "
@@ -454,9 +454,8 @@ class Corpus:
         if checks is None or checks.passed:
             return ""
         return (
-            f"{checks.leaks} alone tells the outcome of {self}; a judge would certify that, "
-            "not the work: remove the leak, or set accept_structural_leak to the reason for "
-            "accepting it."
+            f"{checks.leaks} alone predicts the outcome of {self}, so a judge need not read the "
+            "work. Remove the leak, or set accept_structural_leak to the reason for accepting it."
         )
 
     def task_overlap(self) -> TaskOverlap:

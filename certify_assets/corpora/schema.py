@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from certify_assets.errors import InputError
+from certify_assets.errors import InputError, quoted
 from certify_assets.work import counted
 
 if TYPE_CHECKING:
@@ -67,14 +67,11 @@ class Step:
     observation: str
 
     def __post_init__(self) -> None:
-        if type(self.action) is type(self.observation) is str:
-            return
-        for name, value in (("action", self.action), ("observation", self.observation)):
-            if not isinstance(value, str):
-                raise InputError(
-                    f"a step's {name} is {type(value).__name__}, not text; give text, empty "
-                    "where there was none."
-                )
+        if not type(self.action) is type(self.observation) is str:
+            raise InputError(
+                f"a step has the action {quoted(self.action)} and the observation "
+                f"{quoted(self.observation)}; give texts, empty where there was none."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,25 +97,20 @@ class Trajectory:
     def __post_init__(self) -> None:
         for name in (*_IDENTITIES, "instruction", "source_file", "source_sha256"):
             value = getattr(self, name)
-            if not isinstance(value, str):
-                raise self._error(f"{name} is {type(value).__name__}, not text; give text.")
-            if name in _IDENTITIES and not value.strip():
-                raise self._error(f"{name} is empty; give every trajectory its {name}.")
+            if not isinstance(value, str) or (name in _IDENTITIES and not value.strip()):
+                raise self._error(name, "a text")
         if self.source_sha256 and not _SHA256.fullmatch(self.source_sha256):
-            raise self._error(
-                "source_sha256 is not 64 hexadecimal digits; hash the source file again."
-            )
-        if (
-            isinstance(self.attempt, bool)
-            or not isinstance(self.attempt, int)
-            or not 0 <= self.attempt <= _MAX_ATTEMPT
-        ):
-            raise self._error(f"attempt is {self.attempt!r}; number attempts with integers from 0.")
+            raise self._error("source_sha256", "64 hexadecimal digits")
+        if type(self.attempt) is not int or not 0 <= self.attempt <= _MAX_ATTEMPT:
+            raise self._error("attempt", "a whole number from 0")
         if isinstance(self.outcome, bool) or self.outcome not in (None, 0, 1):
-            raise self._error(f"outcome is {self.outcome!r}; give 1, 0 or nothing.")
+            raise self._error("outcome", "1, 0 or nothing")
 
-    def _error(self, what: str) -> InputError:
-        return InputError(f"trajectory {self.trajectory_id!r} of task {self.task_id!r}: {what}")
+    def _error(self, name: str, wanted: str) -> InputError:
+        return InputError(
+            f"trajectory {self.trajectory_id!r} of task {self.task_id!r}: {name} is "
+            f"{quoted(getattr(self, name))}; give {wanted}."
+        )
 
 
 def to_frame(trajectories: Iterable[Trajectory]) -> pd.DataFrame:

@@ -11,6 +11,7 @@ import numpy as np
 from certify_assets.certificates import Certifier, Settings
 from certify_assets.errors import InputError
 from certify_assets.judges.base import Scores, score_table
+from certify_assets.judges.model_files import Refittable
 from certify_assets.judges.record import (
     CandidateScore,
     JudgeRecord,
@@ -149,11 +150,18 @@ class FileFamily(JudgeFamily):
         model = self.fitted(labelled(sft), judge.spec.reading, seed=judge.spec.seed)
         return judge.record(save_files(judge.store, judge.key("adapter"), model), sft)
 
+    def retrained(self, judge: StoredJudge, rows: pd.DataFrame, place: str) -> Judge:
+        """Train on some labelled rows."""
+        return cast("Judge", self.fitted(rows, judge.reading, seed=judge.spec.seed))
+
     def held_out(
         self, judge: StoredJudge, runs: pd.DataFrame, folds: Sequence[Fold]
     ) -> Iterator[tuple[Judge, Scores]]:
-        """Train for each fold; what is read of a run is computed once for all of them."""
-        model = self._loaded(judge, "adapter", judge.artifact.adapter_sha256)
+        """Train for each fold; what is read of a run is computed once where the judge knows how."""
+        model = self.reload(judge, "adapter", expected_sha256=judge.artifact.adapter_sha256)
+        if not isinstance(model, Refittable):
+            yield from super().held_out(judge, runs, folds)
+            return
         features = model.features(runs, texts(runs, judge.renderer))
         for fold in folds:
             outcomes = runs["outcome"].iloc[fold.known].to_numpy(np.int64)
@@ -168,12 +176,9 @@ class FileFamily(JudgeFamily):
 
     def reload(self, judge: StoredJudge, place: str, *, expected_sha256: str) -> Judge:
         """Load a judge from its files."""
-        # every judge of files reads texts or runs, which its own class says
-        return cast("Judge", self._loaded(judge, place, expected_sha256))
-
-    def _loaded(self, judge: StoredJudge, place: str, expected_sha256: str) -> FileJudge:
         with judge.store.as_folder(judge.key(place)) as folder:
-            return self.kind.load(folder, expected_sha256=expected_sha256)
+            # every judge of files reads texts or runs, which its own class says
+            return cast("Judge", self.kind.load(folder, expected_sha256=expected_sha256))
 
 
 def certify_candidates(

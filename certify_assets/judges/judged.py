@@ -21,6 +21,7 @@ from certify_assets.errors import StaleCertificateError
 from certify_assets.judges.base import ExplainedJudge, Reason, score_table
 from certify_assets.judges.canary import CanaryReport, score_canaries
 from certify_assets.judges.family import JudgeFamily, maker_of
+from certify_assets.judges.pooling import write_pool
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.judges.specs import family_of
 from certify_assets.judges.stored import ScoresRecord, StoredJudge
@@ -114,8 +115,6 @@ class JudgedCorpus(StoredJudge):
 
     def score(self, *, report: Report = silent) -> pd.DataFrame:
         """Score RL, CAL and TEST and store the table and the pool; TEST rows carry no outcome."""
-        from certify_assets.judges.pooling import write_pool
-
         # certificates take both: neither is stored without the other
         with self.store.step(self.corpus.name):
             table = self._scored(report)

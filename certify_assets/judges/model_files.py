@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +26,20 @@ class Fold(NamedTuple):
 
     known: NDArray[np.int64]
     held: NDArray[np.int64]
+
+
+@runtime_checkable
+class Refittable(Protocol):
+    """A judge whose features of runs are computed once and train judges of any of the runs."""
+
+    def features(self, runs: pd.DataFrame, texts: Sequence[str]) -> Any:
+        """Return what the judge reads of runs; ``[rows]`` is what it reads of some of them."""
+
+    def refitted(self, features: Any, labels: NDArray[np.int64]) -> Self:
+        """Train a judge of the same settings on other runs."""
+
+    def decided(self, features: Any) -> Scores:
+        """Judge runs whose features were computed together with those it was trained on."""
 
 
 class FileJudge(ABC):
@@ -47,18 +61,6 @@ class FileJudge(ABC):
     @abstractmethod
     def parsed(cls, files: Mapping[str, bytes]) -> Self:
         """Read the judge from files whose hash was compared."""
-
-    @abstractmethod
-    def features(self, runs: pd.DataFrame, texts: Sequence[str]) -> Any:
-        """Return what the judge reads of runs; ``[rows]`` is what it reads of some of them."""
-
-    @abstractmethod
-    def refitted(self, features: Any, labels: NDArray[np.int64]) -> Self:
-        """Train a judge of the same settings on other runs."""
-
-    @abstractmethod
-    def decided(self, features: Any) -> Scores:
-        """Judge runs whose features were computed together with those it was trained on."""
 
     def made(self, renderer_sha256: str, settings: Mapping[str, Any]) -> JudgeProvenance:
         """Return the provenance of a judge with these settings."""

@@ -14,10 +14,10 @@ from certify_assets.judges.task_folds import train_task_folds, why_no_folds
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.judges.judged import JudgedCorpus
+    from certify_assets.judges.stored import StoredJudge
 
 
-def write_pool(judge: JudgedCorpus) -> StoredPool:
+def write_pool(judge: StoredJudge) -> StoredPool:
     """Gather the pool of a judge that has scored, by the rule, and store it.
 
     Out-of-fold judges are trained here, so that no certificate does. The same judge, splits and
@@ -37,7 +37,7 @@ def write_pool(judge: JudgedCorpus) -> StoredPool:
     return pool
 
 
-def _part(judge: JudgedCorpus, split: str, scored: pd.DataFrame) -> PoolPart:
+def _part(judge: StoredJudge, split: str, scored: pd.DataFrame) -> PoolPart:
     """Return the tasks of a split, scored by the judge where it was not trained on them."""
     spec, tasks = judge.spec, len(judge.corpus.manifest.tasks[split])
     trained, reason = split in spec.training_splits, ""

@@ -20,13 +20,14 @@ from certify_assets.documents import Document
 from certify_assets.errors import IntegrityError
 from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.base import JUDGED_COLUMNS, score_table
+from certify_assets.judges.family import maker_of
 from certify_assets.judges.model_files import Fold
 from certify_assets.judges.record import save_files
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from certify_assets.judges.judged import JudgedCorpus
+    from certify_assets.judges.stored import StoredJudge
 
 FOLDS: Final = 5
 _SALT: Final = 0x7F01D
@@ -94,13 +95,13 @@ class FoldScores:
         return self._judged[:, JUDGED_COLUMNS.index("score")]
 
 
-def training_tasks(judge: JudgedCorpus) -> frozenset[str]:
+def training_tasks(judge: StoredJudge) -> frozenset[str]:
     """Return the tasks of the splits that the judge is trained on."""
     tasks = judge.corpus.manifest.tasks
     return frozenset(task for split in judge.spec.training_splits for task in tasks[split])
 
 
-def why_no_folds(judge: JudgedCorpus) -> str:
+def why_no_folds(judge: StoredJudge) -> str:
     """Return why a judge has no out-of-fold judges, in a sentence; empty where it has."""
     spec = judge.spec
     if not spec.training_splits:
@@ -113,7 +114,7 @@ def why_no_folds(judge: JudgedCorpus) -> str:
     )
 
 
-def train_task_folds(judge: JudgedCorpus) -> tuple[NDArray[np.float64], str]:
+def train_task_folds(judge: StoredJudge) -> tuple[NDArray[np.float64], str]:
     """Train and store the out-of-fold judges of a judge that has some.
 
     Returns
@@ -130,7 +131,7 @@ def train_task_folds(judge: JudgedCorpus) -> tuple[NDArray[np.float64], str]:
     mine = [task.isin(tasks).to_numpy(bool) for tasks in dealt]
     folds = [Fold(np.flatnonzero(labelled & ~held), np.flatnonzero(held)) for held in mine]
     taught = [runs["outcome"].iloc[fold.known].nunique() == 2 for fold in folds]
-    made = judge.family.held_out(
+    made = maker_of(judge).held_out(
         judge, runs, [fold for fold, both in zip(folds, taught, strict=True) if both]
     )
     scores, adapters = np.full(len(runs), np.nan), [""] * len(folds)
@@ -146,17 +147,17 @@ def train_task_folds(judge: JudgedCorpus) -> tuple[NDArray[np.float64], str]:
     return scores, "" if all(taught) else _ONE_OUTCOME
 
 
-def stored_task_folds(judge: JudgedCorpus) -> TaskFolds:
+def stored_task_folds(judge: StoredJudge) -> TaskFolds:
     """Return the folds that the scores step of the judge made."""
     return TaskFolds.from_dict(judge.read(f"{_place(judge)}.json"))
 
 
-def score_unseen(judge: JudgedCorpus, runs: pd.DataFrame) -> FoldScores:
+def score_unseen(judge: StoredJudge, runs: pd.DataFrame) -> FoldScores:
     """Score those runs whose task the judge was trained on, by judges that never saw the task.
 
     Parameters
     ----------
-    judge : JudgedCorpus
+    judge : StoredJudge
         The judge that these stand in for.
     runs : DataFrame
         Trajectories, of any tasks.
@@ -178,7 +179,7 @@ def score_unseen(judge: JudgedCorpus, runs: pd.DataFrame) -> FoldScores:
             reason = _ONE_OUTCOME
             continue
         place = f"{_place(judge)}/{number}"
-        model = judge.maker.reload(judge, place, expected_sha256=fold.adapter_sha256)
+        model = maker_of(judge).reload(judge, place, expected_sha256=fold.adapter_sha256)
         table = score_table(model, runs.iloc[mine], judge.renderer)
         judged[mine] = table[list(JUDGED_COLUMNS)].to_numpy(np.float64)
         for row in mine.tolist():
@@ -193,7 +194,7 @@ def deal_tasks(tasks: Sequence[str], seed: int) -> list[list[str]]:
     return [sorted(tasks[place] for place in order[fold::count]) for fold in range(count)]
 
 
-def _place(judge: JudgedCorpus) -> str:
+def _place(judge: StoredJudge) -> str:
     """Where the folds of a judge are stored: one that was trained again since has its own."""
     bound = {
         "record": judge.artifact.to_dict(),

@@ -52,6 +52,11 @@ _HOLDS = {
         "fails in some designs, which the documentation names."
     ),
     "finite-sample": "The confidence holds at any number of tasks.",
+    "finite-sample, proved": "The confidence is proved under the six assumptions below.",
+    "finite-sample, proved, on average": (
+        "The promise is one on average over certificates. It is proved under the six assumptions "
+        "below, and the confidence is that of twice the budget."
+    ),
     "calibrated by simulation": (
         "The confidence is calibrated by simulation, not proved. The documentation says in which "
         "designs it holds and where it fails."
@@ -162,6 +167,9 @@ def _sentence(source: PageSource) -> str:
     from certify_assets.certificates import confidence_words
 
     main = source.headline
+    if main.promise == "average":
+        # the words of a confidence would say too much
+        return " ".join(promises(source))
     trust = confidence_words(source.confidence(source.sides), main.validity)
     trust = trust.replace(" %", "\u202f%")
     both = " for both at once" if len(source.sides) > 1 else ""
@@ -293,6 +301,7 @@ def spent(main: Certificate) -> str:
     each = f", shared among {count(main.candidates)} candidates" if main.candidates > 1 else ""
     way = {
         "fixed": f"spent whole on one of {grid} after the other, up to the first that fails",
+        "path": "spent once: the limits hold at every threshold together",
         "calibrated": f"calibrated by simulation over {grid} together",
     }
     return way[main.parameters["multiplicity"]] + each

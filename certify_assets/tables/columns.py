@@ -178,7 +178,7 @@ class ColumnReader:
     def _named(self, column: str, rules: Rules) -> tuple[NDArray[np.object_], list[str]]:
         """Return a name a row, and the distinct names."""
         cells = self.table.values(column)
-        distinct = self.table.distinct(column) if set(map(type, cells)) == {str} else []
+        distinct = list(dict.fromkeys(cells)) if set(map(type, cells)) == {str} else []
         if distinct and _are_names(distinct):
             return self.table.columns[column], distinct
         self._obey(rules, column, cells, cells)

@@ -34,8 +34,6 @@ from certify_assets.work import counted, reading
 
 _FRAME = Path("the table")
 _PART, _MOST_UNPACKED = 1 << 20, 4 << 30
-# the cells of a column, and its distinct texts where they are known
-_Column = tuple[NDArray[Any], list[str]]
 # the line of a row, and its cells, or what is wrong with it
 _Row = tuple[int, Sequence[Any] | str]
 
@@ -216,56 +214,53 @@ def _read_frame(frame: Any, wanted: AbstractSet[str]) -> Table:
         return _of_columns(_FRAME, names, wanted, lambda name: _of_pandas(frame[name]), size)
     import pyarrow as pa
 
-    def values(name: str) -> _Column:
+    def values(name: str) -> NDArray[Any]:
         return _of_arrow(pa.table(frame.select([name]))[name])
 
     with _readable(_FRAME):
         return _of_columns(_FRAME, names, wanted, values, size)
 
 
-def _of_pandas(column: Any) -> _Column:
+def _of_pandas(column: Any) -> NDArray[Any]:
     stored = isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"
-    return column.to_numpy() if stored else column.to_numpy(object, na_value=None), []
+    values: NDArray[Any] = column.to_numpy() if stored else column.to_numpy(object, na_value=None)
+    return values
 
 
-def _of_arrow(chunks: Any) -> _Column:
+def _of_arrow(chunks: Any) -> NDArray[Any]:
     """Return the values of an Arrow column; its own to_numpy imports pandas."""
     import pyarrow as pa
 
     column = chunks.combine_chunks()
     kind = column.type
     if pa.types.is_floating(kind):
-        return np.from_dlpack(column.fill_null(math.nan) if column.null_count else column), []
+        return np.from_dlpack(column.fill_null(math.nan) if column.null_count else column)
     # floats would turn task 7 into "7.0" as soon as one value is missing
     if pa.types.is_integer(kind) and not column.null_count:
-        return np.from_dlpack(column), []
+        return np.from_dlpack(column)
     categories = pa.types.is_dictionary(kind)
     if categories or pa.types.is_string(kind) or pa.types.is_large_string(kind):
         # one object for equal texts
         encoded = column if categories else column.dictionary_encode()
         texts = [*encoded.dictionary.to_pylist(), None]
-        places = encoded.indices.cast(pa.int64())
-        missing = places.null_count > 0
-        places = places.fill_null(len(texts) - 1) if missing else places
-        known = [] if categories or missing else texts[:-1]
-        return array_of(texts)[np.from_dlpack(places)], known
-    return array_of(column.to_pylist()), []
+        places = encoded.indices.cast(pa.int64()).fill_null(len(texts) - 1)
+        values: NDArray[Any] = array_of(texts)[np.from_dlpack(places)]
+        return values
+    return array_of(column.to_pylist())
 
 
 def _of_columns(
     path: Path,
     names: Sequence[Any],
     wanted: AbstractSet[str],
-    values: Callable[[str], _Column],
+    values: Callable[[str], NDArray[Any]],
     size: int,
 ) -> Table:
     found = _matched(path, names, wanted)
     parts = counted(f"reading {path.name}", found.items())
-    read = {name: values(written) for name, written in parts}
-    columns = {name: cells for name, (cells, _) in read.items()}
-    known = {name: distinct for name, (_, distinct) in read.items()}
+    columns = {name: values(written) for name, written in parts}
     rows = Rows.on(range(1, size + 1))
-    return Table(path, [*map(str, names)], columns, rows, renamed(found), known)
+    return Table(path, [*map(str, names)], columns, rows, renamed(found))
 
 
 @contextmanager

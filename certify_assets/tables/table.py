@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,6 @@ class Table:
     columns: Mapping[str, NDArray[Any]]
     rows: Rows
     read_as: tuple[str, ...] = ()
-    # the distinct texts of some columns
-    known: Mapping[str, list[str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return int(self.rows.numbers.size)
@@ -76,10 +74,6 @@ class Table:
         """Return the Python values of a column."""
         cells: list[Any] = self.columns[name].tolist()
         return cells
-
-    def distinct(self, name: str) -> list[Any]:
-        """Return the distinct values of a column of texts, in the order of the rows."""
-        return self.known.get(name) or list(dict.fromkeys(self.values(name)))
 
 
 class TableError(InputError):

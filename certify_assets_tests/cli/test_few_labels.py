@@ -222,3 +222,15 @@ def test_the_ladder_tries_the_weaker_promise_and_says_so(call: Call, tables: Pat
     assert refused.code == 2 and "one_run needs at least 21 tasks" in refused.err
     both = call(f"{asked} --promise proved --procedure naive")
     assert both.code == 2 and "--promise names the procedure" in both.err
+
+
+def test_a_draw_is_planned_from_unlabelled_scores(call: Call, tables: Path) -> None:
+    asked = "plan s.csv --procedure one_run --alpha .2"
+    found = call(f"{asked} --success-rate .3 --auroc .97 --json").json
+    assert {"predicted_coverage", "tasks_needed", "labels_needed", "gates", "chance"} <= set(found)
+    assert found["tasks"] == 80 and 0.3 < found["predicted_coverage"] < 0.9
+    assert 10 < found["tasks_needed"] < 80 and found["labels"] <= 80
+    labelled = call("plan full.csv --procedure average --alpha .2 --json")
+    assert labelled.code == 0 and labelled.json["predicted_coverage"] > 0.3
+    refused = call(asked)
+    assert refused.code == 2 and "Guess --success-rate and --auroc" in refused.err

@@ -26,10 +26,10 @@ def rows() -> list[Trajectory]:
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("trajectory_id", "  ", "trajectory_id is empty"),
-        ("agent", 3, "agent is int"),
+        ("trajectory_id", "  ", "trajectory_id is .*; give a text"),
+        ("agent", 3, "agent is 3; give a text"),
         ("attempt", True, "attempt is True"),
-        ("attempt", 2**31, "number attempts"),
+        ("attempt", 2**31, "give a whole number from 0"),
         ("outcome", 2, "outcome is 2"),
         ("outcome", 0.5, "outcome is 0.5"),
         ("source_sha256", "abc", "64 hexadecimal"),

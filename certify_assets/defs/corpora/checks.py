@@ -21,7 +21,7 @@ def no_leak_field(corpus: Corpus) -> Verdict:
     found = corpus.harness_keys()
     return Verdict.of(
         not found,
-        f"texts of runs quote {', '.join(found)}, which tells the outcome: remove it from the runs"
+        f"texts of runs quote {', '.join(found)}; remove what reveals the outcome"
         if found
         else "no text quotes a key of a harness",
     )
@@ -60,12 +60,11 @@ def no_structural_leak(corpus: Corpus) -> Verdict:
     over, accepted = checks.over, checks.accepted
     said = "every control is under its threshold"
     if over:
-        said = f"{checks.leaks} alone tells the outcome"
-        said += (
-            f"; accepted: {accepted}"
+        said = f"{checks.leaks} alone predicts the outcome. " + (
+            f"Accepted: {accepted}"
             if accepted
-            else ", and a judge would certify that, not the work; remove the leak, or say why to "
-            "go on: certify corpus import … --replace --set accept_structural_leak=REASON"
+            else "Remove the leak, or give the reason for accepting it: certify corpus import … "
+            "--replace --set accept_structural_leak=REASON"
         )
     return Verdict.of(
         not over,
