@@ -19,11 +19,7 @@ def adapter_tags(record: JudgeRecord) -> dict[str, str]:
         "certify.base_revision": base["revision"],
         "certify.manifest_sha256": record.manifest_sha256,
     }
-    return tags | (
-        {"certify.start_sha256": record.details["start_sha256"]}
-        if "start_sha256" in record.details
-        else {}
-    )
+    return tags | {"certify.start_sha256": sha256 for sha256 in record.starts.values()}
 
 
 def adapter_params(record: JudgeRecord) -> dict[str, Any]:
