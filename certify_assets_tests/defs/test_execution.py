@@ -79,7 +79,7 @@ def test_what_a_blocking_check_found_is_said_and_ends_with_its_own_code(tmp_path
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 3 and "Traceback" not in done.stderr
     assert (
-        "no_structural_leak of corpora/leak_controls stops the pipeline: length (AUROC 1.000, "
+        "no_structural_leak of corpora/leak_controls stops the pipeline: Length (AUROC 1.000, "
         "threshold 0.85), steps (AUROC 1.000" in done.stderr
     )
     assert "--set accept_structural_leak=REASON" in done.stderr
