@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from certify_assets.corpora.config import (
     CorpusConfig,
@@ -44,7 +44,7 @@ _UNFINISHED = (
     *(".part", ".partial", ".tmp", ".temp", ".swp"),
     *(".crdownload", ".download", ".filepart"),
 )
-_COMPRESSED: Mapping[str, Callable[[Path], IO[bytes]]] = {
+_COMPRESSED: Mapping[str, Callable[[Path], Any]] = {
     **{suffix: partial(gzip.open, mode="rb") for suffix in (".gz", ".tgz")},
     ".bz2": partial(bz2.open, mode="rb"),
     ".xz": partial(lzma.open, mode="rb"),
