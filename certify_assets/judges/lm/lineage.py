@@ -19,7 +19,8 @@ def adapter_tags(record: JudgeRecord) -> dict[str, str]:
         "certify.base_revision": base["revision"],
         "certify.manifest_sha256": record.manifest_sha256,
     }
-    return tags | {"certify.start_sha256": sha256 for sha256 in record.starts.values()}
+    start = next(iter(record.starts.values()), None)
+    return tags | ({"certify.start_sha256": start} if start else {})
 
 
 def adapter_params(record: JudgeRecord) -> dict[str, Any]:
