@@ -231,7 +231,7 @@ def _refuse_unknown(config: CorpusConfig) -> None:
         raise InputError(
             f"{config.name} is the name of a corpus that comes with the package; choose another."
         )
-    formats = sorted(FORMATS) if config.format == "auto" else config.format.split("+")
+    formats = sorted(FORMATS) if config.format == "auto" else [config.format]
     if unknown := [name for name in formats if name not in FORMATS]:
         raise InputError(
             f"{config.name}: there is no format {unknown[0]!r}; name one of "

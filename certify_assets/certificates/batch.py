@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from certify_assets.certificates.batch_stopping import Before, Stopping, stopping
-from certify_assets.certificates.batch_tables import SetTable, set_table
 from certify_assets.certificates.counts import covers
 from certify_assets.certificates.inputs import ScoreRange
-from certify_assets.documents import (
-    CLOSED,
-    Count,
-    Document,
-    JsonObject,
-    OpenShare,
-    Positive,
-    Real,
-    Share,
-)
+from certify_assets.documents import CLOSED, Document, OpenShare, Real, Share
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, sha256_bytes
 

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.batch import Batch, BatchPlan, SidePlan
-from certify_assets.certificates.batch_stopping import chain_stopping
-from certify_assets.certificates.batch_stopping import Before, Stopping, stopping
+from certify_assets.certificates.batch_stopping import Before, Stopping, chain_stopping, stopping
 from certify_assets.certificates.batch_tables import SetTable, set_table
 from certify_assets.certificates.counts import SIDES
 from certify_assets.errors import InputError

@@ -90,7 +90,7 @@ def issue(
             *_guard_assumptions(settings),
             *_pseudo_task_assumptions(evaluation, pool),
         ),
-        statement=_statement(evaluation, settings, sample),
+        statement=_statement(evaluation, settings, len(observations.labels), sample),
         findings=(
             *stated_findings(provenance),
             *certificate_findings(
@@ -243,7 +243,9 @@ def confidence_words(level: float, validity: str) -> str:
     return _CONFIDENCE[validity].format(f"{100 * level:.4g} %")
 
 
-def _statement(evaluation: Evaluation, settings: Settings, sample: SampleInputs | None) -> str:
+def _statement(
+    evaluation: Evaluation, settings: Settings, tasks: int, sample: SampleInputs | None
+) -> str:
     place, counts = evaluation.chosen, evaluation.counts
     side = settings.side.capitalize()
     if place is None:
@@ -254,7 +256,7 @@ def _statement(evaluation: Evaluation, settings: Settings, sample: SampleInputs 
         f"{100 * float(counts.coverage[place]):.1f} % of runs"
     )
     if settings.method.by_rows:
-        return f"{lead}. {_proved_statement(evaluation, settings, sample)}"
+        return f"{lead}. {_proved_statement(evaluation, settings, tasks, sample)}"
     over = ""
     if settings.method.estimand == "task":
         over = (
@@ -265,10 +267,10 @@ def _statement(evaluation: Evaluation, settings: Settings, sample: SampleInputs 
 
 
 def _proved_statement(
-    evaluation: Evaluation, settings: Settings, sample: SampleInputs | None
+    evaluation: Evaluation, settings: Settings, tasks: int, sample: SampleInputs | None
 ) -> str:
     """Say what one_run or average promises, in the words of docs/few-labels.md."""
-    alpha, tasks = 100 * settings.alpha, evaluation.tested.tasks
+    alpha = 100 * settings.alpha
     confidence = 100 * (1 - settings.delta)
     counted = "every task counts once"
     if sample is not None and sample["estimand"] == "runs":

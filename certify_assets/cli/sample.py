@@ -96,7 +96,11 @@ def sample(
     drawn = table.take(draw.rows(tasks, runs))
     sides = SIDES if side == "both" else (side,)
     settings = Settings(**({} if alpha is None else {"alpha": alpha}))
+    several = len(set(names_of(drawn)[0])) < len(drawn)
     batches = _batches(drawn.scores, sides, settings)
+    if several:
+        # every labelled run of a task is used, so that reading cannot stop early
+        batches = np.minimum(batches, 1)
     order = shuffled(draw.seed, names_of(drawn)[1], batches)
     write_tables(
         (out, harmless(out, _columns(drawn, batches, draw, order, outcome), drawn.naming_columns))
@@ -114,11 +118,16 @@ def sample(
     counts = "every task counts once"
     if draw.estimand != TASKS:
         counts = f"every run counts once, but no task more than {draw.most} of them"
+    labelling = (
+        f"Label batch 1 of {out} first ({document['batches'][0] if number else 0:,} runs), then "
+        "one batch after the other. Stop as soon as the certificate asks for no more."
+    )
+    if several:
+        labelling = f"Label all of {out}: with several runs of a task, reading cannot stop early."
     lines = [
         f"Drew {document['drawn']:,} runs of {document['drawn_tasks']:,} tasks from "
         f"{len(table):,} runs of {document['tasks']:,} tasks; {counts}.",
-        f"Label batch 1 of {out} first ({document['batches'][0] if number else 0:,} runs), then "
-        "one batch after the other. Stop as soon as the certificate asks for no more.",
+        labelling,
     ]
     if document["unscored"]:
         lines.append(f"{document['unscored']:,} drawn runs have no score and need no label.")

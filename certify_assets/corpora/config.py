@@ -225,8 +225,7 @@ def format_domain(format: str) -> Domain:
     from certify_assets.corpora.formats import FORMATS
 
     known = {name: form.domain for name, form in FORMATS.items()} | {"embedded": "web"}
-    names = {known.get(part, "") for part in format.split("+")}
-    name = names.pop() if len(names) == 1 else ""
+    name = known.get(format, "")
     return Domain(name, "derived" if name else "unknown")
 
 

@@ -330,7 +330,7 @@ class Corpus:
                 roots, format=config.format, name=self.name, options=dict(config.options)
             ) as (runs, facts),
         ):
-            other = {*known.split("+")}.isdisjoint(("embedded", *facts.format.split("+")))
+            other = known not in ("embedded", facts.format)
             if other and config.format == "auto":
                 raise InputError(
                     f"{self} was read as {known} and these files are {facts.format}; import them "

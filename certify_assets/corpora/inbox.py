@@ -6,11 +6,16 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import os
 import time
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +27,7 @@ from certify_assets.corpora.config import (
     save_config,
 )
 from certify_assets.corpora.corpus import Corpus
+from certify_assets.corpora.formats.files import DAMAGE
 from certify_assets.errors import InputError
 from certify_assets.files import (
     canonical_json,
@@ -38,6 +44,12 @@ _UNFINISHED = (
     *(".part", ".partial", ".tmp", ".temp", ".swp"),
     *(".crdownload", ".download", ".filepart"),
 )
+_COMPRESSED: Mapping[str, Callable[[Path], Any]] = {
+    **{suffix: partial(gzip.open, mode="rb") for suffix in (".gz", ".tgz")},
+    ".bz2": partial(bz2.open, mode="rb"),
+    ".xz": partial(lzma.open, mode="rb"),
+}
+_CHUNK = 1 << 20
 # a file younger than this may still be written
 _SETTLE_SECONDS = 5.0
 # a sensor has a minute: all corpora of one look share this
@@ -86,7 +98,7 @@ def complete_files(
                     raise WaitingError(
                         f"{number:,} of {len(found):,} files are read, the next look resumes"
                     )
-                entry["sha256"] = _hash(name, entry["stamp"])
+                entry["sha256"] = _hash(name, entry["stamp"], until)
     except OSError as error:
         raise WaitingError(
             f"{error.filename or 'a file'} cannot be read ({error.strerror or error})"
@@ -112,14 +124,40 @@ def _require_settled(found: _Known, before: _Known, now: float) -> None:
         raise WaitingError(f"{gone[0]} is gone since the last look")
 
 
-def _hash(name: str, stamp: str | list[int]) -> str:
+def _hash(name: str, stamp: str | list[int], until: float) -> str:
     if isinstance(stamp, str):
         # what is behind a URL is not read: what the other side says of it stands for its content
         return stamp
+    _require_whole(Path(name), until)
     digest = sha256_file(Path(name))
     if _stamp(Path(name)) != stamp:
         raise WaitingError(f"{name} changed while it was read")
     return digest
+
+
+def _require_whole(path: Path, until: float) -> None:
+    """Refuse a file that is cut off, as by an upload that pauses, where its format shows it."""
+    suffix = path.suffix.lower()
+    try:
+        if suffix == ".zip":
+            zipfile.ZipFile(path).close()
+        elif suffix == ".parquet":
+            with path.open("rb") as stream:
+                stream.seek(max(0, path.stat().st_size - 4))
+                if stream.read() != b"PAR1":
+                    raise EOFError("its last bytes are not those of Parquet")
+        elif suffix in _COMPRESSED:
+            with _COMPRESSED[suffix](path) as stream:
+                while stream.read(_CHUNK):
+                    if time.monotonic() > until:
+                        raise WaitingError(f"{path.name} takes too long to unpack; split it")
+    except DAMAGE as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            # of the disk, not of the file
+            raise
+        raise WaitingError(
+            f"{path.name} is not complete or is broken ({error}); copy it again"
+        ) from None
 
 
 def _last_look(known: Path) -> _Known:

@@ -58,6 +58,17 @@ VERDICT_PHRASES: Mapping[str, str] = {
     "verdict_word": r"\bverdict\s*[:=]\s*\w+",
 }
 _PHRASES = {name: re.compile(text, re.IGNORECASE) for name, text in VERDICT_PHRASES.items()}
+#: of which every occurrence of a phrase has one; most texts have none, which is found out fast
+_PARTS = {
+    "correct_flag": ("correct",),
+    "reward_value": ("reward",),
+    "resolved_flag": ("resolved",),
+    "score_value": ("score",),
+    "success_flag": ("success",),
+    "task_verdict": ("task", "episode", "challenge"),
+    "test_summary": ("passed", "failed"),
+    "verdict_word": ("verdict",),
+}
 # a key as JSON and Python write it, also where the record is quoted in a text itself
 _KEY = re.compile(r"""["'](\w{1,64})\\*["']\s*:""")
 # what a phrase says: its number where it ends in one, else no where it has one of these words, else
@@ -335,13 +346,18 @@ class _Occurrence(NamedTuple):
 def _occurrences(phrase: str, rows: pd.DataFrame) -> list[_Occurrence | None]:
     """Return the last occurrence of a phrase in every run, None where it has none."""
     return [
-        _last(_PHRASES[phrase], [instruction, *(step["observation"] for step in steps)])
+        _last(phrase, [instruction, *(step["observation"] for step in steps)])
         for instruction, steps in zip(rows["instruction"], rows["steps"], strict=True)
     ]
 
 
-def _last(pattern: re.Pattern[str], texts: Sequence[str]) -> _Occurrence | None:
+def _last(phrase: str, texts: Sequence[str]) -> _Occurrence | None:
+    pattern, parts = _PHRASES[phrase], _PARTS[phrase]
     for step, text in reversed([*enumerate(texts)]):
+        # a pattern that ignores case takes some letters beyond ASCII for these
+        lower = text.lower() if text.isascii() else ""
+        if lower and not any(part in lower for part in parts):
+            continue
         if matches := list(pattern.finditer(text)):
             words, (start, end) = matches[-1][0], matches[-1].span()
             number = _NUMBER.search(words)

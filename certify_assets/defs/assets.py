@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from inspect import Parameter, Signature, getdoc, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -171,7 +171,7 @@ class AssetStep:
             documents[page.rpartition("/")[2]] = store.read_bytes(page).decode("utf-8")
             links["page"] = dg.MetadataValue.path(store.locate(page))
             links["index"] = dg.MetadataValue.path(store.locate("index.html"))
-            store.once_committed(partial(_draw_index, store))
+            self.data_root.draw_index()
         if (judge := judge_of(context.asset_key)) and self.mlflow.enabled:
             files["summary"] = judge_summary(self.judge(judge), figures, reads)
         self.mlflow.record(
@@ -193,12 +193,6 @@ class AssetStep:
             else stored_version(store, context.asset_key, self.partition),
             value=None,
         )
-
-
-def _draw_index(store: Snapshot) -> None:
-    from certify_assets.reports.index_page import write_index
-
-    write_index(store)
 
 
 def asset(

@@ -42,7 +42,19 @@ class DataRoot(dg.ConfigurableResource):  # type: ignore[type-arg]
         self._view.refresh()
         return self._view
 
+    def draw_index(self) -> None:
+        """Draw the start page when the run, or its one step in this process, is over."""
+        self._draws = True
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Draw the start page once for all pages that were drawn."""
+        if self._draws:
+            from certify_assets.reports.index_page import write_index
+
+            write_index(self.view())
+
     _view: Snapshot | None = PrivateAttr(default=None)
+    _draws: bool = PrivateAttr(default=False)
 
 
 class MlflowTracker(dg.ConfigurableResource):  # type: ignore[type-arg]

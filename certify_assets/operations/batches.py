@@ -166,7 +166,7 @@ def _own_format(corpus: Corpus) -> str:
 
 
 def _is_same_kind(corpus: Corpus, own: str, given: str) -> bool:
-    if own == "auto" or set(given.split("+")) <= set(own.split("+")):
+    if own in ("auto", given):
         return True
     return own == "embedded" and (
         given == "table" or format_domain(given).name == corpus.domain.name

@@ -24,7 +24,6 @@ from certify_assets.errors import (
     StaleCertificateError,
 )
 from certify_assets.files import canonical_json, sha256_bytes
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.pool import (
     StoredPool,
     document_of,
@@ -40,12 +39,14 @@ from certify_assets.operations.ledger import record_pool, register
 from certify_assets.operations.relabelling import relabelling_finding
 from certify_assets.operations.spending import Claim, claim, read_spending
 from certify_assets.storage.moment import remembered
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.certificates import Certificate, Sides
     from certify_assets.certificates.pool import Pool
+    from certify_assets.judges.judged import JudgedCorpus
 
 
 def own_key(corpus: str, judge: str) -> str:
@@ -318,6 +319,7 @@ def verify_stored(judge: JudgedCorpus) -> list[str]:
     return []
 
 
+@remembered
 def why_nothing(judge: JudgedCorpus) -> list[str]:
     """Return what stopped a side, a sentence for each side and budget without a certificate."""
     from certify_assets.certificates import diagnose, settings_of
@@ -331,7 +333,7 @@ def why_nothing(judge: JudgedCorpus) -> list[str]:
     def reason(item: Certificate) -> str:
         found = diagnose(*columns(cal), pool=pool, **dict(settings_of(item)))
         words = replace(found, corpus_tasks=tasks).sentence
-        return f"{item.side.capitalize()} at {item.alpha:g}: {words}"
+        return f"{WORDS[item.side].capitalize()} at {item.alpha:g}: {words}"
 
     return [reason(item) for item in deciding if not item.certified]
 

@@ -25,6 +25,7 @@ from certify_assets.judges.model_files import Fold
 from certify_assets.judges.record import columns
 from certify_assets.operations.agent_folds import known_without, training_and
 from certify_assets.operations.certifier import deciding_certificates
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +71,7 @@ def left_out_agents(judge: JudgedCorpus) -> LeftOutAgents:
         rows = leave_one_agent_out(item, *columns(cal), cal["agent"].to_numpy(), unseen=unseen)
         errors[item.sha256] = tuple(rows)
         if shift := agent_shift(rows, item.alpha):
-            message = f"{item.side.capitalize()} at {item.alpha:g}: {shift}"
+            message = f"{WORDS[item.side].capitalize()} at {item.alpha:g}: {shift}"
             findings.append({"code": "agent_shift", "message": message})
     found = LeftOutAgents(
         corpus=judge.corpus.name,

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 from certify_assets.certificates.counts import covers
 from certify_assets.certificates.findings import RELABELLED
 from certify_assets.corpora.deliveries import left_out, relabelled
-from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.split_history import certified_versions, corpora_of_the_same_runs
 from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from certify_assets.judges.judged import JudgedCorpus
 
 _UNASSIGNED: Final = "no split"
 

@@ -21,6 +21,7 @@ from certify_assets.reports.wording import (
     signed,
     store_page,
 )
+from certify_assets.words import WORDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,7 +126,7 @@ def verdict(sides: Sides) -> str:
         status = f"**\N{CHECK MARK} {decided} decided**, {human} to review"
     rows = [
         (
-            item.side,
+            WORDS[item.side],
             percent(item.coverage) if item.certified else "nothing",
             f"≤{percent(item.alpha)}",
             percent(item.selective_error if item.certified else None),
@@ -168,7 +169,7 @@ def audit_table(audits: Sequence[CertificateAudit]) -> str:
     """Return audits as a Markdown table: one row a side and a budget."""
     rows = [
         (
-            audit.side,
+            WORDS[audit.side],
             f"{audit.alpha:g}",
             audit.verdict,
             "" if audit.realized_error is None else f"{audit.realized_error:.3f}",

@@ -79,10 +79,35 @@ def test_what_a_blocking_check_found_is_said_and_ends_with_its_own_code(tmp_path
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 3 and "Traceback" not in done.stderr
     assert (
-        "no_structural_leak of corpora/leak_controls stops the pipeline: length (AUROC 1.000, "
+        "no_structural_leak of corpora/leak_controls stops the pipeline: Length (AUROC 1.000, "
         "threshold 0.85), steps (AUROC 1.000" in done.stderr
     )
     assert "--set accept_structural_leak=REASON" in done.stderr
     assert "DagsterAssetCheckFailedError" not in done.stderr
     assert "certify: told is stopped by a check (see above)" in done.stderr
     assert "certify corpus show told" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_first_certificate_waits_for_no_slow_import(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "root"))
+    register_runs(store, "c", write_runs(tmp_path / "runs.jsonl", tasks=60, attempts=3), rl=False)
+    script = """
+import sys
+from certify_assets.cli.main import main
+from certify_assets.operations import certifier
+certify, slow = certifier.certify_judge, {"mlflow", "great_expectations"}
+def observed(*given, **named):
+    made = certify(*given, **named)
+    print("ISSUED", *slow & set(sys.modules), file=sys.stderr)
+    return made
+certifier.certify_judge = observed
+main()
+"""
+    command = [sys.executable, "-c", script, "run", "c", "--root", store.root]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    said = done.stderr.splitlines()
+    assert done.returncode in (0, 3) and "ISSUED" in said, done.stderr
+    issued, *after = [line.strip() for line in said[said.index("ISSUED") + 1 :]]
+    assert issued.startswith(("combined: ", "lexical: ")), "and it is on the screen at once"
+    assert any("data_quality done" in line for line in after)

@@ -44,7 +44,7 @@ def test_fine_tuning_and_reinforcement_go_from_adapter_to_certificate(
     monkeypatch.setitem(JUDGES, "grpo", JUDGES["grpo"].model_copy(update={"steps": (1, 2)}))
     sft, grpo = made(store, "sft"), made(store, "grpo")
     assert sft["adapter_sha256"] != judged(store, NAME, "base").train().adapter_sha256
-    assert grpo["candidates"] == 9 and grpo["start_sha256"] == sft["adapter_sha256"]
+    assert grpo["candidates"] == 9 and grpo["starts"] == {"sft": sft["adapter_sha256"]}
     names = [row["name"] for row in grpo["selection"]]  # type: ignore[attr-defined]
     assert names[0] == "start" and len(set(names)) == 9 and grpo["chosen"] in names
     for certificate in certifier.load_certificates(judged(store, NAME, "grpo")):

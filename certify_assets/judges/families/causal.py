@@ -172,11 +172,9 @@ class SftFamily(CausalFamily):
         with judge.store.workplace(judge.key("training")) as folder:
             place = folder / judge.training_run("adapter")
             model, training = _tuned(judge, start, labelled, place, report)
-            before, adapter = upstream(judge.spec), start.adapter_sha256
-            starts = {before: adapter} if before else {}
-            return self._record(
-                judge, model, sft, training=training, start_sha256=adapter, starts=starts
-            )
+            before = upstream(judge.spec)
+            starts = {before: start.adapter_sha256} if before else {}
+            return self._record(judge, model, sft, training=training, starts=starts)
 
     def configure(self, entry: SftEntry) -> SftSpec:
         """Return the judge of an entry."""

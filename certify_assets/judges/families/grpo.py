@@ -229,7 +229,6 @@ class GrpoFamily(CausalFamily):
                     "rl_trajectories": len(rl),
                     **read,
                 },
-                start_sha256=before.adapter_sha256,
                 starts={spec.start: before.adapter_sha256},
                 candidates=len(rows),
                 selection=tuple(rows),

@@ -19,11 +19,8 @@ def adapter_tags(record: JudgeRecord) -> dict[str, str]:
         "certify.base_revision": base["revision"],
         "certify.manifest_sha256": record.manifest_sha256,
     }
-    return tags | (
-        {"certify.start_sha256": record.details["start_sha256"]}
-        if "start_sha256" in record.details
-        else {}
-    )
+    start = next(iter(record.starts.values()), None)
+    return tags | ({"certify.start_sha256": start} if start else {})
 
 
 def adapter_params(record: JudgeRecord) -> dict[str, Any]:
