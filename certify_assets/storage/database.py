@@ -195,7 +195,7 @@ class Database:
         return _opened(folder.root, url, os.getpid())
 
     def exists(self) -> bool:
-        """Whether there is something to read; refuse a data root that lost its database."""
+        """Whether there is something to read; refuse what is no data root of this version."""
         # once more: another process may have made both between the two looks
         if not self._is_whole() and self._root() and not self._is_whole():
             # a new one would forget what was claimed
@@ -203,7 +203,16 @@ class Database:
                 f"the database of {self.folder.root} is gone or empty; restore a backup, or "
                 f"correct {VARIABLE}."
             )
+        if not self._whole and self._is_of_an_earlier_version():
+            raise InputError(
+                f"{self.folder.root} is a data root of an earlier version, which kept its state in "
+                "files; name another folder, and import the corpora again."
+            )
         return self._whole
+
+    def _is_of_an_earlier_version(self) -> bool:
+        corpora = self.folder.names("corpora")
+        return any(self.folder.exists(f"corpora/{name}/corpus.json") for name in corpora)
 
     def _is_whole(self) -> bool:
         if self.is_sqlite and not self.folder.exists(FILE):

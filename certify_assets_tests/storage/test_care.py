@@ -135,6 +135,17 @@ def test_an_event_can_be_blanked_and_later_changes_are_still_refused(store: Stor
         rows.execute(sa.text("UPDATE events SET payload = '{}'"))
 
 
+def test_a_data_root_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpora" / "retail" / "corpus.json"
+    corpus.parent.mkdir(parents=True)
+    corpus.write_text("{}", encoding="utf-8")
+    store = Store(str(tmp_path))
+    for use in (lambda: store.now().corpora(), lambda: store.write_json(A, 1)):
+        with pytest.raises(InputError, match="earlier version"):
+            use()
+    assert not (tmp_path / "certify.db").exists()
+
+
 def test_a_backup_is_mended_by_the_next_and_files_of_others_stop_neither(tmp_path: Path) -> None:
     store, copy = Store(str(tmp_path / "root")), tmp_path / "copy"
     name, sample = store.write_json(A, 1), "monitoring/c/lexical/1.csv"
