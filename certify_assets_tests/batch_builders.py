@@ -16,7 +16,7 @@ from certify_assets.operations.batch_record import (
     ready_batches,
 )
 from certify_assets.operations.decision_tables import DECISION_COLUMNS, PROVISIONAL
-from certify_assets.operations.sampling import Draw
+from certify_assets.operations.sampling import TaskDraw
 from certify_assets.storage.store import Store
 
 __all__ = ["decide_again", "receive_batch", "store_batch", "stored_object"]
@@ -29,7 +29,7 @@ def store_batch(
     frame: pd.DataFrame,
     *,
     runs: Sequence[Trajectory] = (),
-    draw: Draw | None = None,
+    draw: TaskDraw | None = None,
     changed: bool = False,
     **about: Any,
 ) -> None:
@@ -92,7 +92,7 @@ def receive_batch(
     frame: pd.DataFrame,
     runs: Sequence[Trajectory] = (),
     *,
-    draw: Draw | None = None,
+    draw: TaskDraw | None = None,
     changed: bool = False,
 ) -> None:
     """Store runs as those of a batch that nobody decided."""
@@ -116,7 +116,7 @@ def receive_batch(
             objects={
                 "runs": objects.put_stream(lambda sink: write_groups(sink, [list(runs)])),
                 "identities": objects.put_table(identities),
-                "draw": objects.put_json((draw or Draw(drawn={})).to_dict()),
+                "draw": objects.put_json((draw or TaskDraw(drawn={})).to_dict()),
                 "files": objects.put_json({}),
             },
         ),

@@ -11,7 +11,7 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.certifier import own_key
 from certify_assets.operations.deployment import Deployed, judge_fingerprint, strictest_certificates
 from certify_assets.operations.labels import Label, append_labels
-from certify_assets.operations.sampling import Draw, SamplingPlan
+from certify_assets.operations.sampling import SamplingPlan, TaskDraw
 from certify_assets.storage.store import Store
 from certify_assets_tests.batch_builders import store_batch
 
@@ -137,7 +137,7 @@ def write_decisions(
     changed: bool = False,
 ) -> None:
     """Store a table of decisions as the one of a batch; the draw only where a plan is given."""
-    draw = None if plan is None else Draw.of(deployment, plan, corpus, frame["task_id"])
+    draw = None if plan is None else TaskDraw.of(deployment, plan, corpus, frame["task_id"])
     store_batch(store, corpus, batch, frame, draw=draw, changed=changed)
 
 

@@ -41,7 +41,7 @@ def drawn_by(draw: Draw) -> str:
 
 
 @dataclass(frozen=True)
-class SampleFile:
+class DrawnFile:
     """A file that `certify sample` wrote, perhaps with labels by now."""
 
     path: Path
@@ -49,7 +49,7 @@ class SampleFile:
     runs: frozenset[str]
 
     @classmethod
-    def read(cls, path: Path, reading: ReadingOptions) -> SampleFile:
+    def read(cls, path: Path, reading: ReadingOptions) -> DrawnFile:
         """Read which runs were drawn, and how."""
         name = {**COLUMNS, **reading.columns}["id"]
         table = read_table(path, {name, DRAWN_BY})
@@ -133,7 +133,7 @@ def calibration(
     Labels are those of `labels`. Without it they are those written into the file of the draw, and
     without any there, the outcomes of the table itself.
     """
-    drawn = None if sample is None else SampleFile.read(sample, reading)
+    drawn = None if sample is None else DrawnFile.read(sample, reading)
     given = labels or (sample if sample is not None and _has_labels(sample, reading) else None)
     whole = read_scores(scores, reading, outcomes=given is None)
     table = whole.choose_split("cal")
@@ -165,7 +165,7 @@ def calibration_of(
 
 
 def _joined(
-    whole: ScoreTable, table: ScoreTable, found: RunLabels | None, drawn: SampleFile | None
+    whole: ScoreTable, table: ScoreTable, found: RunLabels | None, drawn: DrawnFile | None
 ) -> Calibration:
     require_ids(table)
     if found is not None:

@@ -31,7 +31,7 @@ from certify_assets.operations.decision_tables import (
     no_decisions,
 )
 from certify_assets.operations.labels import Label, read_labels, resolve_labels
-from certify_assets.operations.sampling import Draw
+from certify_assets.operations.sampling import TaskDraw
 from certify_assets.storage.moment import remembered
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def drawn_decisions(corpus: Corpus) -> pd.DataFrame:
 
 
 def _drawn(corpus: Corpus, batch: str) -> pd.DataFrame:
-    rows, drawn = decisions_of(corpus, batch), Draw.load(corpus, batch).drawn
+    rows, drawn = decisions_of(corpus, batch), TaskDraw.load(corpus, batch).drawn
     rows = rows.assign(drawn=[drawn.get(task, "") for task in rows["task_id"]])
     return rows.assign(kind=label_kinds(rows))
 

@@ -39,7 +39,7 @@ from certify_assets.operations.delivery import DeliveredRun, new_runs
 from certify_assets.operations.deployment import Deployment, load_deployment
 from certify_assets.operations.labels import Labelled
 from certify_assets.operations.monitoring import monitor_new_labels
-from certify_assets.operations.sampling import Draw
+from certify_assets.operations.sampling import TaskDraw
 from certify_assets.storage.urls import local_copies, shown_url
 from certify_assets.work import Report, silent
 
@@ -389,10 +389,10 @@ def _whole(gathered: Gathered, run: DeliveredRun) -> Trajectory:
     return replace(run.trajectory, instruction=texts.instruction, steps=texts.steps, outcome=None)
 
 
-def _drawn(corpus: Corpus, runs: Iterable[DeliveredRun]) -> Draw:
+def _drawn(corpus: Corpus, runs: Iterable[DeliveredRun]) -> TaskDraw:
     # one that cannot be read draws nothing: nobody would be asked about the runs that it decides
     # once it can be
     record = load_deployment(corpus)
     if record is None:
-        return Draw(drawn={})
-    return Draw.of(record.number, record.sampling, corpus.name, map(_task, runs))
+        return TaskDraw(drawn={})
+    return TaskDraw.of(record.number, record.sampling, corpus.name, map(_task, runs))

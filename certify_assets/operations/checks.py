@@ -26,7 +26,7 @@ from certify_assets.operations.deployment import (
 from certify_assets.operations.monitoring import load_monitor
 from certify_assets.operations.notifications import certificate_age, read_notifications
 from certify_assets.operations.recertification import NOTHING_DEPLOYED, plan_recertification
-from certify_assets.operations.sampling import Draw
+from certify_assets.operations.sampling import TaskDraw
 
 # shares from which a check warns or fails
 _HALF, _LATE, _LITTLE = 0.5, 0.8, 0.1
@@ -135,11 +135,11 @@ def drawn_as_planned(corpus: Corpus) -> Verdict:
     plans = {item.number: item.sampling for item in read_deployments(corpus)}
     undrawn, every, drawn = 0, 0, 0
     for name in batch_names(corpus):
-        draw, tasks = Draw.load(corpus, name), set(first_decisions_of(corpus, name)["task_id"])
+        draw, tasks = TaskDraw.load(corpus, name), set(first_decisions_of(corpus, name)["task_id"])
         every, drawn = every + len(tasks), drawn + len(draw.drawn)
         if draw.plan is None or draw.deployment is None:
             undrawn += 1
-        elif plans.get(draw.deployment) != draw.plan or draw != Draw.of(
+        elif plans.get(draw.deployment) != draw.plan or draw != TaskDraw.of(
             draw.deployment, draw.plan, corpus.name, tasks
         ):
             return Verdict("ERROR", f"the draw of batch {name} is not that of a deployed plan.")

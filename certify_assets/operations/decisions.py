@@ -55,7 +55,7 @@ from certify_assets.operations.decision_tables import (
     batch_runs,
 )
 from certify_assets.operations.deployment import Deployment
-from certify_assets.operations.sampling import Draw, asked_rows
+from certify_assets.operations.sampling import TaskDraw, asked_rows
 from certify_assets.work import Report, silent
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class _Batch:
         corpus = self.corpus = deployment.corpus
         self.deployment, self.name = deployment, name
         self.about: ReceivedBatch = received(corpus, name)
-        self.draw = Draw.load(corpus, name)
+        self.draw = TaskDraw.load(corpus, name)
         self.runs = batch_runs(corpus, name)
         identities = identities_of(corpus, name)
         again = set(identities.loc[identities["changed"], "trajectory_id"])

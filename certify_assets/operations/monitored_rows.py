@@ -23,7 +23,7 @@ from certify_assets.operations.batch_record import (
 )
 from certify_assets.operations.decision_tables import decisions_of
 from certify_assets.operations.delivery import known_runs
-from certify_assets.operations.sampling import Draw
+from certify_assets.operations.sampling import TaskDraw
 from certify_assets.storage.database import insert, number_column, tables, text_column
 from certify_assets.storage.moment import remembered
 from certify_assets.storage.store import Snapshot, Store
@@ -73,7 +73,7 @@ def _replace(corpus: Corpus, connection: sa.Connection, batch: str) -> None:
         connection.execute(table.delete().where(*its))
     if is_undone(corpus, batch) or not is_decided(corpus, batch):
         return
-    frame, drawn = decisions_of(corpus, batch), Draw.load(corpus, batch).drawn
+    frame, drawn = decisions_of(corpus, batch), TaskDraw.load(corpus, batch).drawn
     frame = frame.assign(drawn=[drawn.get(task, "") for task in frame["task_id"]])
     frame = frame.assign(kind=label_kinds(frame))
     used = frame[(frame["drawn"] != "") | (frame["kind"] != "undecided")]

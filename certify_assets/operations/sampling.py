@@ -62,7 +62,7 @@ def asked_rows(
     return asked
 
 
-class Draw(Document):
+class TaskDraw(Document):
     """The drawn tasks of a batch."""
 
     SCHEMA = "certify_assets/draw/1"
@@ -74,13 +74,13 @@ class Draw(Document):
     drawn: dict[str, Literal["audit", "spot"]]  # of each drawn task
 
     @classmethod
-    def of(cls, number: int, plan: SamplingPlan, corpus: str, tasks: Iterable[str]) -> Draw:
+    def of(cls, number: int, plan: SamplingPlan, corpus: str, tasks: Iterable[str]) -> TaskDraw:
         """Draw tasks by the plan of a deployment."""
         places = plan.places(corpus, sorted(set(tasks)))
         drawn = {task: place for task, place in places.items() if place}
         return cls(deployment=number, plan=plan, drawn=drawn)
 
     @classmethod
-    def load(cls, corpus: Corpus, batch: str) -> Draw:
+    def load(cls, corpus: Corpus, batch: str) -> TaskDraw:
         """Read the draw of a batch."""
         return cls.from_dict(corpus.store.objects.get_json(received(corpus, batch).objects["draw"]))

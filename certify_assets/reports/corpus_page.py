@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MOST_AGENTS = 60
 
 
-class Table(NamedTuple):
+class PageTable(NamedTuple):
     """A table of the page and of the terminal; the first cell of a row names it."""
 
     title: str
@@ -48,7 +48,7 @@ class Section(NamedTuple):
     heading: str
     gist: str
     facts: Sequence[tuple[str, str]] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[PageTable] = ()
     notes: Sequence[str] = ()
 
 
@@ -100,7 +100,7 @@ def _splits(report: CorpusReport) -> Section:
         if (part := splits.get(name)) is not None
     ]
     gist = f"seed {manifest.seed}, profile {manifest.profile}" if manifest else ""
-    return Section("splits", "Splits", gist, tables=[Table("Splits", columns, rows)])
+    return Section("splits", "Splits", gist, tables=[PageTable("Splits", columns, rows)])
 
 
 def _flips(report: CorpusReport) -> Section:
@@ -134,7 +134,7 @@ def _agents(report: CorpusReport) -> Section:
         "map",
         "Outcomes by task and attempt",
         "every run, and each agent",
-        tables=[Table("Agents", columns, rows)],
+        tables=[PageTable("Agents", columns, rows)],
     )
 
 
@@ -155,7 +155,7 @@ def _rest(report: CorpusReport) -> Iterator[Section]:
     tables = [control_table(controls)]
     if phrases:
         columns = ("phrase", "runs", "of these succeed", "of others", "example", "text")
-        tables.append(Table("Verdict phrases", columns, phrases))
+        tables.append(PageTable("Verdict phrases", columns, phrases))
     notes = [*_directions(controls)]
     if controls.accepted:
         notes.append(f"Accepted, and on every certificate: {controls.accepted}")
@@ -174,7 +174,7 @@ def _rest(report: CorpusReport) -> Iterator[Section]:
         ),
         ("runs whose text has both outcomes", count(profile.flips.contradicted)),
     ]
-    table = Table("Labels", ("figure", "value"), labels)
+    table = PageTable("Labels", ("figure", "value"), labels)
     yield Section("labels", "Labels", "where outcomes come from", tables=[table])
     facts = [
         ("runs that read like an earlier one", count(profile.duplicates)),
@@ -195,15 +195,15 @@ def _rest(report: CorpusReport) -> Iterator[Section]:
     ]
     counts = [(note, count(number)) for note, number in imported.notes.items()]
     tables = [
-        Table("Left out", ("reason", "records", "the first"), dropped),
-        Table("Notes", ("note", "count"), counts),
+        PageTable("Left out", ("reason", "records", "the first"), dropped),
+        PageTable("Notes", ("note", "count"), counts),
     ]
     gist = counted(sum(profile.dropped.values()), "record")
     if shown := [table for table in tables if table.rows]:
         yield Section("left-out", "Left out by the import", gist, tables=shown)
 
 
-def control_table(controls: LeakChecks) -> Table:
+def control_table(controls: LeakChecks) -> PageTable:
     """Return every leak control with its interval and threshold."""
     rows = []
     for name, value in controls.measured.items():
@@ -213,7 +213,7 @@ def control_table(controls: LeakChecks) -> Table:
             state = "over, accepted" if controls.accepted else "over"
         interval = DASH if bound is None else f"{rate(bound[0])} to {rate(bound[1])}"
         rows.append((name, rate(value), interval, f"{controls.threshold(name):g}", state))
-    return Table(
+    return PageTable(
         "Leak checks",
         ("control", "AUROC", "95 % interval", "threshold", "AUROC is"),
         rows,
