@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, TypeAdapter, ValidationError, with_config
+from pydantic import Field, with_config
 from typing_extensions import TypedDict  # pydantic reads those of `typing` from 3.12 on
 
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.inputs import LEVELS, Inputs, ScoreRange
+from certify_assets.certificates.inputs import Inputs, ScoreRange
 from certify_assets.certificates.procedures import Promise
 from certify_assets.certificates.settings import level_of, look_share
 from certify_assets.documents import (
@@ -183,25 +183,9 @@ class Certificate(Document):
         return certificate
 
 
-def check_range(given: object) -> None:
-    """Refuse what is no range of scores."""
-    try:
-        ordered = _RANGE.validate_python(given)
-    except ValidationError:
-        ordered = None
-    if ordered is None or not _in_order(ordered):
-        raise ForgedCertificateError(
-            f"The range of scores has {len(LEVELS)} quantiles in order, between low and high; "
-            "give the file as it was written."
-        )
-
-
 def _in_order(scores: ScoreRange) -> bool:
     values = [scores["low"], *scores["quantiles"], scores["high"]]
     return values == sorted(values)
-
-
-_RANGE: Final = TypeAdapter(ScoreRange)
 
 
 def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:

@@ -279,7 +279,7 @@ def _entries(folder: str | Path) -> Iterator[tuple[str, bool]]:
 
 
 def _known(store: Store, source: str, corpus: str) -> Path:
-    return store.scratch(f"landed/{source}") / f"{corpus}.json"
+    return store.scratch(f"inbox/{source}") / f"{corpus}.json"
 
 
 def inbox_key(corpus: str) -> str:

@@ -199,11 +199,11 @@ def config_version(corpus: Corpus) -> str:
 
 
 def source_version(corpus: Corpus) -> str:
-    """Return the version of the source runs: the configuration, and the files that landed last."""
-    landed = read_versions(corpus)
-    if not landed:
+    """Return the version of the source runs: the configuration, and the files that arrived last."""
+    versions = read_versions(corpus)
+    if not versions:
         return config_version(corpus)
-    return sha256_bytes(canonical_json([config_version(corpus), landed[-1].version]))
+    return sha256_bytes(canonical_json([config_version(corpus), versions[-1].version]))
 
 
 def sample_version(corpus: Corpus) -> str:

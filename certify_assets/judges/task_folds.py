@@ -3,8 +3,7 @@
 The training tasks are dealt into folds, and each fold has a judge of the same recipe, trained on
 the runs of all other folds. What is read of a run is computed once for all folds, and the scales of
 a combined judge stay those of all training runs. Scores of two folds come from two models, so they
-are good for a batch certificate, which assumes nothing of scores, and for the task sizes of a pool:
-they come as `FoldScores`, which no procedure accepts in place of the scores of one judge.
+are good for a batch certificate, which assumes nothing of scores, and for the task sizes of a pool.
 """
 
 from __future__ import annotations
@@ -89,10 +88,6 @@ class FoldScores:
             own = table[name].to_numpy(np.float64)
             columns[name] = np.where(self.seen, self._judged[:, place], own)
         return table.assign(**columns)
-
-    def for_pool(self) -> NDArray[np.float64]:
-        """Return the scores for a pool, whose outcomes nobody reads; NaN where no fold scores."""
-        return self._judged[:, JUDGED_COLUMNS.index("score")]
 
 
 def training_tasks(judge: StoredJudge) -> frozenset[str]:

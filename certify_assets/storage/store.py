@@ -545,7 +545,8 @@ def publish_all(store: Store) -> int:
     with store.database.reading() as connection:
         query = sa.select(events.c.subject).where(events.c.kind == Stored.kind).distinct()
         keys = list(connection.scalars(query))
-    return publish(store.now(), keys)
+    # not of one moment: a page that is stored meanwhile must not be put back
+    return publish(Store(store.root), keys)
 
 
 def _remedy(key: str) -> str:
