@@ -26,7 +26,7 @@ _CONFIDENCE = {
     "calibrated by simulation": "{} confidence by simulation",
     "none under clustering": "{} confidence for independent runs only",
     "finite-sample, proved": "{} confidence",
-    "finite-sample, proved, on average": "{} confidence of the cap",
+    "finite-sample, proved, on average": "{} confidence",
 }
 _DEFAULT_SELECTION = (
     "One of {} candidates compared on these outcomes; delta is divided by their number."
@@ -155,7 +155,7 @@ def _require_rows(observations: Observations, settings: Settings) -> None:
         raise UnlabelledRunError(
             f"The drawn run of task {quoted(observations.labels[observations.tasks[place]])} with "
             f"score {shortest(float(observations.scores[place]))} has no label, and it is read "
-            f"before the stop of the {settings.side} side. Label the next batch, or name one side."
+            f"before the stop of the {settings.side} side. Label the next batch."
         )
 
 

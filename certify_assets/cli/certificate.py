@@ -199,7 +199,7 @@ def certificate(
     lead = found.certificates[0]
     more = [_SIX] if certified and lead.promise != CONFIDENT else []
     if procedure is None and not wants_json():
-        rung = next_rung(certifier, found, settings_of(lead).replace(candidates=1))
+        rung = next_rung(certifier, found, settings_of(lead))
         more += [rung] if rung else []
     wrote = "" if out is None else f"wrote {out}; "
     if not certified:
