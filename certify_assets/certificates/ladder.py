@@ -66,7 +66,7 @@ def climb(
     TooFewTasksError
         If the table has too few tasks for each procedure; that of the last one.
     UnlabelledRunError
-        If a drawn run lacks a label that the first procedure needs.
+        If a drawn run lacks a label that the procedure in turn needs.
     """
     sides = tuple(sides)
     found: CertificateSet | None = None
@@ -87,10 +87,14 @@ def climb(
             if last and found is None:
                 raise
             continue
-        except UnlabelledRunError:
+        except UnlabelledRunError as more:
             if found is None:
                 raise
-            continue
+            raise UnlabelledRunError(
+                f"{procedures[0]} is settled and certifies nothing. For the next promise {more}",
+                more.task,
+                more.score,
+            ) from None
         if any(item.certified for item in now.certificates):
             return now
         found = found or now
