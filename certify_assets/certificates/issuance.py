@@ -26,7 +26,7 @@ _CONFIDENCE = {
     "calibrated by simulation": "{} confidence by simulation",
     "none under clustering": "{} confidence for independent runs only",
     "finite-sample, proved": "{} confidence",
-    "finite-sample, proved, on average": "{} confidence of the cap",
+    "finite-sample, proved, on average": "{} confidence",
 }
 _DEFAULT_SELECTION = (
     "One of {} candidates compared on these outcomes; delta is divided by their number."

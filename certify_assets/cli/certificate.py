@@ -182,7 +182,7 @@ def certificate(
             names = EVERY_PROCEDURE if procedure == "all" else (procedure,)
             found = certifier.issue_set(procedure_settings(names, asked), **sided)
     except UnlabelledRunError as needed:
-        raise rows.more_labels(needed) from None
+        raise rows.more_labels(needed, several=side == "both") from None
     single = procedure != "all" and side != "both"
     document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:
@@ -202,7 +202,7 @@ def certificate(
     lead = found.certificates[0]
     more = [_SIX] if certified and lead.promise != CONFIDENT else []
     if procedure is None and not wants_json():
-        rung = next_rung(certifier, found, settings_of(lead).replace(candidates=1))
+        rung = next_rung(certifier, found, settings_of(lead))
         more += [rung] if rung else []
     wrote = "" if out is None else f"wrote {out}; "
     if not certified:

@@ -127,7 +127,7 @@ class Calibration:
     sample: SampleInputs | None = None
     file: DrawnFile | None = None
 
-    def more_labels(self, needed: UnlabelledRunError) -> UnlabelledRunError:
+    def more_labels(self, needed: UnlabelledRunError, *, several: bool) -> UnlabelledRunError:
         """Return a refusal that names the batch to label, and the first run that needs it."""
         tasks, runs = names_of(self.table)
         lacking = [
@@ -143,8 +143,9 @@ class Calibration:
         if (number := batches.get(first)) is not None:
             count = sum(batches.get(run) == number for run, _ in lacking)
             what = f"batch {number} ({count:,} run{'s' * (count > 1)})"
+        other = " Or name one side (--side)." if several else ""
         return UnlabelledRunError(
-            f"{needed} Label {what}; {quoted(first)} is the first without a label.",
+            f"{needed} Label {what}; {quoted(first)} is the first without a label.{other}",
             needed.task,
             needed.score,
         )

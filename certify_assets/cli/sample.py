@@ -77,9 +77,10 @@ def sample(
     tasks draws one run of as many tasks; above it, further attempts of all of them.
 
     The file keeps the columns of SCORES but the scores, which a reviewer is not to see. Fill in its
-    column outcome batch by batch: 0, 1, or unclear. Then give it to `certify certificate SCORES --sample FILE`, which says whether more
-    labels are needed. Side and budget order the batches here; the certificate may take others, if
-    they were fixed before anyone looked at the drawn scores.
+    column outcome batch by batch: 0, 1, or unclear. Then give it to `certify certificate SCORES
+    --sample FILE`, which names the batch to label next (exit code 3), if one is needed. Side and
+    budget order the batches here; the certificate may take others, if they were fixed before
+    anyone looked at the drawn scores.
     """
     refuse_overwrite({"--out": out}, {"SCORES": scores})
     columns = {**COLUMNS, **reading.columns}

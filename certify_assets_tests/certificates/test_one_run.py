@@ -182,7 +182,9 @@ def test_an_unclear_label_counts_as_wrong(side: str) -> None:
 def test_too_few_tasks_are_refused(procedure: str, alpha: float, least: int) -> None:
     asked = {"procedure": procedure, "alpha": alpha}
     scores, right = np.arange(float(least)), np.zeros(least, dtype=int)
-    assert certify(scores, right, NAMES[:least], **asked).certified
+    found = certify(scores, right, NAMES[:least], **asked)
+    # a proof does not rest on the bootstrap
+    assert found.certified and all(item["code"] != "few_tasks" for item in found.findings)
     with pytest.raises(InputError, match=f"needs at least {least} tasks"):
         certify(scores[1:], right[1:], NAMES[1:least], **asked)
 
@@ -208,6 +210,15 @@ def test_looks_share_delta_and_grow() -> None:
 def test_both_sides_together_have_half_of_delta_each() -> None:
     found = certify_sides(PLACES, WRONG, NAMES, procedures=("one_run",), joint=True, alpha=0.2)
     assert [item.delta for item in found.certificates] == [0.025, 0.025]
+
+
+def test_both_sides_on_average_speak_of_shares_and_caps() -> None:
+    ranked = np.greater_equal(PLACES, PLACES[20]).astype(int)
+    found = certify_sides(PLACES, ranked, NAMES, procedures=("average",), alpha=0.2)
+    assert found.sides is not None and found.statement is not None
+    assert "Both caps hold together with 90 % confidence." in found.statement
+    words = "auto-fail (wrong decisions on average within 20 % of the share decided)"
+    assert words in found.sides.sentence
 
 
 def test_several_runs_a_task_are_used() -> None:

@@ -235,6 +235,7 @@ def test_the_ladder_tries_the_weaker_promise_and_says_so(call: Call, tables: Pat
         True,
     )
     (said,) = [item for item in found["findings"] if item["code"] == "second_promise"]
+    assert "On each side pseudo_task's promise, or the cap at twice" in said["message"]
     assert "with probability at most 10 %" in said["message"]
     assert call("verify c.json few.csv").code == 0
     assert call(f"{asked} --promise average --json").json["findings"] == [
@@ -244,6 +245,48 @@ def test_the_ladder_tries_the_weaker_promise_and_says_so(call: Call, tables: Pat
     assert refused.code == 2 and "one_run needs at least 21 tasks" in refused.err
     both = call(f"{asked} --promise proved --procedure naive")
     assert both.code == 2 and "--promise names the procedure" in both.err
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        ("--sample draw.csv --set looks=2 --set look=1", 3, "Nothing is certified"),
+        ("--promise proved --set looks=2 --set look=1", 3, "Nothing is certified"),
+        ("--promise average --set engine=montecarlo", 3, "Nothing is certified"),
+        ("--sample draw.csv --alpha .02 --set candidates=2", 2, "one_run needs at least"),
+    ],
+)
+def test_where_nothing_is_certified_the_hint_and_the_ladder_refuse_nothing(
+    call: Call, tables: Path, options: str, code: int, words: str
+) -> None:
+    whole = pd.read_csv("full.csv")
+    rows = whole.groupby("task_id").head(1)[:40].reset_index(drop=True)
+    rows.assign(outcome=np.arange(40) % 2).to_csv("hopeless.csv", index=False)
+    call("sample hopeless.csv --count 40 --out draw.csv")
+    answer = call(f"certificate hopeless.csv --side reject {options}")
+    assert answer.code == code and words in " ".join(f"{answer.out} {answer.err}".split())
+
+
+def test_the_hint_counts_the_tasks_that_the_finding_counts(call: Call, tables: Path) -> None:
+    rows = pd.read_csv("full.csv").groupby("task_id").head(1)
+    rows[:40].to_csv("few.csv", index=False)
+    answer = call("certificate few.csv --side reject --promise proved --set candidates=2")
+    assert answer.code == 3 and "About 10 more tasks" in answer.out
+    drawn = call("sample few.csv --count 40 --out draw.csv")
+    assert drawn.code == 0
+    answer = call("certificate few.csv --side reject --sample draw.csv --set candidates=2")
+    assert "Label about 10 more tasks" in answer.out
+
+
+@pytest.mark.parametrize(("side", "named"), [("both", True), ("reject", False)])
+def test_one_side_is_proposed_where_both_are_asked_for(
+    call: Call, tables: Path, side: str, named: bool
+) -> None:
+    call("sample s.csv --count 80 --out draw.csv")
+    label(edit=lambda rows: rows[20:])
+    refused = call(f"{ASKED.replace('reject', side)} --labels labels.csv")
+    assert refused.code == 3 and "Label batch 1 (20 runs)" in refused.err
+    assert ("Or name one side" in " ".join(refused.err.split())) == named
 
 
 def test_a_draw_is_planned_from_unlabelled_scores(call: Call, tables: Path) -> None:
