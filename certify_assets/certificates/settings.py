@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from certify_assets.certificates.bootstrap import as_fraction
+from certify_assets.certificates.one_run import CAP
 from certify_assets.certificates.procedures import (
     AVERAGE,
     DEFAULT,
@@ -138,6 +139,11 @@ class Settings(BaseModel):
             raise InputError(
                 "average does not hold for a judge that was chosen among candidates on the same "
                 "labels. Leave candidates out, or take --promise proved."
+            )
+        if self.alpha * CAP >= 1 and self.procedure == PROMISED[AVERAGE]:
+            raise InputError(
+                f"average caps the error at {CAP}·alpha, and alpha {self.alpha:g} leaves no cap. "
+                f"Give an alpha below {1 / CAP:g}, or take --promise proved."
             )
 
     def replace(self, **changes: Any) -> Self:
