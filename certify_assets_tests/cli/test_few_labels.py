@@ -191,6 +191,32 @@ def test_fewer_and_more_runs_than_tasks(call: Call, tables: Path) -> None:
     assert 20 < len(runs) < 60 and runs["task_id"].is_unique
 
 
+def test_a_draw_that_cannot_certify_is_named_before_it_is_labelled(
+    call: Call, tables: Path
+) -> None:
+    few = " ".join(call("sample s.csv --count 8 --alpha .1 --out draw.csv").out.split())
+    assert "8 drawn tasks are too few for a proof at alpha 0.1, which needs 29" in few
+    assert "on average needs 14." in few
+    assert "too few" not in call("sample s.csv --count 80 --alpha .1 --out draw.csv").out
+    pd.read_csv("s.csv").assign(score=np.nan).to_csv("s.csv", index=False)
+    refused = call("sample s.csv --count 80 --out draw.csv")
+    assert refused.code == 2 and "No drawn run of s.csv has a score" in refused.err
+
+
+def test_the_next_command_reads_the_table_alike(call: Call, tables: Path) -> None:
+    scores = pd.read_csv("s.csv").rename(columns={"score": "risk"})
+    scores.assign(risk=-scores["risk"]).to_csv("s.csv", index=False)
+    reading = "--columns score=risk --lower-is-better"
+    drawn = call(f"sample s.csv --count 80 --side reject {reading} --out draw.csv")
+    assert reading in " ".join(drawn.out.split())
+    assert "risk" not in pd.read_csv("draw.csv") and "score_used" not in pd.read_csv("draw.csv")
+    label(edit=lambda rows: rows.assign(outcome="unclear"))
+    answer = call(f"{ASKED} {reading} --labels labels.csv")
+    proposed = " ".join(answer.out.split()).split("next: certify ")[1]
+    assert answer.code == 3 and reading in proposed
+    assert call(proposed).code in (0, 3), "plan takes what is proposed"
+
+
 def test_labels_alone_take_the_place_of_outcomes(call: Call, tables: Path) -> None:
     full = pd.read_csv("full.csv")
     full[["trajectory_id", "outcome"]].to_csv("labels.csv", index=False)
