@@ -325,3 +325,41 @@ def test_a_draw_is_planned_from_unlabelled_scores(call: Call, tables: Path) -> N
     assert labelled.code == 0 and labelled.json["predicted_coverage"] > 0.3
     refused = call(asked)
     assert refused.code == 2 and "Guess --success-rate and --auroc" in refused.err
+
+
+def test_a_page_of_partial_labels_says_what_is_labelled(call: Call, tables: Path) -> None:
+    call("sample s.csv --count 80 --side reject --alpha .2 --out draw.csv")
+    for batches in range(2, 20):
+        label(batches=batches)
+        if call(f"{ASKED} --labels labels.csv --out c.json").code != 2:
+            break
+    labels = pd.read_csv("labels.csv", dtype=object)
+    assert len(labels) < 80
+    labels.loc[0, "outcome"] = "unclear"
+    labels.to_csv("labels.csv", index=False)
+    assert call(f"{ASKED} --labels labels.csv --out c.json").code == 0
+    assert call("report c.json s.csv --labels labels.csv --out r.html").code == 0
+    page = " ".join(Path("r.html").read_text("utf-8").split())
+    assert f"of the {len(labels) - 1} labelled runs successful" in page
+    assert "certify verify c.json s.csv --labels labels.csv" in page
+    assert "a run without a clear label counts as wrong" in page
+    assert "resampled together" not in page and "count together" not in page
+
+
+def test_labels_of_the_ends_are_no_diagnosis(call: Call, tables: Path) -> None:
+    call("sample s.csv --count 80 --side reject --alpha .2 --out draw.csv")
+
+    def half(rows: pd.DataFrame) -> pd.DataFrame:
+        return rows.assign(outcome=np.arange(len(rows)) % 2)
+
+    label(batches=1, edit=half)
+    number = len(pd.read_csv("labels.csv"))
+    found = call(f"{ASKED} --promise proved --labels labels.csv --json --out c.json").json
+    (said,) = [item for item in found["findings"] if item["code"] == "nothing_passes"]
+    assert f"Reading stopped after {number} of 80 runs" in said["message"]
+    assert (
+        f"success rate {found['success_rate']:.3f} of the {number} labelled runs"
+        in (said["message"])
+    )
+    page = call("report c.json s.csv --labels labels.csv --out r.html")
+    assert page.code == 0 and "Reading stopped after" in Path("r.html").read_text("utf-8")
