@@ -20,8 +20,8 @@ from certify_assets.work import counted
 #: what a successful verification leaves open
 NOT_VOUCHED: Final = (
     "Not verified: that the outcomes are right, which judge and manifest the scores come from, how "
-    "many candidates were compared or promises tried, and who chose a pool. The scores show none of "
-    "this."
+    "many candidates were compared or promises tried, and who chose a pool. The scores show none "
+    "of this."
 )
 _REMEDIES: Final = {
     "software": "verify with the version that issued it, or issue it again",
