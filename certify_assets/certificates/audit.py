@@ -89,7 +89,7 @@ def threshold_curve(
     ThresholdCurve
     """
     settings = Settings(**keywords)
-    observations = observe(scores, outcomes, tasks)
+    observations = observe(scores, outcomes, tasks, partly=settings.method.by_rows)
     evaluation = evaluate(observations, settings, pool=as_pool(pool))
     counts = evaluation.counts
     return ThresholdCurve(

@@ -152,10 +152,12 @@ def _require_rows(observations: Observations, settings: Settings) -> None:
         limit = observations.rows
     place = unlabelled_before_stop(observations, settings.side, limit)
     if place is not None:
+        task, score = observations.labels[observations.tasks[place]], observations.scores[place]
         raise UnlabelledRunError(
-            f"The drawn run of task {quoted(observations.labels[observations.tasks[place]])} with "
-            f"score {shortest(float(observations.scores[place]))} has no label, and it is read "
-            f"before the stop of the {settings.side} side. Label the next batch."
+            f"{method.name} needs more labels on the {settings.side} side, such as that of task "
+            f"{quoted(task)}.",
+            task,
+            float(score),
         )
 
 

@@ -67,7 +67,7 @@ def climb(
     TooFewTasksError
         If the table has too few tasks for each procedure; that of the last one.
     UnlabelledRunError
-        If a drawn run lacks a label that the first procedure needs.
+        If a drawn run lacks a label that the procedure in turn needs.
     """
     sides = tuple(sides)
     found: CertificateSet | None = None
@@ -87,12 +87,14 @@ def climb(
         except TooFewTasksError as error:
             refusal = error
             continue
-        except UnlabelledRunError as error:
-            if found is None and len(sides) > 1:
-                raise UnlabelledRunError(f"{error} Or name one side (--side).") from None
+        except UnlabelledRunError as more:
             if found is None:
                 raise
-            continue
+            raise UnlabelledRunError(
+                f"{procedures[0]} is settled and certifies nothing. For the next promise, {more}",
+                more.task,
+                more.score,
+            ) from None
         if any(item.certified for item in now.certificates):
             return now
         found = found or now

@@ -49,7 +49,7 @@ from certify_assets.cli.output import (
 )
 from certify_assets.cli.plan import PLANNED
 from certify_assets.cli.reading import read_pilot, read_pool, reading_options
-from certify_assets.errors import ForgedCertificateError
+from certify_assets.errors import ForgedCertificateError, UnlabelledRunError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.tables.settings import written_columns
@@ -174,12 +174,15 @@ def certificate(
         sample=rows.sample,
     )
     sided: dict[str, Any] = {"sides": SIDES if side == "both" else (side,), "joint": joint}
-    if procedure is None:
-        tried = procedures_of(promise, drawn=sample is not None)
-        found = climb(certifier, tried, asked, **sided)
-    else:
-        names = EVERY_PROCEDURE if procedure == "all" else (procedure,)
-        found = certifier.issue_set(procedure_settings(names, asked), **sided)
+    try:
+        if procedure is None:
+            tried = procedures_of(promise, drawn=sample is not None)
+            found = climb(certifier, tried, asked, **sided)
+        else:
+            names = EVERY_PROCEDURE if procedure == "all" else (procedure,)
+            found = certifier.issue_set(procedure_settings(names, asked), **sided)
+    except UnlabelledRunError as needed:
+        raise rows.more_labels(needed, several=side == "both") from None
     single = procedure != "all" and side != "both"
     document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:

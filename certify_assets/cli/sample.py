@@ -76,13 +76,15 @@ def sample(
     The draw follows from the seed and the names of tasks and runs. --count below the number of
     tasks draws one run of as many tasks; above it, further attempts of all of them.
 
-    The file keeps the columns of SCORES. Fill in its column outcome batch by batch: 0, 1, or
-    unclear. Then give it to `certify certificate SCORES --sample FILE`, which says whether more
-    labels are needed. Side and budget order the batches here; the certificate may take others, if
-    they were fixed before anyone looked at the drawn scores.
+    The file keeps the columns of SCORES but the scores, which a reviewer is not to see. Fill in its
+    column outcome batch by batch: 0, 1, or unclear. Then give it to `certify certificate SCORES
+    --sample FILE`, which names the batch to label next (exit code 3), if one is needed. Side and
+    budget order the batches here; the certificate may take others, if they were fixed before
+    anyone looked at the drawn scores.
     """
     refuse_overwrite({"--out": out}, {"SCORES": scores})
-    outcome = {**COLUMNS, **reading.columns}["outcome"]
+    columns = {**COLUMNS, **reading.columns}
+    outcome = columns["outcome"]
     if out.is_file() and filled(out, outcome):
         raise InputError(
             f"{out} has labels already, and a draw that follows labels proves nothing. Certify "
@@ -102,9 +104,8 @@ def sample(
         # every labelled run of a task is used, so that reading cannot stop early
         batches = np.minimum(batches, 1)
     order = shuffled(draw.seed, names_of(drawn)[1], batches)
-    write_tables(
-        (out, harmless(out, _columns(drawn, batches, draw, order, outcome), drawn.naming_columns))
-    )
+    found = _columns(drawn, batches, draw, order, outcome, columns["score"])
+    write_tables((out, harmless(out, found, drawn.naming_columns)))
     number = int(batches.max(initial=0))
     document = {
         "runs": len(table),
@@ -130,7 +131,10 @@ def sample(
         labelling,
     ]
     if document["unscored"]:
-        lines.append(f"{document['unscored']:,} drawn runs have no score and need no label.")
+        lines.append(
+            f"{document['unscored']:,} drawn runs have no score and need no label: they are batch "
+            "0, at the end of the file."
+        )
     if len(drawn) < draw.count:
         lines.append(f"That is fewer than --count {draw.count}: no more can be drawn in this way.")
     plan = [] if side == "both" else ["--side", side]
@@ -167,9 +171,15 @@ def _columns(
     draw: Draw,
     order: NDArray[np.int64],
     outcome: str,
+    score: str,
 ) -> dict[str, NDArray[Any]]:
-    """Return the columns of the file: those of the table, with the batch and an empty outcome."""
+    """Return the columns of the file: those of the table, with the batch and an empty outcome.
+
+    The scores are left out, since labels are to be given without a look at them.
+    """
     own = drawn.file_columns()
+    for scores in ("score_used", *matched(list(own), {score}).values()):
+        own.pop(scores, None)
     name = next(iter(matched(list(own), {outcome}).values()), outcome)
     size = len(drawn)
     labels = np.full(size, None, dtype=object)
