@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from certify_assets.certificates.bootstrap import as_fraction
+from certify_assets.certificates.one_run import CAP
 from certify_assets.certificates.procedures import (
     AVERAGE,
     DEFAULT,
@@ -162,6 +163,11 @@ class Settings(BaseModel):
     def budget(self) -> Fraction:
         """α as the exact decimal that was given."""
         return as_fraction(self.alpha)
+
+    @property
+    def error_limit(self) -> Fraction:
+        """The error that a single certificate is not to exceed: 2α where α is kept on average."""
+        return self.budget * (CAP if self.method.promise == AVERAGE else 1)
 
     def level(self, tasks: int) -> float:
         """Return the level at which every threshold of a table of so many tasks is tested."""
