@@ -169,6 +169,11 @@ class Settings(BaseModel):
         """α as the exact decimal that was given."""
         return as_fraction(self.alpha)
 
+    @property
+    def error_limit(self) -> Fraction:
+        """The error that a single certificate is not to exceed: 2α where α is kept on average."""
+        return self.budget * (CAP if self.method.promise == AVERAGE else 1)
+
     def level(self, tasks: int) -> float:
         """Return the level at which every threshold of a table of so many tasks is tested."""
         share = self.delta * look_share(self.look, self.looks) / self.candidates
