@@ -16,6 +16,7 @@ from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.diagnosis import approximate, diagnose_evaluation
 from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.findings import SECOND_PROMISE
+from certify_assets.certificates.one_run import CAP
 from certify_assets.certificates.procedures import (
     AVERAGE,
     CONFIDENT,
@@ -26,7 +27,6 @@ from certify_assets.certificates.procedures import (
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
 from certify_assets.errors import TooFewTasksError, UnlabelledRunError
-from certify_assets.words import percent
 
 
 def procedures_of(promise: str | None, *, drawn: bool) -> tuple[str, ...]:
@@ -73,8 +73,9 @@ def climb(
     found: CertificateSet | None = None
     refusal: TooFewTasksError | None = None
     for place, name in enumerate(procedures):
-        if place and (settings.get("candidates", 1) > 1 or settings.get("looks", 1) > 1):
-            # there is no promise on average for a chosen judge, or for several looks
+        chosen = settings.get("candidates", 1) > 1 or settings.get("looks", 1) > 1
+        if place and (chosen or settings.get("alpha", 0) * CAP >= 1):
+            # there is no promise on average for a chosen judge, several looks, or without its cap
             break
         asked = Settings(**{**settings, "procedure": name})
         taken = certifier
@@ -128,23 +129,20 @@ def next_rung(certifier: Certifier, found: CertificateSet, settings: Settings) -
     trust = f"{100 * (1 - settings.delta):.4g} % confidence{' with a proof' * proved}"
     # looks are those of one_run alone, and an engine that of a bootstrap
     looks = {} if name == PROMISED[PROVED] else {"looks": 1, "look": 1}
-    one_a_task = len(certifier.table.labels) == certifier.table.rows
     needed = []
     for side in dict.fromkeys(item.side for item in found.certificates):
         asked = settings.replace(procedure=name, side=side, engine="auto", **looks)
         table = certifier.table.unknown_as_wrong(side)
         evaluation = evaluate(table, asked)
         if confident and evaluation.chosen is not None:
-            share = percent(evaluation.chosen_coverage)
-            return f"The same labels decide {share} of runs with a proof: --promise proved."
+            # a promise that is chosen by its result does not hold
+            return ""
         needed.append(diagnose_evaluation(table, evaluation, asked).tasks_needed)
     least = min((number for number in needed if number), default=None)
     if least is None:
         return ""
-    if proved and not one_a_task:
-        return (
-            f"One labelled run of each of about {approximate(least)} tasks would probably give "
-            f"{trust}: certify sample."
-        )
-    more = least - len(certifier.table.labels)
-    return f"Label about {approximate(more)} more task{'s' * (more > 1)} for {trust}."
+    what = "One labelled run of each of about" if proved else "About"
+    return (
+        f"{what} {approximate(least)} tasks would give an even chance of {trust}. They need new "
+        "labels, unless looks were named beforehand."
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from certify_assets.certificates import (
     EVERY_PROCEDURE,
@@ -48,11 +49,10 @@ from certify_assets.cli.output import (
     write_document,
 )
 from certify_assets.cli.plan import PLANNED
-from certify_assets.cli.reading import read_pilot, read_pool, reading_options
+from certify_assets.cli.reading import read_pilot, read_pool, reading_options, reading_words
 from certify_assets.errors import ForgedCertificateError, UnlabelledRunError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.tables.score_reading import ReadingOptions
-from certify_assets.tables.settings import written_columns
 from certify_assets.words import WORDS, percent
 
 _BAR = 60
@@ -209,8 +209,9 @@ def certificate(
         step = _plan(scores, reading, {**asked, "side": side, "procedure": lead.procedure})
         if rows.sample is not None:
             known = certifier.table.labelled
-            guess = {"--success-rate": lead.success_rate, "--auroc": known.auroc or 0.5}
-            step += "".join(f" {option} {value:.3g}" for option, value in guess.items())
+            # the guess of plan is a rate between 0 and 1, whatever few labels show
+            rate = float(np.clip(known.outcomes.mean(), 0.01, 0.99)) if known.rows else 0.5
+            step += f" --success-rate {rate:.3g} --auroc {known.auroc or 0.5:.3g}"
     elif out is None:
         step = given_command("--out", "c.json")
     else:
@@ -235,13 +236,9 @@ def _plan(scores: Path, reading: ReadingOptions, asked: Mapping[str, Any]) -> st
         if value not in (other, "all", "betting"):
             words += [f"--{name}", str(value)]
     chosen = {name: asked[name] for name in PLANNED if name in asked}
-    for name, value in {**chosen, **reading.settings.provenance()}.items():
+    for name, value in chosen.items():
         words += ["--set", f"{name}={value}"]
-    columns = written_columns(reading.columns)
-    words += ["--columns", columns] if columns else []
-    words += ["--score-scale", reading.score_scale] if reading.score_scale else []
-    words += ["--lower-is-better"] if reading.lower_is_better else []
-    return shlex.join(words)
+    return shlex.join([*words, *reading_words(reading)])
 
 
 def _refuse(

@@ -70,7 +70,11 @@ def test_runs_are_drawn_labelled_certified_and_verified(call: Call, tables: Path
     assert certificate["inputs"]["sample"] == {
         name: found[name] for name in ("count", "attempts", "estimand", "most", "seed", "sha256")
     }
+    number = len(frame[frame["batch"] <= batches])
+    assert certificate["inputs"]["labels"] == number
     label()
+    other = call("verify c.json s.csv --labels labels.csv")
+    assert other.code == 3 and f"It was issued on {number} labels, and 80 are given." in other.err
     whole = call(f"{ASKED} --labels labels.csv --json").json
     assert whole["threshold"] == certificate["threshold"], "as all labels would give it"
     covered = pd.read_csv("full.csv").query(f"score <= {certificate['threshold']}")
@@ -191,6 +195,32 @@ def test_fewer_and_more_runs_than_tasks(call: Call, tables: Path) -> None:
     assert 20 < len(runs) < 60 and runs["task_id"].is_unique
 
 
+def test_a_draw_that_cannot_certify_is_named_before_it_is_labelled(
+    call: Call, tables: Path
+) -> None:
+    few = " ".join(call("sample s.csv --count 8 --alpha .1 --out draw.csv").out.split())
+    assert "8 drawn tasks are too few for a proof at alpha 0.1, which needs 29" in few
+    assert "on average needs 14." in few
+    assert "too few" not in call("sample s.csv --count 80 --alpha .1 --out draw.csv").out
+    pd.read_csv("s.csv").assign(score=np.nan).to_csv("s.csv", index=False)
+    refused = call("sample s.csv --count 80 --out draw.csv")
+    assert refused.code == 2 and "No drawn run of s.csv has a score" in refused.err
+
+
+def test_the_next_command_reads_the_table_alike(call: Call, tables: Path) -> None:
+    scores = pd.read_csv("s.csv").rename(columns={"score": "risk"})
+    scores.assign(risk=-scores["risk"]).to_csv("s.csv", index=False)
+    reading = "--columns score=risk --lower-is-better"
+    drawn = call(f"sample s.csv --count 80 --side reject {reading} --out draw.csv")
+    assert reading in " ".join(drawn.out.split())
+    assert "risk" not in pd.read_csv("draw.csv") and "score_used" not in pd.read_csv("draw.csv")
+    label(edit=lambda rows: rows.assign(outcome="unclear"))
+    answer = call(f"{ASKED} {reading} --labels labels.csv")
+    proposed = " ".join(answer.out.split()).split("next: certify ")[1]
+    assert answer.code == 3 and reading in proposed
+    assert call(proposed).code in (0, 3), "plan takes what is proposed"
+
+
 def test_labels_alone_take_the_place_of_outcomes(call: Call, tables: Path) -> None:
     full = pd.read_csv("full.csv")
     full[["trajectory_id", "outcome"]].to_csv("labels.csv", index=False)
@@ -227,7 +257,7 @@ def test_the_ladder_tries_the_weaker_promise_and_says_so(call: Call, tables: Pat
     few.to_csv("few.csv", index=False)
     asked = "certificate few.csv --alpha .2 --side reject"
     confident = call(f"{asked} --promise confident")
-    assert confident.code == 3 and "more tasks for 95 % confidence." in confident.out
+    assert confident.code == 3 and "tasks would give an even chance of 95 % confidence." in confident.out
     found = call(f"{asked} --json --out c.json").json
     assert (found["promise"], found["procedure"], found["certified"]) == (
         "average",
@@ -275,7 +305,9 @@ def test_the_hint_counts_the_tasks_that_the_finding_counts(call: Call, tables: P
     drawn = call("sample few.csv --count 40 --out draw.csv")
     assert drawn.code == 0
     answer = call("certificate few.csv --side reject --sample draw.csv --set candidates=2")
-    assert "Label about 10 more tasks" in answer.out
+    said = " ".join(answer.out.split())
+    assert "One labelled run of each of about 50 tasks would give an even chance" in said
+    assert "They need new labels, unless looks were named beforehand." in said
 
 
 @pytest.mark.parametrize(("side", "named"), [("both", True), ("reject", False)])
