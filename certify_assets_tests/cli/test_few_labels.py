@@ -113,6 +113,11 @@ def test_an_unclear_label_counts_as_wrong(call: Call, tables: Path) -> None:
     assert refused.code == 2 and "calls runs unclear" in refused.err
 
 
+def _not_drawn(rows: pd.DataFrame) -> pd.DataFrame:
+    others = pd.read_csv("full.csv")[["trajectory_id", "outcome"]]
+    return others[~others["trajectory_id"].isin(rows["trajectory_id"])][:1]
+
+
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
@@ -121,7 +126,8 @@ def test_an_unclear_label_counts_as_wrong(call: Call, tables: Path) -> None:
             lambda rows: pd.concat([rows, rows[:1].assign(outcome=lambda row: 1 - row["outcome"])]),
             "another outcome than row 1",
         ),
-        (lambda rows: pd.concat([rows, rows[:1].assign(trajectory_id="r00001x")]), "was not drawn"),
+        (lambda rows: pd.concat([rows, rows[:1].assign(trajectory_id="r00001x")]), "no such run"),
+        (lambda rows: pd.concat([rows, _not_drawn(rows)]), "was not drawn"),
         (lambda rows: rows.assign(outcome="good"), "Name the successes"),
     ],
 )
@@ -203,6 +209,25 @@ def test_a_draw_that_cannot_certify_is_named_before_it_is_labelled(
     assert refused.code == 2 and "No drawn run of s.csv has a score" in refused.err
 
 
+def test_a_refusal_names_what_was_typed(call: Call, tables: Path) -> None:
+    call("sample s.csv --count 80 --side reject --alpha .2 --out draw.csv")
+    empty = " ".join(call(ASKED).err.split())
+    assert "Write labels into the file of the draw" in empty
+    label(batches=1)
+    refused = " ".join(call(f"{ASKED} --labels labels.csv --promise confident").err.split())
+    assert "The promise confident, here by pseudo_task, needs a label of every run" in refused
+    assert "take --promise proved or average" in refused
+
+
+def test_findings_that_matter_are_named_first(call: Call, tables: Path) -> None:
+    full = pd.read_csv("full.csv")
+    few = full[full["task_id"].isin([f"t{place:03d}" for place in range(10)])].copy()
+    few.loc[few.index[:2], "score"] = np.nan
+    few.to_csv("few.csv", index=False)
+    said = " ".join(call("certificate few.csv --alpha .2 --side reject").out.split())
+    assert "more findings (second_promise" in said
+
+
 def test_the_next_command_reads_the_table_alike(call: Call, tables: Path) -> None:
     scores = pd.read_csv("s.csv").rename(columns={"score": "risk"})
     scores.assign(risk=-scores["risk"]).to_csv("s.csv", index=False)
@@ -253,7 +278,10 @@ def test_the_ladder_tries_the_weaker_promise_and_says_so(call: Call, tables: Pat
     few.to_csv("few.csv", index=False)
     asked = "certificate few.csv --alpha .2 --side reject"
     confident = call(f"{asked} --promise confident")
-    assert confident.code == 3 and "tasks would give an even chance of 95 % confidence." in confident.out
+    assert (
+        confident.code == 3
+        and "tasks would give an even chance of 95 % confidence." in confident.out
+    )
     found = call(f"{asked} --json --out c.json").json
     assert (found["promise"], found["procedure"], found["certified"]) == (
         "average",
