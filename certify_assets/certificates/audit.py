@@ -246,7 +246,13 @@ def audit_certificate(
     """
     observations, settings = observe(scores, outcomes, tasks), settings_of(certificate)
     known = known_tasks(certificate.inputs, observations.labels)
-    found = measure_threshold(observations, settings, certificate.threshold, delta=delta)
+    found = measure_threshold(
+        observations,
+        settings,
+        certificate.threshold,
+        delta=delta,
+        estimand=certificate.estimand,
+    )
     if known.number:
         verdict = "WARN" if found.verdict == "PASS" else found.verdict
         found = replace(found, verdict=verdict, reason=f"{found.reason} {known.sentence}")
@@ -293,8 +299,9 @@ def measure_threshold(
     threshold: float | None,
     *,
     delta: float | None = None,
+    estimand: str | None = None,
 ) -> MeasuredThreshold:
-    """Measure a threshold on a table, as an audit does."""
+    """Measure a threshold on a table, as an audit does; by default of the procedure's estimand."""
     if not observations.scored or threshold is None:
         nothing = REASONS["nothing" if observations.scored else "unscored"]
         return MeasuredThreshold("WARN", nothing)
@@ -327,7 +334,7 @@ def measure_threshold(
         seen=seen,
         needed=needed,
     )
-    if settings.method.estimand == "task":
+    if (estimand or settings.method.estimand) == "task":
         reason = f"{reason} {_OTHER_ESTIMAND}"
     return MeasuredThreshold(verdict, reason, error, lower, covered / counts.trajectories, seen)
 

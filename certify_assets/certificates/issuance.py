@@ -165,7 +165,9 @@ def _inputs(observations: Observations, pool: Pool | None, sample: SampleInputs 
     found = observations.fingerprint
     if pool is not None:
         found = {**found, "pool": pool.fingerprint}
-    return found if sample is None else {**found, "sample": sample}
+    if sample is None:
+        return found
+    return {**found, "sample": sample, "labels": observations.labels_read}
 
 
 def _checked_provenance(provenance: Mapping[str, str] | None) -> dict[str, str]:
@@ -285,12 +287,10 @@ def _proved_statement(
             f"With {confidence:.4g} % confidence at most {alpha:g} % of the decided runs are wrong "
             f"({runs} of {tasks} tasks {verb} drawn for labels; {counted})."
         )
-    capped = ""
-    if (cap := CAP * settings.alpha) < 1:
-        capped = f", and with {confidence:.4g} % confidence this one is below {100 * cap:g} %"
     return (
         "On average over certificates made this way, wrong decisions are at most "
-        f"{alpha:g} % of the share of runs that the certificate says it decides{capped} "
+        f"{alpha:g} % of the share of runs that the certificate says it decides, and with "
+        f"{confidence:.4g} % confidence this one is below {100 * CAP * settings.alpha:g} % "
         f"({runs} of {tasks} tasks {verb} drawn for labels; {counted}). This one may itself be "
         f"above {alpha:g} %; where nothing is certified, nothing counts as wrong."
     )

@@ -16,6 +16,7 @@ from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.diagnosis import approximate, diagnose_evaluation
 from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.findings import SECOND_PROMISE
+from certify_assets.certificates.one_run import CAP
 from certify_assets.certificates.procedures import (
     AVERAGE,
     CONFIDENT,
@@ -72,8 +73,9 @@ def climb(
     found: CertificateSet | None = None
     refusal: TooFewTasksError | None = None
     for place, name in enumerate(procedures):
-        if place and (settings.get("candidates", 1) > 1 or settings.get("looks", 1) > 1):
-            # there is no promise on average for a chosen judge, or for several looks
+        chosen = settings.get("candidates", 1) > 1 or settings.get("looks", 1) > 1
+        if place and (chosen or settings.get("alpha", 0) * CAP >= 1):
+            # there is no promise on average for a chosen judge, several looks, or without its cap
             break
         asked = Settings(**{**settings, "procedure": name})
         taken = certifier

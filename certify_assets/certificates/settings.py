@@ -140,6 +140,11 @@ class Settings(BaseModel):
                 "average does not hold for a judge that was chosen among candidates on the same "
                 "labels. Leave candidates out, or take --promise proved."
             )
+        if self.alpha * CAP >= 1 and self.procedure == PROMISED[AVERAGE]:
+            raise InputError(
+                f"average caps the error at {CAP}·alpha, and alpha {self.alpha:g} leaves no cap. "
+                f"Give an alpha below {1 / CAP:g}, or take --promise proved."
+            )
 
     def replace(self, **changes: Any) -> Self:
         """Return settings with other values, checked like these."""

@@ -123,6 +123,12 @@ def _difference_of(certificate: Certificate, digest: Any, certifier: Certifier) 
             "The certificate was issued with a pool of unlabelled runs and cannot be recomputed "
             "without it; give it (--pool)."
         )
+    read, given_labels = certificate.inputs.get("labels"), certifier.table.labels_read
+    if read is not None and certifier.sample is not None and read != given_labels:
+        return (
+            f"It was issued on {read:,} labels, and {given_labels:,} are given. Give those "
+            f"{read:,} with --labels."
+        )
     if pool is not None and named is not None and named["origin"] == EVERY_TASK:
         if not {"corpus", "judge"} <= set(certificate.provenance):
             return (

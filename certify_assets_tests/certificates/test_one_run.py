@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from certify_assets.certificates import Settings, certify, certify_sides, evaluate, observe
+from certify_assets.certificates import (
+    Settings,
+    audit_certificate,
+    certify,
+    certify_sides,
+    evaluate,
+    observe,
+)
 from certify_assets.certificates.inputs import UNCLEAR, UNLABELLED
 from certify_assets.certificates.one_run import rows_until_stop, stop_limit
 from certify_assets.certificates.path_limits import path_limits, path_probability, planned_rows
@@ -159,7 +166,7 @@ def test_the_threshold_is_that_of_all_labels(seed: int, procedure: str, release:
     if read < 60:
         # the last row that was read is needed
         partly[order[read - 1]] = UNLABELLED
-        with pytest.raises(InputError, match="has no label"):
+        with pytest.raises(InputError, match="needs more labels"):
             certify(turned * scores, partly, names, side=side, **asked)
 
 
@@ -173,6 +180,14 @@ def test_an_unclear_label_counts_as_wrong(side: str) -> None:
     one, other = (certify(scores, each, NAMES, **asked) for each in (unclear, wrong))
     assert one.errors == other.errors == 3 and one.threshold == other.threshold
     assert one.success_rate == int(side == "release")
+
+
+@pytest.mark.parametrize(("estimand", "weighed"), [("tasks", True), ("runs", False)])
+def test_an_audit_speaks_of_the_estimand_of_the_draw(estimand: str, weighed: bool) -> None:
+    drawn = {**SAMPLE, "estimand": estimand}
+    found = certify(PLACES, WRONG, NAMES, procedure="one_run", alpha=0.2, sample=drawn)
+    audit = audit_certificate(found, PLACES, WRONG, [f"new{place}" for place in range(40)])
+    assert ("every task weighs the same" in audit.reason) == weighed
 
 
 @pytest.mark.parametrize(
@@ -195,6 +210,7 @@ def test_too_few_tasks_are_refused(procedure: str, alpha: float, least: int) -> 
         ({"looks": 3}, "looks are for one_run"),
         ({"procedure": "one_run", "looks": 2, "look": 3}, "look is 3"),
         ({"procedure": "average", "candidates": 2}, "average does not hold"),
+        ({"procedure": "average", "alpha": 0.5}, "leaves no cap"),
     ],
 )
 def test_plans_without_a_proof_are_refused(settings_: dict[str, object], words: str) -> None:

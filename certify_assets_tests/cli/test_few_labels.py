@@ -70,7 +70,11 @@ def test_runs_are_drawn_labelled_certified_and_verified(call: Call, tables: Path
     assert certificate["inputs"]["sample"] == {
         name: found[name] for name in ("count", "attempts", "estimand", "most", "seed", "sha256")
     }
+    number = len(frame[frame["batch"] <= batches])
+    assert certificate["inputs"]["labels"] == number
     label()
+    other = call("verify c.json s.csv --labels labels.csv")
+    assert other.code == 3 and f"It was issued on {number} labels, and 80 are given." in other.err
     whole = call(f"{ASKED} --labels labels.csv --json").json
     assert whole["threshold"] == certificate["threshold"], "as all labels would give it"
     covered = pd.read_csv("full.csv").query(f"score <= {certificate['threshold']}")
