@@ -7,8 +7,9 @@ With z_g = k_g − α·n_g and independent standard exponentials E, the tail at 
 where the pseudo-task has s covered runs, all of them wrong. Its size guards against what the table
 cannot show: p1 = T(R n̄) supposes tasks that are wrong throughout and R times as large as the mean
 covered task; p2 = T(R c n_w) supposes errors that cluster no more than those seen, at the
-size-weighted mean n_w. A threshold passes where p1 ≤ δ/λ, or where p2 ≤ 3δ/4λ and p1 ≤ .15: errors
-that were not seen to cluster may do so in tasks that the table does not hold. The widest is taken.
+size-weighted mean n_w. A threshold passes where p1 ≤ δ/λ, or where p2 ≤ 3δ/4λ and T(R₂ n̄) ≤ .15
+for the size ratio R₂ of p2: errors that were not seen to cluster may do so in tasks that the table
+does not hold. The widest is taken. Without a charge R₂ is R, and T(R₂ n̄) is p1.
 
 λ = max(3, δ/λ*), where λ* is the level of binomial limits that one run a task meets anywhere with
 probability δ (`path_limits`): more tasks leave more thresholds that are as good as independent. The
@@ -46,7 +47,7 @@ _Floats = NDArray[np.float64]
 #: the whole-task tail spends at most a third of δ, the clustered one three quarters of its level
 WHOLE_SHARE: Final = 3
 _CLUSTERED_SHARE: Final = 0.75
-#: errors may be taken for as clustered as those seen where the whole-task tail is no larger
+#: errors may be taken for as clustered as those seen where whole wrong tasks are no likelier
 _PLAUSIBLE: Final = 0.15
 #: tasks up to which λ rises: beyond, the thresholds of the grid are fewer than the widths
 _MOST_TASKS: Final = 2_000
@@ -106,7 +107,7 @@ def pseudo_task_tails(
     level: float | None = None,
     factor: float = 1.0,
 ) -> tuple[_Floats, _Floats]:
-    """Return p1 and p2 at every threshold.
+    """Return p1 and p2 at every threshold; p2 is 1 where whole wrong tasks are too likely for it.
 
     Parameters
     ----------
@@ -124,21 +125,21 @@ def pseudo_task_tails(
     # where the charge leaves nothing, no tail is small
     spent, left = left < 1, np.maximum(left, 1)
     lattice, unit, found = error_lattice(counts, left, parts), 1.0 / parts, []
-    supposed = supposed_errors(counts, left / parts, pseudo)
-    for extra, share in zip(supposed, (1.0, _CLUSTERED_SHARE), strict=True):
+    whole, clustered, usual = supposed_errors(counts, left / parts, pseudo)
+    likely = saddlepoint_tails(lattice, usual, unit=unit, factor=factor) > _PLAUSIBLE
+    for extra, share in ((whole, 1.0), (clustered, _CLUSTERED_SHARE)):
         tails = saddlepoint_tails(lattice, extra, unit=unit, factor=factor)
         at = -1.0 if level is None else level * share
         for place in np.flatnonzero(np.abs(tails - at) <= _BAND * at):
             one = lattice.histogram(int(place))
             tails[place] = exact_tail(one.values * unit, one.counts * factor, float(extra[place]))
         found.append(np.where(spent, 1.0, tails))
-    return found[0], found[1]
+    return found[0], np.where(likely, 1.0, found[1])
 
 
 def joined_tails(whole: _Floats, clustered: _Floats) -> _Floats:
-    """Return one tail that is at most δ/λ exactly where p1 is, or where p2 and p1 allow it."""
-    joined = np.minimum(whole, clustered / _CLUSTERED_SHARE)
-    return np.where(whole <= _PLAUSIBLE, joined, whole)
+    """Return one tail that is at most δ/λ exactly where p1 ≤ δ/λ or p2 ≤ 3δ/4λ."""
+    return np.minimum(whole, clustered / _CLUSTERED_SHARE)
 
 
 def level_shares(tasks: int, alpha: float, delta: float) -> float:
@@ -169,8 +170,8 @@ def charged_budgets(
 
 def supposed_errors(
     counts: TaskCounts, alphas: _Floats, pseudo: PseudoTask
-) -> tuple[_Floats, _Floats]:
-    """(1 − α)s of either tail, at a budget of each threshold's own."""
+) -> tuple[_Floats, _Floats, _Floats]:
+    """(1 − α)s of p1, of p2, and of a wrong task that is as large as p2 supposes them."""
     total = counts.covered_trajectories.astype(np.float64)
     # mean covered runs of a covered task, plain and weighted by them
     mean = total / np.maximum(counts.covered_tasks, 1)
@@ -180,7 +181,11 @@ def supposed_errors(
     shares = {key: clustered_share(key[0], pseudo.icc, key[1]) for key in set(keys)}
     shrink = np.array([shares[key] for key in keys])
     wrong = 1.0 - alphas
-    return wrong * (pseudo.ratios * mean), wrong * (pseudo.clustered * shrink * weighted)
+    return (
+        wrong * (pseudo.ratios * mean),
+        wrong * (pseudo.clustered * shrink * weighted),
+        wrong * (pseudo.clustered * mean),
+    )
 
 
 def clustered_share(alpha: float, icc: float, weighted: float) -> float:
