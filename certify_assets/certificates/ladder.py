@@ -24,7 +24,7 @@ from certify_assets.certificates.procedures import (
 )
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
-from certify_assets.errors import TooFewTasksError, UnlabelledRunError
+from certify_assets.errors import UnfitTableError, UnlabelledRunError
 from certify_assets.words import percent
 
 
@@ -63,8 +63,8 @@ def climb(
 
     Raises
     ------
-    TooFewTasksError
-        If the table has too few tasks for each procedure; that of the last one.
+    UnfitTableError
+        If the table has too few tasks for each procedure, or no draw; that of the last one.
     UnlabelledRunError
         If a drawn run lacks a label that the first procedure needs.
     """
@@ -83,7 +83,7 @@ def climb(
         try:
             asked = Settings(**{**settings, "procedure": name})
             now = taken.issue_set([asked], sides=sides, joint=joint)
-        except TooFewTasksError:
+        except UnfitTableError:
             if last and found is None:
                 raise
             continue
@@ -129,14 +129,14 @@ def next_rung(certifier: Certifier, found: CertificateSet, settings: Settings) -
         asked = settings.replace(procedure=name, side=side)
         table = certifier.table.unknown_as_wrong(side)
         evaluation = evaluate(table, asked)
-        if confident and evaluation.chosen is not None:
+        if confident and evaluation.chosen is not None and not certifier.left_out:
             share = percent(evaluation.chosen_coverage)
             return f"The same labels decide {share} of runs with a proof: --promise proved."
         needed.append(diagnose_evaluation(table, evaluation, asked).tasks_needed)
     least = min((number for number in needed if number), default=None)
     if least is None:
         return ""
-    if proved and not one_a_task:
+    if proved and (certifier.left_out or not one_a_task):
         return (
             f"One labelled run of each of about {approximate(least)} tasks gives {trust}: "
             "certify sample."
