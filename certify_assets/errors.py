@@ -28,7 +28,16 @@ class TooFewTasksError(UnfitTableError):
 
 
 class UnlabelledRunError(InputError):
-    """A drawn run without a label that a certificate needs."""
+    """Drawn runs without a label that a certificate needs: no fault, reading goes on.
+
+    `task` and `score` are those of the first such run in the order of reading.
+    """
+
+    exit_code = 3
+
+    def __init__(self, sentence: str, task: str, score: float) -> None:
+        super().__init__(sentence)
+        self.task, self.score = task, score
 
 
 class UnreadableFileError(OSError):

@@ -89,7 +89,7 @@ def threshold_curve(
     ThresholdCurve
     """
     settings = Settings(**keywords)
-    observations = observe(scores, outcomes, tasks)
+    observations = observe(scores, outcomes, tasks, partly=settings.method.by_rows)
     evaluation = evaluate(observations, settings, pool=as_pool(pool))
     counts = evaluation.counts
     return ThresholdCurve(
@@ -134,7 +134,7 @@ class MeasuredThreshold:
     verdict : {"PASS", "WARN", "ERROR"}
         ERROR when the lower bound of the realised error exceeds α; WARN when only the realised
         error does, when there is too little to judge by, or when tasks are those of the
-        certificate; PASS otherwise.
+        certificate; PASS otherwise. A certificate on average is measured by its cap at 2α.
     reason : str
     realized_error : float or None
         Errors over covered trajectories; None when nothing is covered.
@@ -170,7 +170,7 @@ class Audit(MeasuredThreshold):
         Coverage that the same procedure would certify on the audited data themselves, without a
         pool; None for betting, which would take a pilot.
     paper_rule_pass : bool
-        Whether the realised error is at most α, the point rule of the paper.
+        Whether the realised error is at most α (or the cap), the point rule of the paper.
     """
 
     trajectories: int
@@ -246,7 +246,13 @@ def audit_certificate(
     """
     observations, settings = observe(scores, outcomes, tasks), settings_of(certificate)
     known = known_tasks(certificate.inputs, observations.labels)
-    found = measure_threshold(observations, settings, certificate.threshold, delta=delta)
+    found = measure_threshold(
+        observations,
+        settings,
+        certificate.threshold,
+        delta=delta,
+        estimand=certificate.estimand,
+    )
     if known.number:
         verdict = "WARN" if found.verdict == "PASS" else found.verdict
         found = replace(found, verdict=verdict, reason=f"{found.reason} {known.sentence}")
@@ -262,7 +268,9 @@ def audit_certificate(
         unscored=observations.unscored,
         certificate_sha256=certificate.sha256,
         own_coverage=own,
-        paper_rule_pass=found.realized_error is None or found.realized_error <= settings.alpha,
+        paper_rule_pass=(
+            found.realized_error is None or found.realized_error <= settings.error_limit
+        ),
     )
 
 
@@ -274,13 +282,14 @@ REASONS: Final = {
     "uncovered": "The certified threshold covers no trajectory here, so there is nothing to "
     "measure.",
     "above": "The lower {confidence:g} bound {lower:.3f} of the realised error {error:.3f} exceeds "
-    "alpha {alpha:g}.",
-    "point": "The realised error {error:.3f} exceeds alpha {alpha:g}; its lower bound {lower:.3f} "
+    "{limit}.",
+    "point": "The realised error {error:.3f} exceeds {limit}; its lower bound {lower:.3f} "
     "does not.",
     "few": "Too few covered tasks ({seen} of at least {needed}) to see an error of {alpha:g} that "
     "comes as wrong tasks.",
-    "within": "The realised error {error:.3f} is at most alpha {alpha:g} over {seen} covered "
-    "tasks.",
+    "within": "The realised error {error:.3f} is at most {limit} over {seen} covered tasks.",
+    "no_cap": "The promise is one on average, and twice alpha {alpha:g} caps no error. A single "
+    "certificate cannot break it.",
 }
 
 
@@ -290,17 +299,21 @@ def measure_threshold(
     threshold: float | None,
     *,
     delta: float | None = None,
+    estimand: str | None = None,
 ) -> MeasuredThreshold:
-    """Measure a threshold on a table, as an audit does."""
+    """Measure a threshold on a table, as an audit does; by default of the procedure's estimand."""
     if not observations.scored or threshold is None:
         nothing = REASONS["nothing" if observations.scored else "unscored"]
         return MeasuredThreshold("WARN", nothing)
-    alpha, needed = settings.alpha, n_min(settings.alpha, settings.delta)
+    alpha = float(settings.error_limit)
+    if alpha >= 1:
+        return MeasuredThreshold("WARN", REASONS["no_cap"].format(alpha=settings.alpha))
+    needed = n_min(alpha, settings.delta)
     counts = count_at(observations, settings.side, np.array([threshold]))
     covered, seen = int(counts.covered_trajectories[0]), int(counts.covered_tasks[0])
     error = int(counts.error_totals[0]) / covered if covered else None
     spent = settings.delta if delta is None else delta
-    lower = lower_error_bound(counts, spent, settings.budget) if covered else 0.0
+    lower = lower_error_bound(counts, spent, settings.error_limit) if covered else 0.0
     found, verdict = "within", "WARN"
     if error is None:
         found = "uncovered"
@@ -317,10 +330,11 @@ def measure_threshold(
         lower=lower,
         error=error,
         alpha=alpha,
+        limit=f"alpha {alpha:g}" if alpha == settings.alpha else f"the cap {alpha:g} (twice alpha)",
         seen=seen,
         needed=needed,
     )
-    if settings.method.estimand == "task":
+    if (estimand or settings.method.estimand) == "task":
         reason = f"{reason} {_OTHER_ESTIMAND}"
     return MeasuredThreshold(verdict, reason, error, lower, covered / counts.trajectories, seen)
 

@@ -23,6 +23,9 @@ FEW_TASKS: Final = 20
 _MOST_TASKS = 1_000_000
 #: what stopped a certificate, in words
 CAUSES: Final = {
+    "unread": "Reading stopped after {labelled} of {runs} runs: nothing passes, whatever the "
+    "others are (success rate {rate:.3f} of the {labelled} labelled runs). Labels of the ends of "
+    "the scores do not show what the limit is.",
     "no_scores": "No row has a score; score the trajectories first.",
     "input": "betting fixes thresholds, start and bets on a pilot table of other tasks and had "
     "none, so nothing was tested; give one (--set pilot=FILE).",
@@ -47,7 +50,8 @@ class Diagnosis:
     Attributes
     ----------
     stopped_by : None or a key of `CAUSES`
-        None when something was certified. "judge": the error exceeds α at every threshold.
+        None when something was certified. "unread": reading stopped early, or labels are unclear,
+        so that nothing more can be said. "judge": the error exceeds α at every threshold.
         "base_rate": so it does, and the trajectories of the class that this side decides are a
         smaller share than α and too few for any judge. "tasks": the error is below α, the tasks
         are too few to show it.
@@ -140,19 +144,26 @@ def diagnose(
     an order of magnitude, not a promise. `plan_sample_size` names the tasks for four samples of
     five.
     """
-    observations, settings = observe(scores, outcomes, tasks), Settings(**keywords)
+    settings = Settings(**keywords)
+    observations = observe(scores, outcomes, tasks, partly=settings.method.by_rows)
     others = None if pilot is None else observe(*pilot)
     evaluation = evaluate(observations, settings, others, as_pool(pool))
-    return diagnose_evaluation(observations, evaluation, settings)
+    return diagnose_evaluation(observations.labelled, evaluation, settings)
 
 
 def diagnose_evaluation(
     observations: Observations, evaluation: Evaluation, settings: Settings
 ) -> Diagnosis:
-    """Diagnose an evaluation that is there already; see :func:`diagnose`."""
+    """Diagnose an evaluation that is there already, by its labelled rows; see :func:`diagnose`."""
     counts = evaluation.counts
     if not counts.thresholds.size:
         return Diagnosis("no_scores", 0, CAUSES["no_scores"])
+    labelled = observations.scored
+    if evaluation.chosen is None and labelled < counts.trajectories:
+        # counts take a run without a label as wrong
+        known = int(observations.outcomes[:labelled].sum()) / max(1, labelled)
+        cause = CAUSES["unread"].format(labelled=labelled, runs=counts.trajectories, rate=known)
+        return Diagnosis("unread", counts.tasks, cause, success_rate=known)
     errors, stopped = counts.selective_error, _stopped_by(evaluation, settings)
     best = int(np.flatnonzero(errors == errors.min())[-1])
     rate, area = int(counts.successes.sum()) / counts.trajectories, observations.auroc

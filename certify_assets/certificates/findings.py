@@ -205,7 +205,9 @@ def _of_the_table(case: _Case) -> _Found:
     if case.table.unscored:
         how = "counted as never decided" if settings.method.by_rows else "left out here"
         yield "unscored_rows", {"how": how}
-    if counts.tasks < FEW_TASKS and not settings.method.pilot:
+    # neither a bet nor a proof rests on the bootstrap
+    proved = settings.method.pilot or settings.method.by_rows
+    if counts.tasks < FEW_TASKS and not proved:
         yield "few_tasks", {"least": FEW_TASKS}
     distinct = np.unique(counts.thresholds).size
     if distinct < counts.thresholds.size and settings.multiplicity == BONFERRONI:

@@ -82,6 +82,8 @@ class Inputs(TableInputs, total=False):
 
     pool: PoolInputs
     sample: SampleInputs
+    # drawn runs that had a label, unclear ones too; only with `sample`
+    labels: Count
     scores: ScoreRange
 
 
@@ -174,6 +176,11 @@ class Observations(OrderedRows):
         return replace(
             self, scores=self.scores[known], outcomes=self.outcomes[known], tasks=self.tasks[known]
         )
+
+    @property
+    def labels_read(self) -> int:
+        """Number of rows that a reviewer read, settled or not."""
+        return int(np.count_nonzero(self.outcomes != UNLABELLED))
 
     def unknown_as_wrong(self, side: str) -> Self:
         """Return the rows with an outcome each: without a label it is what the side gets wrong."""

@@ -35,7 +35,7 @@ _CONFIDENCE = {
     "calibrated by simulation": "{} confidence by simulation",
     "none under clustering": "{} confidence for independent runs only",
     "finite-sample, proved": "{} confidence",
-    "finite-sample, proved, on average": "{} confidence of the cap",
+    "finite-sample, proved, on average": "{} confidence",
 }
 _DEFAULT_SELECTION = (
     "One of {} candidates compared on these outcomes; delta is divided by their number."
@@ -190,10 +190,12 @@ def _require_rows(observations: Observations, settings: Settings) -> None:
         limit = observations.rows
     place = unlabelled_before_stop(observations, settings.side, limit)
     if place is not None:
+        task, score = observations.labels[observations.tasks[place]], observations.scores[place]
         raise UnlabelledRunError(
-            f"The drawn run of task {quoted(observations.labels[observations.tasks[place]])} with "
-            f"score {shortest(float(observations.scores[place]))} has no label, and it is read "
-            f"before the stop of the {settings.side} side. Label the next batch, or name one side."
+            f"{method.name} needs more labels on the {settings.side} side, such as that of task "
+            f"{quoted(task)}.",
+            task,
+            float(score),
         )
 
 
@@ -201,7 +203,9 @@ def _inputs(observations: Observations, pool: Pool | None, sample: SampleInputs 
     found = observations.fingerprint
     if pool is not None:
         found = {**found, "pool": pool.fingerprint}
-    return found if sample is None else {**found, "sample": sample}
+    if sample is None:
+        return found
+    return {**found, "sample": sample, "labels": observations.labels_read}
 
 
 def _checked_provenance(provenance: Mapping[str, str] | None) -> dict[str, str]:
@@ -334,12 +338,10 @@ def _proved_statement(
             f"With {confidence:.4g} % confidence at most {alpha:g} % of the decided runs are wrong "
             f"({runs}; {counted})."
         )
-    capped = ""
-    if (cap := CAP * settings.alpha) < 1:
-        capped = f", and with {confidence:.4g} % confidence this one is below {100 * cap:g} %"
     return (
         "On average over certificates made this way, wrong decisions are at most "
-        f"{alpha:g} % of the share of runs that the certificate says it decides{capped} "
-        f"({runs}; {counted}). This one may itself be above {alpha:g} %; where "
-        "nothing is certified, nothing counts as wrong."
+        f"{alpha:g} % of the share of runs that the certificate says it decides, and with "
+        f"{confidence:.4g} % confidence this one is below {100 * CAP * settings.alpha:g} % "
+        f"({runs}; {counted}). This one may itself be above {alpha:g} %; where nothing is "
+        "certified, nothing counts as wrong."
     )

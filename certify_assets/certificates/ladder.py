@@ -1,7 +1,8 @@
 """The ladder of promises: the strongest that a table reaches, and what the next one costs.
 
 Each promise counts an exercise that certifies nothing as kept. So a weaker promise may be tried
-where a stronger one certifies nothing: one of the two is broken with probability at most 2δ.
+where a stronger one certifies nothing: on each side one of the two is broken with probability at
+most 2δ. Of the promise on average only its cap can be broken.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.diagnosis import approximate, diagnose_evaluation
 from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.findings import SECOND_PROMISE
+from certify_assets.certificates.one_run import CAP
 from certify_assets.certificates.procedures import (
     AVERAGE,
     CONFIDENT,
@@ -25,7 +27,6 @@ from certify_assets.certificates.procedures import (
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
 from certify_assets.errors import UnfitTableError, UnlabelledRunError
-from certify_assets.words import percent
 
 
 def procedures_of(promise: str | None, *, drawn: bool) -> tuple[str, ...]:
@@ -59,54 +60,57 @@ def climb(
     -------
     CertificateSet
         By the first procedure that certifies anything. Where none does, by the first that the
-        table is large enough for.
+        table is large enough for. Where looks or candidates are named, only the first is tried.
 
     Raises
     ------
     UnfitTableError
         If the table has too few tasks for each procedure, or no draw; that of the last one.
     UnlabelledRunError
-        If a drawn run lacks a label that the first procedure needs.
+        If a drawn run lacks a label that the procedure in turn needs.
     """
     sides = tuple(sides)
     found: CertificateSet | None = None
+    refusal: UnfitTableError | None = None
     for place, name in enumerate(procedures):
-        last = place == len(procedures) - 1
+        chosen = settings.get("candidates", 1) > 1 or settings.get("looks", 1) > 1
+        if place and (chosen or settings.get("alpha", 0) * CAP >= 1):
+            # there is no promise on average for a chosen judge, several looks, or without its cap
+            break
+        asked = Settings(**{**settings, "procedure": name})
         taken = certifier
         if not find_procedure(name).calibrated and place:
             taken = certifier.without_pool()
         if found is not None:
-            taken = replace(taken, provenance=_tried(taken.provenance, procedures[0], settings))
-            if settings.get("candidates", 1) > 1:
-                # a judge that was chosen on these labels has no promise on average
-                break
+            taken = replace(taken, provenance=_tried(taken.provenance, procedures[0], asked.delta))
         try:
-            asked = Settings(**{**settings, "procedure": name})
             now = taken.issue_set([asked], sides=sides, joint=joint)
-        except UnfitTableError:
-            if last and found is None:
-                raise
+        except UnfitTableError as error:
+            refusal = error
             continue
-        except UnlabelledRunError:
+        except UnlabelledRunError as more:
             if found is None:
                 raise
-            continue
+            raise UnlabelledRunError(
+                f"{procedures[0]} is settled and certifies nothing. For the next promise, {more}",
+                more.task,
+                more.score,
+            ) from None
         if any(item.certified for item in now.certificates):
             return now
         found = found or now
-    assert found is not None
+    if found is None:
+        assert refusal is not None
+        raise refusal
     return found
 
 
-def _tried(
-    provenance: Mapping[str, str] | None, before: str, settings: Mapping[str, Any]
-) -> dict[str, str]:
-    delta = Settings(**settings).delta
+def _tried(provenance: Mapping[str, str] | None, before: str, delta: float) -> dict[str, str]:
     return {
         **(provenance or {}),
         SECOND_PROMISE: f"{before} certified nothing on these labels, so the promise on average "
-        f"was tried. One of the two promises is broken with probability at most {200 * delta:.4g} "
-        "%.",
+        f"was tried. On each side {before}'s promise, or the cap at twice the budget, is broken "
+        f"with probability at most {200 * delta:.4g} %.",
     }
 
 
@@ -123,23 +127,22 @@ def next_rung(certifier: Certifier, found: CertificateSet, settings: Settings) -
     proved = confident or certifier.sample is not None
     name = PROMISED[PROVED if proved else CONFIDENT]
     trust = f"{100 * (1 - settings.delta):.4g} % confidence{' with a proof' * proved}"
-    one_a_task = len(certifier.table.labels) == certifier.table.rows
+    # looks are those of one_run alone, and an engine that of a bootstrap
+    looks = {} if name == PROMISED[PROVED] else {"looks": 1, "look": 1}
     needed = []
     for side in dict.fromkeys(item.side for item in found.certificates):
-        asked = settings.replace(procedure=name, side=side)
+        asked = settings.replace(procedure=name, side=side, engine="auto", **looks)
         table = certifier.table.unknown_as_wrong(side)
         evaluation = evaluate(table, asked)
-        if confident and evaluation.chosen is not None and not certifier.left_out:
-            share = percent(evaluation.chosen_coverage)
-            return f"The same labels decide {share} of runs with a proof: --promise proved."
+        if confident and evaluation.chosen is not None:
+            # a promise that is chosen by its result does not hold
+            return ""
         needed.append(diagnose_evaluation(table, evaluation, asked).tasks_needed)
     least = min((number for number in needed if number), default=None)
     if least is None:
         return ""
-    if proved and (certifier.left_out or not one_a_task):
-        return (
-            f"One labelled run of each of about {approximate(least)} tasks gives {trust}: "
-            "certify sample."
-        )
-    more = least - len(certifier.table.labels)
-    return f"Label about {approximate(more)} more task{'s' * (more > 1)} for {trust}."
+    what = "One labelled run of each of about" if proved else "About"
+    return (
+        f"{what} {approximate(least)} tasks would give an even chance of {trust}. They need new "
+        "labels, unless looks were named beforehand."
+    )

@@ -38,6 +38,7 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import covers
 from certify_assets.certificates.inputs import KnownTasks, known_tasks, observe, task_codes
+from certify_assets.certificates.verification import settings_of
 from certify_assets.errors import InputError, quoted
 from certify_assets.files import significant
 
@@ -247,7 +248,8 @@ def monitor_certificate(
     Parameters
     ----------
     certificate : Certificate
-        Its side, threshold, α and δ are used.
+        Its side, threshold, α and δ are used. Of one that keeps α on average, the alarm is about
+        the cap at 2α.
     scores, outcomes, tasks
         The labelled rows in the order in which they came; tasks are taken in the order of their
         first rows, each with all its rows. They must be drawn as the certificate's were, all
@@ -264,7 +266,8 @@ def monitor_certificate(
     Raises
     ------
     InputError
-        If the table cannot be used or has no new task, or the certificate certifies nothing.
+        If the table cannot be used or has no new task, or the certificate certifies nothing or
+        has no cap below 1.
 
     Notes
     -----
@@ -273,11 +276,17 @@ def monitor_certificate(
     """
     if detector not in DETECTORS:
         raise InputError(f"detector is {quoted(detector)}; give one of {', '.join(DETECTORS)}.")
+    limit = float(settings_of(certificate).error_limit)
+    if limit >= 1:
+        raise InputError(
+            f"The promise is one on average, and twice alpha {certificate.alpha:g} caps no error. "
+            "There is nothing to monitor; give a certificate of another promise."
+        )
     new = new_tasks(certificate, scores, outcomes, tasks)
     stream, alpha, delta = new.stream, certificate.alpha, certificate.delta
     detectors = {
-        "e_process": DetectorState.of(alarm_process(stream, alpha), 1 / delta),
-        "shiryaev_roberts": DetectorState.of(shiryaev_roberts(stream, alpha), float(RUN_LENGTH)),
+        "e_process": DetectorState.of(alarm_process(stream, limit), 1 / delta),
+        "shiryaev_roberts": DetectorState.of(shiryaev_roberts(stream, limit), float(RUN_LENGTH)),
     }
     realized, first = stream.realized_error, detectors[detector].first_alarm_at
     figures = {

@@ -73,8 +73,7 @@ def fewest_rows(procedure: str, alpha: float, level: float, *, several: bool = F
     """
     if procedure == "one_run":
         return n_min(alpha, level / SHARE if several else level)
-    capped = n_min(CAP * alpha, level) if CAP * alpha < 1 else 1
-    return max(math.ceil(1 / alpha - 1e-9), capped)
+    return max(math.ceil(1 / alpha - 1e-9), n_min(CAP * alpha, level))
 
 
 def one_run_tails(
@@ -114,11 +113,9 @@ def average_tails(
     numerator, denominator = budget.as_integer_ratio()
     within = (1 + errors) * denominator <= numerator * covered
     capped = CAP * float(budget)
-    tails = np.zeros(np.shape(errors))
-    if capped < 1:
-        planned = planned_rows(rows, capped, level, 1.0)
-        limits = path_limits(planned, capped, level)
-        tails = _scaled(errors, np.minimum(covered, planned), limits, capped, level)
+    planned = planned_rows(rows, capped, level, 1.0)
+    limits = path_limits(planned, capped, level)
+    tails = _scaled(errors, np.minimum(covered, planned), limits, capped, level)
     return np.where(within, tails, 1.0)
 
 

@@ -200,7 +200,9 @@ def reading_batches(
         values = scores[scored] if side == "reject" else -scores[scored]
         before = np.searchsorted(np.sort(values), values, side="left")
         best = np.minimum(best, before)
-    found[scored] = np.where(best < first, 1, 2 + (best - first) // max(1, later))
+    numbers = np.where(best < first, 0, 1 + (best - first) // max(1, later))
+    # runs of one score may skip a number
+    found[scored] = 1 + np.unique(numbers, return_inverse=True)[1]
     return found
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from certify_assets.certificates.bootstrap import as_fraction
+from certify_assets.certificates.one_run import CAP
 from certify_assets.certificates.procedures import (
     AVERAGE,
     DEFAULT,
@@ -139,6 +140,11 @@ class Settings(BaseModel):
                 "average does not hold for a judge that was chosen among candidates on the same "
                 "labels. Leave candidates out, or take --promise proved."
             )
+        if self.alpha * CAP >= 1 and self.procedure == PROMISED[AVERAGE]:
+            raise InputError(
+                f"average caps the error at {CAP}·alpha, and alpha {self.alpha:g} leaves no cap. "
+                f"Give an alpha below {1 / CAP:g}, or take --promise proved."
+            )
 
     def replace(self, **changes: Any) -> Self:
         """Return settings with other values, checked like these."""
@@ -162,6 +168,11 @@ class Settings(BaseModel):
     def budget(self) -> Fraction:
         """α as the exact decimal that was given."""
         return as_fraction(self.alpha)
+
+    @property
+    def error_limit(self) -> Fraction:
+        """The error that a single certificate is not to exceed: 2α where α is kept on average."""
+        return self.budget * (CAP if self.method.promise == AVERAGE else 1)
 
     def level(self, tasks: int) -> float:
         """Return the level at which every threshold of a table of so many tasks is tested."""

@@ -44,7 +44,10 @@ OUTLINE: Final = ("decided", "human", "joint_delta", "statement")
 
 def budget_words(item: Certificate) -> str:
     """Say how many decisions may be wrong: at most so many, or so many on average."""
-    return at_most(item.alpha) + (" on average" if item.promise == AVERAGE else "")
+    if item.promise == AVERAGE:
+        # the budget is of the share that is decided: the error among decided runs has none
+        return f"wrong decisions on average within {100 * item.alpha:g} % of the share decided"
+    return at_most(item.alpha)
 
 
 @dataclass(frozen=True)
@@ -310,7 +313,8 @@ def joint_statement(
     if len(active) == _PAIR:
         weakest = min((certificate.validity for certificate in active), key=_WEAKEST.index)
         level = joint_confidence(active, joint_delta=joint_delta)
-        together = [f"Both hold together with {confidence_words(level, weakest)}."]
+        both = "Both caps" if active[0].promise == AVERAGE else "Both"
+        together = [f"{both} hold together with {confidence_words(level, weakest)}."]
     each = [certificate.statement for certificate in certificates]
     return " ".join([*each, *together, *_overlap(active)])
 

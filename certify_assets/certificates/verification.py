@@ -20,7 +20,8 @@ from certify_assets.work import counted
 #: what a successful verification leaves open
 NOT_VOUCHED: Final = (
     "Not verified: that the outcomes are right, which judge and manifest the scores come from, how "
-    "many candidates were compared, and who chose a pool. The scores show none of this."
+    "many candidates were compared or promises tried, and who chose a pool. The scores show none "
+    "of this."
 )
 _REMEDIES: Final = {
     "software": "verify with the version that issued it, or issue it again",
@@ -121,6 +122,12 @@ def _difference_of(certificate: Certificate, digest: Any, certifier: Certifier) 
         raise InputError(
             "The certificate was issued with a pool of unlabelled runs and cannot be recomputed "
             "without it; give it (--pool)."
+        )
+    read, given_labels = certificate.inputs.get("labels"), certifier.table.labels_read
+    if read is not None and certifier.sample is not None and read != given_labels:
+        return (
+            f"It was issued on {read:,} labels, and {given_labels:,} are given. Give those "
+            f"{read:,} with --labels."
         )
     if pool is not None and named is not None and named["origin"] == EVERY_TASK:
         if not {"corpus", "judge"} <= set(certificate.provenance):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from certify_assets.certificates import (
     EVERY_PROCEDURE,
@@ -48,11 +49,10 @@ from certify_assets.cli.output import (
     write_document,
 )
 from certify_assets.cli.plan import PLANNED
-from certify_assets.cli.reading import read_pilot, read_pool, reading_options
-from certify_assets.errors import ForgedCertificateError
+from certify_assets.cli.reading import read_pilot, read_pool, reading_options, reading_words
+from certify_assets.errors import ForgedCertificateError, UnlabelledRunError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
 from certify_assets.tables.score_reading import ReadingOptions
-from certify_assets.tables.settings import written_columns
 from certify_assets.words import WORDS, percent
 
 _BAR = 60
@@ -175,12 +175,15 @@ def certificate(
         left_out=table.left_out,
     )
     sided: dict[str, Any] = {"sides": SIDES if side == "both" else (side,), "joint": joint}
-    if procedure is None:
-        tried = procedures_of(promise, drawn=sample is not None)
-        found = climb(certifier, tried, asked, **sided)
-    else:
-        names = EVERY_PROCEDURE if procedure == "all" else (procedure,)
-        found = certifier.issue_set(procedure_settings(names, asked), **sided)
+    try:
+        if procedure is None:
+            tried = procedures_of(promise, drawn=sample is not None)
+            found = climb(certifier, tried, asked, **sided)
+        else:
+            names = EVERY_PROCEDURE if procedure == "all" else (procedure,)
+            found = certifier.issue_set(procedure_settings(names, asked), **sided)
+    except UnlabelledRunError as needed:
+        raise rows.more_labels(needed, several=side == "both") from None
     single = procedure != "all" and side != "both"
     document = found.certificates[0].to_dict() if single else found.to_dict()
     if out is not None:
@@ -200,15 +203,16 @@ def certificate(
     lead = found.certificates[0]
     more = [_SIX] if certified and lead.promise != CONFIDENT else []
     if procedure is None and not wants_json():
-        rung = next_rung(certifier, found, settings_of(lead).replace(candidates=1))
+        rung = next_rung(certifier, found, settings_of(lead))
         more += [rung] if rung else []
     wrote = "" if out is None else f"wrote {out}; "
     if not certified:
         step = _plan(scores, reading, {**asked, "side": side, "procedure": lead.procedure})
         if rows.sample is not None:
             known = certifier.table.labelled
-            guess = {"--success-rate": lead.success_rate, "--auroc": known.auroc or 0.5}
-            step += "".join(f" {option} {value:.3g}" for option, value in guess.items())
+            # the guess of plan is a rate between 0 and 1, whatever few labels show
+            rate = float(np.clip(known.outcomes.mean(), 0.01, 0.99)) if known.rows else 0.5
+            step += f" --success-rate {rate:.3g} --auroc {known.auroc or 0.5:.3g}"
     elif out is None:
         step = given_command("--out", "c.json")
     else:
@@ -233,13 +237,9 @@ def _plan(scores: Path, reading: ReadingOptions, asked: Mapping[str, Any]) -> st
         if value not in (other, "all", "betting"):
             words += [f"--{name}", str(value)]
     chosen = {name: asked[name] for name in PLANNED if name in asked}
-    for name, value in {**chosen, **reading.settings.provenance()}.items():
+    for name, value in chosen.items():
         words += ["--set", f"{name}={value}"]
-    columns = written_columns(reading.columns)
-    words += ["--columns", columns] if columns else []
-    words += ["--score-scale", reading.score_scale] if reading.score_scale else []
-    words += ["--lower-is-better"] if reading.lower_is_better else []
-    return shlex.join(words)
+    return shlex.join([*words, *reading_words(reading)])
 
 
 def _refuse(

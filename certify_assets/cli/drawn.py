@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ from certify_assets.certificates.inputs import UNCLEAR, UNLABELLED, SampleInputs
 from certify_assets.certificates.sampling import RUNS, TASKS, Draw
 from certify_assets.cli.output import say
 from certify_assets.cli.reading import labelled, read_scores, remedies, say_read_as
-from certify_assets.errors import ForgedCertificateError, InputError
+from certify_assets.errors import ForgedCertificateError, InputError, UnlabelledRunError, quoted
 from certify_assets.tables.columns import ColumnReader
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.run_labels import RunLabels, require_ids
@@ -46,13 +46,15 @@ class DrawnFile:
 
     path: Path
     draw: Draw
+    # the batch of each run; empty where the file lacks them
+    batches: Mapping[str, int]
     runs: frozenset[str]
 
     @classmethod
     def read(cls, path: Path, reading: ReadingOptions) -> DrawnFile:
         """Read which runs were drawn, and how."""
         name = {**COLUMNS, **reading.columns}["id"]
-        table = read_table(path, {name, DRAWN_BY})
+        table = read_table(path, {name, BATCH, DRAWN_BY})
         if not {name, DRAWN_BY} <= table.columns.keys():
             raise InputError(
                 f"{path} lacks the column {DRAWN_BY} or {name}, which certify sample writes. Give "
@@ -77,7 +79,13 @@ class DrawnFile:
         columns = ColumnReader(table, reading.settings)
         runs = columns.ids(name, unique=True)
         columns.settle()
-        return cls(path, draw, frozenset(runs.tolist()))
+        numbers = table.values(BATCH) if BATCH in table.columns else []
+        batches = {
+            run: int(number)
+            for run, number in zip(runs.tolist(), map(str, numbers), strict=False)
+            if number.isdecimal()
+        }
+        return cls(path, draw, batches, frozenset(runs.tolist()))
 
     def rows_of(self, table: ScoreTable) -> ScoreTable:
         """Return the drawn rows of a table; refuse another table, and an edited file."""
@@ -117,6 +125,30 @@ class Calibration:
     whole: ScoreTable
     table: ScoreTable
     sample: SampleInputs | None = None
+    file: DrawnFile | None = None
+
+    def more_labels(self, needed: UnlabelledRunError, *, several: bool) -> UnlabelledRunError:
+        """Return a refusal that names the batch to label, and the first run that needs it."""
+        tasks, runs = names_of(self.table)
+        lacking = [
+            (run, task == needed.task and score == needed.score)
+            for run, task, score, outcome in zip(
+                runs, tasks, self.table.scores.tolist(), self.outcomes.tolist(), strict=True
+            )
+            if outcome == UNLABELLED
+        ]
+        first = next(run for run, wanted in lacking if wanted)
+        batches = {} if self.file is None else self.file.batches
+        what = "the drawn runs"
+        if (number := batches.get(first)) is not None:
+            count = sum(batches.get(run) == number for run, _ in lacking)
+            what = f"batch {number} ({count:,} run{'s' * (count > 1)})"
+        other = " Or name one side (--side)." if several else ""
+        return UnlabelledRunError(
+            f"{needed} Label {what}; {quoted(first)} is the first without a label.{other}",
+            needed.task,
+            needed.score,
+        )
 
     @property
     def outcomes(self) -> NDArray[np.int8]:
@@ -172,7 +204,7 @@ def _joined(
         say(found.matching(table))
     if drawn is not None:
         rows = _labels_of_draw(drawn.rows_of(table), found)
-        return Calibration(whole, rows, drawn.draw.inputs)
+        return Calibration(whole, rows, drawn.draw.inputs, drawn)
     assert found is not None
     joined = found.join(table)
     assert joined.outcomes is not None

@@ -14,7 +14,7 @@ from certify_assets.cli.options import PATH, certificate_argument, split_option
 from certify_assets.cli.output import NOTHING, answer, answers
 from certify_assets.cli.reading import column_options, labelled, read_scores
 from certify_assets.tables.score_reading import ReadingOptions
-from certify_assets.words import WORDS, at_most, percent
+from certify_assets.words import WORDS, percent
 from certify_assets.work import counted
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def monitor(
 ) -> None:
     """Raise an alarm when newly labelled tasks show an error above α.
 
+    Of a certificate that keeps α on average, the alarm is about its cap at 2α.
+
     LABELS is a score table with an outcome in every row, in the order in which the rows came; a
     task stands where its first row does. It holds tasks drawn at random before scoring, all
     attempts labelled: a column provenance that says anything but audit_sample, or a column
@@ -55,6 +57,7 @@ def monitor(
     by the share of its attempts that is covered.
     """
     from certify_assets.certificates import monitor_certificate
+    from certify_assets.certificates.sides import budget_words
     from certify_assets.tables.score_table import NOT_STATED, require_audit_sample
 
     certificates = one_a_side(certificate, load_certificates(certificate, choice))
@@ -68,6 +71,9 @@ def monitor(
     for item in counted("monitoring", monitored):
         result = monitor_certificate(item, *columns, detector=detector)
         found[item.side] = replace(result, findings=(*result.findings, *unstated))
+    lines: list[str] = []
+    for item in monitored:
+        lines += _lines(found[item.side], WORDS[item.side], budget_words(item))
     alarm = any(result.alarm for result in found.values())
     followed = [{"side": side, **result.to_dict()} for side, result in found.items()]
     nothing = [item.side for item in certificates if not item.certified]
@@ -75,12 +81,12 @@ def monitor(
         found[certificates[0].side].to_dict()
         if len(certificates) == 1
         else {"alarm": alarm, "monitors": followed, "not_certified": nothing},
-        *(line for side, result in found.items() for line in _lines(result, WORDS[side])),
+        *lines,
         code=NOTHING if alarm else 0,
     )
 
 
-def _lines(result: Monitoring, decision: str) -> Iterator[str]:
+def _lines(result: Monitoring, decision: str, promised: str) -> Iterator[str]:
     """Say whether there is an alarm, and what it rests on."""
     if result.alarm:
         yield (
@@ -92,7 +98,7 @@ def _lines(result: Monitoring, decision: str) -> Iterator[str]:
     low, high = map(percent, result.interval)
     yield (
         f"  {result.errors} of {result.covered_trajectories} decided runs are wrong; the error is "
-        f"from {low} to {high}, and {at_most(result.alpha)} is promised."
+        f"from {low} to {high}. Promised: {promised}."
     )
     state = getattr(result, result.detector)
     yield (

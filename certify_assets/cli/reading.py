@@ -201,6 +201,18 @@ def _arguments() -> list[Any]:
     return [one for value in values for one in (value if isinstance(value, tuple) else [value])]
 
 
+def reading_words(reading: ReadingOptions) -> list[str]:
+    """Return the options by which another command reads a table alike."""
+    words = []
+    for name, value in reading.settings.provenance().items():
+        words += ["--set", f"{name}={value}"]
+    columns = written_columns(reading.columns)
+    words += ["--columns", columns] if columns else []
+    words += ["--score-scale", reading.score_scale] if reading.score_scale else []
+    words += ["--lower-is-better"] if reading.lower_is_better else []
+    return words
+
+
 def argument_order() -> str:
     """Say in which order a command of several files takes them."""
     context = click.get_current_context(silent=True)

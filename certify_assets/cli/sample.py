@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.one_run import fewest_rows
 from certify_assets.certificates.path_limits import path_limits, planned_rows
+from certify_assets.certificates.procedures import AVERAGE, PROMISED, PROVED
 from certify_assets.certificates.sampling import ESTIMANDS, TASKS, Draw, reading_batches, shuffled
 from certify_assets.certificates.settings import Settings
 from certify_assets.cli.drawn import BATCH, DRAWN_BY, drawn_by, filled, names_of
 from certify_assets.cli.options import COUNT, NATURAL, PATH, scores_argument, setting_option
 from certify_assets.cli.output import answer, answers, refuse_overwrite, say, write_tables
-from certify_assets.cli.reading import column_options, read_scores
+from certify_assets.cli.reading import column_options, read_scores, reading_words
 from certify_assets.errors import InputError
 from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.tables.score_table import ScoreTable
@@ -76,13 +77,15 @@ def sample(
     The draw follows from the seed and the names of tasks and runs. --count below the number of
     tasks draws one run of as many tasks; above it, further attempts of all of them.
 
-    The file keeps the columns of SCORES. Fill in its column outcome batch by batch: 0, 1, or
-    unclear. Then give it to `certify certificate SCORES --sample FILE`, which says whether more
-    labels are needed. Side and budget order the batches here; the certificate may take others, if
-    they were fixed before anyone looked at the drawn scores.
+    The file keeps the columns of SCORES but the scores, which a reviewer is not to see. Fill in its
+    column outcome batch by batch: 0, 1, or unclear. Then give it to `certify certificate SCORES
+    --sample FILE`, which names the batch to label next (exit code 3), if one is needed. Side and
+    budget order the batches here; the certificate may take others, if they were fixed before
+    anyone looked at the drawn scores.
     """
     refuse_overwrite({"--out": out}, {"SCORES": scores})
-    outcome = {**COLUMNS, **reading.columns}["outcome"]
+    columns = {**COLUMNS, **reading.columns}
+    outcome = columns["outcome"]
     if out.is_file() and filled(out, outcome):
         raise InputError(
             f"{out} has labels already, and a draw that follows labels proves nothing. Certify "
@@ -94,6 +97,11 @@ def sample(
     tasks, runs = names_of(table)
     draw = Draw.of(tasks, runs, table.scores, **asked)
     drawn = table.take(draw.rows(tasks, runs))
+    if np.isnan(drawn.scores).all():
+        raise InputError(
+            f"No drawn run of {scores} has a score, so that labels could not certify anything. "
+            "Score its runs first."
+        )
     sides = SIDES if side == "both" else (side,)
     settings = Settings(**({} if alpha is None else {"alpha": alpha}))
     several = len(set(names_of(drawn)[0])) < len(drawn)
@@ -102,24 +110,22 @@ def sample(
         # every labelled run of a task is used, so that reading cannot stop early
         batches = np.minimum(batches, 1)
     order = shuffled(draw.seed, names_of(drawn)[1], batches)
-    write_tables(
-        (out, harmless(out, _columns(drawn, batches, draw, order, outcome), drawn.naming_columns))
-    )
-    number = int(batches.max(initial=0))
+    found = _columns(drawn, batches, draw, order, outcome, columns["score"])
+    write_tables((out, harmless(out, found, drawn.naming_columns)))
     document = {
         "runs": len(table),
         "tasks": len(set(tasks)),
         "drawn": len(drawn),
         "drawn_tasks": len(set(names_of(drawn)[0])),
         **draw.inputs,
-        "batches": np.bincount(batches, minlength=number + 1)[1:].tolist(),
+        "batches": np.bincount(batches)[1:].tolist(),
         "unscored": int(np.count_nonzero(batches == 0)),
     }
     counts = "every task counts once"
     if draw.estimand != TASKS:
         counts = f"every run counts once, but no task more than {draw.most} of them"
     labelling = (
-        f"Label batch 1 of {out} first ({document['batches'][0] if number else 0:,} runs), then "
+        f"Label batch 1 of {out} first ({document['batches'][0]:,} runs), then "
         "one batch after the other. Stop as soon as the certificate asks for no more."
     )
     if several:
@@ -130,13 +136,32 @@ def sample(
         labelling,
     ]
     if document["unscored"]:
-        lines.append(f"{document['unscored']:,} drawn runs have no score and need no label.")
+        lines.append(
+            f"{document['unscored']:,} drawn runs have no score and need no label: they are batch "
+            "0, at the end of the file."
+        )
     if len(drawn) < draw.count:
         lines.append(f"That is fewer than --count {draw.count}: no more can be drawn in this way.")
+    lines += _too_few(document["drawn_tasks"], settings, several=several)
     plan = [] if side == "both" else ["--side", side]
     plan += [] if alpha is None else ["--alpha", f"{alpha:g}"]
+    plan += reading_words(reading)
     step = shlex.join(["certify", "certificate", str(scores), "--sample", str(out), *plan])
     answer(document, *lines, f"next: {step}")
+
+
+def _too_few(tasks: int, settings: Settings, *, several: bool) -> list[str]:
+    """Say how many tasks the promises need, where the drawn ones cannot reach the proof."""
+    least = {
+        promise: fewest_rows(PROMISED[promise], settings.alpha, settings.delta, several=several)
+        for promise in (AVERAGE, PROVED)
+    }
+    if tasks >= least[PROVED]:
+        return []
+    return [
+        f"warning: {tasks:,} drawn tasks are too few for a proof at alpha {settings.alpha:g}, which "
+        f"needs {least[PROVED]:,}. The promise on average needs {least[AVERAGE]:,}."
+    ]
 
 
 def _require_unlabelled(table: ScoreTable, outcome: str) -> None:
@@ -167,9 +192,15 @@ def _columns(
     draw: Draw,
     order: NDArray[np.int64],
     outcome: str,
+    score: str,
 ) -> dict[str, NDArray[Any]]:
-    """Return the columns of the file: those of the table, with the batch and an empty outcome."""
+    """Return the columns of the file: those of the table, with the batch and an empty outcome.
+
+    The scores are left out, since labels are to be given without a look at them.
+    """
     own = drawn.file_columns()
+    for scores in ("score_used", *matched(list(own), {score}).values()):
+        own.pop(scores, None)
     name = next(iter(matched(list(own), {outcome}).values()), outcome)
     size = len(drawn)
     labels = np.full(size, None, dtype=object)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from certify_assets.certificates.gates import sample_gate
-from certify_assets.certificates.settings import CALIBRATED
+from certify_assets.certificates.settings import CALIBRATED, PATH
 from certify_assets.reports.certificate_source import PageScores, PageSource
 from certify_assets.reports.certificate_text import (
     AUDIT_WORDS,
@@ -53,6 +53,7 @@ def render_page(
     score_scale: str = "log-odds",
     certificate_file: str = "CERTIFICATE.json",
     scores_file: str = "SCORES",
+    labels_file: str = "",
     arms: Sequence[CandidateScore] = (),
     chosen_arm: str = "",
     left_out: LeftOutAgents | None = None,
@@ -68,7 +69,7 @@ def render_page(
     # verifies the page
     source = PageSource(
         certificates=list(certificates),
-        cal=PageScores.from_frame(scores_frame),
+        issued_on=PageScores.from_frame(scores_frame),
         audits=audits,
         lineage=lineage or {},
         profile=profile,
@@ -91,13 +92,14 @@ def render_page(
         home=home,
         certificate_file=certificate_file,
         scores_file=scores_file,
+        labels_file=labels_file,
         source=source,
         main=main,
         evidence=source.evidence,
         agents=source.agents,
         title=title,
         about=(
-            f"{_rows(source)}, {percent(main.success_rate)} successful, task ICC "
+            f"{_rows(source)}, {percent(main.success_rate)} {_of(source)}successful, task ICC "
             f"{rate(main.icc, 2)}"
             if main.trajectories
             else "No run has a score."
@@ -128,6 +130,14 @@ def _rows(source: PageSource) -> str:
     main = source.headline
     where = "" if source.evidence == "CAL" else f" in {source.evidence}"
     return f"{counted(main.trajectories, 'run')} of {counted(main.tasks, 'task')}{where}"
+
+
+def _of(source: PageSource) -> str:
+    """Say of which runs a success rate is, where the others have no clear label."""
+    known = len(source.cal.tasks)
+    return (
+        f"of the {counted(known, 'labelled run')} " if known < len(source.issued_on.tasks) else ""
+    )
 
 
 def largest_error(source: PageSource) -> str:
@@ -175,7 +185,7 @@ def _curve_of(certificate: Certificate, source: PageSource) -> ThresholdCurve:
     """Recompute the grid behind a certificate from its score table."""
     from certify_assets.certificates import settings_of, threshold_curve
 
-    settings, table = dict(settings_of(certificate)), source.cal
+    settings, table = dict(settings_of(certificate)), source.issued_on
     pool = source.pool_of(certificate)
     return threshold_curve(table.scores, table.outcomes, table.tasks, pool=pool, **settings)
 
@@ -215,16 +225,34 @@ def _risk_panel(
         if point
         else f"No threshold of the grid keeps the bound within {budget}{satisfies}."
     )
-    worst = _WORST if certificate.parameters["multiplicity"] == CALIBRATED else ""
+    by_rows = certificate.parameters["multiplicity"] == PATH
+    if by_rows:
+        # the proof has limits of errors, and no bound of the error at a threshold
+        ending = (
+            "The certified point is the farthest one that the procedure passes."
+            if point
+            else "The procedure passes no threshold."
+        )
+        lines = f"on {where}; a run without a clear label counts as wrong. "
+    else:
+        worst = _WORST if certificate.parameters["multiplicity"] == CALIBRATED else ""
+        lines = (
+            f"on {where}; the dashed line is what the error could be once runs of one task are "
+            f"resampled together{worst}. "
+        )
     return Panel(
         f"{name}risk",
         f"Error against share decided, {certificate.side} side",
         risk_coverage(
-            curve, alpha=certificate.alpha, point=point, name=f"{name}risk", large=layout == "lead"
+            curve,
+            alpha=certificate.alpha,
+            point=point,
+            name=f"{name}risk",
+            large=layout == "lead",
+            bounded=not by_rows,
         ),
         "Left to right, the judge decides more runs. The solid line is how often it was "
-        f"wrong on {where}; the dashed line is what the error could be once "
-        f"runs of one task are resampled together{worst}. " + ending,
+        f"wrong {lines}{ending}",
         layout,
     )
 
@@ -265,12 +293,18 @@ def _heatmap_panel(source: PageSource) -> Panel:
         if drawn.shown < drawn.tasks
         else ""
     )
+    review = " Runs under both thresholds go to review." if len(source.sides) > 1 else ""
     wrong = (
         (
             f"A cross is a wrong decision: {count(drawn.wrong_tasks)} of {count(drawn.tasks)} "
-            "tasks hold one."
+            f"tasks hold one.{review}"
         )
         if source.headline.certified
+        else ""
+    )
+    together = (
+        "Rows of one colour are why runs of a task count together: they succeed and fail together. "
+        if drawn.tasks < len(table.tasks)
         else ""
     )
     return Panel(
@@ -278,7 +312,6 @@ def _heatmap_panel(source: PageSource) -> Panel:
         f"Every run of {source.evidence}, by task",
         drawn.markup,
         "One row is a task, the best success rate on top; one cell is a run, its lowest score "
-        "left. Rows of one colour are why runs of a task "
-        f"count together: they succeed and fail together. {wrong}{sample}",
+        f"left. {together}{wrong}{sample}",
         layout="wide",
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from certify_assets.certificates.inputs import UNCLEAR, UNLABELLED
 from certify_assets.corpora import HALF_B
 from certify_assets.errors import InputError
 
@@ -46,7 +47,10 @@ def deployed(certificates: Sequence[Certificate]) -> list[Certificate]:
 
 @dataclass(frozen=True)
 class PageScores:
-    """The labelled rows of one split as arrays; rows without an outcome are counted."""
+    """The rows of one split as arrays; rows without an outcome are counted.
+
+    Drawn runs without a clear label stay, with the codes of a certificate (−1, −2).
+    """
 
     tasks: list[str]
     scores: NDArray[np.float64]
@@ -64,7 +68,7 @@ class PageScores:
             )
         outcome = np.asarray(frame["outcome"].astype("float64"))
         known = np.isfinite(outcome)
-        if not np.isin(outcome[known], (0.0, 1.0)).all():
+        if not np.isin(outcome[known], (0, 1, UNLABELLED, UNCLEAR)).all():
             raise InputError(
                 "the score table has an outcome that is neither 0 nor 1; leave unknown "
                 "outcomes empty."
@@ -79,13 +83,25 @@ class PageScores:
             else None,
         )
 
+    @cached_property
+    def labelled(self) -> PageScores:
+        """Those rows of which the outcome is known."""
+        known = np.flatnonzero(self.outcomes >= 0)
+        return PageScores(
+            tasks=[self.tasks[place] for place in known],
+            scores=self.scores[known],
+            outcomes=self.outcomes[known],
+            unlabelled=self.unlabelled + self.outcomes.size - known.size,
+            agents=None if self.agents is None else [self.agents[place] for place in known],
+        )
+
 
 @dataclass(frozen=True)
 class PageSource:
     """Everything that the sections of one page read."""
 
     certificates: Sequence[Certificate]
-    cal: PageScores
+    issued_on: PageScores
     audits: Sequence[Audit] = ()
     lineage: Mapping[str, str] = field(default_factory=dict)
     profile: CorpusProfile | None = None
@@ -111,6 +127,16 @@ class PageSource:
                 "a page needs at least one certificate; give what certify returned, certified "
                 "or not."
             )
+
+    @property
+    def cal(self) -> PageScores:
+        """The labelled rows that the certificates are of."""
+        return self.issued_on.labelled
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the rows were drawn for labels."""
+        return "sample" in self.headline.inputs
 
     @cached_property
     def deployed(self) -> list[Certificate]:
@@ -148,7 +174,8 @@ class PageSource:
 
         if self.left_out is not None:
             return self.left_out.errors.get(self.headline.sha256, ())
-        if self.cal.agents is None:
+        if self.cal.agents is None or self.drawn:
+            # a draw without one agent is none
             return []
         return leave_one_agent_out(
             self.headline,

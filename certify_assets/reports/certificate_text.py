@@ -315,7 +315,7 @@ def explain(source: PageSource) -> list[NothingCertified]:
 def _diagnose(certificate: Certificate, source: PageSource) -> Diagnosis:
     from certify_assets.certificates import diagnose, settings_of
 
-    table = source.cal
+    table = source.issued_on
     asked = settings_of(certificate)
     pool = source.pool_of(certificate)
     found = diagnose(table.scores, table.outcomes, table.tasks, pool=pool, **dict(asked))
@@ -369,20 +369,20 @@ def corpus_facts(source: PageSource) -> list[tuple[str, str, str]]:
     """Return symbol, value and words of size and clustering, and what they leave."""
     main = source.headline
     sizes = np.unique(source.cal.tasks, return_counts=True)[1].astype(float)
+    known = "labelled " if source.drawn else ""
+    unknown = "rows without an outcome, left out"
+    if source.drawn:
+        unknown = "drawn runs without a clear label, which count as wrong"
     weighted = float(np.square(sizes).sum() / sizes.sum()) if sizes.size else None
     return [
         ("n", count(main.trajectories), f"scored runs in {source.evidence}"),
         ("G", count(main.tasks), "tasks they belong to"),
         ("m̃", compact(weighted), "runs a task (size-weighted)"),
-        ("π", percent(main.success_rate), "of runs succeed"),
+        ("π", percent(main.success_rate), f"of {known}runs succeed"),
         ("ICC", rate(main.icc), "likeness of runs of one task"),
         ("DEFF", compact(main.deff), "design effect 1 + (m̃ − 1)·ICC"),
         (Markup("n<sub>eff</sub>"), compact(round(main.n_eff, 1)), "effective runs, n / DEFF"),
-        *(
-            [("", count(source.cal.unlabelled), "rows without an outcome, left out")]
-            if source.cal.unlabelled
-            else []
-        ),
+        *([("", count(source.cal.unlabelled), unknown)] if source.cal.unlabelled else []),
     ]
 
 

@@ -79,8 +79,9 @@ def risk_coverage(
     point: tuple[float, float] | None,
     name: str,
     large: bool = True,
+    bounded: bool = True,
 ) -> str:
-    """Draw the error among decided trajectories against the share decided."""
+    """Draw the error among decided trajectories against the share decided, and its bound."""
     side, colour = curve.side, svg.side_colour(curve.side)
     order = np.argsort(curve.coverage, kind="stable")
     share, error = curve.coverage[order], curve.selective_error[order]
@@ -88,15 +89,16 @@ def risk_coverage(
     with svg.style_context():
         figure, axes = canvas(*((590, 370) if large else (460, 330)), 2 if point is None else 3)
         _level_line(axes, alpha, f"budget α = {percent(alpha)}")
-        axes.plot(
-            share,
-            upper,
-            color=svg.SHARE,
-            lw=1.7,
-            ls=(0, (4, 1.6)),
-            label="upper bound q(θ)",
-            zorder=4,
-        )
+        if bounded:
+            axes.plot(
+                share,
+                upper,
+                color=svg.SHARE,
+                lw=1.7,
+                ls=(0, (4, 1.6)),
+                label="upper bound q(θ)",
+                zorder=4,
+            )
         axes.plot(
             share, error, color=svg.INK, lw=2, marker="o", ms=3, label="observed error", zorder=5
         )

@@ -11,6 +11,7 @@ from certify_assets.certificates import (
     Certificate,
     audit_certificate,
     certify,
+    monitor_certificate,
     n_min,
     observe,
     resample_audit,
@@ -18,6 +19,7 @@ from certify_assets.certificates import (
 from certify_assets.certificates.audit import lower_error_bound
 from certify_assets.certificates.counts import count_at
 from certify_assets.certificates.populations import Sample
+from certify_assets.errors import InputError
 from certify_assets_tests.certificates.reference import resample_errors
 from certify_assets_tests.populations import fooled, paper_process
 
@@ -91,6 +93,29 @@ def test_an_audit_says_where_another_error_is_promised(procedure: str, differs: 
     cal, test = pair(200)
     reason = audit_certificate(certify(*cal, procedure=procedure), *test).reason
     assert ("promises an error in which every task weighs the same" in reason) == differs
+
+
+@pytest.mark.parametrize(("procedure", "error"), [("one_run", True), ("average", False)])
+def test_a_promise_on_average_is_measured_by_its_cap(procedure: str, error: bool) -> None:
+    scores, tasks = np.arange(200.0), np.arange(200)
+    found = certify(scores, (scores > 120).astype(int), tasks, procedure=procedure, alpha=0.2)
+    # three in ten of the decided runs are wrong
+    rows = np.arange(600)
+    fresh = rows / 6, (rows % 10 < 3).astype(int), rows + 1000
+    audit = audit_certificate(found, *fresh)
+    assert found.certified and audit.realized_error == pytest.approx(0.3)
+    assert (audit.verdict, audit.paper_rule_pass) == (("ERROR", False) if error else ("PASS", True))
+    assert ("the cap 0.4 (twice alpha)" in audit.reason) != error
+    assert monitor_certificate(found, *fresh).alarm == error
+
+
+def test_a_promise_on_average_without_a_cap_cannot_be_broken() -> None:
+    scores, tasks = np.arange(40.0), np.arange(40)
+    found = certify(scores, tasks > 30, tasks, procedure="average", alpha=0.5)
+    fresh = scores, np.ones(40), tasks + 1000
+    assert found.certified and audit_certificate(found, *fresh).verdict == "WARN"
+    with pytest.raises(InputError, match="nothing to monitor"):
+        monitor_certificate(found, *fresh)
 
 
 @pytest.mark.statistics

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from certify_assets.certificates import Settings, certify, certify_sides, evaluate, observe
+from certify_assets.certificates import (
+    Settings,
+    audit_certificate,
+    certify,
+    certify_sides,
+    evaluate,
+    observe,
+)
 from certify_assets.certificates.inputs import UNCLEAR, UNLABELLED
 from certify_assets.certificates.one_run import rows_until_stop, stop_limit
 from certify_assets.certificates.path_limits import path_limits, path_probability, planned_rows
@@ -161,7 +168,7 @@ def test_the_threshold_is_that_of_all_labels(seed: int, procedure: str, release:
     if read < 60:
         # the last row that was read is needed
         partly[order[read - 1]] = UNLABELLED
-        with pytest.raises(InputError, match="has no label"):
+        with pytest.raises(InputError, match="needs more labels"):
             certify(turned * scores, partly, names, side=side, **asked)
 
 
@@ -177,6 +184,14 @@ def test_an_unclear_label_counts_as_wrong(side: str) -> None:
     assert one.success_rate == int(side == "release")
 
 
+@pytest.mark.parametrize(("estimand", "weighed"), [("tasks", True), ("runs", False)])
+def test_an_audit_speaks_of_the_estimand_of_the_draw(estimand: str, weighed: bool) -> None:
+    drawn = {**SAMPLE, "estimand": estimand}
+    found = certify(PLACES, WRONG, NAMES, procedure="one_run", alpha=0.2, sample=drawn)
+    audit = audit_certificate(found, PLACES, WRONG, [f"new{place}" for place in range(40)])
+    assert ("every task weighs the same" in audit.reason) == weighed
+
+
 @pytest.mark.parametrize(
     ("procedure", "alpha", "least"),
     [("one_run", 0.1, 29), ("one_run", 0.2, 14), ("average", 0.1, 14), ("average", 0.2, 6)],
@@ -184,7 +199,9 @@ def test_an_unclear_label_counts_as_wrong(side: str) -> None:
 def test_too_few_tasks_are_refused(procedure: str, alpha: float, least: int) -> None:
     asked = {"procedure": procedure, "alpha": alpha}
     scores, right = np.arange(float(least)), np.zeros(least, dtype=int)
-    assert certify(scores, right, NAMES[:least], **asked).certified
+    found = certify(scores, right, NAMES[:least], **asked)
+    # a proof does not rest on the bootstrap
+    assert found.certified and all(item["code"] != "few_tasks" for item in found.findings)
     with pytest.raises(InputError, match=f"needs at least {least} tasks"):
         certify(scores[1:], right[1:], NAMES[1:least], **asked)
 
@@ -195,6 +212,7 @@ def test_too_few_tasks_are_refused(procedure: str, alpha: float, least: int) -> 
         ({"looks": 3}, "looks are for one_run"),
         ({"procedure": "one_run", "looks": 2, "look": 3}, "look is 3"),
         ({"procedure": "average", "candidates": 2}, "average does not hold"),
+        ({"procedure": "average", "alpha": 0.5}, "leaves no cap"),
     ],
 )
 def test_plans_without_a_proof_are_refused(settings_: dict[str, object], words: str) -> None:
@@ -215,6 +233,15 @@ def test_both_sides_together_have_half_of_delta_each(procedure: str) -> None:
     for data in ((PLACES, WRONG, NAMES), (places, outcomes, names)):
         found = certify_sides(*data, procedures=(procedure,), joint=True, alpha=0.2)
         assert [item.delta for item in found.certificates] == [0.025, 0.025]
+
+
+def test_both_sides_on_average_speak_of_shares_and_caps() -> None:
+    ranked = np.greater_equal(PLACES, PLACES[20]).astype(int)
+    found = certify_sides(PLACES, ranked, NAMES, procedures=("average",), alpha=0.2)
+    assert found.sides is not None and found.statement is not None
+    assert "Both caps hold together with 90 % confidence." in found.statement
+    words = "auto-fail (wrong decisions on average within 20 % of the share decided)"
+    assert words in found.sides.sentence
 
 
 def test_several_runs_a_task_are_used() -> None:

@@ -91,7 +91,7 @@ def test_batches_follow_the_score_from_both_ends() -> None:
     scores = np.array([5.0, 1.0, 2.0, 2.0, 3.0, 4.0, np.nan])
     low = reading_batches(scores, ["reject"], first=2, later=1)
     # the tied runs are read together
-    assert low.tolist() == [5, 1, 1, 1, 3, 4, 0]
+    assert low.tolist() == [4, 1, 1, 1, 2, 3, 0]
     both = reading_batches(scores, ["reject", "release"], first=1, later=1)
     assert both.tolist() == [1, 1, 2, 2, 3, 2, 0]
     names = [str(place) for place in range(7)]
