@@ -159,8 +159,8 @@ def _too_few(tasks: int, settings: Settings, *, several: bool) -> list[str]:
     if tasks >= least[PROVED]:
         return []
     return [
-        f"warning: {tasks:,} drawn tasks are too few for a proof at alpha {settings.alpha:g}, which "
-        f"needs {least[PROVED]:,}. The promise on average needs {least[AVERAGE]:,}."
+        f"warning: {tasks:,} drawn tasks are too few for a proof at alpha {settings.alpha:g}, "
+        f"which needs {least[PROVED]:,}. The promise on average needs {least[AVERAGE]:,}."
     ]
 
 

@@ -108,7 +108,8 @@ def page_title(name: str, certificates: Sequence[Certificate]) -> str:
     budgets: dict[str, list[str]] = {}
     for item in deployed(certificates):
         if item.certified:
-            budgets.setdefault(WORDS[item.side], []).append(percent(item.alpha))
+            on_average = " on average" if item.promise == "average" else ""
+            budgets.setdefault(WORDS[item.side], []).append(f"{percent(item.alpha)}{on_average}")
     limits = [f"{side} ≤ {' and '.join(found)}" for side, found in budgets.items()]
     return f"{name}, {', '.join(limits) or 'nothing certified'}"
 
@@ -264,7 +265,8 @@ def promise_notes(source: PageSource) -> list[str]:
     together = ""
     if len(source.sides) > 1:
         together = (
-            f" Both sides hold together with {percent(source.confidence(source.sides))} confidence."
+            f" Both {'caps' if main.promise == 'average' else 'sides'} hold together with "
+            f"{percent(source.confidence(source.sides))} confidence."
         )
         if round(source.both.overlap, 4) > 0:
             both = percent(source.both.overlap)
@@ -414,7 +416,7 @@ def lineage_rows(source: PageSource) -> list[tuple[str, str, bool]]:
         ("rows", count(main.inputs["rows"])),
     ]
     rows += [
-        (f"certificate: {c.side}, error ≤ {percent(c.alpha)}", c.sha256) for c in source.deployed
+        (f"certificate: {c.side}, budget {percent(c.alpha)}", c.sha256) for c in source.deployed
     ]
     rows += [(f"software: {name}", str(value)) for name, value in sorted(main.software.items())]
     rows += [("seed", str(main.seed))]

@@ -79,10 +79,13 @@ class IndexEntry:
     @property
     def claims(self) -> list[str]:
         """What each certified side promises."""
+        from certify_assets.certificates.sides import budget_words
+
         certified = () if self.sides is None else self.sides.certified
         return [
-            f"{WORDS[item.side]} {percent(item.coverage)}, at most {percent(item.alpha)} wrong "
-            f"with {percent(1 - item.delta)} confidence"
+            f"{WORDS[item.side]} {percent(item.coverage)}, {budget_words(item)}"
+            f"{', at most twice that' * (item.promise == 'average')} with "
+            f"{percent(1 - item.delta)} confidence"
             for item in certified
         ]
 

@@ -276,7 +276,10 @@ def test_the_ladder_tries_the_weaker_promise_and_says_so(call: Call, tables: Pat
     few.to_csv("few.csv", index=False)
     asked = "certificate few.csv --alpha .2 --side reject"
     confident = call(f"{asked} --promise confident")
-    assert confident.code == 3 and "tasks would give an even chance of 95 % confidence." in confident.out
+    assert (
+        confident.code == 3
+        and "tasks would give an even chance of 95 % confidence." in confident.out
+    )
     found = call(f"{asked} --json --out c.json").json
     assert (found["promise"], found["procedure"], found["certified"]) == (
         "average",

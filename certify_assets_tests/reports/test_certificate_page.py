@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from certify_assets.certificates import Audit, Certificate, certify
+from certify_assets.certificates import Audit, Certificate, Sides, certify
 from certify_assets.reports.certificate_page import render_page
+from certify_assets.reports.index_page import IndexEntry
 from certify_assets.reports.wording import percent
 from certify_assets.words import WORDS
 from certify_assets_tests.pages import HOSTILE, assert_stands_alone, outline, text_of
@@ -18,6 +19,22 @@ from certify_assets_tests.reports.synthetic import score_table
 def small(cal: pd.DataFrame, **settings) -> Certificate:
     """Certify on a coarse grid: the figures cost a quarter."""
     return certify(*arrays(cal), grid=8, **settings)
+
+
+def test_a_promise_on_average_is_said_as_one() -> None:
+    cal = score_table(60, seed=2, signal=0.9).groupby("task_id").head(1)
+    found = [
+        small(cal, procedure="average", alpha=0.2, side=side) for side in ("reject", "release")
+    ]
+    assert all(item.certified for item in found)
+    text = text_of(render_page(found, cal, title="drawn"))
+    assert "wrong on average, of the share decided" in text and "error at most" not in text
+    assert "that the error of this certificate is below twice the budget" in text
+    assert f"Both caps hold together with {percent(0.9)} confidence" in text
+    (claim, _) = IndexEntry.of(Sides(tuple(found)), "judge", []).claims
+    assert (
+        "wrong decisions on average within 20 % of the share decided, at most twice that" in claim
+    )
 
 
 @pytest.mark.parametrize("kind", ["certified", "nothing"])
