@@ -117,6 +117,11 @@ def test_an_unclear_label_counts_as_wrong(call: Call, tables: Path) -> None:
     assert refused.code == 2 and "calls runs unclear" in refused.err
 
 
+def _not_drawn(rows: pd.DataFrame) -> pd.DataFrame:
+    others = pd.read_csv("full.csv")[["trajectory_id", "outcome"]]
+    return others[~others["trajectory_id"].isin(rows["trajectory_id"])][:1]
+
+
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
@@ -125,7 +130,8 @@ def test_an_unclear_label_counts_as_wrong(call: Call, tables: Path) -> None:
             lambda rows: pd.concat([rows, rows[:1].assign(outcome=lambda row: 1 - row["outcome"])]),
             "another outcome than row 1",
         ),
-        (lambda rows: pd.concat([rows, rows[:1].assign(trajectory_id="r00001x")]), "was not drawn"),
+        (lambda rows: pd.concat([rows, rows[:1].assign(trajectory_id="r00001x")]), "no such run"),
+        (lambda rows: pd.concat([rows, _not_drawn(rows)]), "was not drawn"),
         (lambda rows: rows.assign(outcome="good"), "Name the successes"),
     ],
 )
@@ -206,6 +212,25 @@ def test_a_draw_that_cannot_certify_is_named_before_it_is_labelled(
     pd.read_csv("s.csv").assign(score=np.nan).to_csv("s.csv", index=False)
     refused = call("sample s.csv --count 80 --out draw.csv")
     assert refused.code == 2 and "No drawn run of s.csv has a score" in refused.err
+
+
+def test_a_refusal_names_what_was_typed(call: Call, tables: Path) -> None:
+    call("sample s.csv --count 80 --side reject --alpha .2 --out draw.csv")
+    empty = " ".join(call(ASKED).err.split())
+    assert "Write labels into the file of the draw" in empty
+    label(batches=1)
+    refused = " ".join(call(f"{ASKED} --labels labels.csv --promise confident").err.split())
+    assert "The promise confident, here by pseudo_task, needs a label of every run" in refused
+    assert "take --promise proved or average" in refused
+
+
+def test_findings_that_matter_are_named_first(call: Call, tables: Path) -> None:
+    full = pd.read_csv("full.csv")
+    few = full[full["task_id"].isin([f"t{place:03d}" for place in range(10)])].copy()
+    few.loc[few.index[:2], "score"] = np.nan
+    few.to_csv("few.csv", index=False)
+    said = " ".join(call("certificate few.csv --alpha .2 --side reject").out.split())
+    assert "more findings (second_promise" in said
 
 
 def test_the_next_command_reads_the_table_alike(call: Call, tables: Path) -> None:
@@ -384,10 +409,10 @@ def test_labels_of_the_ends_are_no_diagnosis(call: Call, tables: Path) -> None:
     number = len(pd.read_csv("labels.csv"))
     found = call(f"{ASKED} --promise proved --labels labels.csv --json --out c.json").json
     (said,) = [item for item in found["findings"] if item["code"] == "nothing_passes"]
-    assert f"Reading stopped after {number} of 80 runs" in said["message"]
+    assert f"{number} of 80 runs have a clear label" in said["message"]
     assert (
         f"success rate {found['success_rate']:.3f} of the {number} labelled runs"
         in (said["message"])
     )
     page = call("report c.json s.csv --labels labels.csv --out r.html")
-    assert page.code == 0 and "Reading stopped after" in Path("r.html").read_text("utf-8")
+    assert page.code == 0 and "80 runs have a clear label" in Path("r.html").read_text("utf-8")
