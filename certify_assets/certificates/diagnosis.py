@@ -23,9 +23,9 @@ FEW_TASKS: Final = 20
 _MOST_TASKS = 1_000_000
 #: what stopped a certificate, in words
 CAUSES: Final = {
-    "unread": "Reading stopped after {labelled} of {runs} runs: nothing passes, whatever the "
-    "others are (success rate {rate:.3f} of the {labelled} labelled runs). Labels of the ends of "
-    "the scores do not show what the limit is.",
+    "unread": "{labelled} of {runs} runs have a clear label, and nothing passes where the others "
+    "count as wrong (success rate {rate:.3f} of the {labelled} labelled runs). Labels of a part of "
+    "the runs do not show what the limit is.",
     "no_scores": "No row has a score; score the trajectories first.",
     "input": "betting fixes thresholds, start and bets on a pilot table of other tasks and had "
     "none, so nothing was tested; give one (--set pilot=FILE).",

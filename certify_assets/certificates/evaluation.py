@@ -105,8 +105,8 @@ def evaluate(
         return _evaluate_rows(observations, settings, settings.method.row_tails)
     if observations.scored and (observations.outcomes[: observations.scored] < 0).any():
         raise InputError(
-            f"{settings.method.name} needs a label of every run. Label the others, or name one_run "
-            "or average, which read labels in the order of the score."
+            f"The promise {settings.method.promise}, here by {settings.method.name}, needs a label "
+            "of every run. Label the others, or take --promise proved or average."
         )
     plan = None
     if settings.method.pilot and pilot is not None:
@@ -175,7 +175,7 @@ def _evaluate_rows(
     places = np.unique(grid if side == "reject" else distinct.size - 1 - grid)
     thresholds = distinct[np.union1d(places, passed[-1:])]
     tails = tails_at(thresholds)
-    counts = count_at(table, side, thresholds)
+    counts = count_at(table, side, thresholds, unscored=True)
     return Evaluation(
         counts=counts,
         tested=counts,

@@ -143,7 +143,7 @@ class Settings(BaseModel):
         if self.alpha * CAP >= 1 and self.procedure == PROMISED[AVERAGE]:
             raise InputError(
                 f"average caps the error at {CAP}·alpha, and alpha {self.alpha:g} leaves no cap. "
-                f"Give an alpha below {1 / CAP:g}, or take --promise proved."
+                f"Give an alpha below {1 / CAP:g}, or name another procedure."
             )
 
     def replace(self, **changes: Any) -> Self:

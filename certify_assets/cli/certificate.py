@@ -21,6 +21,7 @@ from certify_assets.certificates import (
     settings_of,
 )
 from certify_assets.certificates.counts import SIDES
+from certify_assets.certificates.findings import SECOND_PROMISE
 from certify_assets.certificates.ladder import climb, next_rung, procedures_of
 from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISES
 from certify_assets.certificates.sides import budget_words
@@ -58,7 +59,9 @@ from certify_assets.words import WORDS, percent
 _BAR = 60
 _MARKS = {"reject": "█", "human": "░", "release": "▒"}
 _NOT_HOLDING = "none under clustering"
-_MOST_FINDINGS = 2
+_MOST_FINDINGS, _NAMED_FINDINGS = 2, 3
+#: findings that say what a certificate is worth
+_FIRST_FINDINGS = ("any_judge", "few_tasks", SECOND_PROMISE)
 _FIGURES = (
     "promise",
     "procedure",
@@ -172,6 +175,7 @@ def certificate(
         alone=table.alone,
         provenance=table.reading.provenance(),
         sample=rows.sample,
+        left_out=table.left_out,
     )
     sided: dict[str, Any] = {"sides": SIDES if side == "both" else (side,), "joint": joint}
     try:
@@ -195,7 +199,7 @@ def certificate(
         scores.name,
         [sides.sentence, _bar(sides), *statement.splitlines()],
         failed=([] if certified else [statement]) + little,
-        warnings=_findings(found.certificates),
+        warnings=list(_findings(found.certificates)),
     )
     for sentence in little:
         complain(sentence)
@@ -279,8 +283,11 @@ def summary(found: CertificateSet, *, whole: bool = False, more: Sequence[str] =
     counts = ", ".join(f"{runs[name]:,} {word}" for name, word in WORDS.items())
     findings = _findings(items)
     shown = len(findings) if whole else max(0, _MOST_FINDINGS - len(more))
-    if rest := len(findings[shown:]):
-        more = [f"{rest} more finding{'s' * (rest > 1)}: certify show FILE", *more]
+    if hidden := list(findings.values())[shown:]:
+        codes = ", ".join(dict.fromkeys(hidden[:_NAMED_FINDINGS]))
+        codes += ", …" * (len(hidden) > _NAMED_FINDINGS)
+        plural = "s" * (len(hidden) > 1)
+        more = [f"{len(hidden)} more finding{plural} ({codes}): certify show FILE", *more]
     together = "" if found.joint_delta is None else "both sides together: "
     confidence = 100 * (1 - (found.joint_delta or lead.delta))
     trust = f"{confidence:.4g} % confidence"
@@ -296,7 +303,7 @@ def summary(found: CertificateSet, *, whole: bool = False, more: Sequence[str] =
         *(figures("Certificate", *each, most=_FIGURES, names=names) if whole else ()),
         # where nothing is certified, the first line says it
         *([found.statement or lead.statement] if sides.certified or whole else []),
-        *findings[:shown],
+        *list(findings)[:shown],
         *more,
     ]
 
@@ -309,10 +316,13 @@ def _bar(sides: Sides) -> str:
     return "".join(mark * cells[name] for name, mark in _MARKS.items()) + f"  {legend}"
 
 
-def _findings(certificates: Sequence[Certificate]) -> list[str]:
-    """Return each finding once, with the certificates that carry it."""
+def _findings(certificates: Sequence[Certificate]) -> dict[str, str]:
+    """Return each finding once, with the certificates that carry it, and its code.
+
+    Those that a reader must know before relying on a certificate come first.
+    """
     several = len({item.procedure for item in certificates}) > 1
-    owners: dict[str, list[str]] = {}
+    owners: dict[tuple[str, str], list[str]] = {}
     for item in certificates:
         name = f"{item.procedure} {item.side}" if several else item.side
         reversed_scores = any(said["code"] == "scores_look_reversed" for said in item.findings)
@@ -320,10 +330,12 @@ def _findings(certificates: Sequence[Certificate]) -> list[str]:
             # of several procedures the table says it; reversed scores are the reason themselves
             if finding["code"] == "nothing_passes" and (several or reversed_scores):
                 continue
-            owners.setdefault(f"{finding['code']}: {finding['message']}", []).append(name)
-    if len(certificates) == 1 or several:
-        return list(owners)
-    return [f"{', '.join(names)}: {finding}" for finding, names in owners.items()]
+            owners.setdefault((finding["code"], finding["message"]), []).append(name)
+    named = len(certificates) > 1 and not several
+    return {
+        f"{', '.join(owners[code, text])}: {code}: {text}" if named else f"{code}: {text}": code
+        for code, text in sorted(owners, key=lambda finding: finding[0] not in _FIRST_FINDINGS)
+    }
 
 
 def _procedures(certificates: Sequence[Certificate]) -> TextTable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -193,7 +193,7 @@ def calibration_of(
             f"inputs.sample.sha256 is {draw.sha256!r} in the document, and another one is that of "
             f"{table.path}; give the table that was drawn from."
         )
-    return Calibration(table, _labels_of_draw(rows, found), draw.inputs)
+    return Calibration(table, _labels_of_draw(rows, found, table), draw.inputs)
 
 
 def _joined(
@@ -203,7 +203,7 @@ def _joined(
     if found is not None:
         say(found.matching(table))
     if drawn is not None:
-        rows = _labels_of_draw(drawn.rows_of(table), found)
+        rows = _labels_of_draw(drawn.rows_of(table), found, table)
         return Calibration(whole, rows, drawn.draw.inputs, drawn)
     assert found is not None
     joined = found.join(table)
@@ -218,18 +218,26 @@ def _joined(
             f"{found.path} calls runs unclear, which only a draw settles. Give its file with "
             "--sample, or leave these runs out with --set no_label=unclear."
         )
-    return Calibration(whole, joined.take(joined.outcomes >= 0))
+    known = joined.outcomes >= 0
+    left_out = int(np.count_nonzero(~known))
+    return Calibration(whole, replace(joined.take(known), left_out=left_out))
 
 
-def _labels_of_draw(rows: ScoreTable, found: RunLabels | None) -> ScoreTable:
-    """Return drawn rows with their labels; refuse labels of other runs."""
+def _labels_of_draw(rows: ScoreTable, found: RunLabels | None, table: ScoreTable) -> ScoreTable:
+    """Return the drawn rows of a table with their labels; refuse labels of other runs."""
     if found is None:
         if rows.outcomes is None:
             raise InputError(
-                f"No drawn run has a label, and {rows.path} has no outcomes. Label the drawn runs, "
-                "and give their labels with --labels."
+                f"No drawn run has a label, and {rows.path} has no outcomes. Write labels into "
+                "the file of the draw, or give them with --labels."
             )
         return rows
+    unknown = sorted(found.outcomes.keys() - set(names_of(table)[1]))
+    if unknown:
+        raise InputError(
+            f"{found.path} labels {unknown[0]!r}, and {table.path} has no such run ({len(unknown)} "
+            "such labels). Write trajectory_id alike in both files."
+        )
     strange = sorted(found.outcomes.keys() - set(names_of(rows)[1]))
     if strange:
         raise InputError(
