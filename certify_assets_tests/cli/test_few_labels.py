@@ -226,7 +226,7 @@ def test_a_refusal_names_what_was_typed(call: Call, tables: Path) -> None:
 
 def test_findings_that_matter_are_named_first(call: Call, tables: Path) -> None:
     full = pd.read_csv("full.csv")
-    few = full[full["task_id"].isin([f"t{place:03d}" for place in range(10)])].copy()
+    few = full.drop_duplicates("task_id")[:10].copy()
     few.loc[few.index[:2], "score"] = np.nan
     few.to_csv("few.csv", index=False)
     said = " ".join(call("certificate few.csv --alpha .2 --side reject").out.split())
