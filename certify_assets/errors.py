@@ -19,7 +19,11 @@ class InputError(CertifyError):
     """A file, table, column, value or option that cannot be used."""
 
 
-class TooFewTasksError(InputError):
+class UnfitTableError(InputError):
+    """A table on which the promise of a procedure does not hold."""
+
+
+class TooFewTasksError(UnfitTableError):
     """A table of so few tasks that a procedure could not certify anything."""
 
 

@@ -329,6 +329,7 @@ def certify(
             )
         table = _read(scores, reading)
         scores, outcomes, tasks = table.scores, table.labels, table.tasks
+        keywords["left_out"] = table.left_out
         read_as, read = table.read_as, table.reading
         keywords = {
             "agents": table.agents,

@@ -198,6 +198,12 @@ def _contradictions(item: Certificate) -> Iterator[tuple[bool, str]]:
     )
     if (scores := item.inputs.get("scores")) is not None:
         yield not _in_order(scores), "inputs.scores has quantiles that are not in order"
+    if (sample := item.inputs.get("sample")) is not None:
+        # another cap draws other tasks
+        yield (
+            sample["estimand"] == "tasks" and sample["most"] != 1,
+            f"inputs.sample counts every task once, and one as {sample['most']} runs",
+        )
     asked = item.parameters
     share = item.delta * look_share(asked["look"], asked["looks"]) / item.candidates
     level = level_of(asked["multiplicity"], asked["grid"], item.tasks, item.alpha, share)

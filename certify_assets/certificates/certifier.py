@@ -8,7 +8,6 @@ is verified.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, Self, TypeAlias
 
@@ -22,7 +21,7 @@ from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import DEFAULT, find_procedure
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet, joint_deltas
-from certify_assets.errors import TooFewTasksError, unknown_setting
+from certify_assets.errors import UnfitTableError, unknown_setting
 from certify_assets.work import WorkStage, under_way
 
 #: scores, outcomes and tasks
@@ -37,6 +36,7 @@ _OF_TABLE: Final = (
     "selection",
     "provenance",
     "sample",
+    "left_out",
 )
 
 
@@ -73,6 +73,8 @@ class Certifier:
         Names and hashes of what produced the scores; carried as they are.
     sample : SampleInputs, optional
         The draw that the runs of the table are of; runs without a label are then allowed.
+    left_out : int
+        Runs that are not in the table for want of a label; one_run and average then prove nothing.
     claim : DeltaClaim, optional
         The δ of certificates whose data root keeps an account of it, and the event that claimed it;
         without one, δ is that of the settings.
@@ -86,6 +88,7 @@ class Certifier:
     selection: str | None = None
     provenance: Mapping[str, str] | None = None
     sample: SampleInputs | None = None
+    left_out: int = 0
     claim: DeltaClaim | None = None
 
     @classmethod
@@ -125,6 +128,7 @@ class Certifier:
             alone=self.alone,
             ledger=None if claim is None else claim.ledger,
             sample=self.sample,
+            left_out=self.left_out,
         )
 
     def issue_set(
@@ -142,18 +146,23 @@ class Certifier:
             itself, and together at 1 − 2δ.
         """
         found: list[Certificate] = []
+        unfit = None
         with under_way(WorkStage("certifying", len(every))) as stage:
             for asked in every:
                 # of several procedures each takes what it reads
                 taken = self if asked.method.calibrated or len(every) == 1 else self.without_pool()
                 deltas = joint_deltas(taken.table, asked, taken.pilot, taken.pool) if joint else {}
                 # of several procedures only those that this table can pass are of use
-                with suppress(TooFewTasksError) if len(every) > 1 else nullcontext():
+                try:
                     found += [
                         taken.issue(asked.replace(side=side, delta=deltas.get(side, asked.delta)))
                         for side in sides
                     ]
+                except UnfitTableError as error:
+                    unfit = error
                 stage.done += 1
+        if unfit is not None and not found:
+            raise unfit
         return CertificateSet(tuple(found), every[-1].delta if joint else None)
 
     def without_pool(self) -> Self:
@@ -199,6 +208,8 @@ def certify(
         rows that repeat an earlier one are counted in a finding.
     alone : bool
         Whether the task of every row is the id of its run, which a finding says.
+    left_out : int
+        Runs that are not among these for want of a label. one_run and average are then refused.
     alpha, delta, side, procedure, seed, …
         The fields of :class:`Settings`.
 

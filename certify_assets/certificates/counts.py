@@ -162,8 +162,17 @@ def covered_rows(
     return scores.size - np.searchsorted(scores, thresholds, side="left").astype(np.int64)
 
 
-def count_at(observations: Observations, side: str, thresholds: NDArray[np.float64]) -> TaskCounts:
-    """Count every task at given thresholds, from the narrowest to the widest."""
+def count_at(
+    observations: Observations,
+    side: str,
+    thresholds: NDArray[np.float64],
+    *,
+    unscored: bool = False,
+) -> TaskCounts:
+    """Count every task at given thresholds, from the narrowest to the widest.
+
+    With `unscored`, runs without a score count in the size of their tasks: as never decided.
+    """
     if side not in SIDES:
         raise InputError(f"side is {quoted(side)}; give one of {', '.join(SIDES)}.")
     scored = observations.scored
@@ -172,7 +181,8 @@ def count_at(observations: Observations, side: str, thresholds: NDArray[np.float
         observations.outcomes[:scored],
         observations.tasks[:scored],
     )
-    sizes = np.bincount(codes, minlength=len(observations.labels))
+    counted = observations.tasks if unscored else codes
+    sizes = np.bincount(counted, minlength=len(observations.labels))
     successes = np.bincount(codes[right == 1], minlength=len(observations.labels))
     if not sizes.all():
         present = sizes > 0

@@ -175,7 +175,7 @@ def _evaluate_rows(
     places = np.unique(grid if side == "reject" else distinct.size - 1 - grid)
     thresholds = distinct[np.union1d(places, passed[-1:])]
     tails = tails_at(thresholds)
-    counts = count_at(table, side, thresholds)
+    counts = count_at(table, side, thresholds, unscored=True)
     return Evaluation(
         counts=counts,
         tested=counts,

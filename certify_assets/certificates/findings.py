@@ -60,8 +60,8 @@ _BY_CHANCE = 0.01
 _COPIED, _ALL_COPIED = 0.05, 0.9
 
 SENTENCES: Final = {
-    "unscored_rows": "{rows.unscored} of {rows.rows} rows have no score. They are left out here "
-    "and go to human review when decided.",
+    "unscored_rows": "{table.unscored} of {table.rows} rows have no score. They are {how} and go "
+    "to human review when decided.",
     "few_tasks": "The table has {counts.tasks} tasks. The bootstrap has not been validated below "
     "{least}.",
     "tied_grid": "The {counts.thresholds.size} thresholds hold {distinct} distinct scores. The "
@@ -123,6 +123,8 @@ _Found = Iterator[tuple[str, dict[str, Any]]]
 class _Case:
     """What findings look at."""
 
+    table: Observations
+    #: those of the table that have an outcome
     rows: Observations
     evaluation: Evaluation
     settings: Settings
@@ -159,9 +161,11 @@ def certificate_findings(
     `alone` says that the task of every row is the id of its run, `turned` that lower scores were
     read as better, and `grouped` how many tasks were joined to groups.
     """
-    case = _Case(observations, evaluation, settings, pilot, pool, turned)
+    known = observations.labelled
+    case = _Case(observations, known, evaluation, settings, pilot, pool, turned)
     figures = {
-        "rows": observations,
+        "table": observations,
+        "rows": known,
         "counts": case.counts,
         "at": case.counts.at(case.place),
         "settings": settings,
@@ -180,7 +184,7 @@ def certificate_findings(
         *_of_the_pool(case),
     ]
     if evaluation.chosen is None:
-        why = diagnose_evaluation(observations, evaluation, settings).sentence
+        why = diagnose_evaluation(known, evaluation, settings).sentence
         code = "pilot_missing" if evaluation.lacks_pilot else "nothing_passes"
         found.append((code, {"why": why}))
     return tuple(
@@ -198,8 +202,9 @@ def stated_findings(provenance: Mapping[str, str] | None) -> list[Finding]:
 
 def _of_the_table(case: _Case) -> _Found:
     counts, settings = case.counts, case.settings
-    if case.rows.unscored:
-        yield "unscored_rows", {}
+    if case.table.unscored:
+        how = "counted as never decided" if settings.method.by_rows else "left out here"
+        yield "unscored_rows", {"how": how}
     # neither a bet nor a proof rests on the bootstrap
     proved = settings.method.pilot or settings.method.by_rows
     if counts.tasks < FEW_TASKS and not proved:

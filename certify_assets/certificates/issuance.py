@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from certify_assets._version import __version__
 from certify_assets.certificates.certificate import Certificate, LedgerHead
 from certify_assets.certificates.clustering import summarise_clusters
@@ -13,9 +15,16 @@ from certify_assets.certificates.findings import certificate_findings, stated_fi
 from certify_assets.certificates.inputs import Inputs, Observations, SampleInputs
 from certify_assets.certificates.one_run import CAP, fewest_rows, stop_limit, unlabelled_before_stop
 from certify_assets.certificates.pool import Pool
-from certify_assets.certificates.procedures import PROVED, RARE
+from certify_assets.certificates.procedures import AVERAGE, PROVED, RARE
+from certify_assets.certificates.sampling import RUNS, TASKS
 from certify_assets.certificates.settings import Settings
-from certify_assets.errors import InputError, TooFewTasksError, UnlabelledRunError, quoted
+from certify_assets.errors import (
+    InputError,
+    TooFewTasksError,
+    UnfitTableError,
+    UnlabelledRunError,
+    quoted,
+)
 from certify_assets.files import shortest, significant
 
 #: the end of the scores that a side decides, and what is wrong there
@@ -43,19 +52,21 @@ def issue(
     selection: str | None = None,
     repeats: int = 0,
     alone: bool = False,
+    left_out: int = 0,
     ledger: LedgerHead | None = None,
     sample: SampleInputs | None = None,
 ) -> Certificate:
     """Certify a table; only a `Certifier` calls this."""
+    _require_draw(observations, settings, left_out, sample)
     _require_rows(observations, settings)
     evaluation = evaluate(observations, settings, pilot, pool)
     counts, place = evaluation.counts, evaluation.chosen
     found = None if place is None else counts.at(place)
     method = settings.method
-    known = observations.labelled
     clusters = summarise_clusters(counts.sizes, counts.successes)
-    if known is not observations:
-        # counts take a run without a label as wrong
+    if method.by_rows:
+        # counts take a run without a label as wrong, and one without a score as a failure
+        known = observations.labelled
         rate = known.task_successes.sum() / max(1, known.task_sizes.sum())
         clusters = replace(clusters, success_rate=float(rate))
     if selection is None and settings.candidates > 1:
@@ -82,7 +93,7 @@ def issue(
         icc=significant(clusters.icc),
         deff=significant(clusters.deff),
         n_eff=significant(clusters.n_eff),
-        estimand="trajectory" if sample and sample["estimand"] == "runs" else method.estimand,
+        estimand=_estimand(settings, sample),
         validity=method.validity,
         assumptions=(
             *method.assumptions,
@@ -94,7 +105,7 @@ def issue(
         findings=(
             *stated_findings(provenance),
             *certificate_findings(
-                known,
+                observations,
                 evaluation,
                 settings,
                 pool,
@@ -125,6 +136,33 @@ def issue(
         seed=settings.seed,
         ledger=ledger,
     )
+
+
+def _require_draw(
+    observations: Observations, settings: Settings, left_out: int, sample: SampleInputs | None
+) -> None:
+    """Refuse labels of which nothing says that chance alone chose their runs, or that weigh runs
+    unlike the draw.
+    """
+    name = settings.method.name
+    if not settings.method.by_rows:
+        sizes = np.bincount(observations.tasks)
+        if sample is not None and sizes.min() < sizes.max():
+            raise UnfitTableError(
+                f"Drawn tasks have from {sizes.min()} to {sizes.max()} runs, and {name} would "
+                "count some tasks more than others. Draw one run of each, or name one_run."
+            )
+        return
+    if left_out:
+        raise UnfitTableError(
+            f"{name} needs labels of runs that chance chose, and {left_out:,} runs have none. Draw "
+            "the runs to label with certify sample, and give its file with --sample."
+        )
+    if settings.method.promise == AVERAGE and len(observations.labels) < observations.rows:
+        raise UnfitTableError(
+            f"{name} is for one drawn run of each task, and some tasks have several. Draw one of "
+            "each with certify sample, or name one_run."
+        )
 
 
 def _require_rows(observations: Observations, settings: Settings) -> None:
@@ -247,6 +285,13 @@ def confidence_words(level: float, validity: str) -> str:
     return _CONFIDENCE[validity].format(f"{100 * level:.4g} %")
 
 
+def _estimand(settings: Settings, sample: SampleInputs | None) -> str:
+    """Return what counts alike: that of the procedure, or what the runs were drawn for."""
+    if sample is None:
+        return settings.method.estimand
+    return "task" if sample["estimand"] == TASKS else "trajectory"
+
+
 def _statement(
     evaluation: Evaluation, settings: Settings, tasks: int, sample: SampleInputs | None
 ) -> str:
@@ -262,7 +307,9 @@ def _statement(
     if settings.method.by_rows:
         return f"{lead}. {_proved_statement(evaluation, settings, tasks, sample)}"
     over = ""
-    if settings.method.estimand == "task":
+    if sample is not None and sample["estimand"] == RUNS:
+        over = f", no task counting as more than {sample['most']} runs"
+    elif _estimand(settings, sample) == "task":
         over = (
             ", every task weighing the same" if settings.method.pilot else ", averaged over tasks"
         )
@@ -279,18 +326,22 @@ def _proved_statement(
     counted = "every task counts once"
     if sample is not None and sample["estimand"] == "runs":
         counted = f"every run counts once, but no task more than {sample['most']} of them"
-    runs, verb = "one random run of each", "was"
-    if evaluation.counts.trajectories > evaluation.counts.tasks:
-        runs, verb = "random runs of each", "were"
+    several = evaluation.counts.trajectories > evaluation.counts.tasks
+    if sample is None:
+        runs = f"all {evaluation.counts.trajectories:,} runs of {tasks:,} tasks are labelled"
+    elif several:
+        runs = f"random runs of each of {tasks} tasks were drawn for labels"
+    else:
+        runs = f"one random run of each of {tasks} tasks was drawn for labels"
     if settings.method.promise == PROVED:
         return (
             f"With {confidence:.4g} % confidence at most {alpha:g} % of the decided runs are wrong "
-            f"({runs} of {tasks} tasks {verb} drawn for labels; {counted})."
+            f"({runs}; {counted})."
         )
     return (
         "On average over certificates made this way, wrong decisions are at most "
         f"{alpha:g} % of the share of runs that the certificate says it decides, and with "
         f"{confidence:.4g} % confidence this one is below {100 * CAP * settings.alpha:g} % "
-        f"({runs} of {tasks} tasks {verb} drawn for labels; {counted}). This one may itself be "
-        f"above {alpha:g} %; where nothing is certified, nothing counts as wrong."
+        f"({runs}; {counted}). This one may itself be above {alpha:g} %; where nothing is "
+        "certified, nothing counts as wrong."
     )

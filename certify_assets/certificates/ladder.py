@@ -26,7 +26,7 @@ from certify_assets.certificates.procedures import (
 )
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
-from certify_assets.errors import TooFewTasksError, UnlabelledRunError
+from certify_assets.errors import UnfitTableError, UnlabelledRunError
 
 
 def procedures_of(promise: str | None, *, drawn: bool) -> tuple[str, ...]:
@@ -64,14 +64,14 @@ def climb(
 
     Raises
     ------
-    TooFewTasksError
-        If the table has too few tasks for each procedure; that of the last one.
+    UnfitTableError
+        If the table has too few tasks for each procedure, or no draw; that of the last one.
     UnlabelledRunError
         If a drawn run lacks a label that the procedure in turn needs.
     """
     sides = tuple(sides)
     found: CertificateSet | None = None
-    refusal: TooFewTasksError | None = None
+    refusal: UnfitTableError | None = None
     for place, name in enumerate(procedures):
         chosen = settings.get("candidates", 1) > 1 or settings.get("looks", 1) > 1
         if place and (chosen or settings.get("alpha", 0) * CAP >= 1):
@@ -85,7 +85,7 @@ def climb(
             taken = replace(taken, provenance=_tried(taken.provenance, procedures[0], asked.delta))
         try:
             now = taken.issue_set([asked], sides=sides, joint=joint)
-        except TooFewTasksError as error:
+        except UnfitTableError as error:
             refusal = error
             continue
         except UnlabelledRunError as more:

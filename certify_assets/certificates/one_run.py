@@ -143,13 +143,11 @@ def several_tails(
 
     In each of 400 draws of one run a task a threshold passes or not, at δ′ = δ/5. It is certified
     where at least δ′/δ of them pass: by Markov's inequality this has probability at most δ where
-    the error exceeds α. The tail is δ′ divided by the share that passes.
+    the error exceeds α. The tail is δ′ divided by the share that passes. A draw may be of a run
+    without a score, which covers nothing.
     """
-    scored = table.scored
-    tasks = table.tasks[:scored]
-    order = np.argsort(tasks, kind="stable")
-    sizes = np.bincount(tasks)
-    sizes = sizes[sizes > 0]
+    order = np.argsort(table.tasks, kind="stable")
+    sizes = np.bincount(table.tasks)
     starts = np.cumsum(sizes) - sizes
     least = level / SHARE
     planned = planned_rows(sizes.size, alpha, least, share)
@@ -158,7 +156,8 @@ def several_tails(
     passed = np.zeros(thresholds.size)
     for row in draws:
         picked = order[starts + ((row * sizes.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)]
-        errors, covered = row_counts(table, side, thresholds, np.sort(picked))
+        scored = np.sort(picked[picked < table.scored])
+        errors, covered = row_counts(table, side, thresholds, scored)
         passed += errors <= most[np.minimum(covered, planned)]
     return np.minimum(1.0, least * DRAWS / np.maximum(passed, least))
 

@@ -61,6 +61,13 @@ class Draw:
     seed: int
     sha256: str
 
+    def __post_init__(self) -> None:
+        if self.estimand == TASKS and self.most != 1:
+            raise InputError(
+                f"The draw says that every task counts once, and that one counts as {self.most} "
+                "runs. Give the draw as certify sample wrote it."
+            )
+
     @classmethod
     def of(
         cls,

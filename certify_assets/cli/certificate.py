@@ -175,6 +175,7 @@ def certificate(
         alone=table.alone,
         provenance=table.reading.provenance(),
         sample=rows.sample,
+        left_out=table.left_out,
     )
     sided: dict[str, Any] = {"sides": SIDES if side == "both" else (side,), "joint": joint}
     try:

@@ -155,6 +155,7 @@ def _difference(
         rows.outcomes,
         table.tasks,
         sample=rows.sample,
+        left_out=table.left_out,
         agents=table.agents,
         named=table.named,
         alone=table.alone,

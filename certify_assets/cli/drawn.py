@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -218,7 +218,9 @@ def _joined(
             f"{found.path} calls runs unclear, which only a draw settles. Give its file with "
             "--sample, or leave these runs out with --set no_label=unclear."
         )
-    return Calibration(whole, joined.take(joined.outcomes >= 0))
+    known = joined.outcomes >= 0
+    left_out = int(np.count_nonzero(~known))
+    return Calibration(whole, replace(joined.take(known), left_out=left_out))
 
 
 def _labels_of_draw(rows: ScoreTable, found: RunLabels | None, table: ScoreTable) -> ScoreTable:

@@ -88,6 +88,8 @@ class ScoreTable:
     reading: ScoreReading = field(default_factory=ScoreReading)
     # the scale of the scores as they are written, where it may be of grades or percentages
     written: str = ""
+    # rows that were left out for want of an outcome
+    left_out: int = 0
 
     def __len__(self) -> int:
         return int(self.scores.size)
@@ -189,7 +191,8 @@ class ScoreTable:
                 {"unlabelled": "drop"},
             )
         kept = self.take(self.outcomes >= 0)
-        return replace(kept, read_as=(*self.read_as, f"{rows} without an outcome left out"))
+        notes = (*self.read_as, f"{rows} without an outcome left out")
+        return replace(kept, read_as=notes, left_out=int(missing.size))
 
     @property
     def labels(self) -> NDArray[np.int8]:

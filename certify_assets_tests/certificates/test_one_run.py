@@ -21,7 +21,7 @@ from certify_assets.certificates import (
 from certify_assets.certificates.inputs import UNCLEAR, UNLABELLED
 from certify_assets.certificates.one_run import rows_until_stop, stop_limit
 from certify_assets.certificates.path_limits import path_limits, path_probability, planned_rows
-from certify_assets.errors import InputError
+from certify_assets.errors import ForgedCertificateError, InputError
 
 #: rows, α → the fewest rows with 0, 1, … errors, λ*, the path probability, most errors of any width
 LIMITS = {
@@ -124,7 +124,9 @@ def test_the_promise_is_named_and_said() -> None:
     average = certify(PLACES, WRONG, NAMES, procedure="average", alpha=0.2)
     assert [item.promise for item in (proved, average)] == ["proved", "average"]
     assert "With 95 % confidence at most 20 % of the decided runs are wrong" in proved.statement
-    assert "one random run of each of 40 tasks" in proved.statement
+    assert "all 40 runs of 40 tasks are labelled" in proved.statement
+    drawn = certify(PLACES, WRONG, NAMES, procedure="one_run", alpha=0.2, sample=SAMPLE)
+    assert "one random run of each of 40 tasks was drawn for labels" in drawn.statement
     assert "On average over certificates made this way" in average.statement
     assert "with 95 % confidence this one is below 40 %" in average.statement
     assert len(proved.assumptions) == len(average.assumptions) == 6
@@ -223,9 +225,14 @@ def test_looks_share_delta_and_grow() -> None:
     assert levels == pytest.approx([0.005, 0.01, 0.015, 0.02])
 
 
-def test_both_sides_together_have_half_of_delta_each() -> None:
-    found = certify_sides(PLACES, WRONG, NAMES, procedures=("one_run",), joint=True, alpha=0.2)
-    assert [item.delta for item in found.certificates] == [0.025, 0.025]
+@pytest.mark.parametrize("procedure", ["one_run", "average"])
+def test_both_sides_together_have_half_of_delta_each(procedure: str) -> None:
+    # every score of the displayed grid passes, and narrower ones do not
+    places = np.arange(3_000.0)
+    outcomes, names = places % 50 == 0, [str(place) for place in range(3_000)]
+    for data in ((PLACES, WRONG, NAMES), (places, outcomes, names)):
+        found = certify_sides(*data, procedures=(procedure,), joint=True, alpha=0.2)
+        assert [item.delta for item in found.certificates] == [0.025, 0.025]
 
 
 def test_both_sides_on_average_speak_of_shares_and_caps() -> None:
@@ -245,8 +252,50 @@ def test_several_runs_a_task_are_used() -> None:
     found = certify(scores, wrong, tasks, procedure="one_run", alpha=0.2)
     assert found.certified and found.promise == "proved" and found.trajectories == 480
     assert found.tail is not None and found.tail <= found.level
-    # on average one run of each task is used
-    assert certify(scores, wrong, tasks, procedure="average", alpha=0.2).trajectories == 60
+    with pytest.raises(InputError, match="for one drawn run of each task"):
+        certify(scores, wrong, tasks, procedure="average", alpha=0.2)
+
+
+@pytest.mark.parametrize("procedure", ["one_run", "average"])
+def test_runs_without_a_label_that_were_left_out_prove_nothing(procedure: str) -> None:
+    with pytest.raises(InputError, match="labels of runs that chance chose, and 9 runs have none"):
+        certify(PLACES, WRONG, NAMES, procedure=procedure, alpha=0.2, left_out=9)
+    assert certify(PLACES, 1 - WRONG, NAMES, left_out=9).promise == "confident"
+
+
+def test_a_draw_of_a_run_without_a_score_covers_nothing() -> None:
+    # of wrong tasks all runs have a score, of others one: over .3 of the decided runs are wrong
+    tasks = np.repeat(np.arange(60), 8)
+    wrong = tasks < 4
+    scores = np.where(wrong | (np.arange(480) % 8 == 0), np.arange(480.0), np.nan)
+    found = certify(scores, wrong, tasks, procedure="one_run", alpha=0.25)
+    assert not found.certified and found.trajectories == 480 and found.tasks == 60
+    (said,) = [item["message"] for item in found.findings if item["code"] == "unscored_rows"]
+    assert said.startswith("392 of 480 rows have no score. They are counted as never decided")
+
+
+def test_coverage_is_of_all_drawn_runs() -> None:
+    scores = np.append(PLACES, np.full(20, np.nan))
+    outcomes = np.append(WRONG, np.full(20, UNLABELLED))
+    names = [f"t{place}" for place in range(60)]
+    found = certify(scores, outcomes, names, procedure="one_run", alpha=0.2, sample=SAMPLE)
+    assert (found.trajectories, found.tasks, found.success_rate) == (60, 60, 0.15)
+    assert found.coverage == pytest.approx(found.covered_trajectories / 60)
+    (said,) = [item["message"] for item in found.findings if item["code"] == "unscored_rows"]
+    assert said.startswith("20 of 60 rows have no score")
+
+
+def test_what_a_draw_counts_is_what_every_procedure_says() -> None:
+    found = certify(PLACES, PLACES > 36, NAMES, alpha=0.2, sample=SAMPLE)
+    assert found.estimand == "task" and "averaged over tasks" in found.statement
+    runs = certify(
+        PLACES, PLACES > 36, NAMES, alpha=0.2, sample={**SAMPLE, "estimand": "runs", "most": 8}
+    )
+    assert runs.estimand == "trajectory" and "no task counting as more than 8" in runs.statement
+    with pytest.raises(InputError, match="Drawn tasks have from 1 to 2 runs"):
+        certify(PLACES, PLACES > 36, [NAMES[1], *NAMES[1:]], alpha=0.2, sample=SAMPLE)
+    with pytest.raises(ForgedCertificateError, match="counts every task once, and one as 8"):
+        certify(PLACES, WRONG, NAMES, sample={**SAMPLE, "most": 8})
 
 
 def _labels(

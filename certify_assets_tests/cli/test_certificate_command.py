@@ -12,6 +12,7 @@ from certify_assets import certify
 from certify_assets_tests.builders import score_rows
 from certify_assets_tests.cli.calling import Answer, Call
 
+#: the procedures that take several runs a task
 EVERY = [
     "pseudo_task",
     "guarded_taskboot",
@@ -22,7 +23,6 @@ EVERY = [
     "task_hoeffding",
     "betting",
     "one_run",
-    "average",
 ]
 
 
@@ -131,7 +131,7 @@ def test_the_next_command_repeats_the_options_and_works(
         assert refused.endswith("try: certify decide c.json s.csv --procedure pseudo_task")
 
 
-def test_all_lists_every_procedure_of_the_contract(
+def test_all_lists_every_procedure_that_the_table_fits(
     call: Call, scores: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "all.json"

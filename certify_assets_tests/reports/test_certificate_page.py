@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from certify_assets.certificates import Audit, Certificate, Sides, certify
+from certify_assets.certificates import Audit, Certificate, Sides, audit_certificate, certify
 from certify_assets.reports.certificate_page import render_page
 from certify_assets.reports.index_page import IndexEntry
 from certify_assets.reports.wording import percent
@@ -27,7 +27,10 @@ def test_a_promise_on_average_is_said_as_one() -> None:
         small(cal, procedure="average", alpha=0.2, side=side) for side in ("reject", "release")
     ]
     assert all(item.certified for item in found)
-    text = text_of(render_page(found, cal, title="drawn"))
+    fresh = cal.assign(task_id="new-" + cal["task_id"])
+    audits = [audit_certificate(item, *arrays(fresh)) for item in found]
+    text = text_of(render_page(found, cal, audits=audits, title="drawn"))
+    assert f"≤ {percent(0.2)} on average" in text and "exceeds twice the budget" in text
     assert "wrong on average, of the share decided" in text and "error at most" not in text
     assert "that the error of this certificate is below twice the budget" in text
     assert f"Both caps hold together with {percent(0.9)} confidence" in text
