@@ -124,7 +124,7 @@ def certify_small_corpora(root: Path) -> None:
 
 def score_as_base(store: Store, corpus: str) -> None:
     """Let base have scored a corpus: the lexical judge's files under its name, with scores that rank worse."""
-    for name in ("adapter", "scores"):
+    for name in ("adapter", "scores", "pool"):
         store.write_json(
             f"judges/base/{corpus}/{name}.json",
             store.read_json(f"judges/lexical/{corpus}/{name}.json"),

@@ -115,8 +115,10 @@ from lab.definitions import defs as lazy
 from certify_assets.defs.resources import DataRoot
 defs = lazy()
 (sensor,) = [found for found in defs.sensors if found.name == "declared_agents"]
-with dg.DagsterInstance.get() as instance, dg.build_sensor_context(instance=instance) as context:
-    result = sensor(context, data_root=DataRoot())
+with dg.DagsterInstance.get() as instance, dg.build_sensor_context(
+    instance=instance, resources={"data_root": DataRoot()}
+) as context:
+    result = sensor(context)
     for request in result.dynamic_partitions_requests:
         instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
 print(json.dumps([request.partition_key for request in result.run_requests]))

@@ -149,7 +149,12 @@ def pool_part(name: str, tasks: Sequence[str], scores: NDArray[np.float64], by: 
 
 def stored_pool(judge: StoredJudge) -> StoredPool:
     """Return the pool that was stored with the scores of a judge; refuse that of another."""
-    pool = StoredPool.from_dict(judge.read("pool.json"))
+    document = judge.read("pool.json")
+    if not document:
+        raise StaleCertificateError(
+            f"{judge} has no pool on {judge.corpus}; materialize judges/{judge}/scores again."
+        )
+    pool = StoredPool.from_dict(document)
     if pool.adapter_sha256 != judge.artifact.adapter_sha256:
         raise StaleCertificateError(
             f"the pool of {judge} on {judge.corpus} was scored by another judge than the stored "

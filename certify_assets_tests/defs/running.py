@@ -46,9 +46,11 @@ def tick(sensor: dg.SensorDefinition, root: Path, cursor: str | None = None) -> 
     """Evaluate a sensor once, in an instance that knows nothing yet."""
     with (
         dg.DagsterInstance.ephemeral() as instance,
-        dg.build_sensor_context(instance=instance, cursor=cursor) as context,
+        dg.build_sensor_context(
+            instance=instance, cursor=cursor, resources={"data_root": DataRoot(root=str(root))}
+        ) as context,
     ):
-        result = sensor(context, data_root=DataRoot(root=str(root)))
+        result = sensor(context)
     assert isinstance(result, dg.SensorResult)
     return result
 

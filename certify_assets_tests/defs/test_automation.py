@@ -162,8 +162,11 @@ def test_sensors_observe_inboxes_and_audit_samples(tmp_path: Path) -> None:
         for text in (b"", b"", b"t,1,1\n"):
             if text:
                 store.folder.write("monitoring/mine/lexical/b.csv", text)
-            with dg.build_sensor_context(instance=instance, cursor=cursor) as context:
-                result = reviewed_labels_sensor(context, data_root=DataRoot(root=store.root))
+            root = {"data_root": DataRoot(root=store.root)}
+            with dg.build_sensor_context(
+                instance=instance, cursor=cursor, resources=root
+            ) as context:
+                result = reviewed_labels_sensor(context)
             if isinstance(result, dg.SensorResult):
                 assert not result.run_requests
                 seen, cursor = [*seen, *_observed(result)], result.cursor

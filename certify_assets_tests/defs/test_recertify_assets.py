@@ -153,8 +153,9 @@ def test_checks_have_three_states(store: Store) -> None:
 
 
 def tick(store: Store, instance: dg.DagsterInstance, cursor: str | None) -> Any:
-    with dg.build_sensor_context(instance=instance, cursor=cursor) as context:
-        return reviewed_labels_sensor(context, data_root=DataRoot(root=store.root))
+    root = {"data_root": DataRoot(root=store.root)}
+    with dg.build_sensor_context(instance=instance, cursor=cursor, resources=root) as context:
+        return reviewed_labels_sensor(context)
 
 
 def test_the_sensor_asks_once_for_a_journal_and_again_when_it_grows(store: Store) -> None:
