@@ -288,8 +288,6 @@ REASONS: Final = {
     "few": "Too few covered tasks ({seen} of at least {needed}) to see an error of {alpha:g} that "
     "comes as wrong tasks.",
     "within": "The realised error {error:.3f} is at most {limit} over {seen} covered tasks.",
-    "no_cap": "The promise is one on average, and twice alpha {alpha:g} caps no error. A single "
-    "certificate cannot break it.",
 }
 
 
@@ -306,8 +304,6 @@ def measure_threshold(
         nothing = REASONS["nothing" if observations.scored else "unscored"]
         return MeasuredThreshold("WARN", nothing)
     alpha = float(settings.error_limit)
-    if alpha >= 1:
-        return MeasuredThreshold("WARN", REASONS["no_cap"].format(alpha=settings.alpha))
     needed = n_min(alpha, settings.delta)
     counts = count_at(observations, settings.side, np.array([threshold]))
     covered, seen = int(counts.covered_trajectories[0]), int(counts.covered_tasks[0])

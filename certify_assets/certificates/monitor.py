@@ -266,8 +266,7 @@ def monitor_certificate(
     Raises
     ------
     InputError
-        If the table cannot be used or has no new task, or the certificate certifies nothing or
-        has no cap below 1.
+        If the table cannot be used or has no new task, or the certificate certifies nothing.
 
     Notes
     -----
@@ -277,11 +276,6 @@ def monitor_certificate(
     if detector not in DETECTORS:
         raise InputError(f"detector is {quoted(detector)}; give one of {', '.join(DETECTORS)}.")
     limit = float(settings_of(certificate).error_limit)
-    if limit >= 1:
-        raise InputError(
-            f"The promise is one on average, and twice alpha {certificate.alpha:g} caps no error. "
-            "There is nothing to monitor; give a certificate of another promise."
-        )
     new = new_tasks(certificate, scores, outcomes, tasks)
     stream, alpha, delta = new.stream, certificate.alpha, certificate.delta
     detectors = {
