@@ -159,14 +159,14 @@ def diagnose_evaluation(
     if not counts.thresholds.size:
         return Diagnosis("no_scores", 0, CAUSES["no_scores"])
     labelled = observations.scored
-    if evaluation.chosen is None and labelled < counts.trajectories:
+    if evaluation.chosen is None and evaluation.unread:
         # counts take a run without a label as wrong
         known = int(observations.outcomes[:labelled].sum()) / max(1, labelled)
-        cause = CAUSES["unread"].format(labelled=labelled, runs=counts.trajectories, rate=known)
+        cause = CAUSES["unread"].format(labelled=labelled, runs=evaluation.scored, rate=known)
         return Diagnosis("unread", counts.tasks, cause, success_rate=known)
     errors, stopped = counts.selective_error, _stopped_by(evaluation, settings)
     best = int(np.flatnonzero(errors == errors.min())[-1])
-    rate, area = int(counts.successes.sum()) / counts.trajectories, observations.auroc
+    rate, area = int(counts.successes.sum()) / evaluation.scored, observations.auroc
     held = f"{counts.tasks} tasks are too few to exclude tasks that are wrong throughout"
     if bool(evaluation.guard.concentrated[evaluation.passed_test].all()):
         held = f"a few of the {counts.tasks} tasks hold most of what is covered"
@@ -175,7 +175,7 @@ def diagnose_evaluation(
         alpha=settings.alpha,
         level=evaluation.test.level,
         decided=_decided(evaluation, settings),
-        runs=counts.trajectories,
+        runs=evaluation.scored,
         what="failures" if settings.side == "reject" else "successes",
         least=n_min(settings.alpha, settings.delta),
         guard=settings.applied_guard,
@@ -205,7 +205,7 @@ def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
     if float(evaluation.tested.selective_error.min()) < settings.alpha:
         return "tasks"
     # a small table has few of everything: the share says whether more tasks bring enough
-    rare = settings.alpha * evaluation.counts.trajectories
+    rare = settings.alpha * evaluation.scored
     few = min(n_min(settings.alpha, settings.delta), rare)
     return "base_rate" if _decided(evaluation, settings) < few else "judge"
 
@@ -213,7 +213,7 @@ def _stopped_by(evaluation: Evaluation, settings: Settings) -> str | None:
 def _decided(evaluation: Evaluation, settings: Settings) -> int:
     """Return the trajectories of the class that a side decides."""
     successes = int(evaluation.counts.successes.sum())
-    return evaluation.counts.trajectories - successes if settings.side == "reject" else successes
+    return evaluation.scored - successes if settings.side == "reject" else successes
 
 
 def approximate(number: int) -> str:

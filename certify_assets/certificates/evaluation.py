@@ -53,6 +53,8 @@ class Evaluation:
         What the pilot fixed.
     lacks_pilot : bool
         Whether nothing was tested, for want of a pilot.
+    unscored, unread : int
+        Runs in the counts that have no score, and scored ones without a label.
     """
 
     counts: TaskCounts
@@ -63,6 +65,13 @@ class Evaluation:
     test: Test
     plan: BettingPlan | None = None
     lacks_pilot: bool = False
+    unscored: int = 0
+    unread: int = 0
+
+    @property
+    def scored(self) -> int:
+        """Number of runs with a score."""
+        return self.counts.trajectories - self.unscored
 
     @property
     def passed(self) -> NDArray[np.bool_]:
@@ -183,6 +192,8 @@ def _evaluate_rows(
         passed_test=tails <= test.level,
         guard=no_guard(thresholds.size),
         test=test,
+        unscored=table.unscored,
+        unread=int(np.count_nonzero(observations.outcomes[: observations.scored] < 0)),
     )
 
 

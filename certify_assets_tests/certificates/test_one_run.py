@@ -270,6 +270,7 @@ def test_a_draw_of_a_run_without_a_score_covers_nothing() -> None:
     scores = np.where(wrong | (np.arange(480) % 8 == 0), np.arange(480.0), np.nan)
     found = certify(scores, wrong, tasks, procedure="one_run", alpha=0.25)
     assert not found.certified and found.trajectories == 480 and found.tasks == 60
+    assert "have a clear label" not in found.findings[-1]["message"], "all scored runs have one"
     (said,) = [item["message"] for item in found.findings if item["code"] == "unscored_rows"]
     assert said.startswith("392 of 480 rows have no score. They are counted as never decided")
 
