@@ -302,6 +302,7 @@ def read_score_table(
         read_as=(*read.table.read_as, *read.notes, *notes),
         reading=ScoreReading(scale, lower, read.settings, written_columns(there), grouped),
         written=written,
+        left_out=0,
         **{_ATTRIBUTES[one]: values for one, values in found.items()},
     )
 

@@ -119,7 +119,9 @@ def test_the_command_refuses_a_forged_certificate_wherever_one_is_read(
     # with the digest made anew, as somebody would who knows how it is made; `decide` has no CAL to recompute it from
     forged.write_text(
         json.dumps(
-            Certificate.from_dict(found).replace(statement="Nobody needs to read anything.").to_dict()
+            Certificate.from_dict(found)
+            .replace(statement="Nobody needs to read anything.")
+            .to_dict()
         ),
         "utf-8",
     )
