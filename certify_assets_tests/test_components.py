@@ -167,7 +167,8 @@ def test_a_project_of_somebody_else_certifies_its_corpus_by_the_component(tmp_pa
     ours = {name for name in assets if name.startswith("lab/")}
     assert set(assets) - ours == {"weather"}
     assert {name.split("/")[2] for name in ours if name.startswith("lab/judges/")} == {"lexical"}
-    assert "lab/corpora/trajectories:schema" in {found["key"] for found in listed["asset_checks"]}
+    checks = {found["key"] for found in listed["asset_checks"]}
+    assert "lab/corpora/trajectories:data_quality" in checks
     named = {
         kind: {found["name"] for found in listed[kind]}
         for kind in ("jobs", "schedules", "sensors", "resources")
