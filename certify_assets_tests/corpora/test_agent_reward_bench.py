@@ -106,7 +106,7 @@ def test_runs_without_annotations(tmp_path: Path) -> None:
 
 def test_judgments_are_no_runs(tmp_path: Path) -> None:
     write(tmp_path)
-    with pytest.raises(InputError, match="is no cleaned trajectory"):
+    with pytest.raises(InputError, match="is no file of this format"):
         read(tmp_path / "judgments")
 
 

@@ -77,7 +77,7 @@ def test_errors_can_be_judged_by_their_reward(tmp_path: Path) -> None:
     ("folder", "verdict", "steps", "reason", "words"),
     [
         (FOLDER, summary(), infos()[-1], "unreadable_record", "option save_json leaves it"),
-        (FOLDER, summary(), [info(0, "a"), info(2, "b")], "unreadable_record", "some are missing"),
+        (FOLDER, summary(), [info(0, "a"), info(2, "b")], "unreadable_record", "some may be missing"),
         (FOLDER, summary(), [info(0, None)], "no_trajectory", "no action"),
         (FOLDER, summary(), None, "no_trajectory", "no steps_info.json"),
         (FOLDER, None, infos(), "no_label", "has no outcome"),

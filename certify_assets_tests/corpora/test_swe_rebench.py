@@ -48,7 +48,7 @@ def test_a_row_without_a_task(tmp_path: Path) -> None:
 
 def test_other_tables_are_left_to_others(tmp_path: Path) -> None:
     save_parquet(tmp_path / "other.parquet", [{"instance_id": "x", "patch": "y"}])
-    with pytest.raises(InputError, match="has no record of this format"):
+    with pytest.raises(InputError, match="is no file of this format"):
         read(tmp_path)
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     save_parquet(tmp_path / "a.parquet", [swe_agent_row("org__name-1")])

@@ -12,32 +12,30 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from certify_assets.corpora.deliveries import instruction_sha256, letters_sha256
-from certify_assets.corpora.formats.base import Draft, Reading, excerpt
+from certify_assets.corpora.formats.base import Draft, LeftOutError, Reading, excerpt
 from certify_assets.corpora.schema import Step, Trajectory, clean_text, row_groups, write_groups
 from certify_assets.errors import InputError
 from certify_assets.files import naming
 from certify_assets.names import folding, spelled, two_spellings
-from certify_assets.work import WorkStage, counted, under_way
+from certify_assets.work import counted
 
 _IN_MEMORY = 64 << 20
 # no person reads a longer text, and a few of them would fill memory
 _LONGEST_TEXT = 20_000_000
-_CODEC = "lz4"
 #: what an import notes of runs that ask nothing
 NO_INSTRUCTION = "runs have no instruction"
 
 
 class Place(NamedTuple):
-    """Where the texts of a run wait."""
+    """Where the texts of a run wait, and their characters."""
 
     start: int
-    packed: int
     size: int
     chars: int
 
 
 class StepTexts:
-    """Instructions and steps, compressed, in memory or, where there are many, in a file."""
+    """Instructions and steps, in memory or, where there are many, in a file."""
 
     def __init__(self) -> None:
         # closed by close
@@ -46,28 +44,20 @@ class StepTexts:
 
     def put(self, instruction: str, steps: Sequence[Step]) -> Place:
         """Keep the texts of one run."""
-        import pyarrow as pa
-
         texts = [instruction, *(text for step in steps for text in (step.action, step.observation))]
         # JSON keeps lone surrogates, which no encoding to UTF-8 does
         data = json.dumps(texts).encode("ascii")
-        packed = pa.compress(data, codec=_CODEC, asbytes=True)
         with naming(Path(tempfile.gettempdir())):
             self._file.seek(self._end)
-            self._file.write(packed)
-        place = Place(self._end, len(packed), len(data), sum(map(len, texts)))
-        self._end += len(packed)
+            self._file.write(data)
+        place = Place(self._end, len(data), sum(map(len, texts)))
+        self._end += len(data)
         return place
 
     def get(self, place: Place) -> tuple[str, tuple[Step, ...]]:
         """Return the texts of one run."""
-        import pyarrow as pa
-
         self._file.seek(place.start)
-        data = pa.decompress(
-            self._file.read(place.packed), decompressed_size=place.size, codec=_CODEC, asbytes=True
-        )
-        instruction, *rest = json.loads(data)
+        instruction, *rest = json.loads(self._file.read(place.size))
         return instruction, tuple(map(Step, rest[::2], rest[1::2]))
 
     def close(self) -> None:
@@ -95,26 +85,17 @@ class Gathered:
 
     def trajectories(self) -> Iterator[Trajectory]:
         """Go through the runs."""
-        return map(self._trajectory, counted("comparing the runs", self.rows))
-
-    def trajectory(self, place: int) -> Trajectory:
-        """Return the run of one of the rows."""
-        return self._trajectory(self.rows[place])
+        return map(self.trajectory, counted("comparing the runs", range(len(self.rows))))
 
     def chars(self, place: int) -> int:
         """Return the number of characters of the run of one of the rows."""
         return self.rows[place].place.chars
 
-    def groups(self) -> Iterator[list[Trajectory]]:
-        """Go through the runs by the row groups of a file."""
-        with under_way(WorkStage("writing the runs", len(self.rows))) as stage:
-            for start, end in row_groups(row.place.chars for row in self.rows):
-                yield [self._trajectory(row) for row in self.rows[start:end]]
-                stage.done = end
-
     def write(self, sink: IO[bytes]) -> None:
         """Write the runs as Parquet."""
-        write_groups(sink, self.groups())
+        places = range(len(self.rows))
+        groups = row_groups(map(self.chars, counted("writing the runs", places)))
+        write_groups(sink, (list(map(self.trajectory, places[slice(*ends)])) for ends in groups))
 
     def tasks(self) -> int:
         """Count the tasks."""
@@ -124,7 +105,9 @@ class Gathered:
         """Return the agents, sorted."""
         return tuple(sorted({row.draft.agent for row in self.rows}))
 
-    def _trajectory(self, row: Run) -> Trajectory:
+    def trajectory(self, place: int) -> Trajectory:
+        """Return the run of one of the rows."""
+        row = self.rows[place]
         draft = row.draft
         instruction, steps = self.texts.get(row.place)
         return Trajectory(
@@ -199,53 +182,48 @@ def _kept(
     """Leave out what cannot be used, what has no label, and copies; put the texts aside."""
     # most of a corpus is text, and none of it is needed to tell copies apart, number attempts and
     # order the runs: memory holds a few hundred bytes of each
-    seen: dict[bytes, tuple[Draft, ...]] = {}
+    seen: dict[bytes, list[Draft]] = {}
     elsewhere: dict[tuple[str, int | None], Draft] = {}
     for draft in drafts:
         bare = replace(draft, instruction="", steps=())
         content = draft.content() + (draft.trajectory_id or "").encode("utf-8", "surrogatepass")
-        key = hashlib.sha256(content).digest()
-        alike = seen.get(key, ())
-        if left := _unusable(draft, reading):
-            reading.drop(*left)
-        elif reading.options.get("drop_copies") and (other := _of_another_task(draft, elsewhere)):
-            reading.drop(
-                "copy_in_another_task",
-                f"{draft.origin} repeats {other.origin}, a run of task {other.task_id!r}.",
-            )
-        elif draft.steps and (copied := [one for one in alike if _is_copy(draft, one)]):
-            _require_one_label(draft, copied[0])
-            reading.drop("duplicate", f"{draft.origin} is a copy of {copied[0].origin}.")
+        alike = seen.setdefault(hashlib.sha256(content).digest(), [])
+        try:
+            _require_usable(draft, reading)
+            if reading.options.get("drop_copies"):
+                _require_own_task(draft, bare, elsewhere)
+            if copied := next((one for one in alike if _is_copy(draft, one)), None):
+                _require_one_label(draft, copied)
+                raise LeftOutError(f"is a copy of {copied.origin}", "duplicate")
+        except LeftOutError as left:
+            reading.drop(left.reason, f"{draft.origin} {left.words}.")
         else:
-            seen[key] = (*alike, bare)
+            alike.append(bare)
             instructions.add(draft)
             yield bare, texts.put(draft.instruction, _bounded(draft.steps, reading))
 
 
-def _unusable(draft: Draft, reading: Reading) -> tuple[str, str] | None:
+def _require_usable(draft: Draft, reading: Reading) -> None:
     ids = (draft.task_id, draft.trajectory_id or "", draft.agent)
+    # two such ids would become one in the table
     if any(clean_text(name) != name for name in ids):
-        # two such ids would become one in the table
-        return (
-            "unreadable_record",
-            f"{draft.origin} has a task, trajectory_id or agent that is no Unicode text; give it "
-            "another.",
-        )
+        raise LeftOutError("its task, trajectory_id or agent is no Unicode text; give it another")
     if draft.outcome is None and not reading.options.get("keep_unlabelled"):
-        return (
-            "no_label",
-            f"{draft.origin} has no outcome; keep such runs with the option keep_unlabelled.",
+        raise LeftOutError(
+            "has no outcome; keep such runs with the option keep_unlabelled", "no_label"
         )
-    return None
 
 
-def _of_another_task(draft: Draft, first: dict[tuple[str, int | None], Draft]) -> Draft | None:
-    """Return the first run with these texts and this outcome, where it is of another task."""
+def _require_own_task(
+    draft: Draft, bare: Draft, first: dict[tuple[str, int | None], Draft]
+) -> None:
+    """Leave out a run whose texts and outcome a run of another task has."""
     steps = [(step.action, step.observation) for step in draft.steps]
     letters = letters_sha256(draft.instruction, steps)
-    bare = replace(draft, instruction="", steps=())
     other = first.setdefault((letters, draft.outcome), bare)
-    return other if letters and other.task_id != draft.task_id else None
+    if letters and other.task_id != draft.task_id:
+        said = f"repeats {other.origin}, a run of task {other.task_id!r}"
+        raise LeftOutError(said, "copy_in_another_task")
 
 
 def _bounded(steps: Sequence[Step], reading: Reading) -> Sequence[Step]:
@@ -283,8 +261,7 @@ class _Instructions:
 
     def add(self, draft: Draft) -> None:
         asked = self._asked.setdefault((draft.task_id, draft.variant), Counter())
-        if draft.steps:
-            asked[instruction_sha256(draft.instruction)] += 1
+        asked[instruction_sha256(draft.instruction)] += 1
 
     def tasks(self, reading: Reading) -> dict[tuple[str, tuple[str, ...]], str]:
         """Return the task of every task id and settings."""
