@@ -203,20 +203,6 @@ def test_messages_of_every_tool(shape: str, wrap: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("[not json", "[not json"),
-        ({"question": "2+2?"}, "2+2?"),
-        ({"a": 1, "b": [2]}, '{"a": 1, "b": [2]}'),
-        (7, "7"),
-    ],
-)
-def test_values_that_are_no_list_of_messages(value: Any, text: str) -> None:
-    assert messages_of(value) == (Message("user", text),)
-    assert messages_of(None) == messages_of("") == ()
-
-
-@pytest.mark.parametrize(
     ("said_of_it", "options", "reason", "words"),
     [
         ([said(True), said(False)], {}, "contradictory_labels", "contradict each other"),
@@ -225,7 +211,6 @@ def test_values_that_are_no_list_of_messages(value: Any, text: str) -> None:
         ([said(None)], {}, "no_label", "without a value"),
         ([], {"label_attribute": "gold"}, "no_label", "no attribute 'gold'"),
         ([], {"task_attribute": "case"}, "no_task", "no attribute 'case', only task_id"),
-        ([], {"attempt_attribute": "task_id"}, "unreadable_record", "attempt"),
     ],
 )
 def test_what_cannot_be_used_is_a_sentence(

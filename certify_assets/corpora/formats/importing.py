@@ -277,7 +277,7 @@ def detect_format(paths: Sequence[Path], limits: ReadLimits | None = None) -> st
             f"more than one format fits {given}: {found}; name one with --format, and import the "
             "others as corpora of their own."
         )
-    why = [*reasons.values(), *tally.examples.values(), *tally.others.values()]
+    why = [*reasons.values()] or [*tally.examples.values(), *tally.others.values()]
     if is_empty and not why:
         raise InputError(f"there is no file in {given}; check the path.")
     known = "; ".join(f"{form.name}: {form.title}" for form in FORMATS.values())

@@ -23,7 +23,7 @@ from certify_assets.corpora.formats.records import (
     snake,
     text_of,
 )
-from certify_assets.corpora.formats.spans import Assessment, Span, nanoseconds, span_of
+from certify_assets.corpora.formats.spans import Assessment, Span, span_of
 from certify_assets.corpora.formats.traces import Said, trace_format
 from certify_assets.corpora.formats.transcript import JUDGING
 
@@ -60,7 +60,7 @@ def langfuse(files: FileSet, reading: Reading) -> Said:
             elif "start_time" in found:
                 observations.setdefault(trace_id, []).append(_span(found, trace_id, origin))
                 about = {key: found.get(key) for key in _OF_TRACE}
-                yield span_of("", about, trace_id=trace_id, span_id="", origin=origin)
+                yield span_of({}, about, origin, trace_id=trace_id)
             elif wholes.setdefault(identity, (found, origin))[0] is not found:
                 reading.notes["traces exported twice, of which the first is read"] += 1
     for trace_id, (record, origin) in wholes.items():
@@ -118,17 +118,7 @@ def _span(record: Record, trace_id: str, origin: Origin) -> Span:
         # an empty object says nothing; as text it would be something that was said
         is_empty = parsed(record.get(key)) in (None, "", {}, [])
         attributes[f"langfuse.observation.{key}"] = None if is_empty else record[key]
-    failed = record.get("level") == "ERROR"
-    return span_of(
-        str(record.get("name") or ""),
-        attributes,
-        error=(record.get("status_message") or True) if failed else None,
-        trace_id=trace_id,
-        span_id=str(record.get("id")),
-        parent_id=str(record.get("parent_observation_id") or ""),
-        start=nanoseconds(record.get("start_time") or record.get("timestamp")),
-        origin=origin,
-    )
+    return span_of(record, attributes, origin, trace_id=trace_id)
 
 
 def _with_whole(whole: Span, spans: list[Span]) -> list[Span]:

@@ -17,7 +17,7 @@ from certify_assets.corpora.formats.records import (
     parsed,
     text_of,
 )
-from certify_assets.corpora.formats.spans import Assessment, nanoseconds, span_of
+from certify_assets.corpora.formats.spans import Assessment, span_of
 from certify_assets.corpora.formats.traces import Said, trace_format
 
 _KINDS = (words("id run_type inputs trace_id"), words("key run_id feedback_source"))
@@ -41,23 +41,14 @@ def langsmith(files: FileSet, reading: Reading) -> Said:
             yield _assessment(record)
             continue
         for run in _with_inner(record):
-            parent, extra = str(run.get("parent_run_id") or ""), mapping(parsed(run.get("extra")))
-            attributes = {} if parent else {key: run.get(key) for key in _OF_ROOT}
+            extra, is_root = mapping(parsed(run.get("extra"))), not run.get("parent_run_id")
+            attributes = {key: run.get(key) for key in _OF_ROOT if is_root}
             for key in ("inputs", "outputs"):
                 # an empty object says nothing; as text it would be something that was said
                 attributes[f"langsmith.{key}"] = parsed(run.get(key)) or None
             attributes["metadata"] = extra.get("metadata") or parsed(run.get("metadata"))
             attributes |= {"extra": extra, "langsmith.span.kind": run.get("run_type")}
-            yield span_of(
-                str(run.get("name") or ""),
-                attributes,
-                error=run.get("error"),
-                trace_id=str(run["trace_id"]),
-                span_id=str(run["id"]),
-                parent_id=parent,
-                start=nanoseconds(run.get("start_time")),
-                origin=origin,
-            )
+            yield span_of(run, attributes, origin)
 
 
 def _is_record(record: Record) -> bool:

@@ -21,7 +21,7 @@ from certify_assets.corpora.formats.records import (
     parsed,
     text_of,
 )
-from certify_assets.corpora.formats.spans import Assessment, SpanEvent, nanoseconds, span_of
+from certify_assets.corpora.formats.spans import Assessment, SpanEvent, span_of
 from certify_assets.corpora.formats.traces import Said, trace_format
 
 # of a trace, or of a row of a table; in a table the trace is JSON within JSON
@@ -59,26 +59,21 @@ def mlflow(files: FileSet, reading: Reading) -> Said:
             reading.drop("no_trajectory", f"{origin} {said}")
             continue
         for place in _ABOUT:
-            about = mapping(info.get(place))
-            yield span_of("", about, trace_id=trace_id, span_id="", origin=origin)
+            yield span_of({}, mapping(info.get(place)), origin, trace_id=trace_id)
         for span in spans:
-            status = span.get("status") or span.get("status_code")
-            known = status if isinstance(status, dict) else {"code": status}
-            failed = str(known.get("code")).upper().endswith("ERROR")
-            message = known.get("message") or span.get("status_message") or True
+            events = [
+                SpanEvent(text_of(event.get("name")), mapping(event.get("attributes")))
+                for event in objects(span.get("events"))
+            ]
+            above = span.get("parent_span_id") or span.get("parent_id")
             yield span_of(
-                text_of(span.get("name")),
+                span,
                 _decoded(mapping(span.get("attributes"))),
-                [
-                    SpanEvent(text_of(event.get("name")), mapping(event.get("attributes")))
-                    for event in objects(span.get("events"))
-                ],
-                error=message if failed else None,
+                origin,
+                events,
                 trace_id=trace_id,
                 span_id=_span_id(span.get("span_id") or inside(span, "context", "span_id")),
-                parent_id=_span_id(span.get("parent_span_id") or span.get("parent_id")),
-                start=nanoseconds(span.get("start_time_unix_nano") or span.get("start_time")),
-                origin=origin,
+                parent_span_id=_span_id(above),
             )
         for found in objects(parsed(info.get("assessments"))):
             yield from _assessments(found, trace_id, reading)

@@ -13,13 +13,7 @@ from certify_assets.corpora.formats.records import (
     parsed,
     text_of,
 )
-from certify_assets.corpora.formats.spans import (
-    Assessment,
-    SpanEvent,
-    nanoseconds,
-    span_of,
-    undotted,
-)
+from certify_assets.corpora.formats.spans import Assessment, SpanEvent, span_of, undotted
 from certify_assets.corpora.formats.traces import Said, trace_format
 
 _SPANS = ("context.trace_id", "context.span_id", "parent_id")
@@ -47,18 +41,8 @@ def openinference(files: FileSet, reading: Reading) -> Said:
             SpanEvent(text_of(event.get("name")), mapping(undotted(event.get("attributes"))))
             for event in objects(parsed(row.get("events")))
         ]
-        failed = text_of(row.get("status_code")).upper().endswith("ERROR")
-        yield span_of(
-            text_of(row.get("name")),
-            {**attributes, "openinference.span.kind": row.get("span_kind")},
-            events,
-            error=(row.get("status_message") or True) if failed else None,
-            trace_id=row["context.trace_id"],
-            span_id=row["context.span_id"],
-            parent_id=text_of(row.get("parent_id")),
-            start=nanoseconds(row.get("start_time")),
-            origin=origin,
-        )
+        attributes["openinference.span.kind"] = row.get("span_kind")
+        yield span_of(row, attributes, origin, events)
 
 
 def _is_record(row: Record) -> bool:

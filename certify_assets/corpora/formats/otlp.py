@@ -22,7 +22,6 @@ from certify_assets.corpora.formats.traces import Said, trace_format
 
 _REQUEST = rb'"resource(?:Spans|Logs)"\s*:\s*\['
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
-_ERRORS = ("2", "status_code_error", "error")
 _PLAIN = ("stringValue", "boolValue", "doubleValue", "bytesValue")
 _DEEPEST = 50
 
@@ -55,19 +54,8 @@ def otlp(files: FileSet, reading: Reading) -> Said:
         trace_id, span_id = _ids(record)
         given = [*objects(record.get("events")), *logs.pop((trace_id, span_id), ())]
         events = [_event(event) for event in sorted(given, key=_time)]
-        failed = str(inside(record, "status", "code") or "").lower() in _ERRORS
-        yield span_of("", about, trace_id=trace_id, span_id="", origin=origin)
-        yield span_of(
-            text_of(record.get("name")),
-            _pairs(record.get("attributes")),
-            events,
-            error=(inside(record, "status", "message") or True) if failed else None,
-            trace_id=trace_id,
-            span_id=span_id,
-            parent_id=text_of(record.get("parentSpanId")),
-            start=nanoseconds(record.get("startTimeUnixNano")),
-            origin=origin,
-        )
+        yield span_of({}, about, origin, trace_id=trace_id)
+        yield span_of(record, _pairs(record.get("attributes")), origin, events)
         yield from evaluations(trace_id, span_id, events)
         # a recorder keeps 128 attributes unless it is asked for more
         if lost := nanoseconds(record.get("droppedAttributesCount")):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from certify_assets.corpora.formats.base import Origin
 from certify_assets.corpora.formats.messages import Message, arguments_text, messages_of, value_text
-from certify_assets.corpora.formats.records import Record, mapping, objects, parsed, text_of
+from certify_assets.corpora.formats.records import Record, mapping, objects, parsed, snake, text_of
 
 # of what goes in and comes out: messages as a list, as its JSON text, or as one attribute for each
 # field, numbered from 0; then any value at all
@@ -110,6 +110,15 @@ _ROLE_EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message")
 _CHOICE_EVENT = "gen_ai.choice"
 _EVALUATION = "gen_ai.evaluation.result"
 _NUMBERED = re.compile(r"\d{1,6}")
+# fields of a span: its trace, itself and what is above it; and when it began
+_IDS = (
+    ("trace_id", "context.trace_id"),
+    ("span_id", "context.span_id", "id"),
+    ("parent_span_id", "parent_id", "parent_run_id", "parent_observation_id"),
+)
+_STARTS = ("start_time_unix_nano", "start_time", "timestamp")
+# ends of a status, of which OpenTelemetry also has numbers
+_FAILED = ("ERROR", "2")
 # levels of a message, far more than any convention has and far fewer than Python's limit
 _DEEPEST = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -201,41 +210,61 @@ def nanoseconds(value: Any) -> int:
 
 
 def span_of(
-    name: str, attributes: Record, events: Sequence[SpanEvent] = (), error: Any = None, **place: Any
+    record: Record,
+    attributes: Record,
+    origin: Origin,
+    events: Sequence[SpanEvent] = (),
+    **given: str,
 ) -> Span:
-    """Return a span from what it says of itself; `place` are its ids, start and origin.
+    """Return a span from a record whose fields have the names of any tool, and its attributes.
 
-    An `error` that is no text is one whose message the events hold.
+    What is `given` goes before the fields of the record.
     """
+    found = {**snake(record), **given}
     merged = dict(attributes)
     for event in events:
         # prompt and completion were attributes of an event before they were those of a span
         if event.name.startswith("gen_ai.") and event.name != _EVALUATION:
             merged = {**event.attributes, **merged}
-    word = str(_named(attributes, "kind") or "").strip().lower()
-    kind = _KINDS.get(word, word)
+    word = str(_first(attributes, NAMES["kind"]) or "").strip().lower()
+    kind, name = _KINDS.get(word, word), str(found.get("name") or "")
     if not kind and "gen_ai.tool.name" in attributes:
         kind = "tool"
     elif not kind and any(key.startswith(_OF_MODELS) for key in attributes):
         kind = "llm"
     if kind == "tool":
-        name = str(_named(attributes, "tool") or name)
-        arguments, result = _named(merged, "arguments"), _named(merged, "result")
+        name = str(_first(attributes, NAMES["tool"]) or name)
+        arguments, result = (_first(merged, NAMES[thing]) for thing in ("arguments", "result"))
         asked, answered = tool_messages(name, arguments, result)
     else:
         said, chosen = _event_messages(events)
         asked = said or _messages(merged, "asked", "user")
         answered = chosen or _messages(merged, "answered", "assistant")
-    thrown = (event.attributes.get("exception.message") for event in events)
+    trace_id, span_id, parent_id = (str(_first(found, names) or "") for names in _IDS)
     return Span(
+        trace_id=trace_id,
+        span_id=span_id,
+        parent_id=parent_id,
+        start=nanoseconds(_first(found, _STARTS)),
         name=name,
         kind=kind,
         asked=asked,
         answered=answered,
         attributes={key: value for key, value in attributes.items() if not _is_content(key)},
-        error=str(next(filter(None, thrown), "") or text_of(error) or "failed") if error else "",
-        **place,
+        error=_error(found, events),
+        origin=origin,
     )
+
+
+def _error(found: Record, events: Sequence[SpanEvent]) -> str:
+    status = found.get("status")
+    if not isinstance(status, dict):
+        status = {"code": status or found.get("status_code") or found.get("level")}
+    said = text_of(status.get("message") or found.get("status_message") or found.get("error"))
+    if not str(status.get("code")).upper().endswith(_FAILED):
+        return text_of(found.get("error"))
+    thrown = (event.attributes.get("exception.message") for event in events)
+    return str(next(filter(None, thrown), "") or said or "failed")
 
 
 def tool_messages(
@@ -293,9 +322,8 @@ def undotted(value: Any, depth: int = 0) -> Any:
     return found
 
 
-def _named(attributes: Record, thing: str) -> Any:
-    values = (attributes.get(name) for name in NAMES[thing])
-    return next((value for value in values if value is not None), None)
+def _first(record: Record, names: Iterable[str]) -> Any:
+    return next((record[name] for name in names if record.get(name) is not None), None)
 
 
 def _messages(attributes: Record, thing: str, role: str) -> tuple[Message, ...]:

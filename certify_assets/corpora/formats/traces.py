@@ -123,14 +123,7 @@ def _draft(trace: Trace, labels: _Labels, reading: Reading) -> Draft:
             "no_trajectory",
         )
     task, agent = _task(trace, instruction, reading), _agent(trace, reading)
-    attempt = _named(trace, "attempt", reading)
-    if attempt is not None and not (attempt.isdecimal() and len(attempt) < 10):
-        if reading.options.get("attempt_attribute"):
-            raise LeftOutError(
-                "its attempt is no whole number from 0; name another attribute with --option "
-                "attempt_attribute=NAME"
-            )
-        attempt = None
+    attempt = _named(trace, "attempt", reading) or ""
     try:
         outcome, label, source = labels.of_trace(trace)
         key = f"labels_from_{source or 'unknown'}"
@@ -148,7 +141,7 @@ def _draft(trace: Trace, labels: _Labels, reading: Reading) -> Draft:
         outcome_name=label,
         origin=trace.origin,
         trajectory_id=trace.trace_id,
-        attempt=None if attempt is None else int(attempt),
+        attempt=int(attempt) if attempt.isdecimal() and len(attempt) < 10 else None,
         repetition=trace.trace_id,
         named_agent=agent,
     )
