@@ -103,11 +103,7 @@ def _evaluate(
 
 
 def _write(document: Mapping[str, Any], html: Path | None, csv: Path | None) -> None:
-    from certify_assets.reports.comparison_page import (
-        comparison_tables,
-        render_comparison,
-        table_csv,
-    )
+    from certify_assets.reports.comparison_page import comparison_tables, render_comparison
 
     if html is not None:
         write_text(html, render_comparison(document["corpora"], document["left_out"]))
@@ -115,7 +111,7 @@ def _write(document: Mapping[str, Any], html: Path | None, csv: Path | None) -> 
         # one table a file: two headers in one are no CSV
         for number, table in enumerate(comparison_tables(document["corpora"])):
             place = csv.with_stem(f"{csv.stem}_{table.name}") if number else csv
-            write_text(place, table_csv(table))
+            write_text(place, table.csv())
 
 
 def _blocks(document: Mapping[str, Any]) -> Iterator[Any]:

@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from certify_assets.reports.wording import (
-    DASH,
-    compact,
-    counted,
-    done,
-    in_order,
-    percent,
-    rate,
-    small,
-)
+from certify_assets.reports.page import in_order
+from certify_assets.reports.wording import DASH, compact, counted, done, percent, rate, small
 from certify_assets.words import WORDS
 
 if TYPE_CHECKING:

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora import HALF_B
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.comparison import comparison_key
-from certify_assets.reports.wording import (
-    DASH,
-    INLINE,
-    count,
-    home_of,
-    markdown_table,
-    percent,
-    rate,
-    render,
-    store_page,
-)
-from certify_assets.tables.writing import csv_text, defused
+from certify_assets.reports.page import INLINE, Finding, Section, Table, home_of, render, store_page
+from certify_assets.reports.wording import DASH, compact, count, counted, percent, rate
 
 if TYPE_CHECKING:
     from certify_assets.storage.store import Store
@@ -30,17 +19,7 @@ _CERTIFIED_ON = {"cal": "", HALF_B: " (half B)"}
 _FLOATS = 12
 
 
-@dataclass(frozen=True)
-class ComparedTable:
-    """A name for files, a title, columns, and rows of text."""
-
-    name: str
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[ComparedTable]:
+def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[Table]:
     """Return ranking, certified coverage, cost, and unseen agents: those that have rows."""
     judged = [
         ({"corpus": document["corpus"], "judge": row["judge"]}, row, document["alphas"])
@@ -69,8 +48,8 @@ def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[ComparedTa
         ],
     }
     return [
-        ComparedTable(*about, tuple(lines[0]), tuple(tuple(line.values()) for line in lines))
-        for about, lines in tables.items()
+        Table(title, tuple(lines[0]), [tuple(line.values()) for line in lines], name=name)
+        for (name, title), lines in tables.items()
         if lines
     ]
 
@@ -185,13 +164,6 @@ def _memory(stage: Mapping[str, Any] | None) -> str:
     return DASH if stage is None else f"{stage['peak_mib']:.0f}"
 
 
-def table_csv(table: ComparedTable) -> str:
-    """Return a table as CSV in which no spreadsheet runs a name as a formula."""
-    # nothing joins these tables, and one agent's name must not keep a stored page from being made
-    rows = [[defused(cell) for cell in row] for row in table.rows]
-    return csv_text([defused(name) for name in table.columns], list(zip(*rows, strict=True)))
-
-
 def write_comparison_page(
     store: Store,
     documents: Sequence[Mapping[str, Any]],
@@ -208,8 +180,7 @@ def write_comparison_page(
 def write_main_exports(store: Store, documents: Sequence[Mapping[str, Any]]) -> None:
     """Store the tables of all corpora as CSV."""
     for table in comparison_tables(documents):
-        text = table_csv(table)
-        store.write_bytes(f"study/main_table_{table.name}.csv", text.encode("utf-8"))
+        store.write_bytes(f"study/main_table_{table.name}.csv", table.csv().encode("utf-8"))
 
 
 def render_comparison(
@@ -220,18 +191,59 @@ def render_comparison(
 ) -> str:
     """Render one or more comparisons as a page."""
     names = [str(document["corpus"]) for document in documents]
+    sections = [_best(number, document) for number, document in enumerate(documents, 1)]
+    sections += [_details(number, document) for number, document in enumerate(documents, 1)]
+    sections += [
+        Section(table.title, f"table-{number}", counted(len(table.rows), "row"), tables=[table])
+        for number, table in enumerate(comparison_tables(documents), 1)
+    ]
+    if left_out:
+        found = [Finding(item["reason"], item["corpus"]) for item in left_out]
+        gist = f"{count(len(left_out))} left out"
+        sections.append(Section("Corpora left out", "left-out", gist, findings=found))
     return render(
-        "comparison.html",
+        "page.html",
+        kind="Comparison of judges",
         home=home,
         title=f"Judges on {names[0]}" if len(names) == 1 else "Judges compared",
-        about=(
-            f"{count(len(names))} {'corpus' if len(names) == 1 else 'corpora'}: "
-            f"{', '.join(names) or 'none'}"
-        ),
-        corpora=documents,
-        tables=comparison_tables(documents),
-        left_out=left_out,
-        numeric=_is_number,
+        about=f"{count(len(names))} {'corpus' if len(names) == 1 else 'corpora'}: "
+        f"{', '.join(names) or 'none'}. AUROC is that of labelled CAL runs with a 95 % interval "
+        "over tasks; coverage is certified; TEST is known only through audits.",
+        sections=sections,
+        unfolded=True,
+        sources="the numbers are in the JSON document next to it",
+    )
+
+
+def _best(number: int, document: Mapping[str, Any]) -> Section:
+    corpus, cal = document["corpus"], document["cal"]
+    rows = []
+    for row in document["best"]:
+        after = row["next"]
+        second = f"{after['judge']}, {compact(after['value'])}" if after else ""
+        rows.append((row["what"], row["judge"] or "none", compact(row["value"]), second))
+    return Section(
+        f"{corpus}: which judge is best at what",
+        f"corpus-{number}",
+        f"CAL: {count(cal['trajectories'])} labelled runs of {count(cal['tasks'])} tasks, success "
+        f"rate {rate(cal['success_rate'])}",
+        tables=[
+            Table(f"Best judges on {corpus}", ("at", "best", "value", "next"), rows, look="cards")
+        ],
+    )
+
+
+def _details(number: int, document: Mapping[str, Any]) -> Section:
+    found = [Finding(item["message"]) for item in document["findings"]]
+    missing = [
+        Finding(f"no {item['what']}: {item['reason']}", item["judge"])
+        for item in document["missing"]
+    ]
+    return Section(
+        f"{document['corpus']}: findings",
+        f"details-{number}",
+        counted(len(found), "finding") if found else "no finding",
+        findings=[*(found or [Finding("Nothing to say against any judge here.")]), *missing],
     )
 
 
@@ -291,7 +303,7 @@ def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _block(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(markdown_table(columns, rows, tight=True)) + "\n"
+    return "\n".join(Table("", columns, rows).markdown(tight=True)) + "\n"
 
 
 def comparison_metrics(document: Mapping[str, Any]) -> dict[str, float]:
@@ -313,7 +325,3 @@ def plotted(metrics: Mapping[str, float]) -> dict[str, float]:
 
 def _share(value: float | None) -> str:
     return percent(value) if value else "–"
-
-
-def _is_number(table: ComparedTable, place: int) -> bool:
-    return place >= (3 if table.columns[2].startswith("held") else 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,17 +21,6 @@ if TYPE_CHECKING:
     FloatArray = NDArray[np.float64]
 
 _SCALES = {"log-odds": " (log-odds of success)", "probability": " (probability of success)"}
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One figure with heading and caption; `layout` is ``half``, ``lead`` or ``wide``."""
-
-    name: str
-    heading: str
-    markup: str
-    caption: str
-    layout: str = "half"
 
 
 def canvas(width: int, height: int, legend_rows: int = 2, *, left: int = 52) -> tuple[Figure, Axes]:
