@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from certify_assets.corpora import HALF_B
@@ -41,10 +41,9 @@ def comparison_tables(documents: Sequence[Mapping[str, Any]]) -> list[Table]:
             {**name, **_cost(row["cost"])} for name, row, _ in judged if row["family"] != "control"
         ],
         ("agents", "Runs of agents that a judge has not seen"): [
-            {"corpus": document["corpus"], "judge": item["judge"], **line}
+            {"corpus": document["corpus"], "judge": item["judge"], **_unseen(item)}
             for document in documents
             for item in document["agent_disjoint"]
-            for line in _unseen(item)
         ],
     }
     return [
@@ -84,14 +83,14 @@ def _certified(row: Mapping[str, Any], alphas: Sequence[float]) -> dict[str, str
     }
 
 
-def _unseen(item: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """Return the evaluation on unseen agents, and its folds."""
+def _unseen(item: Mapping[str, Any]) -> dict[str, str]:
+    """Return the evaluation on unseen agents over all folds."""
     change, unseen = item["difference"]["auroc"], item["disjoint"]
     difference = DASH
     if change["value"] is not None:
         difference = f"{change['value']:+.3f} ({_span(change)})".replace("-", "−")
-    every = {
-        "held-out agents": "all, in turn",
+    return {
+        "folds": str(len(item["folds"])),
         "CAL runs": str(item["rows"]),
         "AUROC unseen": _area(unseen["auroc"]),
         "95 %": _span(unseen["auroc"]),
@@ -99,14 +98,6 @@ def _unseen(item: Mapping[str, Any]) -> Iterator[dict[str, str]]:
         "within agent": _area(unseen["within_agent"]),
         "difference": difference,
     }
-    yield every
-    for fold in item["folds"]:
-        yield dict.fromkeys(every, DASH) | {
-            "held-out agents": ", ".join(fold["agents"]),
-            "CAL runs": str(fold["cal_runs"]),
-            "AUROC unseen": rate(fold["auroc"]),
-            "all agents": rate(fold["auroc_trained_on_all"]),
-        }
 
 
 def _area(area: Mapping[str, Any] | None) -> str:
@@ -250,30 +241,21 @@ def _details(number: int, document: Mapping[str, Any]) -> Section:
 def comparison_markdown(document: Mapping[str, Any]) -> str:
     """Return the block of the comparison, one row a judge."""
     budgets = [(side, alpha) for side in SIDES for alpha in document["alphas"]]
-    names = [f"{side[:3]}. {alpha:g}" for side, alpha in budgets]
     rows = []
     for row in document["rows"]:
         found = {(cell["side"], cell["alpha"]): cell["coverage"] for cell in row["certified"]}
         areas = [_area(row[name]["cal"]) for name in ("auroc", "within_task")]
         rows.append([row["judge"], *areas, *(_share(found.get(budget)) for budget in budgets)])
-    columns = ["judge", "AUROC", "in task", *names]
-    return _block(columns, rows)
+    names = [f"{side[:3]}. {alpha:g}" for side, alpha in budgets]
+    return _block(["judge", "AUROC", "in task", *names], rows)
 
 
 def folds_markdown(evaluations: Sequence[Mapping[str, Any]]) -> str:
     """Return the block of the evaluation on unseen agents; no name of an agent enters it."""
-    rows = [
-        [
-            item["judge"],
-            _area(item["disjoint"]["auroc"]),
-            _area(item["trained_on_all"]["auroc"]),
-            _area(item["difference"]["auroc"]),
-            _area(item["disjoint"]["within_agent"]),
-        ]
-        for item in evaluations
-    ]
-    columns = ("judge", "unseen", "all agents", "difference", "within agent")
-    return _block(columns, rows)
+    columns = ("AUROC unseen", "all agents", "difference", "within agent")
+    found = [(item["judge"], _unseen(item)) for item in evaluations]
+    rows = [[judge, *(figures[name] for name in columns)] for judge, figures in found]
+    return _block(("judge", *columns), rows)
 
 
 def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
@@ -283,23 +265,13 @@ def table_markdown(documents: Sequence[Mapping[str, Any]]) -> str:
         best = {item["what"]: item for item in document["best"]}
         most = best[f"certified reject coverage at {document['alphas'][0]:g}"]
         area = best["AUROC on CAL"]
-        floor = next((row for row in document["rows"] if row["judge"] == "lexical"), None)
-        rows.append(
-            [
-                document["corpus"],
-                f"{area['judge']} {rate(area['value'])}",
-                _area(floor and floor["auroc"]["cal"]),
-                most["judge"] or "none",
-                _share(most["value"]),
-            ]
-        )
-    columns = ("corpus", "best AUROC", "lexical", "most certified", "coverage")
-    block = _block(columns, rows)
-    return (
-        block
-        if len(block) < INLINE
-        else block[: block.rindex("\n", 0, INLINE - 40)] + "\n\nMore corpora are on the page.\n"
-    )
+        ranked = f"{area['judge']} {rate(area['value'])}"
+        rows.append([document["corpus"], ranked, most["judge"] or "none", _share(most["value"])])
+    block = _block(("corpus", "best AUROC", "most certified", "coverage"), rows)
+    if len(block) < INLINE:
+        return block
+    more = "\n\nMore corpora are on the page.\n"
+    return block[: block.rindex("\n", 0, INLINE - len(more))] + more
 
 
 def _block(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -324,4 +296,4 @@ def plotted(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def _share(value: float | None) -> str:
-    return percent(value) if value else "–"
+    return percent(value) if value else DASH

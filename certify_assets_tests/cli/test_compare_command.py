@@ -36,9 +36,7 @@ def test_without_names_every_corpus_is_and_those_without_scores_are_left_out(
     assert nothing.code == 3 and nothing.json["corpora"] == []
 
 
-def test_page_and_tables_are_written(
-    call: Call, corpora: Store, tmp_path: Path
-) -> None:
+def test_page_and_tables_are_written(call: Call, corpora: Store, tmp_path: Path) -> None:
     paths = {kind: tmp_path / f"table.{kind}" for kind in ("html", "csv")}
     options = " ".join(f"--{kind} {path}" for kind, path in paths.items())
     answer = call(f"judge compare three --json {options}")

@@ -43,7 +43,9 @@ def test_the_page_shows_everything_and_escapes_it(nasty: CorpusReport) -> None:
     assert html == render_corpus(nasty)
     assert_stands_alone(html)
     assert html.count("&lt;script&gt;alert(1)&lt;/script&gt; 3 passed") == 2
-    assert standing(nasty).state == "failed" and "by phrase test_summary; it is not accepted" in html
+    assert (
+        standing(nasty).state == "failed" and "by phrase test_summary; it is not accepted" in html
+    )
     for words in (
         "Flips",
         "Outcomes by task and attempt",
