@@ -27,16 +27,6 @@ def test_a_base_rate_with_nothing_to_reject_is_named() -> None:
     assert few.stopped_by == "judge"
 
 
-def test_an_estimated_number_has_two_digits() -> None:
-    assert [approximate(number) for number in (0, 7, 99, 104, 15118)] == [
-        "0",
-        "7",
-        "99",
-        "100",
-        "15,000",
-    ]
-
-
 def test_few_tasks_are_named_and_the_guard_says_how_many_lift_it() -> None:
     scores, outcomes, tasks = paper_process(20, 0.8, np.random.default_rng(1))
     found = diagnose(scores, outcomes, tasks, procedure="guarded_taskboot")

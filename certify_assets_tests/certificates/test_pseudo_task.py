@@ -24,7 +24,6 @@ from certify_assets.certificates.error_icc import icc_upper
 from certify_assets.certificates.path_limits import binomial_tails
 from certify_assets.certificates.pseudo_task import (
     PseudoTask,
-    charged_budgets,
     clustered_share,
     exact_tail,
     exponential_sum_tail,
@@ -118,12 +117,6 @@ def test_the_saddlepoint_agrees_with_the_quadrature() -> None:
             near.append(fast / exact - 1)
     # where decisions fall; "auto" takes the exact tail there
     assert len(near) > 30 and max(map(abs, near)) < 0.05
-
-
-def test_what_a_charge_leaves_of_the_budget() -> None:
-    left, parts = charged_budgets(1, 10, np.array([0.0, 0.04, 0.1, 1.0]))
-    assert left[0] * 10 == parts and not left[2:].any()
-    assert 0 <= 0.06 / 0.96 - left[1] / parts < 1 / parts
 
 
 CAL = paper_process(60, 0.5, np.random.default_rng(8))
