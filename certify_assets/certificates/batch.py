@@ -77,7 +77,7 @@ class SidePlan(BaseModel):
     thresholds : tuple of float
         Nested sets, the strictest first.
     weights : tuple of float
-        Weight of each agent that is predicted; see `batch_stopping`.
+        Weight of each agent that is predicted; see `batch_tables`.
     means : tuple of tuple of float
         Its error in each set. They say when to give up, and never what is certified.
     expected_labels, expected_net_share : float

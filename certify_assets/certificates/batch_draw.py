@@ -29,8 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.batch import Batch, BatchPlan, Side, SidePlan
-from certify_assets.certificates.batch_stopping import Stopping, chain_stopping
-from certify_assets.certificates.batch_tables import SetTable, set_table
+from certify_assets.certificates.batch_tables import SetTable, Stopping, chain_stopping, set_table
 from certify_assets.documents import Count, Document, JsonObject, OpenShare, Positive, Real
 from certify_assets.errors import InputError
 

@@ -3,7 +3,7 @@
 Labelled runs of the past predict the errors of a set. Each past agent is one prediction, and so is
 the error of all of them together, with its log odds moved as agents differ. A chain begins with one
 of the candidate sets and widens by a fixed ratio. Its value is the expected number of runs decided
-less labels (`batch_stopping`). A plan moves this value, never the validity of the certificate.
+less labels (`batch_tables`). A plan moves this value, never the validity of the certificate.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from certify_assets.certificates.batch import Batch, BatchPlan, SidePlan
-from certify_assets.certificates.batch_stopping import Before, Stopping, chain_stopping, stopping
-from certify_assets.certificates.batch_tables import SetTable, set_table
+from certify_assets.certificates.batch_tables import (
+    Before,
+    SetTable,
+    Stopping,
+    chain_stopping,
+    set_table,
+    stopping,
+)
 from certify_assets.certificates.counts import SIDES
 from certify_assets.errors import InputError
 

@@ -296,3 +296,18 @@ def find_procedure(name: str) -> Procedure:
             f"procedure {quoted(name)} is not available; give one of {', '.join(PROCEDURES)}."
         )
     return PROCEDURES[name]
+
+
+_CONFIDENCE = {
+    "asymptotic": "about {} confidence",
+    "finite-sample": "{} confidence",
+    "calibrated by simulation": "{} confidence by simulation",
+    "none under clustering": "{} confidence for independent runs only",
+    "finite-sample, proved": "{} confidence",
+    "finite-sample, proved, on average": "{} confidence",
+}
+
+
+def confidence_words(level: float, validity: str) -> str:
+    """Write a confidence with the words that its validity allows."""
+    return _CONFIDENCE[validity].format(f"{100 * level:.4g} %")

@@ -14,7 +14,7 @@ from certify_assets.tables.score_table import ScoreTable
 
 if TYPE_CHECKING:
     from certify_assets.certificates import Certificate
-    from certify_assets.certificates.decision import RowDecisions
+    from certify_assets.certificates.sides import RowDecisions
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,13 @@ import pytest
 from certify_assets.certificates.batch import Batch, BatchPlan, SidePlan
 from certify_assets.certificates.batch_draw import BatchDraw, SideDraw, certificate_sentence
 from certify_assets.certificates.batch_planning import History, plan_batch
-from certify_assets.certificates.batch_stopping import Before, stopping
-from certify_assets.certificates.batch_tables import SetTable, error_limit, set_table
+from certify_assets.certificates.batch_tables import (
+    Before,
+    SetTable,
+    error_limit,
+    set_table,
+    stopping,
+)
 from certify_assets.errors import InputError
 
 DELTA = 0.05
