@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.arrays import Floats, Integers
 from certify_assets.certificates.batch import Batch, BatchPlan, SidePlan
 from certify_assets.certificates.batch_tables import (
     Before,
@@ -41,9 +42,6 @@ _NODES: Final = 7
 _UNKNOWN: Final = (0.1, 0.3, 0.6, 1.0, 2.0, 4.0)
 _SURE: Final = 1e-4
 
-_Floats = NDArray[np.float64]
-_Integers = NDArray[np.int64]
-
 
 @dataclass(frozen=True, eq=False)
 class History:
@@ -60,8 +58,8 @@ class History:
         Empty where they are not known: how much they differ is then assumed.
     """
 
-    scores: _Floats
-    outcomes: _Integers
+    scores: Floats
+    outcomes: Integers
     sha256: str = ""
     agents: Sequence[str] = ()
 
@@ -76,11 +74,11 @@ class RiskCurve:
         Largest score of every step, ascending, and the error predicted up to it.
     """
 
-    scores: _Floats
-    errors: _Floats
+    scores: Floats
+    errors: Floats
 
     @classmethod
-    def fit(cls, side: str, scores: _Floats, errors: _Integers) -> RiskCurve:
+    def fit(cls, side: str, scores: Floats, errors: Integers) -> RiskCurve:
         """Fit the error of a side, which grows with the score on the reject side and falls on the
         release side; half an error and half a right run are added to every step.
         """
@@ -93,7 +91,7 @@ class RiskCurve:
         wrong, runs = (np.add.reduceat(each, starts) for each in (found, counts))
         return cls(values[fit.blocks[1:] - 1], (wrong + 0.5) / (runs + 1.0))
 
-    def at(self, scores: _Floats) -> _Floats:
+    def at(self, scores: Floats) -> Floats:
         """Return the predicted error at scores; that of 0 where there is none."""
         places = np.searchsorted(self.scores, np.nan_to_num(scores), side="left")
         return np.asarray(self.errors[np.minimum(places, self.errors.size - 1)])
@@ -234,7 +232,7 @@ class _Asked:
             }
         )
 
-    def _predicted(self, scores: _Floats) -> tuple[_Floats, _Floats]:
+    def _predicted(self, scores: Floats) -> tuple[Floats, Floats]:
         """Return the weights of predicted agents, and their errors at scores."""
         if self.history is None:
             errors = np.tile(self.alpha * np.array([_UNKNOWN]).T, scores.size)
@@ -243,7 +241,7 @@ class _Asked:
         return weights.round(6), errors
 
 
-def _best_chain(tables: Sequence[SetTable], weights: _Floats, means: _Floats) -> list[int]:
+def _best_chain(tables: Sequence[SetTable], weights: Floats, means: Floats) -> list[int]:
     """Return the places of the sets of the best chain, empty where none is worth a label."""
     sizes = np.array([table.runs for table in tables])
     # the set after each, by the ratio of a chain; one beyond the last where there is none
@@ -269,9 +267,7 @@ def _best_chain(tables: Sequence[SetTable], weights: _Floats, means: _Floats) ->
     return chain
 
 
-def _components(
-    history: History, side: str, alpha: float, scores: _Floats
-) -> tuple[_Floats, _Floats]:
+def _components(history: History, side: str, alpha: float, scores: Floats) -> tuple[Floats, Floats]:
     """Return the past agents, and their common error as it differs between agents."""
     wrong = (history.outcomes == (1 if side == "reject" else 0)).astype(np.int64)
     pooled = RiskCurve.fit(side, history.scores, wrong)
@@ -294,11 +290,11 @@ def _components(
     return weights, 1 / (1 + np.exp(-np.vstack([*own, moved])))
 
 
-def _log_odds(risk: _Floats) -> _Floats:
+def _log_odds(risk: Floats) -> Floats:
     return np.asarray(np.log(risk / (1 - risk)))
 
 
-def _spread(agents: NDArray[np.str_], risk: _Floats, wrong: _Integers, alpha: float) -> float:
+def _spread(agents: NDArray[np.str_], risk: Floats, wrong: Integers, alpha: float) -> float:
     """Return the standard deviation, over agents, of the log odds of an error."""
     if not agents.size:
         return _USUAL_SPREAD

@@ -40,7 +40,8 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+
+from certify_assets.arrays import Floats, Integers
 
 # labels after which a table ends, and the same in budgets: valid, and no larger for a larger batch
 _MOST_LABELS, _MOST_BUDGETS = 1600, 40
@@ -52,9 +53,6 @@ _PREDICTED: Final = 30.0
 _CLOSE: Final = 1e-4
 # the recursion has errors of rounding
 _ROUNDING: Final = 1e-9
-
-_Floats = NDArray[np.float64]
-_Integers = NDArray[np.int64]
 
 
 def error_limit(alpha: float, decided: int) -> int:
@@ -91,15 +89,15 @@ class SetTable:
     limit: int
     alpha: float
     critical_value: float
-    needed: _Integers
-    first: _Floats
+    needed: Integers
+    first: Floats
 
     @property
     def risk(self) -> float:
         """Probability to certify the set with K₀ errors in it, however many labels are taken."""
         return float(self.first.sum())
 
-    def crossing(self, errors: _Integers) -> int | None:
+    def crossing(self, errors: Integers) -> int | None:
         """Return the number of labels that certify the set, None where these do not.
 
         Parameters
@@ -121,7 +119,7 @@ class SetTable:
         )
         return math.exp(min(float(log_e[0]), math.log(1e15)))
 
-    def chances(self, means: _Floats) -> _Floats:
+    def chances(self, means: Floats) -> Floats:
         """Return the probability to certify the set, for predicted means of its error.
 
         The paths to n_k are those of K₀ errors, so each q_k is weighted by a likelihood ratio.
@@ -141,8 +139,8 @@ def _prior(alpha: float) -> tuple[float, float]:
 
 
 def _log_ratio(
-    labels: _Integers, errors: _Integers, runs: int, limit: int, beta: tuple[float, float]
-) -> _Floats:
+    labels: Integers, errors: Integers, runs: int, limit: int, beta: tuple[float, float]
+) -> Floats:
     """Logarithm of the likelihood of labels under Beta(a, b), over that under K₀ errors."""
     from scipy.special import betaln, gammaln
 
@@ -187,21 +185,21 @@ def set_table(runs: int, alpha: float, delta: float) -> SetTable:
     return SetTable(runs, limit, alpha, math.exp(high), needed, first)
 
 
-def _needed(log_e: _Floats, critical: float) -> _Integers:
+def _needed(log_e: Floats, critical: float) -> Integers:
     reached = log_e >= critical
     first = np.where(reached.any(axis=0), reached.argmax(axis=0) + 1, len(log_e) + 1)
     first = np.maximum.accumulate(first)
     return np.asarray(first[first <= len(log_e)])
 
 
-def _first_crossings(needed: _Integers, runs: int, limit: int) -> _Floats:
+def _first_crossings(needed: Integers, runs: int, limit: int) -> Floats:
     """Return q_k, which solve the triangular equations in the docstring of the module."""
     from scipy.linalg import solve_triangular
     from scipy.special import gammaln
 
     log_factorial = gammaln(np.arange(runs + 1) + 1.0)
 
-    def ways(of: _Integers, chosen: _Integers) -> _Floats:
+    def ways(of: Integers, chosen: Integers) -> Floats:
         return np.asarray(log_factorial[of] - log_factorial[chosen] - log_factorial[of - chosen])
 
     # rows: the start, and each n_i with i errors; columns: each n_k with k errors
@@ -252,11 +250,11 @@ class Stopping:
 
     value: float
     labels: float
-    errors: _Integers
+    errors: Integers
 
 
 def stopping(
-    table: SetTable, weights: _Floats, means: _Floats, places: Sequence[Before]
+    table: SetTable, weights: Floats, means: Floats, places: Sequence[Before]
 ) -> list[Stopping]:
     """Return when to give up a set in each of some places.
 
@@ -305,7 +303,7 @@ def stopping(
     ]
 
 
-def chain_stopping(tables: Sequence[SetTable], weights: _Floats, means: _Floats) -> list[Stopping]:
+def chain_stopping(tables: Sequence[SetTable], weights: Floats, means: Floats) -> list[Stopping]:
     """Return where to give up each set of a chain, from the widest to the strictest.
 
     Parameters
@@ -329,20 +327,20 @@ def chain_stopping(tables: Sequence[SetTable], weights: _Floats, means: _Floats)
 class _Prediction:
     """The mixture over agents, in each place of a chain."""
 
-    mixture: _Floats
-    ahead: _Floats
-    wrong: _Floats
-    right: _Floats
+    mixture: Floats
+    ahead: Floats
+    wrong: Floats
+    right: Floats
 
     @classmethod
-    def of(cls, mixture: _Floats, means: _Floats, last: int) -> _Prediction:
+    def of(cls, mixture: Floats, means: Floats, last: int) -> _Prediction:
         from scipy.special import gammaln
 
         counts = np.arange(last + 1)
         a, b = _PREDICTED * means[:, None], _PREDICTED * (1 - means[:, None])
         return cls(mixture, a, gammaln(a + counts) - gammaln(a), gammaln(b + counts) - gammaln(b))
 
-    def next_error(self, drawn: int, low: int, high: int) -> _Floats:
+    def next_error(self, drawn: int, low: int, high: int) -> Floats:
         """Return the chance that the next label is an error, after each of some errors."""
         errors = np.arange(low, high + 1)
         likely = self.wrong[:, errors] + self.right[:, drawn - errors]

@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from certify_assets._version import __version__
+from certify_assets.arrays import Names
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.clustering import summarise_clusters
 from certify_assets.certificates.counts import SIDES
@@ -170,7 +171,7 @@ class Certifier(Evidence):
 def certify(
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
     **keywords: Any,
 ) -> Certificate:
     """Certify the largest share of the trajectories that a judge may decide alone at an error
@@ -232,7 +233,7 @@ def certify(
 def certify_sides(
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
     *,
     sides: Sequence[str] = SIDES,
     procedures: Sequence[str] = (DEFAULT,),

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from certify_assets.arrays import Booleans, Floats
 from certify_assets.certificates.betting import BettingPlan, make_plan
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
 from certify_assets.certificates.error_icc import error_icc
@@ -28,7 +28,7 @@ from certify_assets.certificates.task_sizes import pseudo_task
 from certify_assets.errors import InputError
 
 
-def in_sequence(passed: NDArray[np.bool_], start: int) -> NDArray[np.bool_]:
+def in_sequence(passed: Booleans, start: int) -> Booleans:
     """Return which thresholds pass when they are tested upward from one until one fails."""
     found = np.zeros_like(passed)
     found[start:] = np.logical_and.accumulate(passed[start:])
@@ -59,8 +59,8 @@ class Evaluation:
 
     counts: TaskCounts
     tested: TaskCounts
-    tails: NDArray[np.float64]
-    passed_test: NDArray[np.bool_]
+    tails: Floats
+    passed_test: Booleans
     guard: GuardTest
     test: Test
     plan: BettingPlan | None = None
@@ -74,7 +74,7 @@ class Evaluation:
         return self.counts.trajectories - self.unscored
 
     @property
-    def passed(self) -> NDArray[np.bool_]:
+    def passed(self) -> Booleans:
         """Thresholds that procedure and guard certify."""
         return self.passed_test & self.guard.passed
 
@@ -161,7 +161,7 @@ def _evaluate_rows(
     if several and table.scored and not lemma:
         table = table.one_a_task(settings.seed)
 
-    def tails_at(thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
+    def tails_at(thresholds: Floats) -> Floats:
         if lemma:
             return several_tails(
                 table,

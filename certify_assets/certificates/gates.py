@@ -6,13 +6,12 @@ threshold, and a reason that gives the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from certify_assets.arrays import Names
 from certify_assets.certificates.auroc import Ranking
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.inputs import Observations, observe
@@ -139,7 +138,7 @@ def auroc_lower_bound(
 def table_gates(
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
     *,
     alpha: float = 0.1,
     delta: float = 0.05,

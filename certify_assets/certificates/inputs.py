@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, with_config
 from typing_extensions import TypedDict  # pydantic reads those of `typing` from 3.12 on
 
+from certify_assets.arrays import Booleans, Floats, Integers, Names
 from certify_assets.certificates import kernels
 from certify_assets.certificates.auroc import auroc
 from certify_assets.certificates.clustering import ClusterSummary, summarise_clusters
@@ -91,7 +92,7 @@ class KnownTasks(NamedTuple):
     """How many of some tasks are tasks of a certificate."""
 
     # of each task given
-    known: NDArray[np.bool_]
+    known: Booleans
     # whether the certificate recognises each of its tasks
     complete: bool
 
@@ -134,7 +135,7 @@ class OrderedRows:
         are numbers or text.
     """
 
-    scores: NDArray[np.float64]
+    scores: Floats
     tasks: NDArray[np.int32]
     labels: tuple[str, ...]
     sha256: str
@@ -239,7 +240,7 @@ class Observations(OrderedRows):
         return int(np.count_nonzero(same))
 
     @cached_property
-    def of_one_task(self) -> NDArray[np.bool_]:
+    def of_one_task(self) -> Booleans:
         """Whether only rows of one task have the score of a scored row."""
         scores, _, tasks = self._scored
         heads = np.flatnonzero(np.append(True, scores[1:] != scores[:-1])[: scores.size])
@@ -248,7 +249,7 @@ class Observations(OrderedRows):
         return np.repeat(tasks[heads] == tasks[heads + number - 1], number)
 
     @property
-    def _scored(self) -> tuple[NDArray[np.float64], NDArray[np.int8], NDArray[np.int32]]:
+    def _scored(self) -> tuple[Floats, NDArray[np.int8], NDArray[np.int32]]:
         """Scores, outcomes and tasks of the scored rows."""
         there = slice(self.scored)
         return self.scores[there], self.outcomes[there], self.tasks[there]
@@ -261,13 +262,13 @@ class Observations(OrderedRows):
         return replace(self, outcomes=self.outcomes[places], tasks=self.tasks[places])
 
     @cached_property
-    def task_sizes(self) -> NDArray[np.int64]:
+    def task_sizes(self) -> Integers:
         """Scored rows of each task that has one, in the order of the labels."""
         often = np.bincount(self._scored[2])
         return often[often > 0]
 
     @cached_property
-    def task_successes(self) -> NDArray[np.int64]:
+    def task_successes(self) -> Integers:
         """Successes among them."""
         _, right, tasks = self._scored
         return np.bincount(tasks, weights=right).astype(np.int64)[np.bincount(tasks) > 0]
@@ -298,7 +299,7 @@ class Observations(OrderedRows):
         return found
 
 
-def _share_below(scores: NDArray[np.float64], of: NDArray[np.float64]) -> NDArray[np.float64]:
+def _share_below(scores: Floats, of: Floats) -> Floats:
     """Share of ascending scores below each of others, a tie counting one half."""
     ends = (np.searchsorted(scores, of, side) for side in ("left", "right"))
     return np.asarray(sum(ends) / (2 * scores.size))
@@ -315,7 +316,7 @@ def check_others(name: str, others: OrderedRows, table: OrderedRows) -> None:
         )
 
 
-def score_range(scores: NDArray[np.float64]) -> ScoreRange:
+def score_range(scores: Floats) -> ScoreRange:
     """Return the range of scores that are sorted, none of them missing."""
     places = [round(level * (scores.size - 1)) for level in (0.0, *LEVELS, 1.0)]
     low, *quantiles, high = (significant(float(scores[place])) for place in places)
@@ -325,7 +326,7 @@ def score_range(scores: NDArray[np.float64]) -> ScoreRange:
 def observe(
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
     *,
     partly: bool = False,
 ) -> Observations:
@@ -381,8 +382,8 @@ def repeated_rows(
     observations: Observations,
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
-    agents: Sequence[Any] | NDArray[Any] | None,
+    tasks: Names,
+    agents: Names | None,
 ) -> int:
     """Count rows that repeat an earlier one in score, outcome, task and, where given, agent.
 
@@ -412,7 +413,7 @@ def content_hash(
     return digest.hexdigest()
 
 
-def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
+def checked_scores(scores: ArrayLike) -> Floats:
     """Return scores as finite numbers, NaN where there is none."""
     values = _numbers(
         scores,
@@ -431,7 +432,7 @@ def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
     return values
 
 
-def _outcomes(outcomes: ArrayLike, *, partly: bool = False) -> NDArray[np.int64]:
+def _outcomes(outcomes: ArrayLike, *, partly: bool = False) -> Integers:
     remedy = "give 1 for a success and 0 for a failure."
     values = _numbers(outcomes, "outcomes", f"An outcome is neither 0 nor 1; {remedy}")
     wrong = (values != 0) & (values != 1) & ~(partly & np.isin(values, (UNLABELLED, UNCLEAR)))
@@ -443,7 +444,7 @@ def _outcomes(outcomes: ArrayLike, *, partly: bool = False) -> NDArray[np.int64]
     return values.astype(np.int64)
 
 
-def _numbers(column: ArrayLike, name: str, refusal: str) -> NDArray[np.float64]:
+def _numbers(column: ArrayLike, name: str, refusal: str) -> Floats:
     try:
         values = np.array(column, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -453,7 +454,7 @@ def _numbers(column: ArrayLike, name: str, refusal: str) -> NDArray[np.float64]:
     return values
 
 
-def task_codes(tasks: Sequence[Any] | NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+def task_codes(tasks: Names) -> tuple[tuple[str, ...], Integers]:
     """Return the sorted task labels, and the place of each row's task among them."""
     # a pandas or Arrow column goes the way of an array
     array = np.asarray(tasks) if hasattr(tasks, "__array__") else None

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.arrays import Floats
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import SIDES, covers
 from certify_assets.certificates.evaluation import evaluate
@@ -398,7 +399,7 @@ def decide(certificates: Certificate | Sequence[Certificate], scores: ArrayLike)
     )
 
 
-def _scores(scores: ArrayLike) -> NDArray[np.float64]:
+def _scores(scores: ArrayLike) -> Floats:
     try:
         values = np.array(scores, dtype=np.float64, ndmin=1)
     except (TypeError, ValueError, OverflowError):

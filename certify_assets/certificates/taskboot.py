@@ -16,8 +16,8 @@ from fractions import Fraction
 from importlib.util import find_spec
 
 import numpy as np
-from numpy.typing import NDArray
 
+from certify_assets.arrays import Floats, Integers
 from certify_assets.certificates import kernels
 from certify_assets.certificates.counts import TaskCounts
 from certify_assets.work import counted
@@ -28,9 +28,7 @@ _PLACES = 1 << 17
 _WORTH_COMPILED = 1 << 24
 
 
-def taskboot_tails(
-    counts: TaskCounts, budget: Fraction, draws: int, seed: int
-) -> NDArray[np.float64]:
+def taskboot_tails(counts: TaskCounts, budget: Fraction, draws: int, seed: int) -> Floats:
     """Estimate P*(resampled error > α) at every threshold by (k + 1)/(B + 1).
 
     k of B resamples exceed the budget. Algorithm 1 asks whether the quantile q(θ) at 1 − δ/|Θ| is
@@ -50,7 +48,7 @@ def draws_needed(level: float) -> int:
     return draws
 
 
-def exceedances(counts: TaskCounts, budget: Fraction, draws: int, seed: int) -> NDArray[np.int64]:
+def exceedances(counts: TaskCounts, budget: Fraction, draws: int, seed: int) -> Integers:
     """How many resamples have an error (Eq. 3) above the budget, the same ones for all thresholds.
 
     A resample that covers nothing has error 0.
@@ -61,7 +59,7 @@ def exceedances(counts: TaskCounts, budget: Fraction, draws: int, seed: int) -> 
     return np.asarray(np.count_nonzero(resample_sums(excess.T, draws, seed) > 0, axis=0))
 
 
-def resample_sums(values: NDArray[np.int64], draws: int, seed: int) -> NDArray[np.int64]:
+def resample_sums(values: Integers, draws: int, seed: int) -> Integers:
     """Sum the rows of ``values`` over tasks drawn with replacement, shape (draws, columns).
 
     Compiled by numba where it is installed and worth it; numpy gives the same integers.
@@ -74,7 +72,7 @@ def resample_sums(values: NDArray[np.int64], draws: int, seed: int) -> NDArray[n
     return drawn_sums_in_numpy(values, draws, key)
 
 
-def drawn_sums_in_numpy(values: NDArray[np.int64], draws: int, key: np.uint64) -> NDArray[np.int64]:
+def drawn_sums_in_numpy(values: Integers, draws: int, key: np.uint64) -> Integers:
     """Sum the rows of drawn tasks by matrix products: the twin of `compiled.drawn_sums`."""
     tasks, columns = values.shape
     wide, sums = values.astype(np.float64), np.zeros((draws, columns), dtype=np.int64)
@@ -86,7 +84,7 @@ def drawn_sums_in_numpy(values: NDArray[np.int64], draws: int, key: np.uint64) -
     return sums
 
 
-def _times_drawn(tasks: int, draws: int, key: np.uint64, first: int) -> NDArray[np.int64]:
+def _times_drawn(tasks: int, draws: int, key: np.uint64, first: int) -> Integers:
     """How often each task is in each resample from one on, shape (draws, tasks)."""
     numbers = kernels.task_draws(key, draws * tasks, first * tasks)
     places = ((numbers * np.uint64(tasks)) >> np.uint64(32)).astype(np.int64)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.arrays import Integers, Objects
 from certify_assets.errors import InputError
 
 
@@ -19,9 +20,9 @@ class Rows:
     """Places of rows in their file."""
 
     # the first data row is 1
-    numbers: NDArray[np.int64]
+    numbers: Integers
     # that the rows begin on: headers, blank lines and fields of several lines shift them
-    lines: NDArray[np.int64]
+    lines: Integers
 
     @classmethod
     def on(cls, lines: Iterable[int]) -> Rows:
@@ -114,7 +115,7 @@ def likely_column(kind: str, found: Sequence[str], taken: Collection[str] = ()) 
     return {}
 
 
-def array_of(items: Sequence[Any]) -> NDArray[np.object_]:
+def array_of(items: Sequence[Any]) -> Objects:
     """Return an array of Python values."""
     # item by item: np.array would take lists inside for further axes
     return np.fromiter(items, dtype=object, count=len(items))
