@@ -12,10 +12,20 @@ from numpy.typing import NDArray
 
 from certify_assets.arrays import Floats, Objects
 from certify_assets.names import folding, spelled, two_spellings
-from certify_assets.tables.cells import MISSING_ID, MISSING_TEXT, each, name_of, number_of, shown
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.settings import TableSettings
-from certify_assets.tables.table import Table, TableError, array_of, likely_column
+from certify_assets.tables.table import (
+    MISSING_ID,
+    MISSING_TEXT,
+    Table,
+    TableError,
+    array_of,
+    each,
+    likely_column,
+    name_of,
+    number_of,
+    shown,
+)
 
 PERCENT_SIGNS: Final = "scores with percent signs, divided by 100"
 _DECIMAL_COMMAS = "scores with decimal commas"

@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 
 from certify_assets.arrays import Floats, Objects
 from certify_assets.errors import InputError
-from certify_assets.tables.cells import shown
 from certify_assets.tables.columns import PERCENT_SIGNS, ColumnReader
 from certify_assets.tables.reading import read_table
-from certify_assets.tables.score_reading import (
+from certify_assets.tables.settings import (
+    COLUMNS,
     PERCENT,
     IssuedReading,
     ReadingOptions,
     ScoreReading,
+    parse_columns,
     scale_words,
+    written_columns,
 )
-from certify_assets.tables.settings import COLUMNS, parse_columns, written_columns
 from certify_assets.tables.table import (
     Rows,
     ScoreScaleError,
@@ -32,6 +33,7 @@ from certify_assets.tables.table import (
     likely_column,
     matched,
     refuse_repeated,
+    shown,
 )
 from certify_assets.work import counted
 
