@@ -14,7 +14,7 @@ from certify_assets_tests.populations import paper_process
 
 @pytest.fixture(scope="module")
 def data() -> Sample:
-    return paper_process(50, 0.5, np.random.default_rng(0))
+    return paper_process(50, 0.5, 0)
 
 
 @pytest.fixture(scope="module")
