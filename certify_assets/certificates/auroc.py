@@ -111,7 +111,7 @@ class Ranking:
         step = max(1, _CELLS // max(1, self.order.size))
         parts = [self.pair_counts(weights[at : at + step]) for at in range(0, len(weights), step)]
         won, pairs = np.concatenate(parts, axis=1)
-        return np.asarray(np.divide(won, pairs, out=np.full(won.shape, np.nan), where=pairs > 0))
+        return np.divide(won, pairs, out=np.full(won.shape, np.nan), where=pairs > 0)
 
     def estimate(self, resamples: Floats) -> AurocFigures:
         """Return the AUROC of all rows with its interval over resamples."""
@@ -135,8 +135,7 @@ def task_resamples(tasks: Integers, *, draws: int = _DRAWS, seed: int = 42) -> F
     drawn = np.random.Generator(np.random.PCG64([seed, number])).multinomial(
         number, np.full(number, 1 / number), size=draws
     )
-    often: Floats = drawn[:, tasks].astype(np.float64)
-    return often
+    return drawn[:, tasks].astype(np.float64)
 
 
 def percentile_interval(values: Floats) -> tuple[float | None, float | None]:

@@ -94,7 +94,7 @@ class RiskCurve:
     def at(self, scores: Floats) -> Floats:
         """Return the predicted error at scores; that of 0 where there is none."""
         places = np.searchsorted(self.scores, np.nan_to_num(scores), side="left")
-        return np.asarray(self.errors[np.minimum(places, self.errors.size - 1)])
+        return self.errors[np.minimum(places, self.errors.size - 1)]
 
 
 def plan_batch(
@@ -291,7 +291,7 @@ def _components(history: History, side: str, alpha: float, scores: Floats) -> tu
 
 
 def _log_odds(risk: Floats) -> Floats:
-    return np.asarray(np.log(risk / (1 - risk)))
+    return np.log(risk / (1 - risk))
 
 
 def _spread(agents: NDArray[np.str_], risk: Floats, wrong: Integers, alpha: float) -> float:

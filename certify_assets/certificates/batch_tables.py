@@ -189,7 +189,7 @@ def _needed(log_e: Floats, critical: float) -> Integers:
     reached = log_e >= critical
     first = np.where(reached.any(axis=0), reached.argmax(axis=0) + 1, len(log_e) + 1)
     first = np.maximum.accumulate(first)
-    return np.asarray(first[first <= len(log_e)])
+    return first[first <= len(log_e)]
 
 
 def _first_crossings(needed: Integers, runs: int, limit: int) -> Floats:
@@ -200,7 +200,7 @@ def _first_crossings(needed: Integers, runs: int, limit: int) -> Floats:
     log_factorial = gammaln(np.arange(runs + 1) + 1.0)
 
     def ways(of: Integers, chosen: Integers) -> Floats:
-        return np.asarray(log_factorial[of] - log_factorial[chosen] - log_factorial[of - chosen])
+        return log_factorial[of] - log_factorial[chosen] - log_factorial[of - chosen]
 
     # rows: the start, and each n_i with i errors; columns: each n_k with k errors
     wrong = np.append(0, np.arange(needed.size))[:, None]
@@ -212,7 +212,7 @@ def _first_crossings(needed: Integers, runs: int, limit: int) -> Floats:
     chance = ways(bad, errors) + ways(left - bad, more - errors) - ways(left, more)
     chance = np.where(possible, np.exp(chance), 0.0)
     found = solve_triangular(chance[1:].T, chance[0], lower=True, unit_diagonal=True)
-    return np.asarray(np.maximum(found, 0.0))
+    return np.maximum(found, 0.0)
 
 
 @dataclass(frozen=True, eq=False)

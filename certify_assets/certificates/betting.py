@@ -44,7 +44,7 @@ class BettingPlan:
 def payoffs(counts: TaskCounts, alpha: float) -> Floats:
     """Return z_g/z_max of every task at every threshold, every task weighing the same."""
     excess = counts.errors - alpha * counts.covered
-    return np.asarray(np.minimum(excess / (counts.sizes * (1.0 - alpha)), 1.0))
+    return np.minimum(excess / (counts.sizes * (1.0 - alpha)), 1.0)
 
 
 def make_plan(pilot: Observations, side: str, grid: int, alpha: float) -> BettingPlan:
@@ -76,4 +76,4 @@ def _bets(table: Floats) -> Floats:
 def wealth_tails(table: Floats, bets: Floats, factor: float = 1.0) -> Floats:
     """Return 1/wealth, at most 1: where the error is at least α, so much wealth is as unlikely."""
     log_wealth = factor * np.log1p(-bets[:, None] * table).sum(axis=1)
-    return np.asarray(np.exp(-np.maximum(log_wealth, 0.0)))
+    return np.exp(-np.maximum(log_wealth, 0.0))

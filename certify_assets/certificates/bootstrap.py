@@ -79,7 +79,7 @@ class ErrorLattice:
 
     def total(self, of_value: NDArray[Any]) -> NDArray[Any]:
         """Sum what each value has over its histogram."""
-        return np.asarray(np.add.reduceat(of_value, self.offsets[:-1]))
+        return np.add.reduceat(of_value, self.offsets[:-1])
 
     def grid(self, draws: int) -> tuple[Integers, Integers]:
         """The span of the lattice on which the sums of draws lie, and the least sum above 0."""
@@ -156,7 +156,7 @@ def corrected_tails(w: Floats, correction: Floats) -> Floats:
     """Upper tail of the normal law at w, plus its density there times a correction."""
     upper = 0.5 * np.array([math.erfc(each) for each in (w / math.sqrt(2.0)).tolist()])
     density = np.exp(-0.5 * w * w) / math.sqrt(2.0 * math.pi)
-    return np.asarray(np.clip(upper + density * correction, 0.0, 1.0))
+    return np.clip(upper + density * correction, 0.0, 1.0)
 
 
 def _tilts(lattice: ErrorLattice, draws: int, spans: Integers, x: Floats) -> Floats:
@@ -193,7 +193,7 @@ def _log_moment(lattice: ErrorLattice, t: Floats) -> Floats:
     # log(mass / total) cancels near 0
     near = lattice.total(lattice.counts * np.expm1(np.minimum(exponents, 1.0))) / total
     small = np.maximum(np.abs(t * least), np.abs(t * largest)) < 0.5
-    return np.asarray(np.where(small, np.log1p(near), edge + np.log(mass / total)))
+    return np.where(small, np.log1p(near), edge + np.log(mass / total))
 
 
 def exact_tail(one: ErrorLattice, draws: int, longest: int = _LONGEST) -> float | None:

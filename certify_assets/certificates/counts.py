@@ -70,12 +70,12 @@ class TaskCounts:
     @cached_property
     def covered_trajectories(self) -> Integers:
         """Covered trajectories at each threshold."""
-        return np.asarray(self.covered.sum(axis=1, dtype=np.int64))
+        return self.covered.sum(axis=1, dtype=np.int64)
 
     @cached_property
     def error_totals(self) -> Integers:
         """Errors at each threshold."""
-        return np.asarray(self.errors.sum(axis=1, dtype=np.int64))
+        return self.errors.sum(axis=1, dtype=np.int64)
 
     @cached_property
     def coverage(self) -> Floats:
@@ -90,26 +90,23 @@ class TaskCounts:
     @cached_property
     def covered_tasks(self) -> Integers:
         """Tasks with at least one covered trajectory at each threshold."""
-        return np.asarray(np.count_nonzero(self.covered, axis=1), dtype=np.int64)
+        return np.count_nonzero(self.covered, axis=1)
 
     @cached_property
     def largest(self) -> Integers:
         """Covered trajectories of the task that has most of them, at each threshold."""
-        return np.asarray(self.covered.max(axis=1), dtype=np.int64)
+        return self.covered.max(axis=1).astype(np.int64)
 
     @cached_property
     def covered_squares(self) -> Integers:
         """Σ n_g² at each threshold."""
-        return np.asarray(
-            np.einsum("tg,tg->t", self.covered, self.covered, dtype=np.int64, casting="safe")
-        )
+        return np.einsum("tg,tg->t", self.covered, self.covered, dtype=np.int64, casting="safe")
 
     @cached_property
     def effective_tasks(self) -> Floats:
         """Kish's effective number of covered tasks, (Σ n_g)² / Σ n_g², at each threshold."""
-        return np.asarray(
-            np.square(self.covered_trajectories, dtype=np.float64)
-            / np.maximum(self.covered_squares.astype(np.float64), 1.0)
+        return np.square(self.covered_trajectories, dtype=np.float64) / np.maximum(
+            self.covered_squares.astype(np.float64), 1.0
         )
 
 
@@ -151,7 +148,7 @@ def grid_places(scored: int, side: str, grid: int) -> Integers:
 
 def covers(side: str, threshold: float, scores: Floats) -> Booleans:
     """Return which scores a threshold decides; an unscored run is never decided."""
-    return np.asarray(scores <= threshold if side == "reject" else scores >= threshold)
+    return scores <= threshold if side == "reject" else scores >= threshold
 
 
 def covered_rows(scores: Floats, side: str, thresholds: Floats) -> Integers:

@@ -57,7 +57,7 @@ def _limits(alpha: float) -> Floats:
 
 def largest_shares(counts: TaskCounts) -> Floats:
     """Share of the covered trajectories in the largest covered task, 0 with nothing covered."""
-    return np.asarray(counts.largest / np.maximum(counts.covered_trajectories, 1), dtype=np.float64)
+    return counts.largest / np.maximum(counts.covered_trajectories, 1)
 
 
 def concentrated(counts: TaskCounts, alpha: float, delta: float) -> Booleans:

@@ -302,7 +302,7 @@ class Observations(OrderedRows):
 def _share_below(scores: Floats, of: Floats) -> Floats:
     """Share of ascending scores below each of others, a tie counting one half."""
     ends = (np.searchsorted(scores, of, side) for side in ("left", "right"))
-    return np.asarray(sum(ends) / (2 * scores.size))
+    return np.add(*ends) / (2 * scores.size)
 
 
 def check_others(name: str, others: OrderedRows, table: OrderedRows) -> None:

@@ -26,7 +26,7 @@ def group_order(keys: Integers, buckets: int) -> Integers:
 
     # a row by columns is put in order by counting the entries of each column
     row = csr_array((np.arange(keys.size), keys, [0, keys.size]), shape=(1, buckets))
-    return np.asarray(row.tocsc().data)
+    return row.tocsc().data
 
 
 def count_rows(

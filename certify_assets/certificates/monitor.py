@@ -95,7 +95,7 @@ class TaskStream:
 
     def excess(self, level: float) -> Floats:
         """Return x_g(c) = (k_g − c·n_g)/s_g, from −c to 1 − c; 0 where nothing is covered."""
-        return np.asarray((self.errors - level * self.covered) / self.scale)
+        return (self.errors - level * self.covered) / self.scale
 
 
 def alarm_process(stream: TaskStream, alpha: float) -> Floats:
@@ -104,7 +104,7 @@ def alarm_process(stream: TaskStream, alpha: float) -> Floats:
     # is not yet bet is kept.
     places = np.arange(1, stream.covered.size + 1, dtype=np.float64)
     starts = np.log(0.5 / np.maximum(places * (places - 1), 1.0))
-    return np.asarray(np.logaddexp(_started(stream, alpha, starts), np.log(0.5 / places)))
+    return np.logaddexp(_started(stream, alpha, starts), np.log(0.5 / places))
 
 
 def shiryaev_roberts(stream: TaskStream, alpha: float) -> Floats:
@@ -127,7 +127,7 @@ def _started(stream: TaskStream, alpha: float, log_starts: Floats) -> Floats:
 
 def _mixed(log_capital: Floats) -> Floats:
     """Logarithm of the mean capital over the bets."""
-    return np.asarray(np.logaddexp.reduce(log_capital, axis=0) - math.log(len(log_capital)))
+    return np.logaddexp.reduce(log_capital, axis=0) - math.log(len(log_capital))
 
 
 def error_interval(stream: TaskStream, delta: float) -> tuple[float, float]:

@@ -231,4 +231,4 @@ def _solved(figure: Callable[[float], float], wanted: float, ends: tuple[float, 
 def _logistic(values: Floats) -> Floats:
     from scipy.special import expit
 
-    return np.asarray(expit(values), dtype=np.float64)
+    return expit(values)

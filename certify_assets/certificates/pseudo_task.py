@@ -279,7 +279,7 @@ def exponential_sum_tail(weights: Floats, often: Floats) -> float:
         """Real part of the integrand at u, relative to its size at the saddlepoint."""
         turn = np.multiply.outer(width * np.sinh(u), slopes)
         size = np.exp(-0.5 * (np.log1p(np.square(turn)) @ c)) * width * np.cosh(u)
-        return np.asarray(size * np.cos(np.arctan(turn) @ c))
+        return size * np.cos(np.arctan(turn) @ c)
 
     def total(nodes: NDArray[Any]) -> float:
         parts = np.array_split(nodes, 1 + nodes.size * slopes.size // _MOST_CELLS)

@@ -136,12 +136,12 @@ def _sums(values: Integers, size: int) -> Floats:
         chosen = table * _chances(size, values.size - place)[:, None]
         table -= chosen
         table[1:, value:] += chosen[:-1, : most + 1 - value]
-    return np.asarray(table[size])
+    return table[size]
 
 
 def _chances(size: int, left: int) -> Floats:
     """Return how likely the next of so many left is chosen, by the number chosen before it."""
-    return np.asarray(np.clip((size - np.arange(size + 1)) / left, 0.0, 1.0))
+    return np.clip((size - np.arange(size + 1)) / left, 0.0, 1.0)
 
 
 def distance_p_value(before: Floats, after: Floats) -> float:
@@ -155,7 +155,7 @@ def distance_p_value(before: Floats, after: Floats) -> float:
     ends = np.append(np.diff(every[order]) > 0, True)
 
     def distances(chosen: Integers, so_far: Any) -> Floats:
-        return np.asarray(np.abs(chosen / few.size - (so_far - chosen) / many.size))
+        return np.abs(chosen / few.size - (so_far - chosen) / many.size)
 
     seen = distances(np.cumsum(order < few.size), np.arange(1, every.size + 1))
     reached, counts = float(seen[ends].max()) - 1e-9, np.arange(few.size + 1)
@@ -200,4 +200,4 @@ class _Tasks:
 
     def means(self, values: NDArray[Any]) -> Floats:
         """Return the mean over the runs of each task."""
-        return np.asarray(np.add.reduceat(values.astype(np.float64), self.starts) / self.sizes)
+        return np.add.reduceat(values.astype(np.float64), self.starts) / self.sizes

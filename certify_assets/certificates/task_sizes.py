@@ -174,7 +174,7 @@ def size_charges(counts: TaskCounts, sizes: SizeCounts) -> Floats:
         charge = np.where(standing > 0, shown * _rate(standing) - alike, shown)
         charges.append(charge.max(axis=1).clip(0.0, 1.0))
     narrow, wide = charges
-    return np.asarray(np.minimum(narrow, _OUTLYING * wide))
+    return np.minimum(narrow, _OUTLYING * wide)
 
 
 def _from(values: Integers) -> Integers:
@@ -184,4 +184,4 @@ def _from(values: Integers) -> Integers:
 
 def _rate(tasks: Integers) -> Floats:
     """Largest rate of wrong tasks, at confidence 1 − ε, of which so many tasks show none."""
-    return np.asarray(1.0 - _EPSILON ** (1.0 / np.maximum(tasks, 1)))
+    return 1.0 - _EPSILON ** (1.0 / np.maximum(tasks, 1))

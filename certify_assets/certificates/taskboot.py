@@ -37,7 +37,7 @@ def taskboot_tails(counts: TaskCounts, budget: Fraction, draws: int, seed: int) 
     # The share k/B is 0 when no resample happens to exceed, so that a single draw would certify
     # noise. (k + 1)/(B + 1) supposes one more resample that exceeds: it lies above the exact tail p
     # by (1 − p)/(B + 1) on average (5e-4 at 2,000 draws), which errs on the side of not certifying.
-    return np.asarray((exceedances(counts, budget, draws, seed) + 1.0) / (draws + 1.0))
+    return (exceedances(counts, budget, draws, seed).astype(np.float64) + 1.0) / (draws + 1.0)
 
 
 def draws_needed(level: float) -> int:
@@ -56,7 +56,7 @@ def exceedances(counts: TaskCounts, budget: Fraction, draws: int, seed: int) -> 
     # Σk/Σn > num/den exactly where Σ(den·k − num·n) > 0, in whole numbers
     errors, covered = (each.astype(np.int64) for each in (counts.errors, counts.covered))
     excess = budget.denominator * errors - budget.numerator * covered
-    return np.asarray(np.count_nonzero(resample_sums(excess.T, draws, seed) > 0, axis=0))
+    return np.count_nonzero(resample_sums(excess.T, draws, seed) > 0, axis=0)
 
 
 def resample_sums(values: Integers, draws: int, seed: int) -> Integers:
@@ -68,7 +68,7 @@ def resample_sums(values: Integers, draws: int, seed: int) -> Integers:
     if draws * values.size >= _WORTH_COMPILED and find_spec("numba"):
         from certify_assets.certificates.compiled import drawn_sums
 
-        return np.asarray(drawn_sums(np.ascontiguousarray(values), draws, key))
+        return drawn_sums(np.ascontiguousarray(values), draws, key)
     return drawn_sums_in_numpy(values, draws, key)
 
 

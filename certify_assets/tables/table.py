@@ -77,8 +77,7 @@ class Table:
 
     def values(self, name: str) -> list[Any]:
         """Return the Python values of a column."""
-        cells: list[Any] = self.columns[name].tolist()
-        return cells
+        return self.columns[name].tolist()
 
 
 class TableError(InputError):
