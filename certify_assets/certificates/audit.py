@@ -263,7 +263,7 @@ def audit_certificate(
     return Audit(
         **asdict(found),
         trajectories=observations.scored,
-        tasks=np.unique(observations.tasks[: observations.scored]).size,
+        tasks=observations.task_sizes.size,
         known_tasks=known.number,
         unscored=observations.unscored,
         certificate_sha256=certificate.sha256,

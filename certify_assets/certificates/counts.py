@@ -171,12 +171,7 @@ def count_at(
     """
     if side not in SIDES:
         raise InputError(f"side is {quoted(side)}; give one of {', '.join(SIDES)}.")
-    scored = observations.scored
-    scores, right, codes = (
-        observations.scores[:scored],
-        observations.outcomes[:scored],
-        observations.tasks[:scored],
-    )
+    scores, right, codes = observations.scored_rows
     counted = observations.tasks if unscored else codes
     sizes = np.bincount(counted, minlength=len(observations.labels))
     successes = np.bincount(codes[right == 1], minlength=len(observations.labels))

@@ -39,10 +39,11 @@ def error_icc(
 
     They are the widest threshold and the narrowest with ten errors.
     """
-    scored, step = observations.scored, 1 if side == "reject" else -1
-    codes = observations.tasks[:scored][::step]
-    wrong = (observations.outcomes[:scored] == (side == "reject"))[::step]
-    ends = covered_rows(observations.scores[:scored], side, thresholds)
+    scores, right, codes = observations.scored_rows
+    wrong = right == (side == "reject")
+    if side == "release":
+        codes, wrong = codes[::-1], wrong[::-1]
+    ends = covered_rows(scores, side, thresholds)
     enough = np.flatnonzero(np.cumsum(wrong)[ends - 1] >= _ENOUGH_ERRORS)
     found = []
     for end in {int(ends[-1]), int(ends[enough[0] if enough.size else -1])}:

@@ -112,7 +112,7 @@ def evaluate(
         check_others("pool", pool, observations)
     if settings.method.row_tails is not None:
         return _evaluate_rows(observations, settings, settings.method.row_tails)
-    if observations.scored and (observations.outcomes[: observations.scored] < 0).any():
+    if (observations.scored_rows[1] < 0).any():
         raise InputError(
             f"The promise {settings.method.promise}, here by {settings.method.name}, needs a label "
             "of every run. Label the others, or take --promise proved or average."
@@ -175,7 +175,7 @@ def _evaluate_rows(
         errors, covered = row_counts(table, side, thresholds)
         return row_tails(errors, covered, table.rows, test)
 
-    distinct = np.unique(table.scores[: table.scored])
+    distinct = np.unique(table.scored_rows[0])
     distinct = distinct if side == "reject" else distinct[::-1]
     passed = np.flatnonzero(tails_at(distinct) <= test.level)
     grid = np.searchsorted(
@@ -193,7 +193,7 @@ def _evaluate_rows(
         guard=no_guard(thresholds.size),
         test=test,
         unscored=table.unscored,
-        unread=int(np.count_nonzero(observations.outcomes[: observations.scored] < 0)),
+        unread=int(np.count_nonzero(observations.scored_rows[1] < 0)),
     )
 
 

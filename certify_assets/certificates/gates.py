@@ -117,9 +117,8 @@ def auroc_lower_bound(
     observations: Observations, *, draws: int = 1000, seed: int = 42
 ) -> float | None:
     """One-sided lower 95 % bound of the AUROC: the 5 % quantile over resamples of tasks."""
-    scored = observations.scored
-    scores, right = observations.scores[:scored], observations.outcomes[:scored]
-    present, owner = np.unique(observations.tasks[:scored], return_inverse=True)
+    scores, right, tasks = observations.scored_rows
+    present, owner = np.unique(tasks, return_inverse=True)
     if observations.auroc is None or present.size < 2:
         return None
     ranking = Ranking.of(scores, right)

@@ -190,7 +190,7 @@ class Observations(OrderedRows):
 
     def one_a_task(self, seed: int) -> Observations:
         """Return one scored row of each task, drawn by the seed; the hash stays."""
-        tasks = self._scored[2]
+        tasks = self.scored_rows[2]
         sizes = np.bincount(tasks, minlength=len(self.labels))
         starts = np.cumsum(sizes) - sizes
         draws = kernels.task_draws(np.uint64(seed), len(self.labels))
@@ -207,14 +207,14 @@ class Observations(OrderedRows):
     @cached_property
     def auroc(self) -> float | None:
         """AUROC of the scored rows, ties counted half; None with one class only."""
-        scores, right, _ = self._scored
+        scores, right, _ = self.scored_rows
         area = auroc(scores, right)
         return None if math.isnan(area) else area
 
     @cached_property
     def clustered_auroc(self) -> tuple[float, float]:
         """AUROC and its standard error over tasks (Obuchowski 1997, eq. 4), where it has a pair."""
-        scores, outcomes, tasks = self._scored
+        scores, outcomes, tasks = self.scored_rows
         right = outcomes == 1
         successes, failures = scores[right], scores[~right]
         # share of failures below each success, of successes above each failure
@@ -235,21 +235,21 @@ class Observations(OrderedRows):
         """
         same = self.of_one_task[1:]
         # equal rows are next to each other
-        for column in self._scored:
+        for column in self.scored_rows:
             same = same & (column[1:] == column[:-1])
         return int(np.count_nonzero(same))
 
     @cached_property
     def of_one_task(self) -> Booleans:
         """Whether only rows of one task have the score of a scored row."""
-        scores, _, tasks = self._scored
+        scores, _, tasks = self.scored_rows
         heads = np.flatnonzero(np.append(True, scores[1:] != scores[:-1])[: scores.size])
         number = np.diff(np.append(heads, scores.size))
         # rows of one score are ordered by task
         return np.repeat(tasks[heads] == tasks[heads + number - 1], number)
 
     @property
-    def _scored(self) -> tuple[Floats, NDArray[np.int8], NDArray[np.int32]]:
+    def scored_rows(self) -> tuple[Floats, NDArray[np.int8], NDArray[np.int32]]:
         """Scores, outcomes and tasks of the scored rows."""
         there = slice(self.scored)
         return self.scores[there], self.outcomes[there], self.tasks[there]
@@ -264,13 +264,13 @@ class Observations(OrderedRows):
     @cached_property
     def task_sizes(self) -> Integers:
         """Scored rows of each task that has one, in the order of the labels."""
-        often = np.bincount(self._scored[2])
+        often = np.bincount(self.scored_rows[2])
         return often[often > 0]
 
     @cached_property
     def task_successes(self) -> Integers:
         """Successes among them."""
-        _, right, tasks = self._scored
+        _, right, tasks = self.scored_rows
         return np.bincount(tasks, weights=right).astype(np.int64)[np.bincount(tasks) > 0]
 
     @cached_property
@@ -281,7 +281,7 @@ class Observations(OrderedRows):
     @cached_property
     def at_ends(self) -> int:
         """How many scores share the lowest value, or the highest one: the larger number."""
-        scores = self._scored[0]
+        scores = self.scored_rows[0]
         return max((int((scores == end).sum()) for end in (*scores[:1], *scores[-1:])), default=0)
 
     @cached_property
@@ -295,7 +295,7 @@ class Observations(OrderedRows):
         digests = nsmallest(MOST_DIGESTS, map(name_digest, folded_names(self.labels)))
         found: Inputs = {"sha256": self.sha256, "rows": self.rows, "tasks": " ".join(digests)}
         if self.scored:
-            found["scores"] = score_range(self._scored[0])
+            found["scores"] = score_range(self.scored_rows[0])
         return found
 
 
