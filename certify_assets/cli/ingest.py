@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from certify_assets.operations.batch_record import BatchRecord
-    from certify_assets.operations.batches import Received
+    from certify_assets.operations.batches import BatchRecord
+    from certify_assets.operations.receiving import Received
 
 _COUNTS = ("batch", "runs", "new", "changed", "known", "files")
 
@@ -107,9 +107,11 @@ def ingest(
     the exit code is 3.
     """
     from certify_assets.cli.launching import report_stored
-    from certify_assets.operations.batch_record import waiting_batches
-    from certify_assets.operations.batches import audit_summaries, decide_ready, receive, undo_batch
+    from certify_assets.operations.batch_audit import audit_summaries
+    from certify_assets.operations.batches import waiting_batches
+    from certify_assets.operations.deciding import decide_ready
     from certify_assets.operations.deployment import Deployment
+    from certify_assets.operations.receiving import receive, undo_batch
 
     refuse_overwrite(
         {"--decisions": decisions, "--queue": queue},
@@ -179,7 +181,7 @@ def ingest(
 def _standing(corpus: Corpus, batch: str) -> BatchRecord:
     """Return how a batch was decided, with what its draw promises by now."""
     from certify_assets.operations.batch_audit import BatchAudit
-    from certify_assets.operations.batch_record import BatchRecord, draw_of
+    from certify_assets.operations.batches import BatchRecord, draw_of
 
     record, home = BatchRecord.load(corpus, batch), draw_of(corpus, batch)
     if home is None:
@@ -197,8 +199,8 @@ def _write(
     import pandas as pd
 
     from certify_assets.operations.batch_audit import BatchAudit
-    from certify_assets.operations.batch_record import decided
-    from certify_assets.operations.decision_tables import decisions_of
+    from certify_assets.operations.batches import decided
+    from certify_assets.operations.decisions import decisions_of
 
     if decisions is None and queue is None:
         return
@@ -221,7 +223,7 @@ def _write(
 
 def _queue(frame: pd.DataFrame, wanted: Sequence[str]) -> pd.DataFrame:
     """Return the rows that reviewers are asked about: runs of a draw first, in its order."""
-    from certify_assets.operations.decision_tables import ASKED
+    from certify_assets.operations.decisions import ASKED
 
     places = {name: place for place, name in enumerate(wanted)}
     drawn = frame["trajectory_id"].map(places)

@@ -204,8 +204,8 @@ def status(corpus: Corpus) -> None:
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.automatic import last_automatic
-    from certify_assets.operations.batch_drawing import waiting_runs
-    from certify_assets.operations.batches import audit_summaries, close_batches
+    from certify_assets.operations.batch_audit import audit_summaries
+    from certify_assets.operations.batch_drawing import close_batches, waiting_runs
     from certify_assets.operations.deployment import (
         Deployment,
         behind,

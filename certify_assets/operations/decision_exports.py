@@ -13,8 +13,8 @@ from uuid import UUID, uuid5
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, write_atomic
-from certify_assets.operations.batch_record import batch_names, decided
-from certify_assets.operations.decision_tables import PROVISIONAL, decisions_of
+from certify_assets.operations.batches import batch_names, decided
+from certify_assets.operations.decisions import PROVISIONAL, decisions_of
 
 #: name of the score or feedback
 DECISION_NAME: Final = "certify_decision"

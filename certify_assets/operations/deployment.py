@@ -15,7 +15,7 @@ from certify_assets.files import canonical_json, sha256_bytes
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.specs import PROCEDURES
 from certify_assets.operations.audit import load_audits
-from certify_assets.operations.batch_record import Refusal
+from certify_assets.operations.batches import Refusal
 from certify_assets.operations.certifier import deciding_sides, load_certificates
 from certify_assets.operations.ledger import ledger_violations
 from certify_assets.operations.monitor_record import open_alarm

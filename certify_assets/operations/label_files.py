@@ -14,9 +14,9 @@ from certify_assets.corpora.corpus import Corpus
 from certify_assets.errors import InputError
 from certify_assets.files import read_json_bytes, sha256_bytes, sha256_file, write_atomic
 from certify_assets.names import shared_names
-from certify_assets.operations.batch_record import closed_batches
-from certify_assets.operations.batches import close_batches
-from certify_assets.operations.decision_tables import batch_run, load_decisions
+from certify_assets.operations.batch_drawing import close_batches
+from certify_assets.operations.batches import batch_run, closed_batches
+from certify_assets.operations.decisions import load_decisions
 from certify_assets.operations.labels import (
     Label,
     append_labels,

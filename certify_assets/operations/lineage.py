@@ -22,22 +22,18 @@ from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.judges.pool import PROVENANCE
 from certify_assets.judges.record import JudgeRecord
 from certify_assets.operations.batch_audit import BatchAudit, settled_rows
-from certify_assets.operations.batch_record import (
+from certify_assets.operations.batches import (
     BatchRecord,
     batch_names,
     decided,
     draw_of,
+    known_runs,
+    operation_key,
     ready_batches,
     received,
 )
 from certify_assets.operations.certifier import own_key
-from certify_assets.operations.decision_tables import (
-    CLOSED,
-    NOT_COVERED,
-    decision_of,
-    operation_key,
-)
-from certify_assets.operations.delivery import known_runs
+from certify_assets.operations.decisions import CLOSED, NOT_COVERED, decision_of
 from certify_assets.operations.deployment import read_deployments
 from certify_assets.operations.recertification_record import (
     CERTIFICATES,

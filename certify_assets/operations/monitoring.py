@@ -33,7 +33,7 @@ from certify_assets.operations.audit_sample import (
     serves,
     with_labels,
 )
-from certify_assets.operations.batch_record import REFUSALS, BatchRecord, Refusal, UndoneBatch
+from certify_assets.operations.batches import REFUSALS, BatchRecord, Refusal, UndoneBatch
 from certify_assets.operations.certifier import load_certificates
 from certify_assets.operations.deployment import (
     certificates_in_use,

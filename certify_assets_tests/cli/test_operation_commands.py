@@ -10,8 +10,8 @@ import pytest
 
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.operations.batch_audit import BatchAudit
-from certify_assets.operations.batch_record import ready_batches, received
-from certify_assets.operations.decision_tables import DECISION_COLUMNS
+from certify_assets.operations.batches import ready_batches, received
+from certify_assets.operations.decisions import DECISION_COLUMNS
 from certify_assets.operations.labels import Label, append_labels
 from certify_assets.storage.store import Store
 from certify_assets_tests.cli.calling import Call

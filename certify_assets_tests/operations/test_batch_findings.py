@@ -12,9 +12,10 @@ import pytest
 
 from certify_assets.corpora.config import save_config
 from certify_assets.corpora.corpus import Corpus
-from certify_assets.operations.batches import decide_ready, receive
 from certify_assets.operations.checks import decided_by_deployed, drawn_as_planned
-from certify_assets.operations.decision_tables import decisions_of
+from certify_assets.operations.deciding import decide_ready
+from certify_assets.operations.decisions import decisions_of
+from certify_assets.operations.receiving import receive
 from certify_assets.operations.rollout import deploy
 from certify_assets.operations.sampling import SamplingPlan
 from certify_assets.storage.store import Store

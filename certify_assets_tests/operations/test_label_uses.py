@@ -8,8 +8,8 @@ import pytest
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import USES, count_audit_tasks, drawn_decisions, serves
-from certify_assets.operations.batch_record import ClosedBatch, DrawnBatch
-from certify_assets.operations.decision_tables import ASKED, PROVISIONAL, decisions_of
+from certify_assets.operations.batches import ClosedBatch, DrawnBatch
+from certify_assets.operations.decisions import ASKED, PROVISIONAL, decisions_of
 from certify_assets.operations.monitoring import monitor_judge, operation_stream
 from certify_assets.operations.recertification import plan_recertification
 from certify_assets.operations.sampling import SamplingPlan

@@ -12,7 +12,7 @@ from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.judged import JudgedCorpus
 from certify_assets.operations.audit_sample import drawn_decisions
-from certify_assets.operations.decision_tables import first_decisions_of
+from certify_assets.operations.decisions import first_decisions_of
 from certify_assets.operations.deployment import strictest_certificates
 from certify_assets.operations.labels import Label, append_label
 from certify_assets.operations.monitor_record import read_alarms
