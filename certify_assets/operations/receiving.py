@@ -187,8 +187,8 @@ def new_runs(corpus: Corpus, runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str
     often = Counter(content for _, content in _indexed(corpus, known_runs.c.content, contents))
     often.subtract(given[name] for name in same)
     others = runs[~by_id]
-    copies = others.groupby("content_sha256").cumcount()
-    came = copies < others["content_sha256"].map(often)
+    earlier = np.array([often[content] for content in others["content_sha256"]], dtype=np.int64)
+    came = others.groupby("content_sha256").cumcount() < earlier
     changed = by_id & ~runs["trajectory_id"].isin(same)
     kept = runs.assign(changed=changed)
     kept = kept[changed | ~(by_id | came.reindex(runs.index, fill_value=False))]

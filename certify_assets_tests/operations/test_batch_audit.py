@@ -228,7 +228,7 @@ def test_drawing_the_same_runs_again_is_counted_and_spends_less(
         audit = opened(deployed, record)
         assert audit.record.draws == number + 1
         seeds.add(audit.record.seed)
-        deltas.append(audit.delta)
+        deltas.append(audit.draw.plan.delta)
         undo_batch(Corpus(deployed, "c"), record.batch)
     assert len(seeds) == 2 and deltas[0] == 0.05 and deltas[1] == pytest.approx(0.0075, abs=2e-4)
     # runs that no draw was of are at the whole again

@@ -64,11 +64,11 @@ def test_audit_tasks_come_whole_and_spot_tasks_with_the_scores_of_what_nobody_re
     rows = write_batch(store, "one", "0001-a", PLAN, tasks=[*AUDIT[:3], *SPOT[:3], "nobody-asks"])
     label_rows(store, "one", rows[rows["asked"] != "undecided"])
     stream = operation_stream(Corpus(store, "one"), certificate)
-    assert (stream.audit_tasks, stream.spot_tasks, len(stream.scores)) == (
+    assert (stream.figures.audit_tasks, stream.figures.spot_tasks, len(stream.scores)) == (
         3,
         3,
         24,
-    ) and stream.left_out == {}
+    ) and stream.figures.left_out == {}
     assert list(dict.fromkeys(stream.tasks)) == [*AUDIT[:3], *SPOT[:3]]
     decided = stream.scores <= certificate.threshold
     truth = (
@@ -92,7 +92,7 @@ def test_spot_tasks_of_a_batch_under_narrower_thresholds_stay_out_all_of_them(
     write_decisions(store, "one", "0001-a", table)
     label_rows(store, "one", rows)
     stream = operation_stream(Corpus(store, "one"), certificate)
-    assert (stream.audit_tasks, stream.spot_tasks) == (3, 0) and stream.left_out == {
+    assert (stream.figures.audit_tasks, stream.figures.spot_tasks) == (3, 0) and stream.figures.left_out == {
         "other_threshold": 3
     }
 
