@@ -26,7 +26,7 @@ from certify_assets.tables.settings import COLUMNS, TableSettings, checked_colum
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from certify_assets.certificates.pool import GivenPool
+    from certify_assets.certificates.evidence import GivenPool
     from certify_assets.reports.card import Explained
     from certify_assets.tables.score_table import ScoreTable
 

@@ -17,8 +17,8 @@ from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_at
 from certify_assets.certificates.evaluation import Evaluation, evaluate
+from certify_assets.certificates.evidence import GivenPool, as_pool
 from certify_assets.certificates.inputs import Observations, known_tasks, observe
-from certify_assets.certificates.pool import GivenPool, as_pool
 from certify_assets.certificates.pseudo_task import joined_tails, pseudo_task_tails
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.taskboot import draws_needed, exceedances

@@ -1,31 +1,25 @@
 """The certifier: every certificate is issued here, by whoever asks for it.
 
-A `Certifier` is a calibration table with what else its certificates depend on. The settings are
-all that is missing: the same certifier and settings give the same bytes, which is how a certificate
-is verified.
+The same evidence and settings give the same bytes, which is how a certificate is verified.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, Self, TypeAlias
+from typing import Any, Final
 
 from numpy.typing import ArrayLike, NDArray
 
-from certify_assets.certificates.certificate import Certificate, LedgerHead
+from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import SIDES
-from certify_assets.certificates.inputs import Observations, SampleInputs, observe, repeated_rows
+from certify_assets.certificates.evidence import Evidence
 from certify_assets.certificates.issuance import issue
-from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import DEFAULT, find_procedure
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet, joint_deltas
 from certify_assets.errors import UnfitTableError, unknown_setting
 from certify_assets.work import WorkStage, under_way
 
-#: scores, outcomes and tasks
-GivenTable: TypeAlias = tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]]
 #: keywords that say something of a table; all others are settings
 _OF_TABLE: Final = (
     "pilot",
@@ -40,96 +34,12 @@ _OF_TABLE: Final = (
 )
 
 
-class DeltaClaim(Protocol):
-    """A share of δ that was claimed before anything was computed."""
-
-    @property
-    def delta(self) -> float:
-        """δ of each side and budget."""
-
-    @property
-    def ledger(self) -> LedgerHead:
-        """The event that claimed it."""
-
-
-@dataclass(frozen=True, eq=False)
-class Certifier:
-    """A calibration table, and what else its certificates depend on.
-
-    Attributes
-    ----------
-    table : Observations
-    pilot : Observations, optional
-        Other tasks, from which betting takes thresholds, start and bets.
-    pool : Pool, optional
-        Unlabelled runs of other tasks, from which pseudo_task takes how unequal tasks are in size.
-    repeats : int
-        Rows that repeat an earlier one, which a finding counts.
-    alone : bool
-        Whether the task of every row is the id of its run, which a finding says.
-    selection : str, optional
-        The rule by which this judge was chosen among candidates, for the reader.
-    provenance : mapping of str to str, optional
-        Names and hashes of what produced the scores; carried as they are.
-    sample : SampleInputs, optional
-        The draw that the runs of the table are of; runs without a label are then allowed.
-    left_out : int
-        Runs that are not in the table for want of a label; one_run and average then prove nothing.
-    claim : DeltaClaim, optional
-        The δ of certificates whose data root keeps an account of it, and the event that claimed it;
-        without one, δ is that of the settings.
-    """
-
-    table: Observations
-    pilot: Observations | None = None
-    pool: Pool | None = None
-    repeats: int = 0
-    alone: bool = False
-    selection: str | None = None
-    provenance: Mapping[str, str] | None = None
-    sample: SampleInputs | None = None
-    left_out: int = 0
-    claim: DeltaClaim | None = None
-
-    @classmethod
-    def of(
-        cls,
-        scores: ArrayLike,
-        outcomes: ArrayLike,
-        tasks: Sequence[Any] | NDArray[Any],
-        *,
-        pilot: GivenTable | None = None,
-        pool: GivenPool | None = None,
-        agents: Sequence[Any] | NDArray[Any] | None = None,
-        named: bool = False,
-        **about: Any,
-    ) -> Self:
-        """Read arrays; for the parameters see :func:`certify`."""
-        table = observe(scores, outcomes, tasks, partly=about.get("sample") is not None)
-        return cls(
-            table,
-            pilot=None if pilot is None else observe(*pilot),
-            pool=as_pool(pool),
-            repeats=0 if named else repeated_rows(table, scores, outcomes, tasks, agents),
-            **about,
-        )
+class Certifier(Evidence):
+    """Evidence that issues its certificates."""
 
     def issue(self, settings: Settings) -> Certificate:
         """Issue one certificate."""
-        claim = self.claim
-        return issue(
-            self.table,
-            settings if claim is None else settings.replace(delta=claim.delta),
-            pilot=self.pilot,
-            pool=self.pool,
-            provenance=self.provenance,
-            selection=self.selection,
-            repeats=self.repeats,
-            alone=self.alone,
-            ledger=None if claim is None else claim.ledger,
-            sample=self.sample,
-            left_out=self.left_out,
-        )
+        return issue(self, settings)
 
     def issue_set(
         self, every: Sequence[Settings], *, sides: Iterable[str] = SIDES, joint: bool = False
@@ -149,9 +59,8 @@ class Certifier:
         unfit = None
         with under_way(WorkStage("certifying", len(every))) as stage:
             for asked in every:
-                # of several procedures each takes what it reads
-                taken = self if asked.method.calibrated or len(every) == 1 else self.without_pool()
-                deltas = joint_deltas(taken.table, asked, taken.pilot, taken.pool) if joint else {}
+                taken = self if len(every) == 1 else self.read_by(asked.method)
+                deltas = joint_deltas(taken, asked) if joint else {}
                 # of several procedures only those that this table can pass are of use
                 try:
                     found += [
@@ -164,10 +73,6 @@ class Certifier:
         if unfit is not None and not found:
             raise unfit
         return CertificateSet(tuple(found), every[-1].delta if joint else None)
-
-    def without_pool(self) -> Self:
-        """Return the certifier of procedures that read no pool."""
-        return replace(self, pool=None)
 
 
 def certify(

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.evaluation import Evaluation, evaluate
+from certify_assets.certificates.evidence import GivenPool, as_pool
 from certify_assets.certificates.guard import factor_needed
 from certify_assets.certificates.inputs import Observations, observe
-from certify_assets.certificates.pool import GivenPool, as_pool
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.taskboot import draws_needed
 

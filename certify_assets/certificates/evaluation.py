@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from certify_assets.certificates.betting import BettingPlan, make_plan
 from certify_assets.certificates.counts import TaskCounts, count_at, count_tasks
 from certify_assets.certificates.error_icc import error_icc
+from certify_assets.certificates.evidence import Pool
 from certify_assets.certificates.guard import GuardTest, apply_guard, no_guard
 from certify_assets.certificates.inputs import Observations, check_others
 from certify_assets.certificates.one_run import row_counts, several_tails
-from certify_assets.certificates.pool import Pool
 from certify_assets.certificates.procedures import PROVED, RowTails, Test
 from certify_assets.certificates.pseudo_task import PseudoTask
 from certify_assets.certificates.settings import Settings

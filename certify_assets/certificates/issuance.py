@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from certify_assets._version import __version__
-from certify_assets.certificates.certificate import Certificate, LedgerHead
+from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.clustering import summarise_clusters
 from certify_assets.certificates.evaluation import Evaluation, evaluate
-from certify_assets.certificates.findings import certificate_findings, stated_findings
-from certify_assets.certificates.inputs import Inputs, Observations, SampleInputs
+from certify_assets.certificates.evidence import Evidence
+from certify_assets.certificates.findings import certificate_findings
+from certify_assets.certificates.inputs import Observations, SampleInputs
 from certify_assets.certificates.one_run import CAP, fewest_rows, stop_limit, unlabelled_before_stop
-from certify_assets.certificates.pool import Pool
 from certify_assets.certificates.procedures import AVERAGE, PROVED, RARE
 from certify_assets.certificates.sampling import RUNS, TASKS
 from certify_assets.certificates.settings import Settings
-from certify_assets.errors import (
-    InputError,
-    TooFewTasksError,
-    UnfitTableError,
-    UnlabelledRunError,
-    quoted,
-)
+from certify_assets.errors import TooFewTasksError, UnfitTableError, UnlabelledRunError, quoted
 from certify_assets.files import shortest, significant
 
 #: the end of the scores that a side decides, and what is wrong there
@@ -42,24 +35,14 @@ _DEFAULT_SELECTION = (
 )
 
 
-def issue(
-    observations: Observations,
-    settings: Settings,
-    *,
-    pilot: Observations | None = None,
-    pool: Pool | None = None,
-    provenance: Mapping[str, str] | None = None,
-    selection: str | None = None,
-    repeats: int = 0,
-    alone: bool = False,
-    left_out: int = 0,
-    ledger: LedgerHead | None = None,
-    sample: SampleInputs | None = None,
-) -> Certificate:
-    """Certify a table; only a `Certifier` calls this."""
-    _require_draw(observations, settings, left_out, sample)
+def issue(given: Evidence, settings: Settings) -> Certificate:
+    """Issue one certificate; only a `Certifier` calls this."""
+    observations, claim, selection = given.table, given.claim, given.selection
+    if claim is not None:
+        settings = settings.replace(delta=claim.delta)
+    _require_draw(given, settings)
     _require_rows(observations, settings)
-    evaluation = evaluate(observations, settings, pilot, pool)
+    evaluation = evaluate(observations, settings, given.pilot, given.pool)
     counts, place = evaluation.counts, evaluation.chosen
     found = None if place is None else counts.at(place)
     method = settings.method
@@ -93,36 +76,23 @@ def issue(
         icc=significant(clusters.icc),
         deff=significant(clusters.deff),
         n_eff=significant(clusters.n_eff),
-        estimand=_estimand(settings, sample),
+        estimand=_estimand(settings, given.sample),
         validity=method.validity,
         assumptions=(
             *method.assumptions,
             *_level_assumptions(evaluation),
             *_guard_assumptions(settings),
-            *_pseudo_task_assumptions(evaluation, pool),
+            *_pseudo_task_assumptions(evaluation, given),
         ),
-        statement=_statement(evaluation, settings, len(observations.labels), sample),
-        findings=(
-            *stated_findings(provenance),
-            *certificate_findings(
-                observations,
-                evaluation,
-                settings,
-                pool,
-                pilot=pilot,
-                repeats=repeats,
-                alone=alone,
-                turned=(provenance or {}).get("lower_is_better") == "true",
-                grouped=(provenance or {}).get("grouped", ""),
-            ),
-        ),
+        statement=_statement(evaluation, settings, given),
+        findings=certificate_findings(given, evaluation, settings),
         candidates=settings.candidates,
         selection=selection,
         parameters={
             "guard": settings.applied_guard,
             "size_ratio": settings.size_ratio,
             "multiplicity": settings.multiplicity,
-            "pilot": pilot.sha256 if pilot is not None and method.pilot else None,
+            "pilot": given.pilot.sha256 if given.pilot is not None and method.pilot else None,
             "grid": settings.applied_grid,
             "engine": settings.engine,
             "draws": settings.draws,
@@ -130,32 +100,30 @@ def issue(
             "looks": settings.looks,
             "look": settings.look,
         },
-        provenance=_checked_provenance(provenance),
-        inputs=_inputs(observations, pool, sample),
+        provenance=given.names,
+        inputs=given.inputs,
         software={"version": __version__},
         seed=settings.seed,
-        ledger=ledger,
+        ledger=None if claim is None else claim.ledger,
     )
 
 
-def _require_draw(
-    observations: Observations, settings: Settings, left_out: int, sample: SampleInputs | None
-) -> None:
+def _require_draw(given: Evidence, settings: Settings) -> None:
     """Refuse labels of which nothing says that chance alone chose their runs, or that weigh runs
     unlike the draw.
     """
-    name = settings.method.name
+    observations, name = given.table, settings.method.name
     if not settings.method.by_rows:
         sizes = np.bincount(observations.tasks)
-        if sample is not None and sizes.min() < sizes.max():
+        if given.sample is not None and sizes.min() < sizes.max():
             raise UnfitTableError(
                 f"Drawn tasks have from {sizes.min()} to {sizes.max()} runs, and {name} would "
                 "count some tasks more than others. Draw one run of each, or name one_run."
             )
         return
-    if left_out:
+    if given.left_out:
         raise UnfitTableError(
-            f"{name} needs labels of runs that chance chose, and {left_out:,} runs have none. Draw "
+            f"{name} needs labels of runs that chance chose, and {given.left_out:,} runs have none. Draw "
             "the runs to label with certify sample, and give its file with --sample."
         )
     if settings.method.promise == AVERAGE and len(observations.labels) < observations.rows:
@@ -199,22 +167,6 @@ def _require_rows(observations: Observations, settings: Settings) -> None:
         )
 
 
-def _inputs(observations: Observations, pool: Pool | None, sample: SampleInputs | None) -> Inputs:
-    found = observations.fingerprint
-    if pool is not None:
-        found = {**found, "pool": pool.fingerprint}
-    if sample is None:
-        return found
-    return {**found, "sample": sample, "labels": observations.labels_read}
-
-
-def _checked_provenance(provenance: Mapping[str, str] | None) -> dict[str, str]:
-    named = dict(provenance or {})
-    if not all(isinstance(key, str) and isinstance(value, str) for key, value in named.items()):
-        raise InputError("provenance maps names to text; give every value as text.")
-    return named
-
-
 def _level_assumptions(evaluation: Evaluation) -> tuple[str, ...]:
     """How the grid is paid for where a pilot says so."""
     plan = evaluation.plan
@@ -247,9 +199,9 @@ _CHARGED = (
 )
 
 
-def _pseudo_task_assumptions(evaluation: Evaluation, pool: Pool | None) -> tuple[str, ...]:
+def _pseudo_task_assumptions(evaluation: Evaluation, given: Evidence) -> tuple[str, ...]:
     """What pseudo_task supposes of the sizes of wrong tasks, and of a pool."""
-    pseudo, place = evaluation.test.pseudo, evaluation.chosen
+    pseudo, place, pool = evaluation.test.pseudo, evaluation.chosen, given.pool
     if pseudo is None:
         return ()
     widest = pseudo.ratios.size - 1 if place is None else place
@@ -292,10 +244,8 @@ def _estimand(settings: Settings, sample: SampleInputs | None) -> str:
     return "task" if sample["estimand"] == TASKS else "trajectory"
 
 
-def _statement(
-    evaluation: Evaluation, settings: Settings, tasks: int, sample: SampleInputs | None
-) -> str:
-    place, counts = evaluation.chosen, evaluation.counts
+def _statement(evaluation: Evaluation, settings: Settings, given: Evidence) -> str:
+    place, counts, sample = evaluation.chosen, evaluation.counts, given.sample
     side = settings.side.capitalize()
     if place is None:
         return f"{side}: nothing certified."
@@ -305,7 +255,7 @@ def _statement(
         f"{100 * float(counts.coverage[place]):.1f} % of runs"
     )
     if settings.method.by_rows:
-        return f"{lead}. {_proved_statement(evaluation, settings, tasks, sample)}"
+        return f"{lead}. {_proved_statement(evaluation, settings, given)}"
     over = ""
     if sample is not None and sample["estimand"] == RUNS:
         over = f", no task counting as more than {sample['most']} runs"
@@ -317,11 +267,9 @@ def _statement(
     return f"{lead}, at most {100 * settings.alpha:g} % of them {wrong}{over} ({trust})."
 
 
-def _proved_statement(
-    evaluation: Evaluation, settings: Settings, tasks: int, sample: SampleInputs | None
-) -> str:
+def _proved_statement(evaluation: Evaluation, settings: Settings, given: Evidence) -> str:
     """Say what one_run or average promises, in the words of docs/few-labels.md."""
-    alpha = 100 * settings.alpha
+    tasks, sample, alpha = len(given.table.labels), given.sample, 100 * settings.alpha
     confidence = 100 * (1 - settings.delta)
     counted = "every task counts once"
     if sample is not None and sample["estimand"] == "runs":

@@ -17,13 +17,7 @@ from certify_assets.certificates.diagnosis import approximate, diagnose_evaluati
 from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.findings import SECOND_PROMISE
 from certify_assets.certificates.one_run import CAP
-from certify_assets.certificates.procedures import (
-    AVERAGE,
-    CONFIDENT,
-    PROMISED,
-    PROVED,
-    find_procedure,
-)
+from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROVED
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
 from certify_assets.errors import UnfitTableError, UnlabelledRunError
@@ -78,9 +72,7 @@ def climb(
             # there is no promise on average for a chosen judge, several looks, or without its cap
             break
         asked = Settings(**{**settings, "procedure": name})
-        taken = certifier
-        if not find_procedure(name).calibrated and place:
-            taken = certifier.without_pool()
+        taken = certifier.read_by(asked.method) if place else certifier
         if found is not None:
             taken = replace(taken, provenance=_tried(taken.provenance, procedures[0], asked.delta))
         try:

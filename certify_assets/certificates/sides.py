@@ -18,9 +18,8 @@ from typing import Any, Final, Self
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.evaluation import evaluate
-from certify_assets.certificates.inputs import Observations
+from certify_assets.certificates.evidence import Evidence
 from certify_assets.certificates.issuance import confidence_words
-from certify_assets.certificates.pool import Pool
 from certify_assets.certificates.procedures import AVERAGE
 from certify_assets.certificates.settings import BONFERRONI, Settings
 from certify_assets.documents import JsonObject
@@ -237,12 +236,7 @@ def _side_place(item: Certificate) -> int:
     return SIDES.index(item.side)
 
 
-def joint_deltas(
-    observations: Observations,
-    settings: Settings,
-    pilot: Observations | None = None,
-    pool: Pool | None = None,
-) -> dict[str, float]:
+def joint_deltas(given: Evidence, settings: Settings) -> dict[str, float]:
     """Return the δ of each side when both are to hold together at confidence 1 − δ.
 
     Each side is first tested at δ/2. What its certified thresholds paid is free again and goes to
@@ -251,11 +245,9 @@ def joint_deltas(
 
     Parameters
     ----------
-    observations : Observations
+    given : Evidence
     settings : Settings
         Of either side, with the joint δ.
-    pilot : Observations, optional
-    pool : Pool, optional
 
     Returns
     -------
@@ -275,7 +267,7 @@ def joint_deltas(
     freed = {}
     for side in SIDES:
         half = settings.replace(side=side, delta=settings.delta / 2)
-        evaluation = evaluate(observations, half, pilot, pool)
+        evaluation = evaluate(given.table, half, given.pilot, given.pool)
         passed = evaluation.passed[0 if evaluation.plan is None else evaluation.plan.start :]
         shared = half.multiplicity == BONFERRONI
         if half.method.by_rows:

@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 from certify_assets.certificates import kernels
 from certify_assets.certificates.counts import TaskCounts, covered_rows, grid_places
 from certify_assets.certificates.error_icc import error_icc
+from certify_assets.certificates.evidence import Pool
 from certify_assets.certificates.inputs import Observations, OrderedRows
-from certify_assets.certificates.pool import Pool
 from certify_assets.certificates.pseudo_task import PseudoTask
 from certify_assets.certificates.settings import Settings
 

@@ -19,7 +19,7 @@ from certify_assets.certificates import (
 )
 from certify_assets.certificates.counts import count_tasks
 from certify_assets.certificates.evaluation import coverage_under
-from certify_assets.certificates.pool import Pool, observe_pool
+from certify_assets.certificates.evidence import Pool, observe_pool
 from certify_assets.certificates.populations import Sample
 from certify_assets.certificates.task_sizes import (
     covered_by_size,
