@@ -255,19 +255,23 @@ def _later(corpus: Corpus, record: Deployed) -> Iterator[str]:
         yield f"{judge} was trained again."
 
 
+def deployment_of(judge: JudgedCorpus) -> DeploymentRecord | None:
+    """Return the deployment of a judge; None where another one or none is deployed."""
+    record = load_deployment(judge.corpus)
+    return None if record is None or record.judge != judge.name else record
+
+
 def certified_judge(judge: JudgedCorpus) -> JudgedCorpus:
     """Return a judge as it was deployed, where it is deployed, else as it is stored."""
-    record = load_deployment(judge.corpus)
-    return judge if record is None or record.judge != judge.name else record.judge_on(judge.corpus)
+    record = deployment_of(judge)
+    return judge if record is None else record.judge_on(judge.corpus)
 
 
 def certificates_in_use(judge: JudgedCorpus) -> Sequence[Certificate] | None:
     """Return the certificates of a deployed judge; None where they do not decide."""
-    record = load_deployment(judge.corpus)
-    if record is None or record.judge != judge.name:
-        return None
+    record = deployment_of(judge)
     try:
-        return certificates_of(judge.corpus.current, record)
+        return None if record is None else certificates_of(judge.corpus.current, record)
     except StaleCertificateError:
         # it decides nothing any more, which must not stop the run that certifies the judge again
         return None
@@ -391,11 +395,8 @@ def _audit_fault(judge: JudgedCorpus, certificates: Sequence[Certificate], *, ow
         found = [
             audit
             for audit in audits
-            if (
-                audit.certificate_sha256 == item.sha256
-                if own
-                else (audit.side, audit.alpha) == (item.side, item.alpha)
-            )
+            if audit.certificate_sha256 == item.sha256
+            or (not own and (audit.side, audit.alpha) == (item.side, item.alpha))
         ]
         if not found:
             return (

@@ -36,9 +36,9 @@ from certify_assets.operations.audit_sample import (
 from certify_assets.operations.batches import REFUSALS, BatchRecord, Refusal, UndoneBatch
 from certify_assets.operations.certifier import load_certificates
 from certify_assets.operations.deployment import (
-    DeploymentRecord,
     certificates_in_use,
     certified_judge,
+    deployment_of,
     labels_before,
     load_deployment,
     strictest_certificates,
@@ -133,7 +133,11 @@ def monitor_judge(judge: JudgedCorpus) -> MonitorRecord:
 
 
 def _monitor(judge: JudgedCorpus) -> MonitorRecord:
-    certificates, sample, deployed = _monitored(judge), read_audit_sample(judge), _deployed(judge)
+    certificates, sample, deployed = (
+        _monitored(judge),
+        read_audit_sample(judge),
+        deployment_of(judge),
+    )
     # a stream of its own: files that come later would otherwise precede or divide its tasks
     streams, operation = dict[str, OperationStream](), None
     if deployed is not None:
@@ -206,7 +210,7 @@ def load_monitor(judge: JudgedCorpus) -> MonitorRecord:
     judge = certified_judge(judge)
     record = MonitorRecord.from_dict(judge.store.read_json(judge.key("monitor.json")))
     then = record.operation
-    now = None if _deployed(judge) is None else _stream_source(judge.corpus)
+    now = None if deployment_of(judge) is None else _stream_source(judge.corpus)
     if (then and (then.labels, then.decisions)) != now or not _is_of_now(record, judge):
         raise StaleCertificateError(
             f"the monitor of {judge} on {judge.corpus} is of other certificates or labels than "
@@ -273,12 +277,6 @@ def _monitored(judge: JudgedCorpus) -> list[Certificate]:
     if deployed is not None:
         return [item for item in deployed if item.certified]
     return strictest_certificates(load_certificates(judge))
-
-
-def _deployed(judge: JudgedCorpus) -> DeploymentRecord | None:
-    """Return the deployment of a judge; None where another one or none is deployed."""
-    record = load_deployment(judge.corpus)
-    return record if record is not None and record.judge == judge.name else None
 
 
 def _folder(judge: JudgedCorpus) -> str:
