@@ -98,7 +98,7 @@ def ingest(
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.batch_audit import audit_summaries
-    from certify_assets.operations.batches import BatchRecord, is_decided, waiting_batches
+    from certify_assets.operations.batches import is_decided, waiting_batches
     from certify_assets.operations.deciding import decide_ready
     from certify_assets.operations.deployment import Deployment
     from certify_assets.operations.receiving import receive, undo_batch
@@ -133,9 +133,7 @@ def ingest(
         report_stored(corpus, "ops ingest", *stored)
     # these very files may have made batches earlier
     earlier = {*received.batches} - {record.batch for record in records}
-    records += [
-        BatchRecord.load(corpus, name) for name in sorted(earlier) if is_decided(corpus, name)
-    ]
+    records += [_standing(corpus, name) for name in sorted(earlier) if is_decided(corpus, name)]
     refused = any(not item.decided for item in records)
     if dry_run and (came or waiting_batches(corpus)):
         # what the call itself would find
@@ -147,10 +145,9 @@ def ingest(
         _write(corpus, records, decisions)
     shown = {record.batch for record in records}
     draws = [
-        line
+        item.sentence
         for item in (audit_summaries(corpus)[0] if draw or shown else ())
         if item.state == "provisional" and (draw or shown & set(item.batches))
-        for line in (item.sentence, f"Promise: {item.promise}")
     ]
     document = {
         "corpus": corpus.name,
@@ -171,6 +168,21 @@ def ingest(
     answer(document, *(blocks or [None]), code=NOTHING if refused else 0)
 
 
+def _standing(corpus: Corpus, batch: str) -> BatchRecord:
+    """Return how a batch was decided, with what its draw promises by now."""
+    from certify_assets.operations.batch_audit import BatchAudit
+    from certify_assets.operations.batches import BatchRecord, draw_of
+
+    record, draw = BatchRecord.load(corpus, batch), draw_of(corpus, batch)
+    if draw is None:
+        return record
+    audit = BatchAudit.load(corpus, draw) if draw else None
+    promises = [text for text in record.promises if not text.startswith("batch certificate")]
+    promises += [] if audit is None else [audit.promise]
+    findings = tuple(item for item in record.findings if item["code"] != "waits_for_draw")
+    return record.model_copy(update={"findings": findings, "promises": tuple(promises)})
+
+
 def _write(corpus: Corpus, records: list[BatchRecord], path: Path) -> None:
     """Write every row of some batches, with the event that decided it."""
     import pandas as pd
@@ -185,9 +197,8 @@ def _write(corpus: Corpus, records: list[BatchRecord], path: Path) -> None:
         )
     tables = []
     for record in records:
-        made = decided(corpus, record.batch)
         # an older database than the one that decided them is noticed by it
-        head = head_text({"corpus": corpus.name, "sequence": made.sequence, "sha256": made.sha256})
+        head = head_text(decided(corpus, record.batch).head(corpus.name))
         tables.append(decisions_of(corpus, record.batch).assign(ledger=head))
     write_tables((path, pd.concat(tables, ignore_index=True)))
 
@@ -213,12 +224,11 @@ def _decided(record: BatchRecord) -> list[Any]:
     found = [f"  {finding['code']}: {finding['message']}" for finding in record.findings]
     if record.refusal is not None:
         found.append(f"{record.refusal.code}: {record.refusal.sentence}")
-    corpus_promises = [text for text in record.promises if not text.startswith("batch ")]
     return [
         TextTable(title, ["decision", "runs", "share"], rows),
         *(f"  {name}: {number:,}" for name, number in record.reasons.items()),
         f"Reviewers are asked about: {asked or 'nothing'}",
-        *(f"Promise: {promise}" for promise in corpus_promises),
+        *(f"Promise: {promise}" for promise in record.promises),
         *found,
     ]
 

@@ -106,9 +106,8 @@ class DeploymentRecord(Deployed):
     @classmethod
     def of(cls, entry: TypedEvent[Deployed], mlflow: Mapping[str, str] | None) -> DeploymentRecord:
         """Return the record of an event."""
-        made = entry.content
-        head = Head(corpus=made.corpus, sequence=entry.sequence, sha256=entry.sha256)
-        return cls(**dict(made), time=entry.time, ledger=head, mlflow=mlflow)
+        made, head = dict(entry.content), entry.head(entry.content.corpus)
+        return cls(**made, time=entry.time, ledger=head, mlflow=mlflow)
 
     def is_again(self, made: Deployed) -> bool:
         """Whether another deployment names the same, whatever its number, whoever asked."""
