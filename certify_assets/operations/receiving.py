@@ -196,12 +196,15 @@ def new_runs(corpus: Corpus, runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str
     # the next free number.
     tasks = set(runs.loc[runs["numbered"], "task_id"])
     taken = {*given, *(name for name, _ in _indexed(corpus, known_runs.c.task, tasks))}
-    for place in kept.index[kept["numbered"]]:
-        task, agent, attempt = kept.loc[place, ["task_id", "agent", "attempt"]]
-        while (name := f"{task}/{agent}/{attempt}") in taken:
+    names, attempts = list[str](), list[int]()
+    columns = ["trajectory_id", "task_id", "agent", "attempt", "numbered"]
+    for name, task, agent, attempt, numbered in kept[columns].itertuples(index=False, name=None):
+        while numbered and (name := f"{task}/{agent}/{attempt}") in taken:
             attempt += 1
         taken.add(name)
-        kept.loc[place, ["trajectory_id", "attempt"]] = [name, attempt]
+        names.append(name)
+        attempts.append(attempt)
+    kept = kept.assign(trajectory_id=names, attempt=attempts)
     again = others.loc[came & ~others["numbered"], "trajectory_id"].tolist()
     return kept.sort_values(["task_id", "trajectory_id"], ignore_index=True), again
 

@@ -153,7 +153,10 @@ def test_the_monitor_leaves_out_what_its_certificate_does_not_cover_and_says_so(
             close(store, rows, drawn)
         after = operation_stream(Corpus(store, "one"), certificate)
         assert after.figures.sha256 == before.figures.sha256
-        assert after.figures.left_out == before.figures.left_out == {} and after.figures.batch_draws == len(drawn)
+        assert (
+            after.figures.left_out == before.figures.left_out == {}
+            and after.figures.batch_draws == len(drawn)
+        )
         document = monitor_judge(judge_of(store))
         assert document.operation is not None and document.status != "alarm"
         figures = document.operation.streams[certificate.sha256]
@@ -171,5 +174,8 @@ def test_a_drawn_task_without_a_covered_run_is_counted_among_those_left_out(stor
     write_decisions(store, "one", BATCH, rows)
     label_rows(store, "one", rows)
     stream = operation_stream(Corpus(store, "one"), strictest_certificate(store))
-    assert (stream.figures.audit_tasks, stream.figures.spot_tasks) == (len(AUDIT) - 1, len(SPOT) - 1)
+    assert (stream.figures.audit_tasks, stream.figures.spot_tasks) == (
+        len(AUDIT) - 1,
+        len(SPOT) - 1,
+    )
     assert stream.figures.left_out == {"not_covered": 1}

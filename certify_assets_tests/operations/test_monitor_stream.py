@@ -92,9 +92,10 @@ def test_spot_tasks_of_a_batch_under_narrower_thresholds_stay_out_all_of_them(
     write_decisions(store, "one", "0001-a", table)
     label_rows(store, "one", rows)
     stream = operation_stream(Corpus(store, "one"), certificate)
-    assert (stream.figures.audit_tasks, stream.figures.spot_tasks) == (3, 0) and stream.figures.left_out == {
-        "other_threshold": 3
-    }
+    assert (stream.figures.audit_tasks, stream.figures.spot_tasks) == (
+        3,
+        0,
+    ) and stream.figures.left_out == {"other_threshold": 3}
 
 
 def test_the_index_has_what_the_tables_of_all_batches_say(store: Store) -> None:
