@@ -86,8 +86,8 @@ class Coverage:
             text = ", ".join(f"{number} of {name.upper()}" for name, number in sorted(seen.items()))
             yield (
                 "seen_tasks",
-                f"{sum(seen.values())} runs are of tasks of the splits ({text}): the promise of the "
-                f"corpus certificate is on new tasks; {known}",
+                f"{sum(seen.values())} runs are of tasks of the splits ({text}): the promise of "
+                f"the corpus certificate is on new tasks; {known}",
             )
         if trained := int((self.reasons == "trained_task").sum()):
             yield (
@@ -96,9 +96,10 @@ class Coverage:
                 "Reviewers decide them.",
             )
         if self.new_agents:
+            rows = int(agents.isin(self.new_agents).sum())
             yield (
                 "new_agents",
-                f"{int(agents.isin(self.new_agents).sum())} runs come from agents without a run in CAL "
+                f"{rows} runs come from agents without a run in CAL "
                 f"({_shown(self.new_agents)}); the promise of the corpus certificate is on "
                 f"runs like those of CAL; {what}",
             )

@@ -80,7 +80,8 @@ _REWRITTEN = {
 }
 _BATCH_DRAWS = (
     "{} runs have labels of batch draws, which are left out: the certificates monitored here do "
-    "not cover these runs; the certificates of their batches say how often they were decided wrongly."
+    "not cover these runs; the certificates of their batches say how often they were decided "
+    "wrongly."
 )
 _SEVERAL = {
     "code": "several_monitors",
