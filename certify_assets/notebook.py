@@ -20,8 +20,14 @@ from numpy.typing import ArrayLike, NDArray
 from certify_assets import certificates as core
 from certify_assets.certificates import Certificate, CertificateSet, Sides
 from certify_assets.errors import InputError, quoted
-from certify_assets.tables.score_reading import IssuedReading, ReadingOptions, ScoreReading
-from certify_assets.tables.settings import COLUMNS, TableSettings, checked_columns
+from certify_assets.tables.settings import (
+    COLUMNS,
+    IssuedReading,
+    ReadingOptions,
+    ScoreReading,
+    TableSettings,
+    checked_columns,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

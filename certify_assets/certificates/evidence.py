@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Protocol, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from certify_assets.arrays import Names
 from certify_assets.certificates.certificate import LedgerHead
 from certify_assets.certificates.inputs import (
     Inputs,
@@ -50,9 +51,9 @@ class Pool(OrderedRows):
 
 
 #: a pool, or the scores and tasks of one that is given by hand
-GivenPool: TypeAlias = Pool | tuple[ArrayLike, Sequence[Any] | NDArray[Any]]
+GivenPool: TypeAlias = Pool | tuple[ArrayLike, Names]
 #: scores, outcomes and tasks
-GivenTable: TypeAlias = tuple[ArrayLike, ArrayLike, Sequence[Any] | NDArray[Any]]
+GivenTable: TypeAlias = tuple[ArrayLike, ArrayLike, Names]
 
 
 def as_pool(given: GivenPool | None) -> Pool | None:
@@ -66,9 +67,7 @@ def as_pool(given: GivenPool | None) -> Pool | None:
     return observe_pool(*given)
 
 
-def observe_pool(
-    scores: ArrayLike, tasks: Sequence[Any] | NDArray[Any], *, origin: str = GIVEN
-) -> Pool:
+def observe_pool(scores: ArrayLike, tasks: Names, *, origin: str = GIVEN) -> Pool:
     """Validate the scores and tasks of unlabelled runs and bring them into canonical order.
 
     Parameters
@@ -153,11 +152,11 @@ class Evidence:
         cls,
         scores: ArrayLike,
         outcomes: ArrayLike,
-        tasks: Sequence[Any] | NDArray[Any],
+        tasks: Names,
         *,
         pilot: GivenTable | None = None,
         pool: GivenPool | None = None,
-        agents: Sequence[Any] | NDArray[Any] | None = None,
+        agents: Names | None = None,
         named: bool = False,
         **about: Any,
     ) -> Self:

@@ -194,7 +194,7 @@ def _of_the_table(case: _Case) -> _Found:
 
 def _of_the_ends(rows: Observations) -> _Found:
     """Say that many scores share the lowest or the highest value."""
-    scores = rows.scores[: rows.scored]
+    scores, *_ = rows.scored_rows
     if rows.at_ends <= max(1, _SATURATED * scores.size):
         return
     values = np.unique(scores)
@@ -242,7 +242,7 @@ def _of_the_tasks(case: _Case) -> _Found:
     copied = _copied_rows(case.rows)
     if copied > _COPIED * rows:
         yield "copies_across_tasks", {"copied": copied}
-    scores, outcomes = case.rows.scores[:rows], case.rows.outcomes[:rows]
+    scores, outcomes, _ = case.rows.scored_rows
     copy = np.where(outcomes == outcomes[-1], scores[-1], scores[0])
     if scores[0] < scores[-1] and np.array_equal(copy, scores):
         ends = {"low": shortest(scores[0]), "high": shortest(scores[-1])}
@@ -267,13 +267,12 @@ def _numbered_tasks(labels: tuple[str, ...]) -> int:
 
 def _copied_rows(table: Observations) -> int:
     """Count the rows of tasks that repeat an earlier task by scores that no other task has."""
-    rows = table.scored
-    scores, tasks = table.scores[:rows], table.tasks[:rows]
+    rows, (scores, outcomes, tasks) = table.scored, table.scored_rows
     tied = (scores[1:] == scores[:-1]) & (tasks[1:] != tasks[:-1])
     if np.count_nonzero(tied) <= _COPIED * rows:
         return 0
     content: dict[int, list[tuple[float, int]]] = {}
-    columns = (tasks.tolist(), scores.tolist(), table.outcomes[:rows].tolist())
+    columns = (tasks.tolist(), scores.tolist(), outcomes.tolist())
     for task, score, outcome in zip(*columns, strict=True):
         content.setdefault(task, []).append((score, outcome))
     times = Counter(columns[1])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from certify_assets.arrays import Names
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.certifier import Certifier
 from certify_assets.certificates.evidence import EVERY_TASK
@@ -42,7 +42,7 @@ def verify(
     given: Any,
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
+    tasks: Names,
     **about: Any,
 ) -> str | None:
     """Recompute one certificate, or a set, from the data; return the first difference.

@@ -32,7 +32,7 @@ from certify_assets.research.populations import Design, pilot_of
 from certify_assets_tests.certificates.reference import counts_of
 from certify_assets_tests.populations import paper_process
 
-CAL = paper_process(60, 0.5, np.random.default_rng(8))
+CAL = paper_process(60, 0.5, 8)
 
 
 def pool_of(sizes: list[int], seed: int = 9) -> Pool:
