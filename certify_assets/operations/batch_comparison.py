@@ -31,13 +31,7 @@ from certify_assets.certificates.shift import (
 )
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.documents import Document
-from certify_assets.operations.batches import (
-    BatchRecord,
-    batch_names,
-    decided,
-    decisions_sha256,
-    known_runs,
-)
+from certify_assets.operations.batches import BatchRecord, batch_names, decided, known_runs
 from certify_assets.operations.decisions import decisions_of
 
 if TYPE_CHECKING:
@@ -67,10 +61,9 @@ class BatchComparison(Document):
     compared: tuple[dict[str, Any], ...] = ()  # the groups: batches, tasks, level, tests
 
     @classmethod
-    def load(cls, corpus: Corpus, batch: str) -> BatchComparison:
+    def of(cls, corpus: Corpus, record: BatchRecord) -> BatchComparison:
         """Return how a decided batch was compared."""
-        stored = decided(corpus, batch).content.objects["comparison"]
-        return cls.from_dict(corpus.store.objects.get_json(stored))
+        return cls.from_dict(corpus.store.objects.get_json(record.objects["comparison"]))
 
 
 @dataclass(frozen=True)
@@ -216,10 +209,10 @@ def _earlier(
     for name in reversed(batch_names(corpus)):
         if name == batch:
             continue
-        document = BatchComparison.load(corpus, name)
-        rows = corpus.store.objects.get_table(decisions_sha256(corpus, name), _DECIDED)
-        if document.certificates not in ((), certificates):
+        record = decided(corpus, name).content
+        if BatchComparison.of(corpus, record).certificates not in ((), certificates):
             return
+        rows = corpus.store.objects.get_table(record.objects["decisions"], _DECIDED)
         if set(rows["certificate_sha256"]) - {"", ";".join(certificates)}:
             return
         held = (rows["reason"] == "shifted").to_numpy()
@@ -236,22 +229,24 @@ def _before(corpus: Corpus, batch: str) -> BatchComparison:
     last = corpus.store.last(corpus.name, BatchRecord)
     if last is None:
         return BatchComparison(batch=batch)
-    return BatchComparison.load(corpus, last.content.batch)
+    return BatchComparison.of(corpus, last.content)
 
 
 def _scored(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the scored runs of new tasks: those of known tasks are no new draws of tasks."""
-    known = frame["task_id"].isin(list(judge.corpus.manifest.assignment))
-    return frame.loc[~known & frame["score"].notna(), _COLUMNS]
+    rows = _of_new_tasks(judge, frame)
+    return rows.loc[rows["score"].notna(), _COLUMNS]
+
+
+def _of_new_tasks(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame:
+    # runs of known tasks are the same work, not new draws of it
+    return frame[~frame["task_id"].isin(list(judge.corpus.manifest.assignment))]
 
 
 def unlike_calibration(
     judge: JudgedCorpus, batch: str, frame: pd.DataFrame
 ) -> Iterator[tuple[str, str]]:
     """Say, by code, what the runs of a batch have that the calibration table has not."""
-    cal = judge.calibration[0]
-    # runs of known tasks are the same work, not new draws of it
-    rows = frame[~frame["task_id"].isin(list(judge.corpus.manifest.assignment))]
+    cal, rows = judge.calibration[0], _of_new_tasks(judge, frame)
     most, sizes = int(cal["task_id"].value_counts().max()), rows["task_id"].value_counts()
     if (larger := sizes[sizes > most]).size:
         yield (

@@ -233,14 +233,13 @@ def ready_batches(corpus: Corpus, *, undone: bool = False) -> list[str]:
     """Return the received batches, decided or not, the oldest first; undone ones if asked."""
     # a name begins with the number of the batch
     names = corpus.store.subjects(corpus.name, ReceivedBatch)
-    return [name for name in names if undone or not is_undone(corpus, name)]
+    return names if undone else _standing(corpus, names)
 
 
 @remembered
 def batch_names(corpus: Corpus) -> list[str]:
     """Return the decided batches, the oldest first."""
-    names = corpus.store.subjects(corpus.name, BatchRecord)
-    return [name for name in names if not is_undone(corpus, name)]
+    return _standing(corpus, corpus.store.subjects(corpus.name, BatchRecord))
 
 
 def waiting_batches(corpus: Corpus) -> list[str]:
@@ -251,6 +250,11 @@ def waiting_batches(corpus: Corpus) -> list[str]:
 def is_undone(corpus: Corpus, batch: str) -> bool:
     """Whether a batch was taken back."""
     return batch in _undone(corpus)
+
+
+def _standing(corpus: Corpus, names: Sequence[str]) -> list[str]:
+    gone = _undone(corpus)
+    return [name for name in names if name not in gone]
 
 
 @remembered
