@@ -202,6 +202,28 @@ def test_fewer_and_more_runs_than_tasks(call: Call, tables: Path) -> None:
     assert 20 < len(runs) < 60 and runs["task_id"].is_unique
 
 
+def test_a_draw_is_not_repeated_until_it_suits(call: Call, tables: Path) -> None:
+    assert call("sample s.csv --count 40 --out draw.csv").code == 0
+    assert call("sample s.csv --count 80 --out more.csv").code == 0, "the same draw, continued"
+    Path("copy.csv").write_bytes(Path("s.csv").read_bytes())
+    for table in ("s.csv", "copy.csv"):
+        refused = call(f"sample {table} --count 40 --seed 7 --out other.csv")
+        assert refused.code == 2 and "drawn with seed 42" in refused.err
+        assert "s.csv.sample.json" in refused.err and not Path("other.csv").exists()
+
+
+@pytest.mark.parametrize("count", [80, 160])
+def test_a_sample_says_what_it_is_expected_to_decide(call: Call, tables: Path, count: int) -> None:
+    asked = f"sample s.csv --count {count} --side reject --alpha .2 --out draw.csv"
+    found = call(f"{asked} --success-rate .3 --auroc .97 --json").json
+    assert [row["attempts"] for row in found["reject_draws"]] == [1, 2, 4, 6]
+    assert found["reject_attempts_that_pay"] in (1, 2, 4, 6)
+    said = call(f"{asked} --success-rate .3 --auroc .97").out
+    assert ("--promise confident" in said) is (count > 80)
+    refused = call(f"{asked} --auroc .97")
+    assert refused.code == 2 and "Give both or neither" in refused.err
+
+
 def test_a_draw_that_cannot_certify_is_named_before_it_is_labelled(
     call: Call, tables: Path
 ) -> None:
