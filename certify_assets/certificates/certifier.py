@@ -21,7 +21,7 @@ from certify_assets.certificates.pool import GivenPool, Pool, as_pool
 from certify_assets.certificates.procedures import DEFAULT, find_procedure
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet, joint_deltas
-from certify_assets.errors import UnfitTableError, unknown_setting
+from certify_assets.errors import InputError, UnfitTableError, unknown_setting
 from certify_assets.work import WorkStage, under_way
 
 #: scores, outcomes and tasks
@@ -75,6 +75,8 @@ class Certifier:
         The draw that the runs of the table are of; runs without a label are then allowed.
     left_out : int
         Runs that are not in the table for want of a label; one_run and average then prove nothing.
+    after : str, optional
+        The procedure of a stronger promise that certified nothing on these labels, on any side.
     claim : DeltaClaim, optional
         The δ of certificates whose data root keeps an account of it, and the event that claimed it;
         without one, δ is that of the settings.
@@ -89,6 +91,7 @@ class Certifier:
     provenance: Mapping[str, str] | None = None
     sample: SampleInputs | None = None
     left_out: int = 0
+    after: str | None = None
     claim: DeltaClaim | None = None
 
     @classmethod
@@ -129,6 +132,7 @@ class Certifier:
             ledger=None if claim is None else claim.ledger,
             sample=self.sample,
             left_out=self.left_out,
+            after=self.after,
         )
 
     def issue_set(
@@ -273,10 +277,18 @@ def _parted(keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def procedure_settings(procedures: Sequence[str], settings: Mapping[str, Any]) -> list[Settings]:
-    """Return the settings of each procedure; of several, without an engine that it lacks."""
-    found = []
+    """Return the settings of each procedure; of several, of those that the settings allow.
+
+    Of several, one that lacks the engine is taken without it.
+    """
+    found, refusal = [], None
     for name in procedures:
         lacks = find_procedure(name).calibrated and len(procedures) > 1
         own = {key: of for key, of in settings.items() if not (lacks and key == "engine")}
-        found.append(Settings(**{**own, "procedure": name}))
+        try:
+            found.append(Settings(**{**own, "procedure": name}))
+        except InputError as error:
+            refusal = refusal or error
+    if refusal is not None and not found:
+        raise refusal
     return found

@@ -33,7 +33,6 @@ from certify_assets.names import spelled
 
 #: findings that the provenance of a certificate states, since no table can show them
 RELABELLED, SHARED_TASKS = "relabelled_after_certificate", "accepted_shared_tasks"
-SECOND_PROMISE = "second_promise"
 
 _SATURATED = 0.05
 #: scores of fewer values are verdicts or ratings, which have no log-odds
@@ -196,7 +195,7 @@ def certificate_findings(
 def stated_findings(provenance: Mapping[str, str] | None) -> list[Finding]:
     """Return the findings that the provenance of a certificate states."""
     said = provenance or {}
-    codes = (RELABELLED, SHARED_TASKS, SECOND_PROMISE)
+    codes = (RELABELLED, SHARED_TASKS)
     return [{"code": code, "message": said[code]} for code in codes if said.get(code)]
 
 

@@ -15,7 +15,7 @@ from certify_assets.certificates.findings import certificate_findings, stated_fi
 from certify_assets.certificates.inputs import Inputs, Observations, SampleInputs
 from certify_assets.certificates.one_run import CAP, fewest_rows, stop_limit, unlabelled_before_stop
 from certify_assets.certificates.pool import Pool
-from certify_assets.certificates.procedures import AVERAGE, PROVED, RARE
+from certify_assets.certificates.procedures import AVERAGE, PROVED, RARE, find_procedure
 from certify_assets.certificates.sampling import RUNS, TASKS
 from certify_assets.certificates.settings import Settings
 from certify_assets.errors import (
@@ -55,10 +55,12 @@ def issue(
     left_out: int = 0,
     ledger: LedgerHead | None = None,
     sample: SampleInputs | None = None,
+    after: str | None = None,
 ) -> Certificate:
     """Certify a table; only a `Certifier` calls this."""
     _require_draw(observations, settings, left_out, sample)
     _require_rows(observations, settings)
+    _require_nothing_before(observations, settings, after)
     evaluation = evaluate(observations, settings, pilot, pool)
     counts, place = evaluation.counts, evaluation.chosen
     found = None if place is None else counts.at(place)
@@ -101,7 +103,7 @@ def issue(
             *_guard_assumptions(settings),
             *_pseudo_task_assumptions(evaluation, pool),
         ),
-        statement=_statement(evaluation, settings, len(observations.labels), sample),
+        statement=_statement(evaluation, settings, len(observations.labels), sample, after),
         findings=(
             *stated_findings(provenance),
             *certificate_findings(
@@ -135,6 +137,7 @@ def issue(
         software={"version": __version__},
         seed=settings.seed,
         ledger=ledger,
+        after=after,
     )
 
 
@@ -196,6 +199,19 @@ def _require_rows(observations: Observations, settings: Settings) -> None:
             f"{quoted(task)}.",
             task,
             float(score),
+        )
+
+
+def _require_nothing_before(
+    observations: Observations, settings: Settings, after: str | None
+) -> None:
+    """Refuse a second promise where the first one certifies; what a pool says is not known here."""
+    if after is None or not find_procedure(after).by_rows:
+        return
+    if evaluate(observations, settings.replace(procedure=after)).chosen is not None:
+        raise InputError(
+            f"after is {after!r}, which certifies on these labels. A second promise is for labels "
+            "on which the first certifies nothing."
         )
 
 
@@ -293,19 +309,32 @@ def _estimand(settings: Settings, sample: SampleInputs | None) -> str:
 
 
 def _statement(
-    evaluation: Evaluation, settings: Settings, tasks: int, sample: SampleInputs | None
+    evaluation: Evaluation,
+    settings: Settings,
+    tasks: int,
+    sample: SampleInputs | None,
+    after: str | None,
 ) -> str:
     place, counts = evaluation.chosen, evaluation.counts
     side = settings.side.capitalize()
     if place is None:
         return f"{side}: nothing certified."
+    tried = ""
+    if after is not None:
+        tried = (
+            f" {after} was tried before on these labels and certified nothing. On this side its "
+            f"promise, or this cap, is broken with probability at most {200 * settings.delta:.4g} "
+            "%."
+        )
     sign, wrong = _DECIDES[settings.side]
+    # of unequal numbers a task, drawn runs are neither a sample of runs nor of tasks
+    drawn = "drawn " if sample is not None and counts.trajectories > counts.tasks else ""
     lead = (
         f"{side} at score {sign} {shortest(float(counts.thresholds[place]))}: "
-        f"{100 * float(counts.coverage[place]):.1f} % of runs"
+        f"{100 * float(counts.coverage[place]):.1f} % of {drawn}runs"
     )
     if settings.method.by_rows:
-        return f"{lead}. {_proved_statement(evaluation, settings, tasks, sample)}"
+        return f"{lead}. {_proved_statement(evaluation, settings, tasks, sample)}{tried}"
     over = ""
     if sample is not None and sample["estimand"] == RUNS:
         over = f", no task counting as more than {sample['most']} runs"

@@ -71,8 +71,8 @@ def verify(
 
     Notes
     -----
-    ``provenance``, ``selection`` and ``ledger`` name things that are not in the table (which judge,
-    which manifest, which rule). They are carried as they are, which ``NOT_VOUCHED`` tells a reader:
+    ``provenance``, ``selection``, ``ledger`` and ``after`` name things that are not in the table
+    (which judge, which manifest, which rule, what was tried). They are carried as they are, which ``NOT_VOUCHED`` tells a reader:
     verification does not vouch for them beyond the digest, which anybody can compute. Everything
     else is recomputed, under the settings that the document names. The share of δ that both sides
     of a set have is recomputed as well.
@@ -145,6 +145,7 @@ def _difference_of(certificate: Certificate, digest: Any, certifier: Certifier) 
             pool=pool if asked.method.calibrated else None,
             provenance=certificate.provenance,
             selection=certificate.selection,
+            after=certificate.after,
         )
         again = certifier.issue(asked).replace(ledger=certificate.ledger).to_dict()
     except InputError as error:

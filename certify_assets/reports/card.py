@@ -44,11 +44,12 @@ class Explained:
 def card(sides: Sides, read_as: Sequence[str] = ()) -> str:
     """Draw certificates of one table as HTML that a notebook shows, in light and in dark."""
     first = sides.certificates[0]
+    of = "of the labelled runs " if first.partly_labelled else ""
     facts = ", ".join(
         [
             counted(first.trajectories, "run"),
             counted(first.tasks, "task"),
-            f"{percent(first.success_rate)} successful",
+            f"{percent(first.success_rate)} {of}successful",
             f"budget {percent(first.alpha)}",
         ]
     )
