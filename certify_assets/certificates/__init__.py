@@ -24,12 +24,10 @@ from certify_assets.certificates.certifier import (
 )
 from certify_assets.certificates.clustering import n_min
 from certify_assets.certificates.counts import TaskCounts, count_tasks
-from certify_assets.certificates.decision import decide
 from certify_assets.certificates.diagnosis import Diagnosis, diagnose
 from certify_assets.certificates.evaluation import Evaluation, evaluate
 from certify_assets.certificates.gates import GateResult, table_gates
 from certify_assets.certificates.inputs import Observations, observe
-from certify_assets.certificates.issuance import confidence_words
 from certify_assets.certificates.monitor import Monitoring, monitor_certificate
 from certify_assets.certificates.planning import (
     CorpusFacts,
@@ -37,9 +35,9 @@ from certify_assets.certificates.planning import (
     corpus_facts,
     plan_sample_size,
 )
-from certify_assets.certificates.procedures import EVERY_PROCEDURE, PROCEDURES
+from certify_assets.certificates.procedures import EVERY_PROCEDURE, PROCEDURES, confidence_words
 from certify_assets.certificates.settings import Settings
-from certify_assets.certificates.sides import CertificateSet, Sides, joint_confidence
+from certify_assets.certificates.sides import CertificateSet, Sides, decide, joint_confidence
 from certify_assets.certificates.verification import NOT_VOUCHED, settings_of, verify
 
 __all__ = [

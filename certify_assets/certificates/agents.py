@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from certify_assets.arrays import Names
 from certify_assets.certificates.certificate import Certificate
 from certify_assets.certificates.counts import count_at
 from certify_assets.certificates.evaluation import evaluate
@@ -70,8 +71,8 @@ def leave_one_agent_out(
     certificate: Certificate,
     scores: ArrayLike,
     outcomes: ArrayLike,
-    tasks: Sequence[Any] | NDArray[Any],
-    agents: Sequence[Any] | NDArray[Any],
+    tasks: Names,
+    agents: Names,
     *,
     unseen: Mapping[str, ArrayLike] | None = None,
 ) -> list[AgentError]:

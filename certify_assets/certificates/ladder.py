@@ -16,13 +16,7 @@ from certify_assets.certificates.counts import SIDES
 from certify_assets.certificates.diagnosis import approximate, diagnose_evaluation
 from certify_assets.certificates.evaluation import evaluate
 from certify_assets.certificates.one_run import CAP
-from certify_assets.certificates.procedures import (
-    AVERAGE,
-    CONFIDENT,
-    PROMISED,
-    PROVED,
-    find_procedure,
-)
+from certify_assets.certificates.procedures import AVERAGE, CONFIDENT, PROMISED, PROVED
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet
 from certify_assets.errors import UnfitTableError, UnlabelledRunError
@@ -77,9 +71,7 @@ def climb(
             # there is no promise on average for a chosen judge, several looks, or without its cap
             break
         asked = Settings(**{**settings, "procedure": name})
-        taken = certifier
-        if not find_procedure(name).calibrated and place:
-            taken = certifier.without_pool()
+        taken = certifier.read_by(asked.method) if place else certifier
         if found is not None:
             taken = replace(taken, after=procedures[0])
         try:

@@ -57,7 +57,7 @@ from certify_assets.cli.reading import column_options, labelled, read_scores
 from certify_assets.documents import JsonObject
 from certify_assets.errors import InputError
 from certify_assets.files import read_json, sha256_file, write_json_atomic
-from certify_assets.tables.score_reading import IssuedReading, ReadingOptions, ScoreReading
+from certify_assets.tables.settings import IssuedReading, ReadingOptions, ScoreReading
 
 _BOTH: Final = "both"
 _CLOSED: Final = (

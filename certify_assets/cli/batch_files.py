@@ -18,8 +18,8 @@ from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_json_atomic
 from certify_assets.names import shared_names
 from certify_assets.tables.reading import read_table
-from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.tables.score_table import read_labels
+from certify_assets.tables.settings import ReadingOptions
 
 _COLUMNS: Final = ("order", "trajectory_id", "task_id", "seed", "batch_sha256", "level")
 

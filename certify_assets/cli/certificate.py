@@ -52,7 +52,7 @@ from certify_assets.cli.plan import PLANNED
 from certify_assets.cli.reading import read_pilot, read_pool, reading_options, reading_words
 from certify_assets.errors import ForgedCertificateError, UnlabelledRunError
 from certify_assets.files import canonical_json, sha256_bytes, sha256_file
-from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.tables.settings import ReadingOptions
 from certify_assets.words import WORDS, percent
 
 _BAR = 60

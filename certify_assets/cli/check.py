@@ -57,7 +57,7 @@ from certify_assets.cli.output import (
 from certify_assets.cli.reading import column_options, labelled, read_pilot, read_scores
 from certify_assets.documents import JsonObject
 from certify_assets.errors import ForgedCertificateError, InputError, StaleCertificateError
-from certify_assets.tables.score_reading import ReadingOptions
+from certify_assets.tables.settings import ReadingOptions
 from certify_assets.tables.table import ScoreScaleError
 from certify_assets.tables.writing import harmless
 from certify_assets.words import WORDS, percent

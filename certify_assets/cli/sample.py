@@ -40,9 +40,8 @@ from certify_assets.cli.options import (
 from certify_assets.cli.output import answer, answers, refuse_overwrite, say, write_tables
 from certify_assets.cli.reading import column_options, read_scores, reading_words
 from certify_assets.errors import InputError
-from certify_assets.tables.score_reading import ReadingOptions
 from certify_assets.tables.score_table import ScoreTable
-from certify_assets.tables.settings import COLUMNS
+from certify_assets.tables.settings import COLUMNS, ReadingOptions
 from certify_assets.tables.table import matched
 from certify_assets.tables.writing import harmless
 

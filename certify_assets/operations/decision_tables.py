@@ -48,7 +48,7 @@ DECISION_COLUMNS: Final = (
     "judge",
     "score",
     "decision",  # reject, release, human or, until the batch is certified or not, provisional
-    # a reason of certificates.decision.decide; one of NOT_COVERED; changed_run; one of CLOSED; or
+    # a reason of certificates.sides.decide; one of NOT_COVERED; changed_run; one of CLOSED; or
     # the code of the refusal
     "reason",
     "asked",  # one of ASKED

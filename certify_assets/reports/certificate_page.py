@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from certify_assets.certificates import Audit, Certificate, ThresholdCurve
-    from certify_assets.certificates.pool import GivenPool
+    from certify_assets.certificates.evidence import GivenPool
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.judges.pool import StoredPool
     from certify_assets.judges.record import CandidateScore

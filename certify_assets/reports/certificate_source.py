@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from certify_assets.certificates import AgentError, Audit, Certificate, Sides
-    from certify_assets.certificates.pool import GivenPool
+    from certify_assets.certificates.evidence import GivenPool
     from certify_assets.corpora.profile import CorpusProfile
     from certify_assets.judges.pool import StoredPool
     from certify_assets.operations.left_out_agents import LeftOutAgents

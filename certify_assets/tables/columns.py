@@ -10,11 +10,22 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from certify_assets.arrays import Floats, Objects
 from certify_assets.names import folding, spelled, two_spellings
-from certify_assets.tables.cells import MISSING_ID, MISSING_TEXT, each, name_of, number_of, shown
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.settings import TableSettings
-from certify_assets.tables.table import Table, TableError, array_of, likely_column
+from certify_assets.tables.table import (
+    MISSING_ID,
+    MISSING_TEXT,
+    Table,
+    TableError,
+    array_of,
+    each,
+    likely_column,
+    name_of,
+    number_of,
+    shown,
+)
 
 PERCENT_SIGNS: Final = "scores with percent signs, divided by 100"
 _DECIMAL_COMMAS = "scores with decimal commas"
@@ -119,7 +130,7 @@ class ColumnReader:
             said = sentence.format(value=shown(value), kind=type(value).__name__)
             self.refuse(column, found, said)
 
-    def scores(self, column: str) -> NDArray[np.float64]:
+    def scores(self, column: str) -> Floats:
         """Return finite numbers, NaN where there is none."""
         written = self.table.values(column)
         if (place := _doubtful_point(written)) is not None:
@@ -157,11 +168,11 @@ class ColumnReader:
         self.notes += words.notes()
         return np.array(read, dtype=np.int8)
 
-    def names(self, column: str) -> NDArray[np.object_]:
+    def names(self, column: str) -> Objects:
         """Return a name a row, empty ones too."""
         return self._named(column, _OF_NAMES)[0]
 
-    def ids(self, column: str, *, unique: bool = False) -> NDArray[np.object_]:
+    def ids(self, column: str, *, unique: bool = False) -> Objects:
         """Return a name a row, none of them empty; `unique` refuses one that is used twice."""
         faults = len(self.problems)
         labels, distinct = self._named(column, _OF_IDS)
@@ -175,7 +186,7 @@ class ColumnReader:
             self._refuse_alike(column, labels.tolist(), pair, unique=unique)
         return labels
 
-    def _named(self, column: str, rules: Rules) -> tuple[NDArray[np.object_], list[str]]:
+    def _named(self, column: str, rules: Rules) -> tuple[Objects, list[str]]:
         """Return a name a row, and the distinct names."""
         cells = self.table.values(column)
         distinct = list(dict.fromkeys(cells)) if set(map(type, cells)) == {str} else []
@@ -185,7 +196,7 @@ class ColumnReader:
         named = [name or "" for name in each(cells, name_of)]
         return array_of(named), list(dict.fromkeys(named))
 
-    def _folded(self, column: str, labels: NDArray[np.object_]) -> NDArray[np.object_]:
+    def _folded(self, column: str, labels: Objects) -> Objects:
         """Return the first spelling of each name."""
         spelling = folding(labels.tolist())
         if not spelling:
@@ -234,7 +245,7 @@ def _are_names(texts: Sequence[str]) -> bool:
     return longer or MISSING_ID.isdisjoint(map(str.lower, map(str.strip, texts)))
 
 
-def _plain_numbers(values: NDArray[Any]) -> NDArray[np.float64] | None:
+def _plain_numbers(values: NDArray[Any]) -> Floats | None:
     """Return a whole column of numbers, or None where values are to be read one by one."""
     if values.dtype != object:
         return np.array(values, dtype=np.float64)

@@ -223,8 +223,7 @@ def _read_frame(frame: Any, wanted: AbstractSet[str]) -> Table:
 
 def _of_pandas(column: Any) -> NDArray[Any]:
     stored = isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"
-    values: NDArray[Any] = column.to_numpy() if stored else column.to_numpy(object, na_value=None)
-    return values
+    return column.to_numpy() if stored else column.to_numpy(object, na_value=None)
 
 
 def _of_arrow(chunks: Any) -> NDArray[Any]:
@@ -244,8 +243,7 @@ def _of_arrow(chunks: Any) -> NDArray[Any]:
         encoded = column if categories else column.dictionary_encode()
         texts = [*encoded.dictionary.to_pylist(), None]
         places = encoded.indices.cast(pa.int64()).fill_null(len(texts) - 1)
-        values: NDArray[Any] = array_of(texts)[np.from_dlpack(places)]
-        return values
+        return array_of(texts)[np.from_dlpack(places)]
     return array_of(column.to_pylist())
 
 

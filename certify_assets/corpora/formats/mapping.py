@@ -37,7 +37,7 @@ from certify_assets.corpora.formats.messages import (
 from certify_assets.corpora.formats.records import Record, has_fields
 from certify_assets.corpora.formats.texts import inside, is_list_of_objects, parsed, text_of
 from certify_assets.corpora.schema import Step
-from certify_assets.tables.cells import MISSING_ID, name_of
+from certify_assets.tables.table import MISSING_ID, name_of
 
 #: what a record may hold of a run
 FIELDS = frozenset(

@@ -26,9 +26,9 @@ from certify_assets.corpora.formats.span_names import NAMES
 from certify_assets.corpora.formats.spans import Assessment, SpanTree, Traces
 from certify_assets.corpora.formats.transcript import transcript
 from certify_assets.errors import InputError
-from certify_assets.tables.cells import number_of, word_of
 from certify_assets.tables.outcomes import OutcomeColumn
 from certify_assets.tables.settings import words_of
+from certify_assets.tables.table import number_of, word_of
 
 #: options of every format of traces
 TRACE_OPTIONS: Mapping[str, str] = {
