@@ -306,8 +306,8 @@ def _require_draw(given: Evidence, settings: Settings) -> None:
         return
     if given.left_out:
         raise UnfitTableError(
-            f"{name} needs labels of runs that chance chose, and {given.left_out:,} runs have none. Draw "
-            "the runs to label with certify sample, and give its file with --sample."
+            f"{name} needs labels of runs that chance chose, and {given.left_out:,} runs have "
+            "none. Draw the runs to label with certify sample, and give its file with --sample."
         )
     if settings.method.promise == AVERAGE and len(observations.labels) < observations.rows:
         raise UnfitTableError(

@@ -111,7 +111,7 @@ def plan(
 def _plan_rows(
     scores: Path | None, reading: ReadingOptions, asked: Settings, given: Mapping[str, Any]
 ) -> NoReturn:
-    """Plan labelled runs of every task, from unlabelled scores and a guess or from labelled ones."""
+    """Plan labelled runs of every task, from scores and a guess or from labelled ones."""
     from certify_assets.certificates import observe
     from certify_assets.certificates.gates import judge_gate, sample_gate, saturation_gate
     from certify_assets.certificates.row_planning import RowModel

@@ -179,15 +179,16 @@ def sample(
     if success_rate is not None and auroc is not None:
         model = RowModel.of(table.scores, success_rate, auroc)
         for name in sides:
-            found = plan_draws(
+            expected = plan_draws(
                 model,
                 table,
                 settings.replace(side=name, procedure=PROMISED[PROVED]),
                 tasks=document["drawn_tasks"],
                 attempts=1 if draw.estimand == RUNS else None,
             )
-            plans += [f"Planned for the {name} side:", *found.blocks]
-            document |= {f"{name}_draws": found.rows, f"{name}_attempts_that_pay": found.pays}
+            plans += [f"Planned for the {name} side:", *expected.blocks]
+            document[f"{name}_draws"] = expected.rows
+            document[f"{name}_attempts_that_pay"] = expected.pays
     plan = [] if side == "both" else ["--side", side]
     plan += [] if alpha is None else ["--alpha", f"{alpha:g}"]
     # the proof is for one run a task first: several decide more by the default
