@@ -74,8 +74,8 @@ def verify(
     ``provenance``, ``selection``, ``ledger`` and ``after`` name things that are not in the table
     (which judge, which manifest, which rule, what was tried). They are carried as they are, which
     ``NOT_VOUCHED`` tells a reader: verification does not vouch for them beyond the digest, which
-    anybody can compute. Everything else is recomputed, under the settings that the document names. The share of δ that both sides
-    of a set have is recomputed as well.
+    anybody can compute. Everything else is recomputed, under the settings that the document names.
+    The share of δ that both sides of a set have is recomputed as well.
     """
     certifier = Certifier.of(scores, outcomes, tasks, **about)
     try:

@@ -298,15 +298,14 @@ def _summary(deployed: DeploymentRecord) -> dict[str, object]:
 def history(corpus: Corpus, page: Path | None) -> None:
     """Show every set of certificates: coverage, realised error, alarms and δ spent."""
     from certify_assets.operations.history import operation_history
-    from certify_assets.reports.history_page import COLUMNS, history_rows, render_history
+    from certify_assets.reports.history_page import history_table, render_history
 
     found = operation_history(corpus)
     if page is not None:
         write_text(page, render_history(found))
     if not found.steps:
         answer(found.to_dict(), f"Nothing is deployed on {corpus}.")
-    shown = TextTable(f"Certificates of {corpus}", COLUMNS, history_rows(found))
-    answer(found.to_dict(), shown, found.joint)
+    answer(found.to_dict(), TextTable(*history_table(found)[:3]), found.joint)
 
 
 @ops.command()
