@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from traceback import format_exception
 from types import SimpleNamespace
@@ -101,6 +102,42 @@ def test_a_step_whose_input_was_replaced_stores_nothing(store: Store, ask: str) 
         asking[ask]()
         view.write_json("corpora/c/result.json", 3)
     assert store.read_json("corpora/c/result.json") == 3
+
+
+def test_who_asks_for_the_corpora_notices_one_that_begins(store: Store) -> None:
+    store.write_json(A, 1)
+    view = store.now()
+    with pytest.raises(ChangedInputError, match="added corpus d"), view.step("c"):
+        assert view.corpora() == ["c"]
+        store.append("c", Numbered(number=1))
+        store.append("d", Numbered(number=1))
+        view.write_json(B, 1)
+    with view.step("e"):
+        assert view.corpora() == ["c", "d"]
+        # one that the step itself begins is no surprise, also one that is committed before it
+        view.short("f", lambda inner: inner.append("f", Numbered(number=1)))
+        view.append("e", Numbered(number=1))
+    assert view.corpora() == store.corpora() == ["c", "d", "e", "f"]
+
+
+def test_of_two_corpora_that_begin_at_once_one_sees_the_other(store: Store) -> None:
+    rounds, meeting = range(20), threading.Barrier(2)
+
+    def begin(name: str) -> None:
+        for number in rounds:
+            view = store.now()
+            with suppress(ChangedInputError), view.step(f"{name}{number}"):
+                seen = view.corpora()
+                meeting.wait()
+                view.write_json(f"corpora/{name}{number}/seen.json", seen)
+            meeting.wait()
+
+    threads = [threading.Thread(target=begin, args=[name]) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(store.corpora()) == len(rounds)
 
 
 def test_what_a_step_stores_unchanged_is_watched(store: Store) -> None:
