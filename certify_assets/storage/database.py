@@ -44,7 +44,7 @@ V = TypeVar("V")
 _OF_BATCHES: Final = {"decided", "undone", "drawn", "undrawn", "closed"}
 #: modules with tables of their own, and the kinds of events that these follow
 FOLLOWERS: Final = {
-    "certify_assets.operations.delivery": {"received", "undone"},
+    "certify_assets.operations.batches": {"received", "undone"},
     "certify_assets.operations.review_index": {"labelled", "gold_labelled", "twice_reviewed"}
     | _OF_BATCHES,
     "certify_assets.operations.monitored_rows": _OF_BATCHES,

@@ -117,6 +117,10 @@ class TypedEvent(NamedTuple, Generic[P]):
     time: str
     sha256: str
 
+    def head(self, corpus: str) -> Head:
+        """Return its place in the ledger of its corpus."""
+        return {"corpus": corpus, "sequence": self.sequence, "sha256": self.sha256}
+
 
 class Head(TypedDict):
     """An event by its place and hash, as documents name it that leave the data root."""
