@@ -33,8 +33,7 @@ from certify_assets.names import spelled
 
 #: findings that the provenance of a certificate states, since no table can show them
 RELABELLED, SHARED_TASKS = "relabelled_after_certificate", "accepted_shared_tasks"
-SECOND_PROMISE = "second_promise"
-_STATED = (RELABELLED, SHARED_TASKS, SECOND_PROMISE)
+_STATED = (RELABELLED, SHARED_TASKS)
 
 _SATURATED = 0.05
 #: scores of fewer values are verdicts or ratings, which have no log-odds
@@ -213,7 +212,7 @@ def _of_the_ends(rows: Observations) -> _Found:
         remedy = "Score by the log-odds, which do not saturate."
     else:
         return
-    value = shortest(float(ordered[0]))
+    value = shortest(ordered[0])
     yield "saturated_scores", {"end": end, "value": value, "remedy": remedy}
 
 

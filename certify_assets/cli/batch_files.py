@@ -16,7 +16,6 @@ from certify_assets.cli.reading import remedies, say_read_as
 from certify_assets.documents import CLOSED, Count, Document, Sha256
 from certify_assets.errors import InputError
 from certify_assets.files import canonical_json, read_json, sha256_bytes, write_json_atomic
-from certify_assets.names import shared_names
 from certify_assets.tables.reading import read_table
 from certify_assets.tables.score_table import read_labels
 from certify_assets.tables.settings import ReadingOptions
@@ -32,6 +31,12 @@ class FirstDraw(BaseModel):
     seed: Count
     batch_sha256: Sha256
     time: str
+
+    @classmethod
+    def now(cls, seed: int, sha256: str) -> FirstDraw:
+        """Return a draw that is made now."""
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(seed=seed, batch_sha256=sha256, time=time)
 
 
 class Draws(Document):
@@ -80,41 +85,48 @@ def read_draw(path: Path) -> tuple[int, list[tuple[str, ...]]]:
 
 def require_drawn(path: Path, rows: list[tuple[str, ...]], draw: BatchDraw, scores: Path) -> None:
     """Refuse a draw file that is not the beginning of a draw."""
-    if {row[4] for row in rows} != {draw.batch_sha256}:
-        raise InputError(
-            f"{path} is of another batch or plan than {scores}. Give the files that were drawn "
-            "from, with the same options."
-        )
     expected = [tuple(map(str, row)) for row in draw_rows(draw)]
     if rows != expected[: len(rows)]:
         raise InputError(
-            f"{path} is not what the seed draws: the file was edited. Give it as it was written."
+            f"{path} was edited, or is of another batch or plan than {scores}. Give it as it was "
+            "written, with the table and the options that it was drawn with."
         )
 
 
 def require_first_draw(scores: Path, draw: BatchDraw) -> None:
     """Keep seed and hash of a draw next to the table; refuse another draw of the same runs."""
-    own = scores.with_name(f"{scores.name}.draw.json")
     # to six digits: a table that a spreadsheet saved again is no other batch
     digits = [f"{score:.6g}" for score in draw.batch.scores.tolist()]
     runs = sha256_bytes(canonical_json([draw.batch.trajectories, draw.batch.tasks, digits]))
-    now = (draw.seed, draw.batch_sha256)
-    kept = {path: Draws.from_dict(read_json(path)) for path in scores.parent.glob("*.draw.json")}
+    require_first(
+        scores,
+        "draw",
+        runs,
+        FirstDraw.now(draw.seed, draw.batch_sha256),
+        "A second draw needs a share of δ of its own: plan it with a smaller --delta, and move {} "
+        "away.",
+    )
+
+
+def require_first(scores: Path, kind: str, runs: str, now: FirstDraw, remedy: str) -> None:
+    """Keep a first draw of runs in a file next to their table; refuse another one of them."""
+    own = scores.with_name(f"{scores.name}.{kind}.json")
+    kept = {path: Draws.from_dict(read_json(path)) for path in scores.parent.glob(f"*.{kind}.json")}
     for path, found in sorted(kept.items()):
         before = found.draws.get(runs)
         # the hash has the scores to the last digit, so a copy with six of them has another one
-        if before is not None and (before.seed, before.batch_sha256) != now:
-            other = "under another plan" if before.seed == now[0] else f"with seed {before.seed}"
+        if before is not None and (before.seed, before.batch_sha256) != (
+            now.seed,
+            now.batch_sha256,
+        ):
+            other = "under another plan" if before.seed == now.seed else f"with seed {before.seed}"
             raise InputError(
                 f"{scores} was drawn {other} at {before.time}. Give that one: a draw that is "
-                "repeated until it suits proves nothing. A second draw needs a share of δ of its "
-                f"own: plan it with a smaller --delta, and move {path} away."
+                f"repeated until it suits proves nothing. {remedy.format(path)}"
             )
-    time = datetime.now(UTC).isoformat(timespec="seconds")
-    made = FirstDraw(seed=draw.seed, batch_sha256=draw.batch_sha256, time=time)
     draws = kept[own].draws if own in kept else {}
     if runs not in draws:
-        write_json_atomic(own, Draws(draws={**draws, runs: made}).to_dict())
+        write_json_atomic(own, Draws(draws={**draws, runs: now}).to_dict())
 
 
 def labels_of(
@@ -132,13 +144,8 @@ def labels_of(
                 "row. Settle which one holds."
             )
     if strange := sorted(set(found) - allowed):
-        if spelled := shared_names(strange, sorted(allowed)):
-            raise InputError(
-                f"{path} labels {spelled[0][0]!r}, which is {spelled[0][1]!r} in {drawn}. Write it "
-                "as in the draw."
-            )
         raise InputError(
             f"{path} labels {strange[0]!r}, which {drawn} does not have ({len(strange)} such "
-            "labels). Label the runs of the draw, in its order."
+            "labels). Label the runs of the draw, with the ids that they have there."
         )
     return found

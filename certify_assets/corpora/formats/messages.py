@@ -234,8 +234,8 @@ def _messages_in(value: Any, depth: int = 0) -> list[Record]:
     if isinstance(value.get("role"), str) or (has_text and isinstance(value.get("type"), str)):
         return [value]
     keys = () if "content" in value else _LISTS
-    held = (value.get(key) for key in keys if isinstance(parsed(value.get(key)), list))
-    lists = (_messages_in(each, depth + 1) for each in held)
+    given = (value.get(key) for key in keys if isinstance(parsed(value.get(key)), list))
+    lists = (_messages_in(each, depth + 1) for each in given)
     return next(filter(None, lists), [])
 
 
