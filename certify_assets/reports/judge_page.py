@@ -10,7 +10,7 @@ from certify_assets.judges.lm.models import known_model
 from certify_assets.judges.lm.prompt import AuditorPrompt
 from certify_assets.judges.pool import load_pool
 from certify_assets.operations.audit import CertificateAudit, load_audits
-from certify_assets.operations.certifier import deciding_certificates, load_certificates
+from certify_assets.operations.certifier import load_certificates
 from certify_assets.operations.left_out_agents import left_out_agents
 from certify_assets.operations.spending import read_spending
 from certify_assets.reports.page import home_of, inline_block, markdown_table, store_page
@@ -173,18 +173,3 @@ def audit_table(audits: Sequence[CertificateAudit]) -> str:
     ]
     columns = ("side", "α", "verdict", "error on TEST", "coverage on TEST")
     return "\n".join(markdown_table(columns, rows))
-
-
-def largest_agents(judge: JudgedCorpus) -> str:
-    """Return the agent with the largest error when left out, of each certificate."""
-    from certify_assets.certificates import largest_agent_error
-
-    found, said = left_out_agents(judge), []
-    for item in deciding_certificates(judge):
-        worst = largest_agent_error(found.errors[item.sha256])
-        if worst is not None and worst.error is not None:
-            said.append(
-                f"{item.side} at {item.alpha:g}: {worst.agent}, {worst.error:.3f} of "
-                f"{worst.covered} runs"
-            )
-    return "; ".join(said) or "no agent is decided by a certificate of the others"

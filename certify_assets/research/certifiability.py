@@ -21,7 +21,7 @@ from certify_assets.research.law import ENOUGH_POINTS, Law, LawPoint, fit_law, l
 from certify_assets.research.paper import law_points
 from certify_assets.storage.store import Store
 
-CERTIFIABILITY_SCHEMA = "certify_assets/certifiability/2"
+CERTIFIABILITY_SCHEMA = "certify_assets/certifiability/3"
 CERTIFIABILITY_KEY = "study/certifiability.json"
 _DOUBTS = {"no_law", "no_prediction", "carries_the_fit"}
 #: whose AUROC on CAL is A₀: as the paper's, a judge that has seen no verdict of the corpus
