@@ -34,6 +34,7 @@ from certify_assets.certificates.sampling import RUNS, TASKS
 from certify_assets.certificates.settings import Settings
 from certify_assets.certificates.sides import CertificateSet, joint_deltas
 from certify_assets.errors import (
+    InputError,
     TooFewTasksError,
     UnfitTableError,
     UnlabelledRunError,
@@ -74,6 +75,7 @@ class Certifier(Evidence):
             settings = settings.replace(delta=claim.delta)
         _require_draw(self, settings)
         _require_rows(observations, settings)
+        _require_nothing_before(self, settings)
         evaluation = evaluate(observations, settings, self.pilot, self.pool)
         counts, place = evaluation.counts, evaluation.chosen
         found = None if place is None else counts.at(place)
@@ -132,6 +134,7 @@ class Certifier(Evidence):
             software={"version": __version__},
             seed=settings.seed,
             ledger=None if claim is None else claim.ledger,
+            after=self.after,
         )
 
     def issue_set(
@@ -271,12 +274,20 @@ def _parted(keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def procedure_settings(procedures: Sequence[str], settings: Mapping[str, Any]) -> list[Settings]:
-    """Return the settings of each procedure; of several, without an engine that it lacks."""
-    found = []
+    """Return the settings of each procedure; of several, of those that the settings allow.
+
+    Of several, one that lacks the engine is taken without it.
+    """
+    found, refusal = [], None
     for name in procedures:
         lacks = find_procedure(name).calibrated and len(procedures) > 1
         own = {key: of for key, of in settings.items() if not (lacks and key == "engine")}
-        found.append(Settings(**{**own, "procedure": name}))
+        try:
+            found.append(Settings(**{**own, "procedure": name}))
+        except InputError as error:
+            refusal = refusal or error
+    if refusal is not None and not found:
+        raise refusal
     return found
 
 
@@ -295,8 +306,8 @@ def _require_draw(given: Evidence, settings: Settings) -> None:
         return
     if given.left_out:
         raise UnfitTableError(
-            f"{name} needs labels of runs that chance chose, and {given.left_out:,} runs have none. Draw "
-            "the runs to label with certify sample, and give its file with --sample."
+            f"{name} needs labels of runs that chance chose, and {given.left_out:,} runs have "
+            "none. Draw the runs to label with certify sample, and give its file with --sample."
         )
     if settings.method.promise == AVERAGE and len(observations.labels) < observations.rows:
         raise UnfitTableError(
@@ -393,6 +404,18 @@ def _assumptions(given: Evidence, evaluation: Evaluation, settings: Settings) ->
         )
 
 
+def _require_nothing_before(given: Evidence, settings: Settings) -> None:
+    """Refuse a second promise where the first one certifies; what a pool says is not known here."""
+    before = given.after
+    if before is None or not find_procedure(before).by_rows:
+        return
+    if evaluate(given.table, settings.replace(procedure=before)).chosen is not None:
+        raise InputError(
+            f"after is {before!r}, which certifies on these labels. A second promise is for labels "
+            "on which the first certifies nothing."
+        )
+
+
 def _estimand(given: Evidence, settings: Settings) -> str:
     """Return what counts alike: that of the procedure, or what the runs were drawn for."""
     if given.sample is None:
@@ -406,9 +429,11 @@ def _statement(given: Evidence, evaluation: Evaluation, settings: Settings) -> s
     if place is None:
         return f"{side}: nothing certified."
     sign, wrong = _DECIDES[settings.side]
+    # of unequal numbers a task, drawn runs are neither a sample of runs nor of tasks
+    drawn = "drawn " if sample is not None and counts.trajectories > counts.tasks else ""
     lead = (
         f"{side} at score {sign} {shortest(float(counts.thresholds[place]))}: "
-        f"{100 * float(counts.coverage[place]):.1f} % of runs"
+        f"{100 * float(counts.coverage[place]):.1f} % of {drawn}runs"
     )
     if settings.method.by_rows:
         return f"{lead}. {_proved_statement(given, evaluation, settings)}"
@@ -447,5 +472,14 @@ def _proved_statement(given: Evidence, evaluation: Evaluation, settings: Setting
         f"{alpha:g} % of the share of runs that the certificate says it decides, and with "
         f"{confidence:.4g} % confidence this one is below {100 * CAP * settings.alpha:g} % "
         f"({runs}; {counted}). This one may itself be above {alpha:g} %; where nothing is "
-        "certified, nothing counts as wrong."
+        f"certified, nothing counts as wrong.{_tried(given.after, settings.delta)}"
+    )
+
+
+def _tried(after: str | None, delta: float) -> str:
+    if after is None:
+        return ""
+    return (
+        f" {after} was tried before on these labels and certified nothing. On this side its "
+        f"promise, or this cap, is broken with probability at most {200 * delta:.4g} %."
     )

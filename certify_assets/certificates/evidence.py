@@ -131,6 +131,8 @@ class Evidence:
         The draw that the runs of the table are of; runs without a label are then allowed.
     left_out : int
         Runs that are not in the table for want of a label; one_run and average then prove nothing.
+    after : str, optional
+        The procedure of a stronger promise that certified nothing on these labels, on any side.
     claim : DeltaClaim, optional
         The δ of certificates whose data root keeps an account of it, and the event that claimed it;
         without one, δ is that of the settings.
@@ -145,6 +147,7 @@ class Evidence:
     provenance: Mapping[str, str] | None = None
     sample: SampleInputs | None = None
     left_out: int = 0
+    after: str | None = None
     claim: DeltaClaim | None = None
 
     @classmethod

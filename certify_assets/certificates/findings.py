@@ -33,8 +33,7 @@ from certify_assets.names import spelled
 
 #: findings that the provenance of a certificate states, since no table can show them
 RELABELLED, SHARED_TASKS = "relabelled_after_certificate", "accepted_shared_tasks"
-SECOND_PROMISE = "second_promise"
-_STATED = (RELABELLED, SHARED_TASKS, SECOND_PROMISE)
+_STATED = (RELABELLED, SHARED_TASKS)
 
 _SATURATED = 0.05
 #: scores of fewer values are verdicts or ratings, which have no log-odds

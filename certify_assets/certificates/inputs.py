@@ -189,14 +189,13 @@ class Observations(OrderedRows):
         return replace(self, outcomes=np.where(self.outcomes < 0, wrong, self.outcomes))
 
     def one_a_task(self, seed: int) -> Observations:
-        """Return one scored row of each task, drawn by the seed; the hash stays."""
-        tasks = self.scored_rows[2]
-        sizes = np.bincount(tasks, minlength=len(self.labels))
+        """Return one row of each task, scored or not, drawn by the seed; the hash stays."""
+        sizes = np.bincount(self.tasks, minlength=len(self.labels))
         starts = np.cumsum(sizes) - sizes
         draws = kernels.task_draws(np.uint64(seed), len(self.labels))
         picked = (draws * sizes.astype(np.uint64)) >> np.uint64(32)
-        chosen = (starts + picked.astype(np.int64))[sizes > 0]
-        rows = np.sort(np.argsort(tasks, kind="stable")[chosen])
+        chosen = starts + picked.astype(np.int64)
+        rows = np.sort(np.argsort(self.tasks, kind="stable")[chosen])
         return replace(
             self,
             scores=self.scores[rows],

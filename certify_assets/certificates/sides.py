@@ -93,9 +93,15 @@ class Sides:
             for item in self.certified
         )
         return (
-            f"{percent(self.decided)} of runs are decided: {parts}. {percent(self.human)} go to "
-            "review."
+            f"{percent(self.decided)} of {self._drawn}runs are decided: {parts}. "
+            f"{percent(self.human)} go to review."
         )
+
+    @property
+    def _drawn(self) -> str:
+        # of unequal numbers a task, drawn runs are neither a sample of runs nor of tasks
+        several = self.lead.inputs.get("sample") and self.lead.trajectories > self.lead.tasks
+        return "drawn " if several else ""
 
     @property
     def overlap(self) -> float:

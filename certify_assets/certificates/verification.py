@@ -71,11 +71,11 @@ def verify(
 
     Notes
     -----
-    ``provenance``, ``selection`` and ``ledger`` name things that are not in the table (which judge,
-    which manifest, which rule). They are carried as they are, which ``NOT_VOUCHED`` tells a reader:
-    verification does not vouch for them beyond the digest, which anybody can compute. Everything
-    else is recomputed, under the settings that the document names. The share of δ that both sides
-    of a set have is recomputed as well.
+    ``provenance``, ``selection``, ``ledger`` and ``after`` name things that are not in the table
+    (which judge, which manifest, which rule, what was tried). They are carried as they are, which
+    ``NOT_VOUCHED`` tells a reader: verification does not vouch for them beyond the digest, which
+    anybody can compute. Everything else is recomputed, under the settings that the document names.
+    The share of δ that both sides of a set have is recomputed as well.
     """
     certifier = Certifier.of(scores, outcomes, tasks, **about)
     try:
@@ -145,6 +145,7 @@ def _difference_of(certificate: Certificate, digest: Any, certifier: Certifier) 
             pool=pool,
             provenance=certificate.provenance,
             selection=certificate.selection,
+            after=certificate.after,
         )
         issued = certifier.read_by(asked.method).issue(asked)
         again = issued.replace(ledger=certificate.ledger).to_dict()

@@ -33,12 +33,7 @@ from certify_assets.certificates.shift import (
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.corpora.schema import run_chars
 from certify_assets.documents import Document
-from certify_assets.operations.batch_record import (
-    BatchRecord,
-    batch_names,
-    decided,
-    decisions_sha256,
-)
+from certify_assets.operations.batch_record import BatchRecord, batch_names, decided
 from certify_assets.operations.coverage import changed_agents
 from certify_assets.operations.decision_tables import decisions_of
 from certify_assets.operations.delivery import known_runs
@@ -70,10 +65,9 @@ class BatchComparison(Document):
     compared: tuple[dict[str, Any], ...] = ()  # the groups: batches, tasks, level, tests
 
     @classmethod
-    def load(cls, corpus: Corpus, batch: str) -> BatchComparison:
+    def of(cls, corpus: Corpus, record: BatchRecord) -> BatchComparison:
         """Return how a decided batch was compared."""
-        stored = decided(corpus, batch).content.objects["comparison"]
-        return cls.from_dict(corpus.store.objects.get_json(stored))
+        return cls.from_dict(corpus.store.objects.get_json(record.objects["comparison"]))
 
 
 @dataclass(frozen=True)
@@ -220,10 +214,10 @@ def _earlier(
     for name in reversed(batch_names(corpus)):
         if name == batch:
             continue
-        document = BatchComparison.load(corpus, name)
-        rows = corpus.store.objects.get_table(decisions_sha256(corpus, name), _DECIDED)
-        if document.certificates not in ((), certificates):
+        record = decided(corpus, name).content
+        if BatchComparison.of(corpus, record).certificates not in ((), certificates):
             return
+        rows = corpus.store.objects.get_table(record.objects["decisions"], _DECIDED)
         if set(rows["certificate_sha256"]) - {"", ";".join(certificates)}:
             return
         held = (rows["reason"] == "shifted").to_numpy()
@@ -240,13 +234,13 @@ def _before(corpus: Corpus, batch: str) -> BatchComparison:
     last = corpus.store.last(corpus.name, BatchRecord)
     if last is None:
         return BatchComparison(batch=batch)
-    return BatchComparison.load(corpus, last.content.batch)
+    return BatchComparison.of(corpus, last.content)
 
 
 def _scored(judge: JudgedCorpus, frame: pd.DataFrame) -> pd.DataFrame:
     """Return the scored runs of new tasks: those of known tasks are no new draws of tasks."""
-    known = frame["task_id"].isin(list(judge.corpus.manifest.assignment))
-    return frame.loc[~known & frame["score"].notna(), _COLUMNS]
+    rows = _of_new_tasks(judge, frame)
+    return rows.loc[rows["score"].notna(), _COLUMNS]
 
 
 _PAIR = ["task_id", "agent"]

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -149,14 +149,14 @@ def ready_batches(corpus: Corpus, *, undone: bool = False) -> list[str]:
     """Return the received batches, decided or not, the oldest first; undone ones if asked."""
     # a name begins with the number of the batch
     names = corpus.store.subjects(corpus.name, ReceivedBatch)
-    return [name for name in names if undone or not is_undone(corpus, name)]
+    return names if undone else _standing(corpus, names)
 
 
 @remembered
 def batch_names(corpus: Corpus, *, undone: bool = False) -> list[str]:
     """Return the decided batches, the oldest first; undone ones if asked."""
     names = corpus.store.subjects(corpus.name, BatchRecord)
-    return [name for name in names if undone or not is_undone(corpus, name)]
+    return names if undone else _standing(corpus, names)
 
 
 def waiting_batches(corpus: Corpus) -> list[str]:
@@ -167,6 +167,11 @@ def waiting_batches(corpus: Corpus) -> list[str]:
 def is_undone(corpus: Corpus, batch: str) -> bool:
     """Whether a batch was taken back."""
     return batch in _undone(corpus)
+
+
+def _standing(corpus: Corpus, names: Sequence[str]) -> list[str]:
+    gone = _undone(corpus)
+    return [name for name in names if name not in gone]
 
 
 @remembered

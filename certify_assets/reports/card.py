@@ -36,9 +36,10 @@ class Explained:
 def card(sides: Sides, read_as: Sequence[str] = ()) -> str:
     """Draw certificates of one table as HTML that a notebook shows, in light and in dark."""
     first = sides.certificates[0]
+    of = "of the labelled runs " if first.partly_labelled else ""
     facts = (
         f"{counted(first.trajectories, 'run')}, {counted(first.tasks, 'task')}, "
-        f"{percent(first.success_rate)} successful, budget {percent(first.alpha)}"
+        f"{percent(first.success_rate)} {of}successful, budget {percent(first.alpha)}"
     )
     said = []
     for item in sides.certificates:

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -53,6 +53,10 @@ class Question(NamedTuple):
             yield events.c.subject < f"{self.subject[:-1]}0"
         elif self.subject is not None:
             yield events.c.subject == self.subject
+
+
+#: which corpora there are: a corpus that begins is a change, about its name
+CORPORA: Final = Question("", "corpus", None)
 
 
 def changes_of(events: Iterable[tuple[str, str, str]]) -> Changes:

@@ -41,9 +41,8 @@ def _decide(store: Store, path: Path, **delivery: Any) -> BatchRecord:
 
 
 def _comparison(store: Store, batch: str) -> BatchComparison:
-    found = BatchComparison.load(Corpus(store, "c"), batch)
-    assert found is not None
-    return found
+    corpus = Corpus(store, "c")
+    return BatchComparison.of(corpus, BatchRecord.load(corpus, batch))
 
 
 def _codes(document: BatchRecord) -> set[str]:

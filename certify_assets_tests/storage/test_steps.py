@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,14 @@ import sqlalchemy as sa
 
 from certify_assets.errors import CertifyError, ChangedInputError, InputError, IntegrityError
 from certify_assets.storage import store as storage
-from certify_assets.storage.database import FILE, ROOT_FILE, VARIABLE, Database, sqlite_url
+from certify_assets.storage.database import (
+    ANYWHERE,
+    FILE,
+    ROOT_FILE,
+    VARIABLE,
+    Database,
+    sqlite_url,
+)
 from certify_assets.storage.events import Payload, chain
 from certify_assets.storage.folder import Folder
 from certify_assets.storage.store import Snapshot, Store
@@ -85,6 +93,42 @@ def test_a_step_whose_input_was_replaced_stores_nothing(store: Store, ask: str) 
         asking[ask]()
         view.write_json("corpora/c/result.json", 3)
     assert store.read_json("corpora/c/result.json") == 3
+
+
+def test_who_asks_for_the_corpora_notices_one_that_begins(store: Store) -> None:
+    store.write_json(A, 1)
+    view = store.now()
+    with pytest.raises(ChangedInputError, match="added corpus d"), view.step("c"):
+        assert view.corpora() == ["c"]
+        store.append("c", Numbered(number=1))
+        store.append("d", Numbered(number=1))
+        view.write_json(B, 1)
+    with view.step("e"):
+        assert view.corpora() == ["c", "d"]
+        # one that the step itself begins is no surprise, also one that is committed before it
+        view.short("f", lambda inner: inner.append("f", Numbered(number=1)))
+        view.append("e", Numbered(number=1))
+    assert view.corpora() == store.corpora() == ["c", "d", "e", "f"]
+
+
+def test_of_two_corpora_that_begin_at_once_one_sees_the_other(store: Store) -> None:
+    rounds, meeting = range(20), threading.Barrier(2)
+
+    def begin(name: str) -> None:
+        for number in rounds:
+            view = store.now()
+            with suppress(ChangedInputError), view.step(f"{name}{number}"):
+                seen = view.corpora()
+                meeting.wait()
+                view.write_json(f"corpora/{name}{number}/seen.json", seen)
+            meeting.wait()
+
+    threads = [threading.Thread(target=begin, args=[name]) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(store.corpora()) == len(rounds)
 
 
 def test_what_a_step_stores_unchanged_is_watched(store: Store) -> None:
@@ -242,12 +286,19 @@ def test_objects_that_were_altered_or_removed_are_refused(store: Store) -> None:
         "sha256 FROM events WHERE sequence = 1",
         "INSERT INTO events SELECT corpus, 3, kind, subject, 't', part, time, payload, 'x', "
         "sha256 FROM events WHERE sequence = 1",
+        # a request is done once
+        "INSERT INTO events SELECT corpus, 3, kind, subject, 'form 1', part, time, payload, "
+        "sha256, sha256 FROM events WHERE sequence = 2",
     ],
 )
 def test_the_database_refuses_to_change_what_happened(store: Store, statement: str) -> None:
     for number in (1, 2):
-        store.append("c", Numbered(number=number))
-    with pytest.raises(CertifyError, match=r"never|follows"), store.database.writing(["c"]) as rows:
+        store.append("c", Numbered(number=number), token=f"form {number}")
+    said = r"never|follows|events_token"
+    with pytest.raises(CertifyError, match=said), store.database.writing(["c"]) as rows:
+        if store.database.is_sqlite:
+            # which removes what is in the way
+            statement = statement.replace("INSERT INTO", "INSERT OR REPLACE INTO")
         rows.execute(sa.text(statement))
     assert length(store) == 2
 
@@ -274,11 +325,44 @@ def test_texts_that_no_database_takes_are_refused(store: Store) -> None:
             store.append("c", Numbered(number=1, worker=worker))
 
 
-def test_the_database_of_another_data_root_is_refused(store: Store) -> None:
+def test_the_database_of_another_data_root_or_version_is_refused(store: Store) -> None:
     store.write_json(A, 1)
+
+    def open_again() -> None:
+        Database(store.database.engine.url, store.folder).exists()
+
+    with store.database.writing([]) as connection:
+        connection.execute(sa.text("UPDATE properties SET value = '9' WHERE name = 'schema'"))
+    with pytest.raises(IntegrityError, match="schema 9"):
+        open_again()
+    with store.database.writing([]) as connection:
+        connection.execute(sa.text("UPDATE properties SET value = '1' WHERE name = 'schema'"))
     store.folder.write(ROOT_FILE, b'{"root": "another"}')
     with pytest.raises(IntegrityError, match="another data root"):
-        Database(store.database.engine.url, store.folder).exists()
+        open_again()
+    store.folder.delete(ROOT_FILE)
+    with pytest.raises(IntegrityError, match=r"or root\.json is damaged or gone"):
+        open_again()
+
+
+def test_a_reader_sees_one_state(store: Store) -> None:
+    store.append("c", Numbered(number=1))
+    with store.database.reading() as connection:
+        before = len(list(chain(connection, "c")))
+        store.append("c", Numbered(number=2))
+        assert len(list(chain(connection, "c"))) == before
+    assert length(store) == 2
+
+
+def test_what_sqlite_commits_is_on_the_disk(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.write_json(A, 1)
+    with store.database.reading() as connection:
+        # no kill shows it: FULL
+        assert connection.scalar(sa.text("PRAGMA synchronous")) == 2
+    # in memory there is no write-ahead log
+    with pytest.raises(InputError, match="cannot use its write-ahead log"):
+        Database(sa.make_url("sqlite://"), Folder(str(tmp_path / "new"))).create()
 
 
 def test_a_database_that_is_lost_is_not_begun_again(tmp_path: Path) -> None:
@@ -359,6 +443,10 @@ def test_who_may_only_read_sees_what_is_stored(
             patch.setattr(os, "access", lambda path, mode: mode != os.W_OK and may(path, mode))
             assert "mode" in reader.database.engine.url.query
             assert reader.read_json(A) == number
+            with pytest.raises(CertifyError, match="readonly"):
+                reader.write_json(A, -1)
+        # on a disk that is read alone there is no room for these
+        assert not number % 2 or not list(tmp_path.rglob("*-shm"))
 
 
 def test_an_empty_address_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,6 +470,8 @@ def test_sqlite_is_refused_on_a_network(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(InputError, match="lies on nfs4, where SQLite is not safe"):
         store.write_json(A, 1)
     assert not Database.of(store.folder).exists()
+    monkeypatch.setenv(ANYWHERE, "1")
+    store.write_json(A, 1)
 
 
 def test_who_waits_for_a_workplace_gets_one_that_is_there_alone(store: Store) -> None:

@@ -195,7 +195,8 @@ def uncompiled() -> AbstractContextManager[Any]:
     """Run layers as they are written, in the block, whether or not they are compiled."""
     import torch
 
-    return torch.compiler.set_stance("force_eager")
+    eager: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return eager
 
 
 @contextmanager
