@@ -371,7 +371,7 @@ def _audited(cell: ScoreCell | None) -> _Row:
     "Simulation where the truth is known",
     (
         *("design", "G", "ρ", "procedure", "violation", "its upper bound", "coverage"),
-        *("trials", "paper's violation", "paper's coverage"),
+        *("paper's violation", "paper's coverage"),
     ),
     "Violation: share of all trials whose true error is above α = .1, with its upper 95 % bound. "
     "The paper has 300 trials a design. In the designs called fooled a few tasks are wrong in "
@@ -388,4 +388,4 @@ def _simulation(reader: _Reader) -> Iterator[_Row]:
             printed = found.paper or {}
             shares = numbers((found.violation, found.violation_upper, found.coverage))
             theirs = numbers((printed.get("violation_conditional"), printed.get("coverage")))
-            yield (*place, found.procedure, *shares, count(study.trials), *theirs)
+            yield (*place, found.procedure, *shares, *theirs)
