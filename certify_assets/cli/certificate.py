@@ -414,7 +414,7 @@ def show(file: Path) -> None:
     for title, rows in (
         ("SHA-256 of the file, of its canonical JSON, and of each certificate", {**hashes, **each}),
         ("Provenance: how the table was read, and what made its scores", first.provenance),
-        ("Table", first.inputs),
+        ("Table", dict(first.inputs)),
     ):
         # whole lines, from which a hash can be copied; --verbose has the hashes of the tasks too
         shown = [name for name in rows if name != "tasks" or wants_all()]

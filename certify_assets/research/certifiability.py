@@ -71,9 +71,8 @@ class Certifiability:
     @property
     def findings(self) -> tuple[tuple[str, str], ...]:
         """What a reader should know, as (code, sentence)."""
-        found = (("no_law", f"No line is fitted: {self.reason}"),)
-        if self.law:
-            found = law_findings(self.law)
+        nothing = (("no_law", f"No line is fitted: {self.reason}"),)
+        found = law_findings(self.law) if self.law else nothing
         if not self.measured:
             return found
         number = max(len(item.judges) for item in self.measured)

@@ -299,8 +299,8 @@ def _procedures(reader: _Reader) -> Iterator[_Row]:
     for corpus, scores in reader.real_scores():
         for judge in scores.judges:
             cells = [judge.cell("reject", 0.1, name) for name in names]
-            on_test = numbers([cell and cell.on_test for cell in cells])
-            on_cal = numbers([cell and cell.coverage for cell in cells])
+            on_test = numbers([cell.on_test if cell else None for cell in cells])
+            on_cal = numbers([cell.coverage if cell else None for cell in cells])
             for split, size, shares in (
                 ("TEST", scores.test, on_test),
                 ("CAL", scores.cal, on_cal),
