@@ -294,7 +294,7 @@ def read_runs(names: Sequence[str], data: Path, scores: Path | None) -> Iterator
 def table_rows(path: Path, draws: int) -> None:
     """Print what one run a task of a table decides."""
     table = read_score_table(path)
-    runs = Runs(table.scores, table.labels, table.tasks)
+    runs = Runs(table.scores, table.labels.astype(np.int64), table.tasks.astype(str))
     for alpha in BUDGETS:
         best = all_labels(runs, Settings(alpha=alpha))
         for procedure in ("one_run", "average"):
