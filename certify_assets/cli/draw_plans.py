@@ -16,7 +16,6 @@ from certify_assets.cli.output import TextTable
 from certify_assets.tables.score_table import ScoreTable
 from certify_assets.words import percent
 
-
 #: coverage by which another plan of limits has to be better
 _WORTH_SAYING = 0.02
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 _STYLES = {"holds": "green", "differs": "bold red", "missing": "bold red", "told": ""}
 _SHOWN_SOURCES = 5
+_LISTED = {"number", "time", "judge", "alpha", "certificates"}
 _DEPLOYED = ("judge", "number", "time", "budgets", "certificates", "sampling", "mlflow")
 
 
@@ -204,8 +205,8 @@ def status(corpus: Corpus) -> None:
     """
     from certify_assets.cli.launching import report_stored
     from certify_assets.operations.automatic import last_automatic
-    from certify_assets.operations.batch_drawing import waiting_runs
-    from certify_assets.operations.batches import audit_summaries, close_batches
+    from certify_assets.operations.batch_audit import audit_summaries
+    from certify_assets.operations.batch_drawing import close_batches, waiting_runs
     from certify_assets.operations.deployment import (
         Deployment,
         behind,
@@ -235,7 +236,7 @@ def status(corpus: Corpus) -> None:
         "deployment": None if found is None else found.to_dict(),
         "decides": refusal is None,
         "refusal": None if refusal is None else asdict(refusal),
-        "deployments": [_summary(item) for item in earlier],
+        "deployments": [item.model_dump(mode="json", include=_LISTED) for item in earlier],
         "batches": [asdict(item) for item in audits],
         "waiting": waiting,
         "faults": faults,
@@ -278,16 +279,6 @@ def _batches(audits: Sequence[AuditSummary]) -> list[Any]:
         if item.state == "provisional":
             blocks.append(f"  {item.promise}")
     return blocks
-
-
-def _summary(deployed: DeploymentRecord) -> dict[str, object]:
-    return {
-        "number": deployed.number,
-        "time": deployed.time,
-        "judge": deployed.judge,
-        "alpha": dict(deployed.alpha),
-        "certificates": list(deployed.certificates),
-    }
 
 
 @ops.command()

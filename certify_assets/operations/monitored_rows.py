@@ -14,15 +14,15 @@ from certify_assets.certificates import Certificate
 from certify_assets.corpora.corpus import Corpus
 from certify_assets.judges.specs import SIDES
 from certify_assets.operations.audit_sample import label_kinds, not_covered
-from certify_assets.operations.batch_audit import closings_sha256
-from certify_assets.operations.batch_record import (
+from certify_assets.operations.batches import (
     batch_names,
     changed_batches,
+    decided_version,
     is_decided,
     is_undone,
+    known_runs,
 )
-from certify_assets.operations.decision_tables import decisions_of
-from certify_assets.operations.delivery import known_runs
+from certify_assets.operations.decisions import decisions_of
 from certify_assets.operations.sampling import TaskDraw
 from certify_assets.storage.database import insert, number_column, tables, text_column
 from certify_assets.storage.moment import remembered
@@ -98,7 +98,7 @@ def monitored_rows(corpus: Corpus) -> pd.DataFrame:
     import pandas as pd
 
     # a step that reads the index notices decisions and closings of others by their events
-    closings_sha256(corpus)
+    decided_version(corpus)
     batches, store = set(batch_names(corpus)), corpus.store
     query = sa.select(monitored).where(monitored.c.corpus == corpus.name)
     # pandas looks into what is no plain tuple

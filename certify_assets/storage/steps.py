@@ -92,7 +92,7 @@ def known(connection: sa.Connection, corpus: str, token: str) -> bool:
 def require_same(asked: Iterable[Question], changes: Changes) -> None:
     """Refuse changes after which something that was asked has another answer."""
     for question in asked if changes else ():
-        if question.watched and (subject := question.concerns(changes)) is not None:
+        if (subject := question.concerns(changes)) is not None:
             named = question.kind == Stored.kind
             what = f"replaced {subject}" if named else f"added {question.kind} {subject}".strip()
             raise ChangedInputError(
